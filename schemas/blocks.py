@@ -1,0 +1,124 @@
+"""A block: what one range of source offsets of one partition amounts to. Private.
+
+One record carries the folded events, the contribution bounds' increments and the ticks of `[lo, hi)`, so that they are
+atomic. Blocks of a source partition cover its offsets without gap or overlap: a folded block cannot be trimmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.wire import Kind, decode, encode
+
+IntArray = npt.NDArray[np.int64]
+KeyArray = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Folded:
+    """A multiset of encoded events: distinct keys in ascending order, each with a count.
+
+    Attributes:
+        keys: `(rows, words)` uint64; what a key means is the domain's affair (spatial: cell and operation).
+        counts: `(rows,)` int64, positive.
+    """
+
+    keys: KeyArray
+    counts: IntArray
+
+    @staticmethod
+    def empty(words: int) -> Folded:
+        return Folded(np.zeros((0, words), np.uint64), np.zeros(0, np.int64))
+
+    @staticmethod
+    def of(keys: KeyArray, counts: IntArray | None = None) -> Folded:
+        """Sort, merge equal keys and add up their counts (1 each when absent). `keys` is `(rows, words)`."""
+        if counts is None:
+            counts = np.ones(len(keys), np.int64)
+        if len(keys) == 0:
+            return Folded(keys.reshape(0, keys.shape[1]), counts[:0])
+        order = np.argsort(keys[:, 0], kind="stable") if keys.shape[1] == 1 else np.lexsort(keys.T[::-1])
+        ordered = keys[order]
+        new = np.empty(len(ordered), bool)
+        new[0] = True
+        np.any(ordered[1:] != ordered[:-1], axis=1, out=new[1:])
+        starts = np.flatnonzero(new)
+        return Folded(ordered[starts], np.add.reduceat(counts[order], starts).astype(np.int64))
+
+    def merge(self, *others: Folded) -> Folded:
+        parts = [part for part in (self, *others) if len(part.counts)]
+        if len(parts) == 0:
+            return self
+        if len(parts) == 1:
+            return parts[0]
+        return Folded.of(np.concatenate([p.keys for p in parts]), np.concatenate([p.counts for p in parts]))
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """See the module. Offsets are of the source partition; `hi` is the next offset to read.
+
+    Attributes:
+        tick: last step closed on this partition by records before `hi` (or by the wall clock at `hi`); -1 before any.
+        steps: step -> its accepted events in this block.
+        users: `(rows, 3)` uint64: two words of the keyed hash, and the period (0 when the bound never renews); under
+            `max_per_step` the step instead.
+        increments: `(rows,)` int64, charges of that user in this block.
+        counts: `Reason` name -> records, including `ACCEPTED`.
+        floor: offset of the blocks topic from which this partition's bounds can be restored (older blocks may go).
+    """
+
+    stream: str
+    partition: int
+    lo: int
+    hi: int
+    tick: int
+    steps: Mapping[int, Folded]
+    users: KeyArray = field(default_factory=lambda: np.zeros((0, 3), np.uint64))
+    increments: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    counts: Mapping[str, int] = field(default_factory=dict)
+    floor: int = 0
+
+    def encode(self) -> bytes:
+        steps = sorted(self.steps)
+        header = {
+            "stream": self.stream,
+            "partition": self.partition,
+            "lo": self.lo,
+            "hi": self.hi,
+            "tick": self.tick,
+            "steps": steps,
+            "counts": dict(self.counts),
+            "floor": self.floor,
+        }
+        arrays: dict[str, np.ndarray] = {"users": self.users, "increments": self.increments}
+        for step in steps:
+            arrays[f"keys/{step}"] = self.steps[step].keys
+            arrays[f"counts/{step}"] = self.steps[step].counts
+        return encode(Kind.BLOCK, header, arrays)
+
+    @staticmethod
+    def decode(data: bytes) -> Block:
+        """Raises: WireError."""
+        header, arrays = decode(Kind.BLOCK, data)
+        steps = {step: Folded(arrays[f"keys/{step}"], arrays[f"counts/{step}"]) for step in header["steps"]}
+        return Block(
+            stream=header["stream"],
+            partition=header["partition"],
+            lo=header["lo"],
+            hi=header["hi"],
+            tick=header["tick"],
+            steps=steps,
+            users=arrays["users"],
+            increments=arrays["increments"],
+            counts=header["counts"],
+            floor=header["floor"],
+        )

@@ -1,0 +1,152 @@
+"""From a TOML file to a `Config`, or to one `ConfigError` that lists everything that is wrong with it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from schemas.config.domain import BoxDomain
+from schemas.config.environment import overridden
+from schemas.config.options import SpatialOptions
+from schemas.config.privacy import Privacy
+from schemas.config.root import Config, Named, clashes
+from schemas.config.section import COLLECT, Section, below
+from schemas.config.server import Job, Kafka
+from schemas.config.stream import StreamParts
+from schemas.config.timing import Timing
+from schemas.config.translate import translate
+from schemas.errors import ConfigError, ConfigProblem
+
+LARGEST_FILE_BYTES = 1 << 20
+
+S = TypeVar("S", bound=Section)
+
+
+def load_config(path: Path | str, environment: Mapping[str, str] | None = None) -> Config:
+    """Read and check a configuration file.
+
+    Args:
+        path: the TOML file, UTF-8.
+        environment: pass `os.environ`. PRIVSTREAM_BOOTSTRAP, PRIVSTREAM_JOB__<KEY>, PRIVSTREAM_KAFKA__<KEY> (such as
+            PRIVSTREAM_KAFKA__SASL_PASSWORD_FILE) win over the file; PRIVSTREAM_USER_KEY_FILE is used for each stream
+            with unit = "user" that names no user_key_file. None: the file alone.
+    Raises: ConfigError with every problem: key, reason, mend.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE_BYTES + 1)
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError([ConfigProblem(str(path), "is not UTF-8 text", "save the file as UTF-8")]) from None
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror or type(error).__name__}"
+        raise ConfigError([ConfigProblem(str(path), reason, "name a TOML file that this user may read")]) from None
+    if len(content) > LARGEST_FILE_BYTES:
+        raise ConfigError([ConfigProblem(str(path), "is larger than 1 MiB", "name the configuration file")])
+    return parse_config(text, environment, file=str(path))
+
+
+def parse_config(text: str, environment: Mapping[str, str] | None = None, *, file: str = "the file") -> Config:
+    """Check the text of a configuration file; see `load_config`. `file` names it in messages. Raises: ConfigError."""
+    try:
+        document = tomllib.loads(text.removeprefix("\ufeff"), parse_float=Decimal)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        # tomllib names a position, and at most one character.
+        reason = f"is not TOML: {error}" if isinstance(error, tomllib.TOMLDecodeError) else "is nested too deeply"
+        raise ConfigError([ConfigProblem(file, reason, "write key = value, and put texts in double quotes")]) from None
+    return config_from_mapping(document, environment)
+
+
+def config_from_mapping(document: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Config:
+    """Check a configuration that is already a mapping, such as `config.model_dump()`. Raises: ConfigError."""
+    problems: list[ConfigProblem] = []
+    merged = overridden(document, environment or {}, problems)
+    config: Config | None = None
+    try:
+        config = Config.model_validate(merged, context=COLLECT)
+    except ValidationError as error:
+        problems += below_streams(translate(error), merged)
+    problems += _taken_together(merged)
+    if config is None or problems:
+        raise ConfigError(problems)
+    return config
+
+
+def with_overrides(config: Config, *, mode: str | None = None, epsilon: str | Decimal | float | None = None) -> Config:
+    """The same configuration with another mode or epsilon in every stream, checked again. Raises: ConfigError."""
+    document = config.model_dump()
+    for stream in document["streams"]:
+        if mode is not None:
+            stream["mode"] = mode
+        if epsilon is not None:
+            stream["privacy"]["epsilon"] = epsilon
+    return config_from_mapping(document)
+
+
+def below_streams(problems: Iterable[ConfigProblem], document: Mapping[str, Any]) -> Iterator[ConfigProblem]:
+    """The same problems with the names of their streams."""
+    names = {f"streams[{index}]": _text(stream, "name") for index, stream in enumerate(_streams(document))}
+    for problem in problems:
+        head = problem.key.split("]")[0] + "]"
+        yield from below("", [problem], stream=names.get(head))
+
+
+def _taken_together(document: Mapping[str, Any]) -> Iterator[ConfigProblem]:
+    """What keys say against each other, in every part that could be read, whatever is wrong with the others."""
+    job = _read(Job, document.get("job", {}))
+    kafka = _read(Kafka, document.get("kafka"))
+    if kafka is not None:
+        yield from below("kafka", kafka.problems())
+    streams = _streams(document)
+    for index, stream in enumerate(streams):
+        yield from below(f"streams[{index}]", _in_stream(stream), stream=_text(stream, "name"))
+    named = [
+        Named(index, _text(stream, "name"), _text(stream, "source"), _text(stream, "audit"))
+        for index, stream in enumerate(streams)
+    ]
+    yield from below_streams(clashes(job.name if job is not None else None, named), document)
+
+
+def _in_stream(stream: object) -> Iterator[ConfigProblem]:
+    if not isinstance(stream, Mapping):
+        return
+    sections = {
+        "privacy": _read(Privacy, stream.get("privacy")),
+        "time": _read(Timing, stream.get("time")),
+        "domain": _read(BoxDomain, stream.get("domain")),
+        "options": _read(SpatialOptions, stream.get("options", {})),
+    }
+    for name, section in sections.items():
+        if section is not None:
+            yield from below(name, section.problems())
+    privacy, time, domain = sections["privacy"], sections["time"], sections["domain"]
+    yield from StreamParts(
+        _text(stream, "engine"),
+        _text(stream, "mode", "default"),
+        privacy if isinstance(privacy, Privacy) else None,
+        time if isinstance(time, Timing) else None,
+        domain if isinstance(domain, BoxDomain) else None,
+    ).problems()
+
+
+def _read(model: type[S], table: object) -> S | None:
+    try:
+        return model.model_validate(table, context=COLLECT)
+    except ValidationError:
+        return None
+
+
+def _streams(document: Mapping[str, Any]) -> list[Any]:
+    streams = document.get("streams")
+    return list(streams) if isinstance(streams, (list, tuple)) else []
+
+
+def _text(table: object, key: str, default: str | None = None) -> str | None:
+    value = table.get(key, default) if isinstance(table, Mapping) else None
+    return value if isinstance(value, str) and 0 < len(value) <= 249 else None

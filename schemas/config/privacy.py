@@ -1,0 +1,115 @@
+"""`[streams.privacy]`: who is protected, and how much all releases of the stream together may cost.
+
+Units: epsilon and delta are those of one user (or one event) over the whole stream, or over one period where `per`
+is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from schemas.config.section import Section, refusal
+from schemas.config.values import ExactDecimal, FieldName, Number, PositiveDuration, Whole, microseconds
+from schemas.errors import ConfigProblem
+from schemas.guarantee import Unit
+
+LARGEST_EPSILON = 1000  # far beyond any guarantee; above it, it is a slip of the pen
+
+
+def _epsilon(value: Decimal) -> Decimal:
+    if value <= 0:
+        raise refusal("must be greater than 0", "write a positive number; 1.0 is a usual choice")
+    if value > LARGEST_EPSILON:
+        raise refusal(
+            f"is above {LARGEST_EPSILON}, which protects nobody", "write a small positive number; 1.0 is a usual choice"
+        )
+    return value
+
+
+def _delta(value: float) -> float:
+    if not 0.0 <= value < 1.0:
+        raise refusal("must be at least 0 and below 1", "write 0.0, or a probability far below one in your users")
+    return value
+
+
+class Privacy(Section):
+    """`[streams.privacy]`."""
+
+    epsilon: Annotated[ExactDecimal, AfterValidator(_epsilon)] = Field(examples=[1.0])
+    """Exactly the decimal number in the file."""
+    delta: Annotated[Number, AfterValidator(_delta)] = Field(0.0, examples=[0.0])
+    unit: Unit = Field("user", examples=["user"])
+    user: FieldName | None = Field(None, examples=["user_id"])
+    """Field of the raw event that holds the user's id."""
+    max_contributions: Whole | None = Field(None, ge=1, le=1_000_000, examples=[2])
+    """Events of one user that count, over the stream or each period; a `ttl` insert counts `Stream.insert_charge`."""
+    max_per_step: Whole | None = Field(None, ge=1, le=1_000_000, examples=[1])
+    """Events of one user that count in one step; absent: only `max_contributions` bounds them."""
+    per: PositiveDuration | None = Field(None, examples=["30d"])
+    """Length of the aligned periods after which the bound renews; absent: never."""
+    user_key_file: Path | None = Field(None, examples=["/run/secrets/user-key"])
+    """File with the secret key of the hash of user ids; absent: the environment's `PRIVSTREAM_USER_KEY_FILE`."""
+
+    @property
+    def epsilon_fraction(self) -> Fraction:
+        """`epsilon` as an exact fraction: 0.1 is 1/10."""
+        return Fraction(self.epsilon)
+
+    @property
+    def per_us(self) -> int | None:
+        """Length of a period in microseconds, or None where the bound never renews."""
+        return None if self.per is None else microseconds(self.per)
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """An unbounded user, or bounds that have nobody to bound."""
+        if self.unit == "user":
+            yield from self._unbounded_user()
+        elif self.unit == "event":
+            yield from self._bounds_without_users()
+        else:
+            yield ConfigProblem(
+                "unit",
+                'unit = "replace" needs engine "markov", which is not available in this version',
+                'use unit = "user" (or "event" where the data has no user ids)',
+            )
+        if self.max_per_step and self.max_contributions and self.max_per_step > self.max_contributions:
+            yield ConfigProblem(
+                "max_per_step",
+                f"{self.max_per_step} a step is more than max_contributions = {self.max_contributions} in all",
+                "lower max_per_step, remove it, or raise max_contributions",
+            )
+
+    def _unbounded_user(self) -> Iterator[ConfigProblem]:
+        if self.user is None:
+            yield ConfigProblem(
+                "user",
+                'missing: unit = "user" cannot bound a user whom it cannot tell',
+                'add user = "<field with the user id>"; only if the data has none, set unit = "event"',
+            )
+        if self.max_contributions is None:
+            yield ConfigProblem(
+                "max_contributions",
+                "missing: without a bound on a user's events no epsilon holds for the user",
+                "add max_contributions = 2 (or more: each event then gets a smaller share of epsilon)",
+            )
+
+    def _bounds_without_users(self) -> Iterator[ConfigProblem]:
+        for key in ("user", "max_contributions", "max_per_step", "per"):
+            if getattr(self, key) is not None:
+                yield ConfigProblem(
+                    key,
+                    f'unit = "event" protects single events and would ignore {key}',
+                    'set unit = "user" to protect whole users, or remove the key',
+                )
+
+
+def is_multiple(duration: timedelta, step: timedelta) -> bool:
+    """True where `duration` is a whole number of steps."""
+    return step > timedelta(0) and duration % step == timedelta(0)

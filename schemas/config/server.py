@@ -1,0 +1,90 @@
+"""`[job]` and `[kafka]`: names, places, and the way to the cluster. Nothing here moves a guarantee."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from schemas.config.section import Section, refusal
+from schemas.config.values import Flag, PlainName, Whole
+from schemas.errors import ConfigProblem
+
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+_SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
+
+
+class Job(Section):
+    """`[job]`: `name` is the prefix of the consumer group, the transactional ids and the private topics."""
+
+    name: PlainName = Field("privstream", examples=["privstream"])
+    data_dir: Path = Field(Path("./privstream-data"), examples=["./privstream-data"])
+    """Folder of the RocksDB tables, relative to the working directory; a cache, but as sensitive as the raw topics."""
+    metrics_port: Whole | None = Field(None, ge=1, le=65535, examples=[9464])
+    """TCP port of the Prometheus metrics on loopback; absent: none."""
+    keep_private_log: Flag = Field(False, examples=[False])
+    """Never delete seeds and blocks: for checks after the fact. Whoever can read both can undo the noise."""
+
+
+def _servers(value: str) -> str:
+    # The value is not repeated in the message: people write passwords into addresses.
+    for server in value.split(","):
+        match = _SERVER.fullmatch(server.strip())
+        if match is None or not 1 <= int(match[1]) <= 65535:
+            raise refusal(
+                "is not a list of host:port", 'write bootstrap = "host:9092", several separated by commas, no scheme'
+            )
+    return ",".join(server.strip() for server in value.split(","))
+
+
+class Kafka(Section):
+    """`[kafka]`: the cluster. Secrets are named by the files that hold them, never written here."""
+
+    bootstrap: Annotated[str, Field(strict=True), AfterValidator(_servers)] = Field(examples=["localhost:9092"])
+    partitions: Whole = Field(4, ge=1, le=10_000, examples=[4])
+    """Partitions of the job's private topics; source topics keep their own number."""
+    replication_factor: Whole | None = Field(None, ge=1, le=100, examples=[3])
+    """Copies of each topic that `privstream topics` creates; absent: 3, or all brokers where there are less."""
+    session_timeout_s: Whole = Field(30, ge=6, le=1800, examples=[30])
+    """Seconds after which a silent worker's partitions go to another one."""
+    security_protocol: SecurityProtocol = Field("PLAINTEXT", examples=["SASL_SSL"])
+    sasl_mechanism: SaslMechanism | None = Field(None, examples=["SCRAM-SHA-512"])
+    sasl_username: Annotated[str, Field(strict=True, min_length=1)] | None = Field(None, examples=["privstream"])
+    sasl_password_file: Path | None = Field(None, examples=["/run/secrets/kafka-password"])
+    ssl_cafile: Path | None = Field(None, examples=["/etc/privstream/ca.pem"])
+    ssl_certfile: Path | None = Field(None, examples=["/etc/privstream/client.pem"])
+    ssl_keyfile: Path | None = Field(None, examples=["/run/secrets/client.key"])
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The bootstrap servers, each `host:port`."""
+        return tuple(self.bootstrap.split(","))
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """Security settings that are missing, or that the protocol would silently ignore."""
+        protocol = self.security_protocol
+        for key in ("sasl_mechanism", "sasl_username", "sasl_password_file"):
+            given = getattr(self, key) is not None
+            if protocol.startswith("SASL") and not given:
+                yield ConfigProblem(key, f"missing, and security_protocol is {protocol}", f"add {key} to [kafka]")
+            if given and not protocol.startswith("SASL"):
+                yield ConfigProblem(
+                    key,
+                    f"would be ignored: security_protocol is {protocol}",
+                    'set security_protocol = "SASL_SSL", or remove the key',
+                )
+        for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
+            if getattr(self, key) is not None and not protocol.endswith("SSL"):
+                yield ConfigProblem(
+                    key,
+                    f"would be ignored: security_protocol is {protocol}",
+                    f'set security_protocol = "{"SASL_SSL" if protocol.startswith("SASL") else "SSL"}", '
+                    "or remove the key",
+                )
+        if self.ssl_keyfile is not None and self.ssl_certfile is None:
+            yield ConfigProblem("ssl_certfile", "missing, and ssl_keyfile is set", "add ssl_certfile, or remove both")

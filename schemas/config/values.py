@@ -1,0 +1,162 @@
+"""The kinds of values that keys hold: durations, exact decimals, plain numbers, names, field names.
+
+Durations are `datetime.timedelta`, whole microseconds, and exact: no floating point between the file and the integer.
+A day is 24 hours and a week 7 days: steps have equal lengths, also across a change to summer time.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from schemas.config.section import refusal
+
+UNITS_US = {
+    "w": 604_800_000_000,
+    "d": 86_400_000_000,
+    "h": 3_600_000_000,
+    "min": 60_000_000,
+    "m": 60_000_000,
+    "s": 1_000_000,
+    "ms": 1_000,
+    "us": 1,
+}
+DURATION_PATTERN = r"-?([0-9]+(\.[0-9]+)?(w|d|h|min|ms|us|m|s))+"
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(w|d|h|min|ms|us|m|s)", re.ASCII)
+_WHOLE = re.compile(DURATION_PATTERN, re.ASCII)
+_LONGEST_US = 100 * 366 * UNITS_US["d"]
+_DURATION_MEND = 'write a number and a unit out of us, ms, s, min, h, d, w, such as "30s", "6h" or "1d"'
+
+_SMALLEST, _LARGEST = Decimal("1e-12"), Decimal("1e12")
+
+
+def parse_duration(value: object) -> timedelta:
+    """`"6h"`, `"500ms"`, `"1h30min"` as a timedelta; exact, in whole microseconds.
+
+    Raises: ValueError (pydantic's custom error) for anything else, numbers without a unit included.
+
+    >>> parse_duration("1h30min")
+    datetime.timedelta(seconds=5400)
+    """
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, str):
+        raise refusal("a duration needs a unit", _DURATION_MEND)
+    text = value.strip()
+    if not _WHOLE.fullmatch(text):
+        raise refusal("not a duration", _DURATION_MEND)
+    total = sum(Decimal(number) * UNITS_US[unit] for number, unit in _PART.findall(text))
+    if total > _LONGEST_US:
+        raise refusal("longer than a hundred years", "write a shorter duration")
+    if total != int(total):
+        raise refusal("not a whole number of microseconds", "round it to microseconds")
+    return timedelta(microseconds=-int(total) if text.startswith("-") else int(total))
+
+
+def format_duration(duration: timedelta) -> str:
+    """The shortest text with one unit that `parse_duration` reads back exactly.
+
+    >>> format_duration(timedelta(hours=6)), format_duration(timedelta(seconds=90))
+    ('6h', '90s')
+    """
+    total = microseconds(duration)
+    if total == 0:
+        return "0s"
+    for unit in ("d", "h", "min", "s", "ms"):
+        if total % UNITS_US[unit] == 0:
+            return f"{total // UNITS_US[unit]}{unit}"
+    return f"{total}us"
+
+
+def microseconds(duration: timedelta) -> int:
+    """A duration in whole microseconds, exact."""
+    return duration // timedelta(microseconds=1)
+
+
+def _not_negative(duration: timedelta) -> timedelta:
+    if duration < timedelta(0):
+        raise refusal("is negative", 'write "0s" or more')
+    return duration
+
+
+def _positive(duration: timedelta) -> timedelta:
+    if duration <= timedelta(0):
+        raise refusal("is not longer than nothing", 'write a positive duration such as "6h"')
+    return duration
+
+
+def exact_decimal(value: object) -> Decimal:
+    """A number exactly as it was written: 0.1 is one tenth. Floats go through their shortest text."""
+    if isinstance(value, Decimal):
+        number = value
+    elif isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise refusal("not a number", "write a decimal number such as 1.0")
+    else:
+        try:
+            number = Decimal(repr(value) if isinstance(value, float) else value)
+        except InvalidOperation:
+            raise refusal("not a number", "write a decimal number such as 1.0") from None
+    if not number.is_finite():
+        raise refusal("is not finite", "write a finite decimal number such as 1.0")
+    if (number and not _SMALLEST <= abs(number) <= _LARGEST) or len(number.as_tuple().digits) > 40:
+        raise refusal("is out of all proportion", "write a number between 1e-12 and 1e12 with at most 40 digits")
+    return number
+
+
+def plain_number(value: object) -> float:
+    """A float from a TOML number; texts and booleans are refused, NaN and infinities pass on to the caller."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise refusal("not a number", "write a number without quotes")
+    try:
+        return float(value)
+    except OverflowError:
+        raise refusal("is too large", "write a smaller number") from None
+
+
+def _finite(value: float) -> float:
+    if value - value != 0.0:
+        raise refusal("is not a finite number", "write a finite number")
+    return value
+
+
+_duration_text = PlainSerializer(format_duration, return_type=str, when_used="json")
+_duration_schema = WithJsonSchema({"type": "string", "pattern": f"^{DURATION_PATTERN}$"})
+Duration = Annotated[
+    timedelta, BeforeValidator(parse_duration), AfterValidator(_not_negative), _duration_text, _duration_schema
+]
+PositiveDuration = Annotated[
+    timedelta, BeforeValidator(parse_duration), AfterValidator(_positive), _duration_text, _duration_schema
+]
+ExactDecimal = Annotated[
+    Decimal,
+    BeforeValidator(exact_decimal),
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^[0-9.eE+-]+$"}]}),
+]
+Number = Annotated[float, BeforeValidator(plain_number), AfterValidator(_finite), WithJsonSchema({"type": "number"})]
+Whole = Annotated[int, Field(strict=True)]
+Flag = Annotated[bool, Field(strict=True)]
+FieldName = Annotated[str, Field(strict=True, min_length=1, max_length=256)]
+"""Name of a top-level field of the raw events."""
+
+
+def _plain_name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", value, re.ASCII):
+        raise refusal(
+            "has characters that are not allowed in this name",
+            "use letters, digits, _ and - only; it becomes part of topic names, where a dot separates the parts",
+        )
+    return value
+
+
+def _topic_name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", value, re.ASCII) or value in (".", ".."):
+        raise refusal("is not a legal Kafka topic name", "use letters, digits, '.', '_' and '-' only")
+    return value
+
+
+PlainName = Annotated[str, Field(strict=True, min_length=1, max_length=100), AfterValidator(_plain_name)]
+TopicName = Annotated[str, Field(strict=True, min_length=1, max_length=249), AfterValidator(_topic_name)]

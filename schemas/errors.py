@@ -1,0 +1,100 @@
+"""The error tree. `stops` says how far an error reaches, so that nobody has to match on text.
+
+PrivstreamError                     stops
+├── ConfigError                     job       the configuration is refused before anything starts
+├── RecordError                     record    one input record is unusable: counted and dead-lettered
+├── EngineInputError (ValueError)   stream    an engine was called with arguments that break its contract
+├── BudgetError                     stream    a release would cost more than what is left
+├── WireError                       stream    bytes of an unknown kind, version or checksum
+├── PromiseError                    stream    history is not what it must be: at most one answer per step is at stake
+│   ├── GapError                              a source offset range is missing or counted twice
+│   ├── ForkError                             two different seeds, candidates or publications of one step
+│   └── FingerprintError                      guarantee-relevant configuration or source changed under a running stream
+└── BrokerError                     job       the Kafka cluster cannot be used as it is
+
+No message ever holds a private value: positions, names and sizes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+Reach = Literal["record", "stream", "job"]
+
+
+class PrivstreamError(Exception):
+    """Root of every error that privstream raises on purpose."""
+
+    stops: ClassVar[Reach] = "job"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProblem:
+    """One refusal: the key it is about, why it is refused, and what to write instead."""
+
+    key: str
+    reason: str
+    mend: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.reason}\n    mend: {self.mend}"
+
+
+class ConfigError(PrivstreamError):
+    """The configuration is refused; `problems` lists everything that is wrong with it, not only the first."""
+
+    def __init__(self, problems: Sequence[ConfigProblem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class RecordError(PrivstreamError):
+    """One input record cannot be used. `reason` is one of `schemas.events.REASONS`."""
+
+    stops: ClassVar[Reach] = "record"
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class EngineInputError(PrivstreamError, ValueError):
+    """An engine, counter or mechanism was called with arguments outside its contract."""
+
+    stops: ClassVar[Reach] = "stream"
+
+
+class BudgetError(PrivstreamError):
+    """A release would exceed the configured budget and was refused before noise was drawn."""
+
+    stops: ClassVar[Reach] = "stream"
+
+
+class WireError(PrivstreamError):
+    """Bytes that are not a record of the expected kind and a known version."""
+
+    stops: ClassVar[Reach] = "stream"
+
+
+class PromiseError(PrivstreamError):
+    """The stored history contradicts itself. The stream stops: going on could give a second answer for a step."""
+
+    stops: ClassVar[Reach] = "stream"
+
+
+class GapError(PromiseError):
+    """A range of source offsets is missing, overlaps, or is out of order."""
+
+
+class ForkError(PromiseError):
+    """A step has two different seeds, candidates or publications, or the digest chain is broken."""
+
+
+class FingerprintError(PromiseError):
+    """The stream was started with another source, key or guarantee than the one it is asked to go on with."""
+
+
+class BrokerError(PrivstreamError):
+    """The cluster cannot be reached, or its topics are not what the job needs."""

@@ -1,0 +1,73 @@
+"""A guarantee as data: what is protected, against what difference, at what price, and how the price is split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+Unit = Literal["user", "event", "replace"]
+Neighbouring = Literal["add_remove", "replace"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mechanism:
+    """One mechanism as it runs: its noise and what one event costs there. Public.
+
+    Attributes:
+        name: what it decides or measures, in the field's words.
+        distribution: "discrete Laplace", "Laplace (one bit)", ...
+        l1_sensitivity: by one event.
+        scale: of the distribution, in events.
+        epsilon: of one event, per use.
+        uses: how many uses one event can touch over the whole stream.
+    """
+
+    name: str
+    distribution: str
+    l1_sensitivity: int
+    scale: Fraction
+    epsilon: Fraction
+    uses: int = 1
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "distribution": self.distribution,
+            "l1_sensitivity": self.l1_sensitivity,
+            "scale": float(self.scale),
+            "epsilon": float(self.epsilon),
+            "epsilon_exact": str(self.epsilon),
+            "uses": self.uses,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantee:
+    """What one event is promised by an engine over the whole stream: `epsilon`-DP (`delta` = 0 for pure DP).
+
+    `unit` and `contributions` lift it to the configured unit: one user with `contributions` events is promised
+    `contributions * epsilon`.
+    """
+
+    epsilon: Fraction
+    mechanisms: tuple[Mechanism, ...]
+    delta: float = 0.0
+    neighbouring: Neighbouring = "add_remove"
+    private: bool = True
+    note: str = ""
+
+    def __iter__(self) -> Iterator[Mechanism]:
+        return iter(self.mechanisms)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "epsilon": float(self.epsilon),
+            "epsilon_exact": str(self.epsilon),
+            "delta": self.delta,
+            "neighbouring": self.neighbouring,
+            "private": self.private,
+            "note": self.note,
+            "mechanisms": [mechanism.as_json() for mechanism in self.mechanisms],
+        }

@@ -1,0 +1,211 @@
+"""What leaves the job at a step, and the private log that makes it happen once.
+
+The release log of a stream is: Seed(0) Candidate(0) Seed(1) Candidate(1) ... A candidate carries the public records
+of its step as the bytes that will be published, and the private state from which the next step goes on, so both are
+atomic.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from schemas.errors import WireError
+from schemas.wire import Kind, decode, encode
+
+CHUNK_BYTES = 900_000  # under the broker's default message limit of 1 MiB, with room for headers
+GENESIS = "0" * 64  # the chain before the first step
+Channel = Literal["synthetic", "measurements", "ledger"]
+CHANNELS: tuple[Channel, ...] = ("synthetic", "measurements", "ledger")
+
+
+@dataclass(frozen=True, slots=True)
+class PublicRecord:
+    """One record of a public topic, as bytes. `value` None is a tombstone: the synthetic record is withdrawn."""
+
+    channel: Channel
+    key: bytes
+    value: bytes | None
+
+
+_FRAME = struct.Struct("<BIi")
+
+
+def frame_records(records: Iterable[PublicRecord]) -> bytes:
+    """Records as one run of bytes, for digests and storage; `unframe_records` is the inverse."""
+    parts: list[bytes] = []
+    for record in records:
+        size = -1 if record.value is None else len(record.value)
+        parts += [_FRAME.pack(CHANNELS.index(record.channel), len(record.key), size), record.key, record.value or b""]
+    return b"".join(parts)
+
+
+def unframe_records(data: bytes) -> list[PublicRecord]:
+    """Raises: WireError if the bytes do not end where a record ends."""
+    records: list[PublicRecord] = []
+    at = 0
+    while at < len(data):
+        try:
+            channel, key_size, size = _FRAME.unpack_from(data, at)
+            at += _FRAME.size
+            key = data[at : at + key_size]
+            at += key_size
+            value = None if size < 0 else data[at : at + size]
+            at += max(size, 0)
+            records.append(PublicRecord(CHANNELS[channel], key, value))
+        except (struct.error, IndexError):
+            raise WireError("damaged frame of public records") from None
+    if at != len(data):
+        raise WireError("damaged frame of public records")
+    return records
+
+
+def sha256(*parts: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def link(previous_chain: str, *, stream: str, step: int, digest: str) -> str:
+    """The chain after a step: it names every synthetic and measurement byte since the first step."""
+    return sha256(bytes.fromhex(previous_chain), stream.encode(), str(step).encode(), bytes.fromhex(digest))
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """The 256 bits from which all noise of a step is expanded; committed before anything of the step is computed."""
+
+    stream: str
+    step: int
+    seed: bytes = field(repr=False)
+
+    def encode(self) -> bytes:
+        header = {"stream": self.stream, "step": self.step, "seed": self.seed.hex()}
+        return encode(Kind.SEED, header, {})
+
+    @staticmethod
+    def decode(data: bytes) -> Seed:
+        """Raises: WireError."""
+        header, _ = decode(Kind.SEED, data)
+        return Seed(header["stream"], header["step"], bytes.fromhex(header["seed"]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """The one answer of a step, before it is published.
+
+    Attributes:
+        previous_chain, chain: see `link`.
+        digest: of the framed synthetic and measurement records.
+        payload: framed synthetic and measurement records, the very bytes to publish.
+        ledger: value of the ledger record.
+        progress: JSON-able owner state: position in the blocks topic, per source partition next offset, tick, floor.
+        arrays: engine state and pending events of later steps. Private.
+    """
+
+    stream: str
+    step: int
+    previous_chain: str
+    chain: str
+    digest: str
+    payload: bytes = field(repr=False)
+    ledger: bytes = field(repr=False)
+    progress: Mapping[str, Any] = field(repr=False)
+    arrays: Mapping[str, np.ndarray] = field(repr=False)
+
+    def encode(self) -> bytes:
+        header = {
+            "stream": self.stream,
+            "step": self.step,
+            "previous_chain": self.previous_chain,
+            "chain": self.chain,
+            "digest": self.digest,
+            "progress": dict(self.progress),
+        }
+        arrays = {f"state/{name}": array for name, array in self.arrays.items()}
+        arrays["payload"] = np.frombuffer(self.payload, np.uint8)
+        arrays["ledger"] = np.frombuffer(self.ledger, np.uint8)
+        return encode(Kind.STATE, header, arrays, level=3)
+
+    @staticmethod
+    def decode(data: bytes) -> Candidate:
+        """Raises: WireError, also when payload, digest and chain do not belong together."""
+        header, arrays = decode(Kind.STATE, data)
+        payload = arrays.pop("payload").tobytes()
+        candidate = Candidate(
+            stream=header["stream"],
+            step=header["step"],
+            previous_chain=header["previous_chain"],
+            chain=header["chain"],
+            digest=header["digest"],
+            payload=payload,
+            ledger=arrays.pop("ledger").tobytes(),
+            progress=header["progress"],
+            arrays={name.removeprefix("state/"): array for name, array in arrays.items()},
+        )
+        chain = link(
+            candidate.previous_chain, stream=candidate.stream, step=candidate.step, digest=sha256(candidate.payload)
+        )
+        if sha256(payload) != candidate.digest or chain != candidate.chain:
+            raise WireError(f"candidate of step {candidate.step} does not match its digests")
+        return candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of an encoded candidate, small enough for a Kafka record; `digest` is that of the whole candidate."""
+
+    stream: str
+    step: int
+    index: int
+    count: int
+    digest: str
+    part: bytes = field(repr=False)
+
+    def encode(self) -> bytes:
+        header = {
+            "stream": self.stream,
+            "step": self.step,
+            "index": self.index,
+            "count": self.count,
+            "digest": self.digest,
+        }
+        return encode(Kind.CANDIDATE, header, {"part": np.frombuffer(self.part, np.uint8)})
+
+    @staticmethod
+    def decode(data: bytes) -> Chunk:
+        """Raises: WireError."""
+        header, arrays = decode(Kind.CANDIDATE, data)
+        return Chunk(**header, part=arrays["part"].tobytes())
+
+
+def cut(body: bytes, *, stream: str, step: int, chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
+    """An encoded candidate as chunks, in order."""
+    digest = sha256(body)
+    parts = [body[at : at + chunk_bytes] for at in range(0, len(body), chunk_bytes)]
+    return [Chunk(stream, step, index, len(parts), digest, part) for index, part in enumerate(parts)]
+
+
+def join(chunks: Sequence[Chunk]) -> bytes:
+    """The body of complete chunks in index order. Raises: WireError if the digest does not match."""
+    body = b"".join(chunk.part for chunk in chunks)
+    if sha256(body) != chunks[0].digest:
+        raise WireError(f"chunks of step {chunks[0].step} do not match their digest")
+    return body
+
+
+LogRecord = Seed | Chunk
+
+
+def decode_log_record(data: bytes) -> LogRecord:
+    """A record of the release log. Raises: WireError."""
+    if data[:4] == Kind.SEED.value:
+        return Seed.decode(data)
+    return Chunk.decode(data)

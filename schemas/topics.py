@@ -1,0 +1,113 @@
+"""Every topic name and topic setting in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Audience = Literal["private", "public", "operator"]
+
+FOREVER = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+COMPACTED = {"cleanup.policy": "compact"}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic as the job needs it. `partitions` None: whatever is there (source topics belong to their producers)."""
+
+    name: str
+    audience: Audience
+    partitions: int | None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    purpose: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Names of the job's topics, derived from the job's name and a stream's name.
+
+    `blocks`, `truth`, `releases` and `changelog` have equal partition counts: the owner of partition p owns p of each.
+    """
+
+    job: str
+    partitions: int
+
+    @property
+    def blocks(self) -> str:
+        return f"{self.job}.blocks"
+
+    @property
+    def truth(self) -> str:
+        """Blocks of the held-out audit topics; operator only."""
+        return f"{self.job}.truth"
+
+    @property
+    def releases(self) -> str:
+        return f"{self.job}.releases"
+
+    @property
+    def bounds(self) -> str:
+        return f"{self.job}.bounds"
+
+    @property
+    def dead_letters(self) -> str:
+        return f"{self.job}.dead-letters"
+
+    @property
+    def fingerprints(self) -> str:
+        return f"{self.job}.fingerprints"
+
+    @property
+    def table(self) -> str:
+        return "state"
+
+    @property
+    def changelog(self) -> str:
+        """Named by Faust: app id, table name, suffix."""
+        return f"{self.job}-{self.table}-changelog"
+
+    @staticmethod
+    def synthetic(stream: str) -> str:
+        return f"{stream}.synthetic"
+
+    @staticmethod
+    def measurements(stream: str) -> str:
+        return f"{stream}.measurements"
+
+    @staticmethod
+    def ledger(stream: str) -> str:
+        return f"{stream}.ledger"
+
+    @staticmethod
+    def utility(stream: str) -> str:
+        return f"{stream}.utility"
+
+    @staticmethod
+    def publisher_id(stream: str) -> str:
+        """Transactional id of the one producer that may write a stream's public topics, on the whole cluster.
+
+        It holds no job name: two jobs that were given one stream name must fence each other.
+        """
+        return f"privstream-publisher-{stream}"
+
+    def private(self) -> list[Topic]:
+        """The job's own topics. No time retention: the job deletes records itself, when nothing can need them again."""
+        size = {"max.message.bytes": str(8 << 20)}
+        return [
+            Topic(self.blocks, "private", self.partitions, {**FOREVER, **size}, "folded events"),
+            Topic(self.truth, "operator", self.partitions, {**FOREVER, **size}, "folded held-out audit events"),
+            Topic(self.releases, "private", self.partitions, {**FOREVER, **size}, "seeds and candidates"),
+            Topic(self.bounds, "private", self.partitions, {**COMPACTED, **size}, "contribution bounds"),
+            Topic(self.dead_letters, "private", 1, {"retention.ms": str(14 * 86_400_000)}, "refused records"),
+            Topic(self.fingerprints, "private", 1, FOREVER, "what each stream was started with"),
+            Topic(self.changelog, "private", self.partitions, {**COMPACTED, **size}, "state table changelog"),
+        ]
+
+    def public(self, stream: str) -> list[Topic]:
+        return [
+            Topic(self.synthetic(stream), "public", 1, COMPACTED, "synthetic records, keyed by synthetic id"),
+            Topic(self.measurements(stream), "public", 1, FOREVER, "noisy measurements with variances"),
+            Topic(self.ledger(stream), "public", 1, COMPACTED, "what each step cost"),
+            Topic(self.utility(stream), "operator", 1, COMPACTED, "true error: operator only"),
+        ]

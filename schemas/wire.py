@@ -1,0 +1,82 @@
+"""Bytes in and out: one container for every private record, with a kind and a format version.
+
+Layout: 4 bytes magic and kind, 1 byte version, then zstd(safetensors(arrays, {"header": canonical JSON})),
+with zstd's checksum.
+Equal headers and arrays give equal bytes under one version of the libraries, which is what recomputing a step needs;
+nothing ever compares bytes that two processes computed without the digest deciding.
+No pickle: a reader executes nothing that a record says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import orjson
+import zstandard
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from schemas.errors import WireError
+
+Arrays = Mapping[str, np.ndarray]
+MAX_DECODED_BYTES = 1 << 30  # a forged length must not exhaust memory
+
+
+class Kind(Enum):
+    """What a private record is. Values are on the wire: never reuse or renumber one."""
+
+    BLOCK = b"PSBL"
+    SEED = b"PSSD"
+    CANDIDATE = b"PSCA"
+    BOUNDS = b"PSBO"
+    STATE = b"PSST"
+    TRUTH = b"PSTR"
+
+
+VERSION: Mapping[Kind, int] = dict.fromkeys(Kind, 1)
+
+
+def encode(kind: Kind, header: Mapping[str, Any], arrays: Arrays, *, level: int = 1) -> bytes:
+    """Pack a header and arrays into one record.
+
+    Args:
+        header: JSON-able; keys are sorted, so equal headers give equal bytes.
+        arrays: numpy arrays of fixed-width types, any shape; names must not be empty.
+        level: zstd level; 1 is right for hot paths.
+    """
+    metadata = {"header": orjson.dumps(header, option=orjson.OPT_SORT_KEYS).decode()}
+    tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    body = zstandard.ZstdCompressor(level=level, write_checksum=True).compress(save_tensors(tensors, metadata=metadata))
+    return kind.value + bytes([VERSION[kind]]) + body
+
+
+def decode(kind: Kind, data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Unpack a record written by `encode`.
+
+    Raises: WireError if the bytes are of another kind, of an unknown version, or damaged; it names sizes, no content.
+    """
+    if len(data) < 5 or data[:4] != kind.value:
+        raise WireError(f"expected a {kind.name} record, found another kind ({len(data)} bytes)")
+    if data[4] != VERSION[kind]:
+        raise WireError(f"{kind.name} record of format version {data[4]}; this release reads {VERSION[kind]}")
+    try:
+        body = zstandard.ZstdDecompressor().decompress(
+            data[5:], max_output_size=MAX_DECODED_BYTES, allow_extra_data=False
+        )
+        length = int.from_bytes(body[:8], "little")
+        header = orjson.loads(orjson.loads(body[8 : 8 + length])["__metadata__"]["header"])
+        return header, load_tensors(body)
+    except (zstandard.ZstdError, SafetensorError, KeyError, IndexError, orjson.JSONDecodeError) as error:
+        raise WireError(f"damaged {kind.name} record of {len(data)} bytes: {type(error).__name__}") from None
+
+
+def kind_of(data: bytes) -> Kind:
+    """Tell what a record is from its first four bytes. Raises: WireError for anything else."""
+    try:
+        return Kind(data[:4])
+    except ValueError:
+        raise WireError(f"not a privstream record ({len(data)} bytes)") from None
