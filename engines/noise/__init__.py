@@ -1,0 +1,41 @@
+"""Exact noise from a seed: every draw is integer arithmetic on words of one `NoiseSource`.
+
+Nothing here computes a probability in floating point: the only floats are those that the laws report.
+How long a draw takes depends on the noise drawn: the running time of a step must not be published beside its release.
+"""
+
+from engines.noise.arguments import BoolArray, IntArray, WordArray, int64_vector
+from engines.noise.bernoulli import bernoulli, bernoulli_exp, bernoulli_exp_multiples
+from engines.noise.digits import geometric
+from engines.noise.exponential import exponential_mechanism
+from engines.noise.gaussian import DiscreteGaussian, discrete_gaussian, sigma_squared_for
+from engines.noise.laplace import DiscreteLaplace, discrete_laplace, scale_for
+from engines.noise.source import SEED_BYTES, Label, NoiseSource, fresh_seed, seeded
+from engines.noise.split import laplace_exceeds
+from engines.noise.uniform import random_bits, uniform_below
+
+__all__ = [
+    "SEED_BYTES",
+    "BoolArray",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "IntArray",
+    "Label",
+    "NoiseSource",
+    "WordArray",
+    "bernoulli",
+    "bernoulli_exp",
+    "bernoulli_exp_multiples",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "exponential_mechanism",
+    "fresh_seed",
+    "geometric",
+    "int64_vector",
+    "laplace_exceeds",
+    "random_bits",
+    "scale_for",
+    "seeded",
+    "sigma_squared_for",
+    "uniform_below",
+]

@@ -1,0 +1,58 @@
+"""Array types of the samplers, and the checks that their arguments pass.
+
+Units: an entry is whatever the caller counts; nothing here looks at a value except to refuse its type.
+"""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from schemas.errors import EngineInputError
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+WordArray = NDArray[np.uint64]
+
+INT64_MAX = 2**63 - 1
+
+
+def int64_vector(name: str, values: ArrayLike) -> IntArray:
+    """Return `values` as a one-dimensional int64 array, without copying one that already is.
+
+    Args:
+        name: what the caller calls this argument; it is all an error says, never a value.
+        values: `(n,)` integers that fit into int64.
+    Raises: EngineInputError if the entries are not integers (floats are refused, even whole ones: noise that passed
+        through a float is not the noise that was proven), if one does not fit, or if the shape is not `(n,)`.
+
+    >>> int64_vector("counts", [3, 0])
+    array([3, 0])
+    """
+    array: NDArray[Any] = np.asarray(values)
+    if array.dtype.kind not in "iu":
+        raise EngineInputError(f"{name} must be integers, not {array.dtype}: round on a public lattice first")
+    if array.ndim != 1:
+        raise EngineInputError(f"{name} must have one dimension, not {array.ndim}")
+    if array.dtype.kind == "u" and array.size and int(array.max()) > INT64_MAX:
+        raise EngineInputError(f"{name} must fit into int64")
+    return array.astype(np.int64, copy=False)
+
+
+def check_fraction(name: str, value: object) -> None:
+    """Refuse what is not a positive Fraction: a float is not the number that was proven.
+
+    Raises: EngineInputError; it names the argument.
+    """
+    if not isinstance(value, Fraction) or value <= 0:
+        raise EngineInputError(f"{name} must be a positive Fraction")
+
+
+def check_count(count: int) -> None:
+    """Refuse a negative number of draws.
+
+    Raises: EngineInputError.
+    """
+    if count < 0:
+        raise EngineInputError("count must not be negative")

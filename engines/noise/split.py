@@ -1,0 +1,50 @@
+"""PrivTree's decisions: one bit per tree node that says whether continuous Laplace noise exceeds a threshold.
+
+Guarantee: the bits have exactly the probabilities of a comparison with real-valued noise, so the proof of PrivTree
+    holds as it stands, far in the tails too. With a float64 probability the bit becomes certain 37 scales out, and then
+    a node that certainly stops, beside a neighbouring one that may not stop, has no epsilon at all.
+Source: Zhang, Xiao, Xie, "PrivTree", SIGMOD 2016, for the decision. The draw is ours: noise is never
+    materialised, the bit is drawn from its own probability.
+Units: thresholds are whole multiples of `unit`, e.g. `Fraction(1, 2**20)` events; `scale` is in events.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from engines.noise.arguments import BoolArray, check_fraction, int64_vector
+from engines.noise.bernoulli import bernoulli_exp_multiples
+from engines.noise.source import NoiseSource
+from engines.noise.uniform import random_bits
+
+
+def laplace_exceeds(thresholds: ArrayLike, *, unit: Fraction, scale: Fraction, source: NoiseSource) -> BoolArray:
+    """Draw `(n,)` bits, the i-th True with probability P(X > thresholds[i] * unit), X continuous Laplace(scale).
+
+    Args:
+        thresholds: `(n,)` int64, of either sign.
+        unit: positive, what one threshold step means.
+        scale: positive, of the Laplace law; any fraction.
+    Raises: EngineInputError if thresholds are not integers, or unit or scale is not a positive Fraction.
+
+    | threshold x | P(True) |
+    |---|---|
+    | x >= 0 | exp(-x / scale) / 2 |
+    | x < 0 | 1 - exp(x / scale) / 2 |
+
+    >>> from engines.noise import seeded
+    >>> laplace_exceeds([-5, 0, 5], unit=Fraction(1, 2), scale=Fraction(1), source=seeded(1))
+    array([ True,  True, False])
+    """
+    thresholds = int64_vector("thresholds", thresholds)
+    check_fraction("unit", unit)
+    check_fraction("scale", scale)
+    outside = np.zeros(thresholds.size, dtype=np.bool_)
+    # Outside: the noise lies beyond the threshold, seen from zero. A fair coin picks the side, exp(-|x|/scale) the
+    # rest. A threshold below zero is exceeded unless the noise lies beyond it.
+    heads = np.flatnonzero(random_bits(thresholds.size, source))
+    # Taken as unsigned, the magnitude of -2**63 is right as well.
+    magnitudes = np.abs(thresholds[heads]).view(np.uint64)
+    outside[heads] = bernoulli_exp_multiples(magnitudes, unit / scale, source)
+    return outside ^ (thresholds < 0)
