@@ -1,0 +1,44 @@
+"""Every counter under its name. Registering one gets it tested against the contract, and into the benchmark's table."""
+
+from collections.abc import Callable, Mapping
+
+from engines.counters.block import BlockConfig
+from engines.counters.blt import BltConfig
+from engines.counters.contract import CounterConfig
+from engines.counters.epochs import EpochsConfig
+from engines.counters.honaker import HonakerConfig
+from engines.counters.hybrid import HybridConfig
+from engines.counters.kary import KaryConfig
+from engines.counters.simple import SimpleConfig
+from engines.counters.toeplitz import ToeplitzConfig
+from engines.counters.tree import TreeConfig
+from engines.counters.unbounded_block import UnboundedBlockConfig
+
+COUNTERS: Mapping[str, Callable[[int], CounterConfig]] = {
+    "simple": lambda horizon: SimpleConfig(),
+    "block8": lambda horizon: BlockConfig(),
+    "block": BlockConfig.for_horizon,
+    "tree": lambda horizon: TreeConfig(horizon=horizon),
+    "honaker": lambda horizon: HonakerConfig(horizon=horizon),
+    "kary": lambda horizon: KaryConfig(horizon=horizon),
+    "hybrid": lambda horizon: HybridConfig(),
+    "unbounded-block-paper": lambda horizon: UnboundedBlockConfig(growth="paper"),
+    "unbounded-block": lambda horizon: UnboundedBlockConfig(),
+    "unbounded-kary": lambda horizon: EpochsConfig(family="kary"),
+    "toeplitz": lambda horizon: ToeplitzConfig(horizon=horizon),
+    "blt": lambda horizon: BltConfig(horizon=horizon),
+    "unbounded-toeplitz": lambda horizon: ToeplitzConfig(),
+    "unbounded-blt": lambda horizon: EpochsConfig(family="blt"),
+}
+"""Recipes by name, each made from a horizon; those without one ignore it."""
+
+
+def default_config(horizon: int | None) -> CounterConfig:
+    """Return the counter of pure DP with the least mean variance: balanced k-ary, in epochs where no horizon is known.
+
+    Raises: EngineInputError, by `calibrate`, if the horizon is not a positive whole number.
+
+    >>> default_config(100)
+    KaryConfig(horizon=100, arity=None, objective='mean')
+    """
+    return EpochsConfig(family="kary") if horizon is None else KaryConfig(horizon=horizon)
