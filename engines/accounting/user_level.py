@@ -1,0 +1,57 @@
+"""From what a user is promised to what an engine may spend on one event of theirs.
+
+Pure DP divides: epsilon for a user of m events is epsilon / m for each. (epsilon, delta) does NOT: an engine calibrated
+to (epsilon / m, delta / m) for one event breaks the promise to the user (tests/accounting/test_user_level.py shows by
+how much). For Gaussian noise find the user's mu and run events at mu / m: shifts add up, whatever the steps.
+Source: Dwork, Roth 2014, theorem 2.2 (groups); Dong, Roth, Su 2019, theorem 5 (groups of Gaussian DP).
+Units: epsilon in nats; m is the contribution bound, `max_contributions`.
+"""
+
+import math
+from fractions import Fraction
+
+from engines.accounting.arguments import Real, check_delta, check_epsilon, check_positive, check_whole
+
+
+def event_epsilon(epsilon: Fraction, contributions: int) -> Fraction:
+    """Return the epsilon of one event under pure DP; exact.
+
+    Raises: EngineInputError if epsilon is not a positive Fraction or the bound is below 1.
+
+    >>> event_epsilon(Fraction(1, 10), 2)
+    Fraction(1, 20)
+    """
+    check_epsilon(epsilon)
+    check_whole(contributions=contributions)
+    return epsilon / contributions
+
+
+def event_mu(epsilon: Real, delta: Real, contributions: int) -> float:
+    """Return the mu at which a continuous Gaussian engine may run one event, for a user with (epsilon, delta).
+
+    Raises: EngineInputError if a number is out of range.
+
+    >>> from engines.accounting import gaussian
+    >>> round(event_mu(1.0, 1e-5, 2) * 2 / gaussian.mu_for(1.0, 1e-5), 9)
+    1.0
+    """
+    from engines.accounting import gaussian
+
+    check_whole(contributions=contributions)
+    return gaussian.mu_for(epsilon, delta) / contributions
+
+
+def group_delta(epsilon: Real, delta: Real, size: int) -> tuple[float, float]:
+    """Return (epsilon, delta) of a group of `size` where one event has (epsilon, delta), and nothing else is known.
+
+    delta grows by (exp(size * epsilon) - 1) / (exp(epsilon) - 1), far more than `size` times.
+    Raises: EngineInputError if a number is out of range.
+
+    >>> group_delta(1.0, 1e-6, 3)[0], round(group_delta(1.0, 1e-6, 3)[1] * 1e6, 2)
+    (3.0, 11.11)
+    """
+    check_positive(epsilon=epsilon)
+    check_delta(delta)
+    check_whole(size=size)
+    grown = math.fsum(math.exp(min(700.0, i * float(epsilon))) for i in range(size)) * float(delta)
+    return size * float(epsilon), min(1.0, grown)
