@@ -1,0 +1,141 @@
+"""What an engine is: one class, registered under its configured name, that the job, `simulate` and the tests all drive.
+
+An engine is pure: no Kafka, clock, file or global. All its randomness comes from the `NoiseSource` handed to `step`,
+so the same state, events and seed give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from engines.noise import NoiseSource
+from schemas.blocks import Folded, KeyArray
+from schemas.guarantee import Guarantee
+
+State = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """The private events of one step. `step` counts from 0 at the stream's start."""
+
+    step: int
+    events: Folded
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticRecord:
+    """One synthetic record that appears. `fields` use the raw events' field names; `id` is its key for ever."""
+
+    id: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Release:
+    """Everything that a step lets out. Public once published.
+
+    Attributes:
+        added, removed: records that appear, ids that are withdrawn. All of them in order give the synthetic data.
+        measurements: JSON-able objects, what was measured, with variances.
+        total: synthetic records alive after this step.
+        gathered: True while the engine still gathers its first steps and therefore released nothing.
+        notes: public facts for the ledger, such as the number of leaves.
+    """
+
+    step: int
+    added: Sequence[SyntheticRecord]
+    removed: Sequence[str]
+    measurements: Sequence[Mapping[str, Any]]
+    total: int
+    gathered: bool = False
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Decoded raw events, column by column, as a domain's `encode` takes them: `numbers[name]` is `(events,)` float64.
+
+    `texts[name]` is a list of str. `operations` is `(events,)` int8: +1 insert, -1 delete.
+    """
+
+    numbers: Mapping[str, npt.NDArray[np.float64]]
+    texts: Mapping[str, Sequence[str]]
+    operations: npt.NDArray[np.int8]
+
+
+class Domain(Protocol):
+    """Public description of what an event can be; turns raw columns into keys. Knows no data."""
+
+    @property
+    def number_fields(self) -> tuple[str, ...]: ...
+
+    @property
+    def text_fields(self) -> tuple[str, ...]: ...
+
+    @property
+    def words(self) -> int:
+        """uint64 words of a key."""
+        ...
+
+    def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]:
+        """Keys `(events, words)` and `(events,)` `schemas.events.Reason`s: where not 0, the key means nothing."""
+        ...
+
+
+class Engine(Protocol):
+    """See the module. Built by its `EngineSpec.build`; owns its state; one call of `step` for each step, in order."""
+
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        """Release step `batch.step`.
+
+        Raises: EngineInputError if the step is not the next one or a key is outside the domain; BudgetError before
+        any noise is drawn if the release would cost more than is left.
+        """
+        ...
+
+    def state(self) -> State:
+        """Everything that later steps depend on, as arrays. Private. Copies: later steps do not change it."""
+        ...
+
+    def restore(self, state: State) -> None:
+        """Go on exactly as the engine whose `state()` this was. Raises: EngineInputError if it is another engine's."""
+        ...
+
+    def guarantee(self) -> Guarantee:
+        """What one event is promised over the whole stream, however long it lives."""
+        ...
+
+
+class Evaluator(Protocol):
+    """Utility against the truth, for operators only: its numbers are not private."""
+
+    @property
+    def domain(self) -> Domain:
+        """How true events are encoded for evaluation; may be finer than the engine's."""
+        ...
+
+    def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
+        """Metrics by name, as in `steps.csv`.
+
+        Args:
+            truth: all events alive, encoded by `domain`; keys that say delete count negatively.
+            synthetic: fields of the synthetic records alive, column by column, as consumers see them.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """One entry of `engines.registry.ENGINES`. Functions take a `schemas.config.Stream`."""
+
+    name: str
+    modes: tuple[str, ...]
+    domain: Callable[[Any], Domain]
+    build: Callable[[Any], Engine]
+    evaluator: Callable[[Any], Evaluator]

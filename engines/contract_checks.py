@@ -1,0 +1,213 @@
+"""The engine contract as a function: `check_engine(make_engine, batches)` raises where an engine breaks it.
+
+For your own engine, in your own tests; `tests/contracts` runs it on every registered engine and mode. Every check can
+be called alone. None of them proves privacy: see `tests/spatial/test_path_loss.py` and the audits for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from engines.contract import Batch, Engine, Release, State
+from engines.noise import NoiseSource, WordArray, seeded
+from schemas.blocks import Folded
+from schemas.errors import EngineInputError
+
+MakeEngine = Callable[[], Engine]
+
+
+class ContractBroken(AssertionError):  # noqa: N818 - it is a verdict, not an error of the program
+    """An engine does not keep what `engines.contract` promises; the message says which promise."""
+
+
+class SilentNoise(NoiseSource):
+    """A source that may be handed on but not drawn from."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(bytes(32), "silent")
+
+    def words(self, count: int) -> WordArray:
+        raise ContractBroken("noise was drawn while gathering")
+
+    def child(self, *labels: str | int | bytes) -> SilentNoise:
+        return self
+
+
+def _require(promise: str, kept: bool) -> None:
+    if not kept:
+        raise ContractBroken(promise)
+
+
+def contents(release: Release) -> tuple[Any, ...]:
+    """All that a release lets out, in a form that can be compared."""
+    return (
+        release.step,
+        [(record.id, dict(record.fields)) for record in release.added],
+        list(release.removed),
+        [dict(measurement) for measurement in release.measurements],
+        release.total,
+        release.gathered,
+        dict(release.notes),
+    )
+
+
+def same_state(left: State, right: State) -> bool:
+    """True if two states have the same names, types, shapes and bytes."""
+    return left.keys() == right.keys() and all(
+        array.dtype == right[name].dtype
+        and array.shape == right[name].shape
+        and array.tobytes() == right[name].tobytes()
+        for name, array in left.items()
+    )
+
+
+def run(engine: Engine, batches: Sequence[Batch], *, seed: int) -> list[Release]:
+    """Drive an engine through its steps, each under a seed of its own."""
+    return [engine.step(batch, seeded(seed).child("check", batch.step)) for batch in batches]
+
+
+def check_repeatable(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: int = 1) -> None:
+    """Same events and seed, same releases and state; the events handed in are not changed."""
+    before = [(batch.events.keys.copy(), batch.events.counts.copy()) for batch in batches]
+    first, second = make_engine(), make_engine()
+    for left, right in zip(run(first, batches, seed=seed), run(second, batches, seed=seed), strict=True):
+        _require("same state, events and seed give the same release", contents(left) == contents(right))
+    _require("same state, events and seed give the same state", same_state(first.state(), second.state()))
+    for batch, (keys, counts) in zip(batches, before, strict=True):
+        untouched = np.array_equal(batch.events.keys, keys) and np.array_equal(batch.events.counts, counts)
+        _require("events handed in are not changed", untouched)
+
+
+def check_restores(make_engine: MakeEngine, batches: Sequence[Batch], *, cut: int, seed: int = 1) -> None:
+    """An engine restored after `cut` steps goes on as the one whose state it got, and states are copies."""
+    whole = make_engine()
+    run(whole, batches[:cut], seed=seed)
+    state = whole.state()
+    frozen = {name: array.copy() for name, array in state.items()}
+    other = make_engine()
+    other.restore(state)
+    _require("a restored engine has the state that it was given", same_state(other.state(), frozen))
+    rest = run(whole, batches[cut:], seed=seed)
+    _require("a state is a copy: later steps do not change it", same_state(state, frozen))
+    for left, right in zip(rest, run(other, batches[cut:], seed=seed), strict=True):
+        _require("a restored engine continues identically", contents(left) == contents(right))
+    _require("a restored engine ends in the same state", same_state(whole.state(), other.state()))
+
+
+def check_state_is_arrays(state: Mapping[str, Any]) -> None:
+    """States go over the wire as plain arrays: no objects, which would need pickle."""
+    for array in state.values():
+        plain = isinstance(array, np.ndarray) and array.dtype.kind in "biuf"
+        _require("state holds arrays of numbers only", plain)
+
+
+def check_releases_add_up(releases: Sequence[Release]) -> None:
+    """Applying all releases in order gives the synthetic data: no id comes twice or goes without having come."""
+    alive: set[str] = set()
+    for release in releases:
+        removed, added = list(release.removed), [record.id for record in release.added]
+        _require("an id is withdrawn once, and only while it is alive", len(set(removed)) == len(removed))
+        _require("only what is alive can be withdrawn", alive.issuperset(removed))
+        alive.difference_update(removed)
+        _require("an id appears once", len(set(added)) == len(added) and alive.isdisjoint(added))
+        alive.update(added)
+        _require("total is the number of records alive", release.total == len(alive))
+        if release.gathered:
+            _require("a gathering step releases nothing", not (added or removed or release.measurements))
+
+
+def check_order(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: int = 1) -> None:
+    """A step that is not the next one is refused, before it changes anything."""
+    engine = make_engine()
+    run(engine, batches[:1], seed=seed)
+    state = engine.state()
+    for step in (batches[0].step, batches[0].step + 2, -1):
+        try:
+            engine.step(Batch(step, batches[0].events), seeded(seed))
+        except EngineInputError:
+            _require("a refused step changes nothing", same_state(engine.state(), state))
+        else:
+            raise ContractBroken("a step out of order is refused with EngineInputError")
+
+
+def check_gathers_silently(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: int = 1) -> None:
+    """Gathering steps draw no noise; a step that releases does."""
+    engine = make_engine()
+    for batch in batches:
+        twin = make_engine()
+        twin.restore(engine.state())
+        release = engine.step(batch, seeded(seed).child("check", batch.step))
+        try:
+            silent = twin.step(batch, SilentNoise()).gathered
+        except ContractBroken:
+            silent = False
+        _require("a step draws noise exactly if it releases something", silent == release.gathered)
+
+
+def measured(release: Release) -> dict[str, int]:
+    """Noisy increments by what they are of."""
+    return {str(measurement["cell"]): int(measurement["increment"]) for measurement in release.measurements}
+
+
+def check_sensitivity(
+    make_engine: MakeEngine,
+    batches: Sequence[Batch],
+    extra: Folded,
+    *,
+    seed: int = 1,
+    measured: Callable[[Release], Mapping[str, int]] = measured,
+) -> bool:
+    """One more event in the last step moves its measurements by at most the declared L1 sensitivity, the noise being
+    equal.
+
+    Args:
+        extra: one event. measured: noisy integers of a release, by name.
+    Returns: False if the two runs did not measure the same things, so that nothing could be compared.
+    """
+    _require("the neighbour has one event more", extra.total == 1)
+    last = batches[-1]
+    runs = []
+    for events in (last.events, last.events.merge(extra)):
+        engine = make_engine()
+        run(engine, batches[:-1], seed=seed)
+        runs.append(measured(engine.step(Batch(last.step, events), seeded(seed))))
+    if runs[0].keys() != runs[1].keys():
+        return False
+    allowed = max(mechanism.l1_sensitivity for mechanism in make_engine().guarantee())
+    moved = sum(abs(runs[0][name] - runs[1][name]) for name in runs[0])
+    _require("one event moves measurements by at most the declared sensitivity", moved <= allowed)
+    return True
+
+
+def check_guarantee(make_engine: MakeEngine) -> None:
+    """The mechanisms of a pure guarantee add up to no more than its epsilon, exactly."""
+    guarantee = make_engine().guarantee()
+    _require("epsilon is positive", guarantee.epsilon > 0)
+    if guarantee.delta == 0:
+        spent = sum(mechanism.epsilon * mechanism.uses for mechanism in guarantee)
+        _require("mechanisms add up to epsilon at most", spent <= guarantee.epsilon)
+
+
+def check_engine(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: int = 1) -> None:
+    """Run every check that needs no neighbour, on these steps.
+
+    Args:
+        make_engine: gives a new engine before its first step, the same each time.
+        batches: steps 0, 1, ... in order; at least one. Try empty ones and such with deletes only, too.
+    Raises: ContractBroken, naming the promise.
+    """
+    check_guarantee(make_engine)
+    check_repeatable(make_engine, batches, seed=seed)
+    for cut in range(len(batches) + 1):
+        check_restores(make_engine, batches, cut=cut, seed=seed)
+    engine = make_engine()
+    releases = run(engine, batches, seed=seed)
+    check_releases_add_up(releases)
+    check_state_is_arrays(engine.state())
+    check_order(make_engine, batches, seed=seed)
+    check_gathers_silently(make_engine, batches, seed=seed)
