@@ -1,0 +1,18 @@
+"""Synthetic points in the plane. Parts first; `held` (mode `default`) and `phdstream` (mode `paper`) compose them."""
+
+from engines.spatial.domain import BoxDomain
+from engines.spatial.held import HeldConfig, HeldLeaves
+from engines.spatial.phdstream import PHDStream, PHDStreamConfig
+from engines.spatial.queries import SpatialEvaluator
+
+MODES = ("default", "paper")
+
+__all__ = [
+    "MODES",
+    "BoxDomain",
+    "HeldConfig",
+    "HeldLeaves",
+    "PHDStream",
+    "PHDStreamConfig",
+    "SpatialEvaluator",
+]

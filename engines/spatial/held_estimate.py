@@ -1,0 +1,106 @@
+"""From held measurements to counts: learnt shares, forecasts, and the projection to integers that add up.
+
+A leaf's estimate is C_a + X + F + rate * steps: its share of what was measured at its ancestors, what was measured at
+itself, and what is expected among its pending events. An ancestor's measurements are shared in proportion to what was
+measured below since, smoothed by its noise, instead of by area.
+Privacy: released values only, so all of it is free. Floats are added, multiplied, divided and square-rooted one by
+    one, in a fixed order: IEEE 754 gives every machine the same bits.
+Source: ours, after the consistent extension of paper 000 (equations 3.8 and 3.9).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engines.noise import IntArray
+from engines.spatial.domain import FloatArray
+from engines.spatial.held_tree import HeldTree
+from engines.spatial.placement import Placement
+
+SMOOTHING = 0.3
+"""Standard deviations of what was measured below by which each child's share is smoothed."""
+
+
+PATIENCE = 0.25
+"""Standard deviations by which a released count may lag behind its estimate, if that keeps points where they are."""
+
+DISTRUST = 2.0
+"""The same, of how what was measured in a cell before it was divided is shared between its parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """Sums over each node and what is below it, `(nodes,)` float64 each.
+
+    Attributes:
+        values: events, of either sign.
+        variances: of leaves, as the projection weighs them.
+        unsure: `(inner nodes,)`, variance of how an inner node's own measurements are shared between its children.
+    """
+
+    values: FloatArray
+    variances: FloatArray
+    unsure: FloatArray
+
+
+def estimate(tree: HeldTree, *, now: int, unit: float) -> Estimates:
+    """Estimate every node's events after step `now`.
+
+    Args:
+        unit: variance of one measurement.
+    """
+    steps = now - tree.last
+    coming = tree.rate * steps
+    own_noise = unit * tree.parts
+    sums = np.stack([tree.measured, tree.forecast + coming, own_noise, own_noise + np.abs(coming)], axis=1)
+    for first, end in reversed(tree.levels):
+        below = sums[2 * first + 1 : 2 * end + 1].reshape(-1, 2, 4)
+        sums[tree.inner[first:end]] += below[:, 0] + below[:, 1]
+    measured, noise = sums[:, 0], sums[:, 2]
+    from_above = np.zeros(len(sums))
+    unsure = np.zeros(len(tree.inner))
+    positive = np.maximum(measured, 0.0)
+    for first, end in tree.levels:
+        at, left, right = tree.inner[first:end], slice(2 * first + 1, 2 * end, 2), slice(2 * first + 2, 2 * end + 1, 2)
+        shared = from_above[at] + tree.measured[at]
+        smooth = SMOOTHING * np.sqrt(noise[left] + noise[right]) + 0.5
+        share = (positive[left] + smooth) / (positive[left] + positive[right] + 2 * smooth)
+        seen = positive[left] + positive[right] + 2 * smooth
+        doubt = (1 - share) ** 2 * (noise[left] + positive[left]) + share**2 * (noise[right] + positive[right])
+        unsure[first:end] = shared * shared * np.minimum(doubt / (seen * seen), 0.25)
+        from_above[left] = shared * share
+        from_above[right] = shared - from_above[left]
+    return Estimates(from_above + measured + sums[:, 1], sums[:, 3], unsure)
+
+
+def project(tree: HeldTree, estimates: Estimates, *, placement: Placement) -> IntArray:
+    """Non-negative integer counts of all nodes that add up, `(nodes,)` int64, from the root down.
+
+    Children's estimates are moved to add up to their parent's count, each in proportion to its variance, cut at zero
+    and rounded. Where that differs from the counts released last, by less than `PATIENCE` standard deviations, the
+    fewest points possible come and go. Of a cell that is new, the last counts are where its points lay.
+    """
+    values, variances = estimates.values, estimates.variances
+    counts = np.zeros(len(values), np.int64)
+    counts[0] = max(int(np.rint(values[0])), 0)
+    was = tree.counts.copy()
+    second = placement.first_child(tree.nodes[tree.inner])
+    for first, end in tree.levels:
+        left, right = slice(2 * first + 1, 2 * end, 2), slice(2 * first + 2, 2 * end + 1, 2)
+        at = tree.inner[first:end]
+        total, before = counts[at], was[at]
+        new = was[left] < 0
+        was[left] = np.where(new, (before + 1 - second[first:end]) >> 1, was[left])
+        was[right] = before - was[left]
+        both = variances[left] + variances[right]
+        wanted = values[left] + (total - values[left] - values[right]) * (variances[left] / both)
+        noise = PATIENCE * np.sqrt(variances[left] * variances[right] / both)
+        slack = noise + DISTRUST * np.sqrt(estimates.unsure[first:end]) + 0.5
+        kept, moved = was[left], total - was[right]
+        near = np.clip(wanted, np.minimum(kept, moved), np.maximum(kept, moved))
+        near = np.clip(near, wanted - slack, wanted + slack)
+        counts[left] = np.clip(np.rint(near), 0, total).astype(np.int64)
+        counts[right] = total - counts[left]
+    return counts

@@ -1,0 +1,189 @@
+"""What held leaf counters remember: a sparse binary tree as sorted arrays, and how its leaves are divided and merged.
+
+Nodes are heap numbers in ascending order, siblings together, parents present: so the children of the i-th inner node
+are the nodes 2i + 1 and 2i + 2, and each level is one slice. Memory: 80 bytes a node, never 2**depth.
+Privacy: `pending` counts events that no measurement has seen and is PRIVATE; all else is released or follows from it.
+    `split` and `merge` choose by public arrays and move pending counts without reading them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+
+from engines.contract import State
+from engines.noise import BoolArray, IntArray
+from engines.spatial.domain import FloatArray
+from engines.spatial.points import Counts, node_depths
+from schemas.errors import EngineInputError
+
+_WHOLE = ("nodes", "measured", "parts", "pending", "last", "since", "counts")
+NEW = -1
+_REAL = ("rate", "rate_variance", "forecast", "doubt")
+
+
+class HeldTree:
+    """Mutable; the engine works on a copy. Attributes, `(nodes,)` each; inner nodes keep `measured` and `counts` only:
+
+    nodes: int64 heap numbers. measured: int64, sum of noisy measurements of the node while it was a leaf.
+    parts: int64, variance of `measured` (of a new leaf: of its share) in units of one measurement's variance.
+    pending: int64, inserts minus deletes that wait for a measurement; PRIVATE.
+    last: int64, step of the last measurement. since: int64, pending events arrived after this step.
+    counts: int64, released count, inner nodes' being the sums of their children's; NEW where none was released yet.
+    rate, rate_variance: float64, events per step and the variance of that belief.
+    forecast, doubt: float64, events expected among the pending ones beyond `rate * (now - last)`, and their variance.
+    """
+
+    nodes: IntArray
+    measured: IntArray
+    parts: IntArray
+    pending: IntArray
+    last: IntArray
+    since: IntArray
+    counts: IntArray
+    rate: FloatArray
+    rate_variance: FloatArray
+    forecast: FloatArray
+    doubt: FloatArray
+
+    def __init__(self, depth: int, arrays: Mapping[str, np.ndarray]) -> None:
+        self.depth = depth
+        for name in (*_WHOLE, *_REAL):
+            setattr(self, name, arrays[name])
+        self._derive()
+
+    @staticmethod
+    def full(depth: int, start: int) -> HeldTree:
+        """The tree of a domain of `depth` halvings whose leaves are all cells of depth `start`, empty."""
+        nodes = np.arange(1, 2 << start)
+        zeros = {name: np.zeros(len(nodes), np.int64) for name in _WHOLE}
+        return HeldTree(depth, zeros | {name: np.zeros(len(nodes)) for name in _REAL} | {"nodes": nodes})
+
+    def copy(self) -> HeldTree:
+        """A tree that can be changed without changing this one."""
+        return HeldTree(self.depth, {name: getattr(self, name).copy() for name in (*_WHOLE, *_REAL)})
+
+    def arrays(self) -> State:
+        """Everything, for a state; copies."""
+        return {f"tree/{name}": getattr(self, name).copy() for name in (*_WHOLE, *_REAL)}
+
+    @staticmethod
+    def of(depth: int, arrays: Mapping[str, np.ndarray]) -> HeldTree:
+        """Raises: EngineInputError if arrays are missing, of different lengths, or not a tree."""
+        try:
+            parts = {name: np.array(arrays[f"tree/{name}"], np.int64) for name in _WHOLE}
+            parts |= {name: np.array(arrays[f"tree/{name}"], np.float64) for name in _REAL}
+        except KeyError as error:
+            raise EngineInputError(f"state lacks {error}") from None
+        nodes = parts["nodes"]
+        if len({part.shape for part in parts.values()}) > 1 or nodes.ndim != 1 or len(nodes) == 0 or nodes[0] != 1:
+            raise EngineInputError("state holds no tree")
+        if (np.diff(nodes) <= 0).any() or int(nodes[-1]) >> (depth + 1) or len(nodes) % 2 == 0:
+            raise EngineInputError("nodes of the state's tree are not ascending or too deep")
+        if (
+            (nodes[1::2] % 2).any()
+            or (nodes[2::2] != nodes[1::2] + 1).any()
+            or not np.isin(nodes >> 1, nodes)[1:].all()
+        ):
+            raise EngineInputError("nodes of the state's tree lack a sibling or a parent")
+        return HeldTree(depth, parts)
+
+    def _derive(self) -> None:
+        """Work out the structure: all of it is public.
+
+        inner: `(inner nodes,)` positions of nodes with children. levels: for each level but the last, the range of its
+        inner nodes in `inner`. leaves: `(leaves,)` positions of the others in the order of the domain; starts: their
+        first finest cells. depths: `(nodes,)`.
+        """
+        nodes = self.nodes
+        self.depths = node_depths(nodes)
+        self.inner: IntArray = np.searchsorted(nodes, nodes[1::2] >> 1)
+        bounds = np.searchsorted(self.depths[self.inner], np.arange(int(self.depths[-1]) + 1)).tolist()
+        self.levels = list(pairwise(bounds))
+        leaf = np.ones(len(nodes), np.bool_)
+        leaf[self.inner] = False
+        at = np.flatnonzero(leaf)
+        starts = (nodes[at] << (self.depth - self.depths[at])) - (np.int64(1) << self.depth)
+        order = np.argsort(starts, kind="stable")
+        self.leaves: IntArray = at[order]
+        self.starts: IntArray = starts[order]
+
+    def released(self) -> Counts:
+        """The released counts of the leaves, in the order of the domain."""
+        return Counts(self.nodes[self.leaves], self.depths[self.leaves], self.counts[self.leaves])
+
+    def split(self, at: IntArray, halvings: IntArray, *, now: int) -> None:
+        """Divide leaves that were measured just now into 2 or 4 cells, whose rates are equal shares.
+
+        Args:
+            at: `(cells,)` ascending positions. halvings: `(cells,)` 1 or 2; the domain must be deep enough.
+        """
+        if not len(at):
+            return
+        assert not self.pending[at].any(), "a cell is divided only when all its events have been measured"
+        once = _children(self.nodes[at], self.rate[at], self.rate_variance[at])
+        more = np.repeat(halvings > 1, 2)
+        twice = _children(once[0][more], once[1][more], once[2][more])
+        new, rate, variance = (np.concatenate(pair) for pair in zip(once, twice, strict=True))
+        rate[: len(more)][more] = variance[: len(more)][more] = 0.0
+        parts = np.ones(len(new), np.int64)
+        parts[: len(more)][more] = 0
+        steps = np.full(len(new), now)
+        for values in (self.parts, self.rate, self.rate_variance):
+            values[at] = 0
+        self._insert(
+            {
+                "nodes": new,
+                "parts": parts,
+                "last": steps,
+                "since": steps,
+                "rate": rate,
+                "rate_variance": variance,
+            }
+        )
+
+    def _insert(self, fresh: Mapping[str, np.ndarray]) -> None:
+        nodes = np.concatenate([self.nodes, fresh["nodes"]])
+        order = np.argsort(nodes, kind="stable")
+        for name in (*_WHOLE, *_REAL):
+            old = getattr(self, name)
+            new = fresh.get(name)
+            padding = np.full(len(fresh["nodes"]), NEW if name == "counts" else 0, old.dtype) if new is None else new
+            setattr(self, name, np.concatenate([old, padding])[order])
+        self._derive()
+
+    def sibling_leaves(self, *, least_depth: int) -> tuple[IntArray, IntArray]:
+        """Parents at `least_depth` or deeper whose children are both leaves, and their left children; positions."""
+        leaf = np.zeros(len(self.nodes), np.bool_)
+        leaf[self.leaves] = True
+        left = 2 * np.arange(len(self.inner)) + 1
+        both: BoolArray = leaf[left] & leaf[left + 1] & (self.depths[self.inner] >= least_depth)
+        return self.inner[both], left[both]
+
+    def merge(self, parents: IntArray, left: IntArray, *, now: int) -> None:
+        """Make leaves of parents of two leaves: sums of everything, pending counts too. Positions, as above."""
+        if not len(parents):
+            return
+        right = left + 1
+        for child in (left, right):
+            steps = now - self.last[child]
+            self.forecast[child] += self.rate[child] * steps
+            self.doubt[child] += np.abs(self.rate[child]) * steps + steps * steps * self.rate_variance[child]
+        for values in (self.measured, self.parts, self.pending, *(getattr(self, name) for name in _REAL)):
+            values[parents] += values[left] + values[right]
+        self.since[parents] = np.minimum(self.since[left], self.since[right])
+        self.last[parents] = now
+        keep = np.ones(len(self.nodes), np.bool_)
+        keep[left] = keep[right] = False
+        for name in (*_WHOLE, *_REAL):
+            setattr(self, name, getattr(self, name)[keep])
+        self._derive()
+
+
+def _children(nodes: IntArray, rate: FloatArray, variance: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Both children of each node, in pairs, each with half of the rate."""
+    pairs = np.repeat(2 * nodes, 2)
+    pairs[1::2] += 1
+    return pairs, np.repeat(rate / 2, 2), np.repeat(variance / 4 + rate * rate / 8, 2)

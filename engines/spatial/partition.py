@@ -1,0 +1,136 @@
+"""One descent from the root: the private partition of a step, level by level, by `split_bits`.
+
+Cost: nodes visited times the logarithm of events, whatever the history. A node's count is a difference of two positions
+in the sorted cell codes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engines.noise import BoolArray, IntArray, NoiseSource
+from engines.spatial.consistency import halves
+from engines.spatial.placement import Placement
+from engines.spatial.split import SplitRule, split_bits
+from engines.spatial.tree import UNRELEASED, Tree
+from schemas.blocks import Folded
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Changes:
+    """The private events of one release, sorted by cell.
+
+    Attributes:
+        codes: `(rows,)` int64 finest cells, ascending.
+        moves: `(rows + 1,)` int64, how many events, inserted or deleted, lie before a row.
+        gains: `(rows + 1,)` int64, inserts minus deletes before a row.
+    """
+
+    codes: IntArray
+    moves: IntArray
+    gains: IntArray
+
+    @staticmethod
+    def of(events: Folded) -> Changes:
+        keys = events.keys[:, 0]
+        signs = 1 - 2 * (keys & np.uint64(1)).astype(np.int64)
+        moves, gains = np.zeros(len(keys) + 1, np.int64), np.zeros(len(keys) + 1, np.int64)
+        np.cumsum(events.counts, out=moves[1:])
+        np.cumsum(events.counts * signs, out=gains[1:])
+        return Changes((keys >> np.uint64(1)).astype(np.int64), moves, gains)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partition:
+    """The visited tree, level by level; public but for `net`.
+
+    Attributes:
+        nodes: heap numbers of each level, ascending.
+        splits: positions of the split nodes in each level; their children, in pairs, are the next level.
+        leaves: positions of the leaves in each level.
+        net: `(leaves,)` int64, inserts minus deletes of each leaf, in the order of the levels; PRIVATE.
+    """
+
+    nodes: list[IntArray]
+    splits: list[IntArray]
+    leaves: list[IntArray]
+    net: IntArray
+
+    def leaf_nodes(self) -> tuple[IntArray, IntArray]:
+        """Heap numbers and depths of the leaves, `(leaves,)` each, in the order of `net`."""
+        nodes = np.concatenate([level[leaf] for level, leaf in zip(self.nodes, self.leaves, strict=True)])
+        return nodes, np.repeat(np.arange(len(self.leaves)), [len(leaf) for leaf in self.leaves])
+
+    def flat_leaves(self) -> IntArray:
+        """Positions of the leaves among all visited nodes, level after level."""
+        offset, flat = 0, []
+        for level, leaf in zip(self.nodes, self.leaves, strict=True):
+            flat.append(leaf + offset)
+            offset += len(level)
+        return np.concatenate(flat)
+
+
+def descend(
+    changes: Changes,
+    tree: Tree,
+    *,
+    depth: int,
+    threshold: int,
+    rule: SplitRule,
+    placement: Placement,
+    noise: NoiseSource,
+) -> Partition:
+    """Draw the partition of one release.
+
+    Args:
+        tree: the last release, whose counts are the prior; below its leaves the prior is halved.
+        threshold: events; public.
+    Privacy: `rule.epsilon` for one event. The prior is released and adds up, so no child's score is above its parent's.
+    """
+    nodes = np.ones(1, np.int64)
+    prior = tree.counts[:1]
+    low, high = np.zeros(1, np.int64), np.array([len(changes.codes)])
+    levels: list[IntArray] = []
+    splits: list[IntArray] = []
+    leaves: list[IntArray] = []
+    nets: list[IntArray] = []
+    for level in range(depth + 1):
+        if level < depth:
+            bits = split_bits(
+                prior,
+                changes.moves[high] - changes.moves[low],
+                depth=level,
+                threshold=threshold,
+                rule=rule,
+                noise=noise.child("partition", level),
+            )
+        else:
+            bits = np.zeros(len(nodes), np.bool_)
+        split, leaf = np.flatnonzero(bits), np.flatnonzero(~bits)
+        levels.append(nodes)
+        splits.append(split)
+        leaves.append(leaf)
+        nets.append(changes.gains[high[leaf]] - changes.gains[low[leaf]])
+        if not len(split):
+            break
+        parents = nodes[split]
+        nodes = np.repeat(2 * parents, 2)
+        nodes[1::2] += 1
+        prior = _prior_of_children(tree, parents, prior[split], placement=placement)
+        middle = np.searchsorted(changes.codes, ((2 * parents + 1) << (depth - level - 1)) - (1 << depth))
+        low = np.stack([low[split], middle], axis=1).reshape(-1)
+        high = np.stack([middle, high[split]], axis=1).reshape(-1)
+    return Partition(levels, splits, leaves, np.concatenate(nets))
+
+
+def _prior_of_children(tree: Tree, parents: IntArray, counts: IntArray, *, placement: Placement) -> IntArray:
+    prior = halves(counts, placement.first_child(parents))
+    at, there = tree.find(2 * parents)
+    at = np.minimum(at, len(tree.nodes) - 1)
+    known: BoolArray = there & (tree.counts[at] != UNRELEASED)
+    first = at[known]
+    prior[0::2][known] = tree.counts[first]
+    prior[1::2][known] = tree.counts[first + 1]
+    return prior

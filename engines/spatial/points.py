@@ -1,0 +1,221 @@
+"""Synthetic points as a public function of released leaf counts, and the difference of two releases.
+
+The k-th point of a cell v (k = 0, 1, ...) goes to child `(k & 1) ^ first_child(v)` and has index `k >> 1` there; in a
+finest cell its position is a fixed function of cell and index. So the first n points of a cell, seen in a descendant,
+are the first points of
+that descendant: on the common refinement of two partitions two releases differ by differences of prefixes. Points stay
+put when leaves split or merge, the fewest possible come and go, and no state holds a point.
+
+Post-processing of released counts: costs no privacy. Cost: leaves, plus changed points times depth.
+Source: ours; docs/notes/0005-points-are-a-function-of-counts.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import eq
+from typing import overload
+
+import numpy as np
+
+from engines.contract import SyntheticRecord
+from engines.noise import IntArray
+from engines.spatial.domain import BoxDomain, FloatArray
+from engines.spatial.placement import Placement
+
+_CHUNK = 1 << 14
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """Released integer counts on a partition of the domain into leaves.
+
+    Attributes:
+        nodes: `(leaves,)` int64 heap numbers, in the order of the domain.
+        depths: `(leaves,)` int64.
+        counts: `(leaves,)` int64, not negative.
+    """
+
+    nodes: IntArray
+    depths: IntArray
+    counts: IntArray
+
+    @staticmethod
+    def nothing() -> Counts:
+        """The whole domain as one empty leaf."""
+        return Counts(np.ones(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64))
+
+    @staticmethod
+    def of(nodes: IntArray, depths: IntArray, counts: IntArray, *, depth: int) -> Counts:
+        """Sort leaves into the order of the domain."""
+        order = np.argsort(nodes << (depth - depths), kind="stable")
+        return Counts(nodes[order], depths[order], counts[order])
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+
+def node_depths(nodes: IntArray) -> IntArray:
+    """`(nodes,)` int64 depths of heap numbers below 2**53."""
+    return np.frexp(nodes.astype(np.float64))[1].astype(np.int64) - 1
+
+
+class PointRecords(Sequence[SyntheticRecord]):
+    """Synthetic records that are made when they are read: arrays hold them in 16 bytes each.
+
+    Args:
+        nodes: `(points,)` int64 heap numbers of finest cells. indices: `(points,)` int64, which point of the cell.
+    """
+
+    def __init__(self, domain: BoxDomain, placement: Placement, nodes: IntArray, indices: IntArray) -> None:
+        self.ids = PointIds(domain.depth, nodes, indices)
+        self._domain, self._placement = domain, placement
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[SyntheticRecord]:
+        x_field, y_field = self._domain.number_fields
+        for start in range(0, len(self), _CHUNK):
+            x, y = self.coordinates(slice(start, start + _CHUNK))
+            for name, px, py in zip(self.ids.texts(slice(start, start + _CHUNK)), x.tolist(), y.tolist(), strict=True):
+                yield SyntheticRecord(name, {x_field: px, y_field: py})
+
+    @overload
+    def __getitem__(self, index: int) -> SyntheticRecord: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> PointRecords: ...
+
+    def __getitem__(self, index: int | slice) -> SyntheticRecord | PointRecords:
+        if isinstance(index, slice):
+            return PointRecords(self._domain, self._placement, self.ids.nodes[index], self.ids.indices[index])
+        at = range(len(self))[index]
+        return next(iter(self[at : at + 1]))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def coordinates(self, which: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
+        """x and y of some points, rounded to a thousandth of the finest cell or better, and inside their cells."""
+        domain = self._domain
+        nodes = self.ids.nodes[which]
+        fx, fy = self._placement.positions(nodes, self.ids.indices[which])
+        column, row = domain.grid(nodes - (1 << domain.depth))
+        xmin, ymin, xmax, ymax = domain.bounds
+        dx, dy = (xmax - xmin) / (1 << domain.x_bits), (ymax - ymin) / (1 << domain.y_bits)
+        return _place(xmin, dx, column, fx), _place(ymin, dy, row, fy)
+
+
+def _place(low: float, width: float, cell: IntArray, fraction: FloatArray) -> FloatArray:
+    # A 512th of the cell stays free on each side: rounding moves a point by a 2000th at most, and never out of its
+    # cell.
+    inner = (cell + (1 / 512 + fraction * (510 / 512))) * width + low
+    decimals = int(np.ceil(3 - np.log10(width)))
+    return np.round(inner, decimals) if decimals < 300 else inner
+
+
+class PointIds(Sequence[str]):
+    """Ids of points, made when they are read: finest cell in hexadecimal, "-", index in hexadecimal."""
+
+    def __init__(self, depth: int, nodes: IntArray, indices: IntArray) -> None:
+        self._depth, self.nodes, self.indices = depth, nodes, indices
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), _CHUNK):
+            yield from self.texts(slice(start, start + _CHUNK))
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> PointIds: ...
+
+    def __getitem__(self, index: int | slice) -> str | PointIds:
+        if isinstance(index, slice):
+            return PointIds(self._depth, self.nodes[index], self.indices[index])
+        at = range(len(self))[index]
+        return self.texts(slice(at, at + 1))[0]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def texts(self, which: slice) -> list[str]:
+        cells = (self.nodes[which] - (1 << self._depth)).tolist()
+        form = f"%0{-(-self._depth // 4)}x-%x"
+        return [form % pair for pair in zip(cells, self.indices[which].tolist(), strict=True)]
+
+
+def prefix_in(
+    placement: Placement, nodes: IntArray, depths: IntArray, counts: IntArray, *, cells: IntArray, cell_depths: IntArray
+) -> IntArray:
+    """How many of the first `counts` points of `nodes` lie in `cells`, below them or themselves; `(nodes,)` each."""
+    counts = counts.copy()
+    rows = np.flatnonzero(depths < cell_depths)
+    level, at = depths[rows], nodes[rows]
+    while rows.size:
+        bit = (cells[rows] >> (cell_depths[rows] - level - 1)) & 1
+        second = bit ^ placement.first_child(at)
+        counts[rows] = (counts[rows] + 1 - second) >> 1
+        at, level = 2 * at + bit, level + 1
+        more = level < cell_depths[rows]
+        rows, at, level = rows[more], at[more], level[more]
+    return counts
+
+
+def _expand(cells: IntArray, first: IntArray, last: IntArray) -> tuple[IntArray, IntArray]:
+    """Points first..last-1 of each cell, one row each: cell and index."""
+    sizes = last - first
+    offsets = np.cumsum(sizes) - sizes
+    return np.repeat(cells, sizes), np.arange(int(sizes.sum())) + np.repeat(first - offsets, sizes)
+
+
+def _descend(placement: Placement, nodes: IntArray, indices: IntArray, *, depth: int) -> tuple[IntArray, IntArray]:
+    """Finest cell and index there of points of any cells."""
+    nodes, indices = nodes.copy(), indices.copy()
+    low = np.int64(1) << depth
+    rows = np.flatnonzero(nodes < low)
+    at, k = nodes[rows], indices[rows]
+    while rows.size:
+        at = 2 * at + ((k & 1) ^ placement.first_child(at))
+        k >>= 1
+        done = at >= low
+        if done.any():
+            nodes[rows[done]], indices[rows[done]] = at[done], k[done]
+            rows, at, k = rows[~done], at[~done], k[~done]
+    return nodes, indices
+
+
+def difference(
+    domain: BoxDomain, placement: Placement, *, before: Counts, after: Counts
+) -> tuple[PointRecords, PointIds]:
+    """Points that appear and ids that go when released counts change from `before` to `after`.
+
+    >>> box, nothing = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=2), Counts.nothing()
+    >>> two = Counts(np.array([2, 3]), np.array([1, 1]), np.array([1, 0]))
+    >>> added, removed = difference(box, Placement("docs"), before=nothing, after=two)
+    >>> list(added), list(removed)
+    ([SyntheticRecord(id='1-0', fields={'x': 0.1995, 'y': 0.7014})], [])
+    """
+    starts = before.nodes << (domain.depth - before.depths)
+    starts_after = after.nodes << (domain.depth - after.depths)
+    union = np.union1d(starts, starts_after)
+    i = np.searchsorted(starts, union, side="right") - 1
+    j = np.searchsorted(starts_after, union, side="right") - 1
+    depths = np.maximum(before.depths[i], after.depths[j])
+    cells = union >> (domain.depth - depths)
+    was = prefix_in(placement, before.nodes[i], before.depths[i], before.counts[i], cells=cells, cell_depths=depths)
+    now = prefix_in(placement, after.nodes[j], after.depths[j], after.counts[j], cells=cells, cell_depths=depths)
+    grown, shrunk = now > was, now < was
+    new = _descend(placement, *_expand(cells[grown], was[grown], now[grown]), depth=domain.depth)
+    old = _descend(placement, *_expand(cells[shrunk], now[shrunk], was[shrunk]), depth=domain.depth)
+    return PointRecords(domain, placement, *new), PointIds(domain.depth, *old)
