@@ -1,0 +1,79 @@
+"""Losses that can be computed: counters by their strategy matrix, the discrete Gaussian by its sum, no sampling.
+
+A linear mechanism releases (a function of) `strategy @ values + noise`, noise independent by row. One event at time t
+moves row i by `strategy[i, t]`. Discrete Laplace noise of scale b_i loses exactly `sum |strategy[i, t]| / b_i` on it;
+Gaussian noise sees the L2 norm of the column only.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engines.noise import DiscreteGaussian
+
+_TAIL = 40  # standard deviations; beyond, a term is below 1e-347
+
+
+def laplace_loss(strategy: npt.NDArray[Any], scale: Fraction) -> Fraction:
+    """Exact epsilon of integer `strategy` `(rows, times)` under discrete Laplace noise of one scale.
+
+    >>> laplace_loss(np.array([[1, 0], [1, 1]]), Fraction(2))
+    Fraction(1, 1)
+    """
+    largest = int(np.abs(strategy).sum(axis=0).max(initial=0))
+    return largest / scale if scale > 0 else Fraction(0)
+
+
+def gaussian_delta(*, shift: int, sigma_squared: Fraction, epsilon: float) -> float:
+    """Exact delta(epsilon) of one integer moved by `shift` under discrete Gaussian noise, up to float64 rounding.
+
+    It is the sum over k of max(0, P(k) - e^epsilon P(k - shift)), the hockey-stick divergence.
+
+    >>> round(gaussian_delta(shift=1, sigma_squared=Fraction(1), epsilon=1.0), 6)
+    0.141351
+    """
+    sigma = math.sqrt(sigma_squared)
+    reach = math.ceil(_TAIL * sigma) + abs(shift)
+    k = np.arange(-reach, reach + 1, dtype=np.float64)
+    rate = 1 / (2 * float(sigma_squared))
+    # log P(k - shift) - log P(k) is linear in k: the outcomes that count are a half-line.
+    losses = rate * ((k - shift) ** 2 - k**2)
+    telling = losses > epsilon
+    mass = math.log(DiscreteGaussian(sigma_squared).pmf(0))
+    log_p = mass - rate * k**2
+    return math.fsum(np.exp(log_p[telling]) * -np.expm1(epsilon - losses[telling]))
+
+
+def gaussian_epsilon(*, shift: int, sigma_squared: Fraction, delta: float) -> float:
+    """Smallest epsilon at which `gaussian_delta` is at most `delta`, by bisection from above."""
+    low, high = 0.0, 1.0
+    while gaussian_delta(shift=shift, sigma_squared=sigma_squared, epsilon=high) > delta:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        if gaussian_delta(shift=shift, sigma_squared=sigma_squared, epsilon=middle) > delta:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def gdp_epsilon(mu: float, delta: float) -> float:
+    """Epsilon at `delta` of continuous Gaussian noise with L2 shift over sigma `mu` (Balle and Wang 2018)."""
+    from scipy.stats import norm
+
+    def at(epsilon: float) -> float:
+        return float(norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon + norm.logcdf(-epsilon / mu - mu / 2)))
+
+    low, high = 0.0, 1.0
+    while at(high) > delta:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if at(middle) > delta else (low, middle)
+    return high

@@ -1,0 +1,171 @@
+"""What an engine is audited on: a small public world with a dense cell and an empty one, and what is read off releases.
+
+An engine is audited by having a scene in `SCENES`; a test holds that to all registered engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from engines.auditor.scores import FOCUS
+from engines.contract import Release
+from engines.spatial import BoxDomain
+from schemas.blocks import Folded
+from schemas.config import Stream
+from schemas.config.options import MEASURED_EXPIRY
+
+STEPS = 5
+LATE = 2
+"""Step of late events; there are steps after it because an engine may hold events before it counts them."""
+DENSE = 30
+
+Features = dict[str, float]
+Focus = Callable[[int, Sequence[Mapping[str, Any]]], Features]
+"""What a step's measurements say of one place."""
+
+Located = tuple[int, float, float, int]
+"""Step, x, y and number (negative: deleted) of events that both inputs have, so that the adversary knows them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scene:
+    """Attributes:
+
+    stream: configured as for production, but small, so that outputs repeat often enough to be counted.
+    base: events of every step, the same in both inputs.
+    places: name -> (key of an insert there, key of a delete there, focus).
+    """
+
+    stream: Stream
+    base: Folded
+    places: Mapping[str, tuple[int, int, Focus]]
+
+
+def spatial_focus(x: float, y: float, known: Sequence[Located]) -> Focus:
+    """The leaf that holds a point: how deep it is, and what was measured there beyond the known events.
+
+    That is all of a release that one event at the point can move, up to post-processing.
+    """
+
+    def focus(step: int, measurements: Sequence[Mapping[str, Any]]) -> Features:
+        for measurement in measurements:
+            xmin, ymin, xmax, ymax = measurement["cell"]
+            if xmin <= x < xmax and ymin <= y < ymax:
+                since = measurement.get("since", step - 1)
+                there = sum(
+                    count
+                    for at, px, py, count in known
+                    if since < at <= step and xmin <= px < xmax and ymin <= py < ymax
+                )
+                return {"depth": float(measurement["depth"]), "residual": float(measurement["increment"] - there)}
+        return {}
+
+    return focus
+
+
+def spatial(mode: str, *, ttl: str | None = None, epsilon: float = 3.0) -> Scene:
+    """16 cells; one holds `DENSE` new events each step, its neighbour a few, the far corner none.
+
+    Epsilon is large on purpose: a mistake is a factor of the loss, and a factor of a large loss shows in fewer runs.
+    """
+    depth = 4
+    domain: dict[str, Any] = {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]}
+    if ttl is not None:
+        domain["ttl"] = ttl
+    expiries_measured = ttl is not None and ("spatial", mode) in MEASURED_EXPIRY
+    stream = Stream.model_validate(
+        {
+            "name": "audit",
+            "engine": "spatial",
+            "mode": mode,
+            "source": "raw.audit",
+            "privacy": {"epsilon": epsilon * (2 if expiries_measured else 1), "unit": "event"},
+            "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
+            "domain": domain,
+            "options": {"depth": depth, "initial_steps": 1, "max_leaves": 16},
+        }
+    )
+    box = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth)
+    centres = {code: _centre(box, code) for code in (4, 5, 14)}
+    crowd = ((5, DENSE), (4, 3))
+    known = [(step, *centres[code], count) for step in range(STEPS) for code, count in crowd]
+    if expiries_measured:
+        known += [(step, *centres[code], -count) for step in range(1, STEPS) for code, count in crowd]
+    places = {
+        name: (code << 1, code << 1 | 1, spatial_focus(*centres[code], known))
+        for name, code in (("dense cell", 5), ("empty cell", 14))
+    }
+    keys, counts = zip(*((code << 1, count) for code, count in sorted(crowd)), strict=True)
+    base = Folded(np.array(keys, np.uint64).reshape(-1, 1), np.array(counts, np.int64))
+    return Scene(stream, base, places)
+
+
+def _centre(box: BoxDomain, code: int) -> tuple[float, float]:
+    node = np.array([(1 << box.depth) + code])
+    xmin, ymin, xmax, ymax = (float(corner[0]) for corner in box.corners(node, np.array([box.depth])))
+    return (xmin + xmax) / 2, (ymin + ymax) / 2
+
+
+SCENES: Mapping[str, Callable[[str], Scene]] = {"spatial": spatial}
+
+
+def numbers(prefix: str, value: object) -> Features:
+    """Every number in a JSON-able value, by its path; texts and lists of texts name what stands beside them."""
+    match value:
+        case bool():
+            return {prefix: float(value)}
+        case int() | float():
+            return {prefix: float(value)}
+        case Mapping():
+            parts = [numbers(f"{prefix}/{name}", part) for name, part in value.items()]
+        case list() | tuple():
+            parts = [numbers(f"{prefix}/{index}", part) for index, part in enumerate(value)]
+        case _:
+            return {}
+    return {name: number for part in parts for name, number in part.items()}
+
+
+def measured(prefix: str, measurements: Sequence[Mapping[str, Any]]) -> Features:
+    """Numbers of measurements, each under what it is a measurement of: its texts and lists."""
+    features: Features = {f"{prefix}/measurements": float(len(measurements))}
+    for measurement in measurements:
+        labels = [value for value in measurement.values() if isinstance(value, (str, list, tuple))]
+        for name, value in measurement.items():
+            if isinstance(value, (int, float)):
+                features[f"{prefix}/{labels}/{name}"] = float(value)
+    return features
+
+
+def of_release(release: Release, focuses: Mapping[str, Focus]) -> Features:
+    """All numbers of a release: measurements, notes, how many records came and went, and what the focuses say."""
+    prefix = f"step {release.step}"
+    measurements = list(release.measurements)
+    features = measured(prefix, measurements) | numbers(f"{prefix}/notes", dict(release.notes))
+    features |= {
+        f"{prefix}/total": float(release.total),
+        f"{prefix}/added": float(len(release.added)),
+        f"{prefix}/removed": float(len(release.removed)),
+    }
+    for place, focus in focuses.items():
+        features |= focused(release.step, place, focus(release.step, measurements))
+    return features
+
+
+def with_sums(row: Features) -> Features:
+    """A run's features and the residuals of each place over all steps, answered once or more: one event is in some."""
+    sums: Features = {}
+    for name, value in row.items():
+        begin, _, rest = name.partition(", ")
+        if begin.startswith(FOCUS) and "residual" in rest:
+            place = f"{FOCUS}all steps, {rest.partition(', again')[0]}"
+            sums[place] = sums.get(place, 0.0) + value
+    return row | sums
+
+
+def focused(step: int, place: str, features: Features) -> Features:
+    """Under the names that `scores` looks for."""
+    return {f"{FOCUS}step {step}, {place}, {name}": value for name, value in features.items()}
