@@ -1,0 +1,93 @@
+"""Public steps of time, and which of them an event joins.
+
+Step s covers `[start + s * length, start + (s + 1) * length)`. All times are int64 microseconds since 1970 UTC.
+The step of an event is a pure function of the event and of the ticks before it in its partition, see
+`StepClock.assign`: never of batch boundaries or other people's records, or one person's events could move another's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.errors import ConfigError, ConfigProblem
+from schemas.events import Reason
+
+if TYPE_CHECKING:
+    from schemas.config import Stream
+
+IntArray = npt.NDArray[np.int64]
+ReasonArray = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class StepClock:
+    """Public constants.
+
+    Attributes:
+        start_us: begin of step 0.
+        step_us: length of a step.
+        max_ahead: whole steps that an event may lie beyond the open step.
+    """
+
+    start_us: int
+    step_us: int
+    max_ahead: int
+
+    @classmethod
+    def of(cls, stream: Stream) -> StepClock:
+        """The clock of a configured stream. Raises: ConfigError while it starts "now": `run` resolves that."""
+        if stream.time.start_us is None:
+            key = f"streams.{stream.name}.time.start"
+            raise ConfigError(
+                [ConfigProblem(key, 'is "now", and nothing has set it yet', "write the local time of step 0")]
+            )
+        return cls(stream.time.start_us, stream.time.step_us, stream.time.max_ahead)
+
+    def step_of(self, times_us: IntArray) -> IntArray:
+        """The step that covers each time; negative before the start."""
+        return (times_us - self.start_us) // self.step_us
+
+    def start_of(self, step: int) -> int:
+        return self.start_us + step * self.step_us
+
+    def end_of(self, step: int) -> int:
+        """First microsecond after the step."""
+        return self.start_of(step + 1)
+
+    def last_over(self, now_us: int, *, grace_us: int) -> int:
+        """The last step whose end plus grace is reached; -1 or less before any.
+
+        >>> StepClock(start_us=100, step_us=10, max_ahead=1).last_over(125, grace_us=5)
+        1
+        """
+        return (now_us - grace_us - self.start_us) // self.step_us - 1
+
+    def assign(
+        self, times_us: IntArray, *, ticked: IntArray | int, arrivals_us: IntArray | None = None
+    ) -> tuple[IntArray, ReasonArray]:
+        """The step that each event joins: its own, or the open one where its own is already closed.
+
+        Args:
+            ticked: last closed step before each event in its partition, -1 before any.
+            arrivals_us: the records' own Kafka timestamps, -1 where there is none. Given under a wall clock only: after
+                an outage the open step lags, and events that arrived in their own step are not "ahead" of anything.
+        Returns: steps, and reasons (0 where the step means something).
+
+        | event                                     | step or reason  |
+        |-------------------------------------------|-----------------|
+        | before the start                          | BEFORE_START    |
+        | in a closed step                          | the open step   |
+        | in the open step, or up to max_ahead later | its own step    |
+        | later                                     | TOO_FAR_AHEAD   |
+        """
+        own = self.step_of(times_us)
+        open_step = np.asarray(ticked, np.int64) + 1
+        reasons = np.zeros(len(own), np.uint8)
+        present = open_step if arrivals_us is None else np.maximum(open_step, self.step_of(arrivals_us))
+        reasons[own > present + self.max_ahead] = Reason.TOO_FAR_AHEAD
+        reasons[own < 0] = Reason.BEFORE_START
+        return np.maximum(own, open_step), reasons

@@ -1,0 +1,152 @@
+"""Raw JSON records to typed events: only the fields that the configuration names, a batch at a time.
+
+Each record is decoded by itself and keeps its place: records are never joined into one document, because a crafted one
+could then shift its neighbours. Of a key that occurs twice the last one counts.
+
+| record                                                   | reason         |
+|----------------------------------------------------------|----------------|
+| no value (a tombstone), or an empty one                  | EMPTY          |
+| more bytes than the public limit                         | TOO_LARGE      |
+| not JSON, not UTF-8; NaN and Infinity are not JSON       | NOT_JSON       |
+| an object without one of the fields                      | MISSING_FIELD  |
+| not an object, or a field of another type                | WRONG_TYPE     |
+| a number beyond float64                                  | NOT_FINITE     |
+| a user that is neither a text nor an integer             | BAD_USER       |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from schemas.events import Reason
+
+ReasonArray = npt.NDArray[np.uint8]
+MAX_VALUE_BYTES = 1 << 20
+_REFUSED = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class EventFields:
+    """Which fields of a raw event are read, and as what. Names are any texts; no field has two roles.
+
+    Attributes:
+        time_is_number: a number, or a number as text; else a text.
+        user, operation: None where events have none.
+    """
+
+    time: str
+    time_is_number: bool
+    user: str | None = None
+    operation: str | None = None
+    numbers: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(set(self.names)) != len(self.names):
+            raise ValueError("a field of the raw events has two roles")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        single = (name for name in (self.user, self.operation) if name is not None)
+        return (self.time, *single, *self.numbers, *self.texts)
+
+
+class EventDecoder:
+    """Decodes with a struct made from `EventFields`: attributes `time`, `user`, `operation`, `number0`.., `text0`.."""
+
+    def __init__(self, fields: EventFields, *, max_value_bytes: int = MAX_VALUE_BYTES) -> None:
+        self.fields = fields
+        self.max_value_bytes = max_value_bytes
+        wanted: list[tuple[str, Any, str]] = [
+            ("time", int | float | str if fields.time_is_number else str, fields.time)
+        ]
+        if fields.user is not None:
+            wanted.append(("user", str | int, fields.user))
+        if fields.operation is not None:
+            wanted.append(("operation", str, fields.operation))
+        wanted += [(f"number{index}", float, name) for index, name in enumerate(fields.numbers)]
+        wanted += [(f"text{index}", str, name) for index, name in enumerate(fields.texts)]
+        struct = msgspec.defstruct(
+            "Event", [(attribute, kind, msgspec.field(name=name)) for attribute, kind, name in wanted], gc=False
+        )
+        self._decode: Callable[[Any], Any] = msgspec.json.Decoder(struct).decode
+
+    def decode(self, values: Sequence[bytes | None]) -> tuple[list[Any], ReasonArray]:
+        """Decode records in order.
+
+        Returns: the events of the good records, in order, and `(records,)` reasons, 0 where a record is good.
+        """
+        reasons = self._sizes(values)
+        if reasons is None:
+            reasons = np.zeros(len(values), np.uint8)
+            events, failed = self._run(values)
+            places = failed
+        else:
+            fit = np.flatnonzero(reasons == 0).tolist()
+            events, failed = self._run([values[place] for place in fit])
+            places = [fit[index] for index in failed]
+        for place in places:
+            value = values[place]
+            assert value is not None
+            reasons[place] = self._why(value)
+        return events, reasons
+
+    def _sizes(self, values: Sequence[bytes | None]) -> ReasonArray | None:
+        """Reasons of records that are not even tried; None where there is no such record, which is nearly always."""
+        try:
+            lengths = np.fromiter(map(len, values), np.int64, len(values))  # type: ignore[arg-type]
+        except TypeError:
+            lengths = np.fromiter((0 if value is None else len(value) for value in values), np.int64, len(values))
+        if len(lengths) == 0 or (lengths.min() > 0 and lengths.max() <= self.max_value_bytes):
+            return None
+        reasons = np.zeros(len(values), np.uint8)
+        reasons[lengths == 0] = Reason.EMPTY
+        reasons[lengths > self.max_value_bytes] = Reason.TOO_LARGE
+        return reasons
+
+    def _run(self, values: Sequence[bytes | None]) -> tuple[list[Any], list[int]]:
+        events: list[Any] = []
+        failed: list[int] = []
+        iterator = iter(values)
+        while True:
+            try:
+                # What `extend` has taken from the iterator before an exception stays in the list, so the two lengths
+                # say which record failed, and the same iterator goes on behind it.
+                events.extend(map(self._decode, iterator))
+            except _REFUSED:
+                failed.append(len(events) + len(failed))
+            else:
+                return events, failed
+
+    def _why(self, value: bytes) -> Reason:
+        """Why a record failed: by looking at it without types, never by an error's text."""
+        try:
+            found = msgspec.json.decode(value)
+        except msgspec.ValidationError:
+            return Reason.NOT_FINITE  # without a type, the only thing invalid in JSON is a number beyond float64
+        except _REFUSED:
+            return Reason.NOT_JSON
+        if not isinstance(found, dict):
+            return Reason.WRONG_TYPE
+        if not all(name in found for name in self.fields.names):
+            return Reason.MISSING_FIELD
+        return self._wrong_field(found)
+
+    def _wrong_field(self, found: dict[str, Any]) -> Reason:
+        fields = self.fields
+        times = (int, float, str) if fields.time_is_number else (str,)
+        texts = [*fields.texts, *([] if fields.operation is None else [fields.operation])]
+        if type(found[fields.time]) not in times or any(type(found[name]) is not str for name in texts):
+            return Reason.WRONG_TYPE
+        numbers = [found[name] for name in fields.numbers]
+        if any(type(number) not in (int, float) for number in numbers):
+            return Reason.WRONG_TYPE
+        if fields.user is not None and type(found[fields.user]) not in (int, str):
+            return Reason.BAD_USER
+        return Reason.NOT_FINITE

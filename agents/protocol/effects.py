@@ -1,0 +1,67 @@
+"""What the engine's state machine asks of the world. A shell carries out one effect at a time, in order, and sends
+back the result.
+
+A crash can fall before or after any of them; the machine is written so that neither matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from schemas.releases import Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSeed:
+    """Draw 32 bytes from the operating system and commit them to the release log. Result: the bytes, once committed."""
+
+    stream: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Run `work` away from the event loop. Result: what it returns. It touches nothing outside the machine."""
+
+    stream: str
+    step: int
+    work: Callable[[], bytes] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCandidate:
+    """Commit all chunks to the release log in ONE transaction. From then on the step has its answer."""
+
+    stream: str
+    step: int
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SaveState:
+    """Store the candidate in the state table, durably, before going on. A cache of the log: losing it costs time
+    only.
+    """
+
+    stream: str
+    step: int
+    body: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """The step is settled.
+
+    Attributes:
+        position: blocks below this offset are in the saved state and may be acknowledged.
+        floor: blocks below this offset are also in the saved contribution bounds, so nothing can need them again.
+    """
+
+    stream: str
+    step: int
+    position: int
+    floor: int
+
+
+Effect = CommitSeed | Compute | CommitCandidate | SaveState | Adopted

@@ -1,0 +1,91 @@
+"""What a stream was started with, and why it must not change: stored history and the guarantee rest on it.
+
+The first record of a stream in the fingerprints topic holds for ever. Configuration that may change under a running
+stream is left out by `Stream.fingerprint_fields`. No secret is in here: of the user key only an id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from schemas.errors import FingerprintError, WireError
+
+VERSION = 1
+
+MENDS: Mapping[str, str] = {
+    "source_topic_id": "the source topic was deleted and created again, so its offsets name other events. Start a "
+    "new stream under another name for the new topic; the budget of the old one is spent",
+    "source_partitions": "the source topic has another number of partitions, so users moved between them and their "
+    "bounds are split. Start a new stream under another name, or restore the topic",
+    "user_key_id": "the secret key of the user hash is another one, so every user would count as new. "
+    "Give back the old key file",
+    "seeds": "a stream whose noise can be repeated is not private, and never becomes so again. Start a new stream "
+    "under another name, with --insecure-seed or without it from its first step on",
+    "job_partitions": "set [kafka] partitions back to the stored number, with which the private topics were created",
+}
+CONFIGURED = (
+    "set it back to the stored value, or start a new stream under another name: what the old one has cost stays spent, "
+    "and the new one's epsilon adds to it"
+)
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Public facts of one stream.
+
+    Attributes:
+        fields: JSON-able, possibly nested.
+        start: local time at which step 0 begins; decided once, also where the configuration says "now".
+    """
+
+    stream: str
+    fields: Mapping[str, Any]
+    start: str
+
+    def encode(self) -> bytes:
+        record = {"version": VERSION, "stream": self.stream, "start": self.start, "fields": dict(self.fields)}
+        return orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
+
+    @staticmethod
+    def decode(data: bytes) -> Fingerprint:
+        """Raises: WireError."""
+        try:
+            record = orjson.loads(data)
+            if record["version"] != VERSION:
+                raise WireError(f"fingerprint of version {record['version']}; this release reads {VERSION}")
+            return Fingerprint(record["stream"], record["fields"], record["start"])
+        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            raise WireError(f"damaged fingerprint of {len(data)} bytes: {type(error).__name__}") from None
+
+    def check(self, now: Fingerprint) -> None:
+        """Compare with what is asked for now. Raises: FingerprintError with every field and its mend."""
+        stored, asked = dict(_flat(self.fields)), dict(_flat(now.fields))
+        lines = []
+        for name in sorted(stored.keys() | asked.keys()):
+            before, after = stored.get(name), asked.get(name)
+            if before != after:
+                lines.append(f"{name} was {before!r} and is {after!r}: {MENDS.get(name, CONFIGURED)}")
+        if lines:
+            raise FingerprintError(f"stream {self.stream} was started with something else\n  " + "\n  ".join(lines))
+
+
+def first_of_each(records: Iterable[bytes]) -> dict[str, Fingerprint]:
+    """Stream -> its first record: that one holds. Raises: WireError."""
+    first: dict[str, Fingerprint] = {}
+    for data in records:
+        fingerprint = Fingerprint.decode(data)
+        first.setdefault(fingerprint.stream, fingerprint)
+    return first
+
+
+def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            # Through JSON and back, so that a stored 1.0 equals a configured 1.0, and tuples equal lists.
+            yield f"{prefix}{name}", orjson.loads(orjson.dumps(value))

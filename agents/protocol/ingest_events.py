@@ -1,0 +1,111 @@
+"""The pure filters: what can be said of an event without looking at any other.
+
+In the order of `Reason`, the first that applies is the one reported. They run before the bound, so that a refused
+record charges nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import repeat
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from agents.protocol.ingest_spec import SourceSpec
+from agents.protocol.partitioner import partitions_of
+from agents.protocol.userhash import IdBytes, hash_ids
+from engines.contract import Columns
+from schemas.blocks import IntArray, KeyArray
+from schemas.events import Reason
+
+ReasonArray = npt.NDArray[np.uint8]
+OPERATIONS = {"insert": 1, "delete": -1}
+
+
+class RawRecord(NamedTuple):
+    """A record of a source topic, where it does not come from aiokafka. `timestamp` is in milliseconds, -1 for none."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filtered:
+    """Per event: `reasons` (0 = passed), and what means something only where it passed."""
+
+    reasons: ReasonArray
+    keys: KeyArray
+    steps: IntArray
+    hashes: npt.NDArray[np.uint64] | None
+
+
+class PureFilter:
+    def __init__(self, spec: SourceSpec, partition: int) -> None:
+        self._spec = spec
+        self._partition = partition
+        self._times = spec.time_parser()
+
+    def run(self, events: list[Any], ticked: IntArray, arrivals_us: IntArray | None) -> Filtered:
+        """Filter and encode decoded events.
+
+        Args:
+            ticked: last closed step before each event.
+            arrivals_us: Kafka timestamps, see `StepClock.assign`.
+        """
+        count = len(events)
+        reasons = np.zeros(count, np.uint8)
+        hashes = None if self._spec.key is None else self._users(events, reasons)
+        times, readable = self._times.parse(list(map(attrgetter("time"), events)))
+        _mark(reasons, Reason.BAD_TIME, ~readable)
+        steps, step_reasons = self._spec.clock.assign(times, ticked=ticked, arrivals_us=arrivals_us)
+        _fill(reasons, step_reasons)
+        operations = self._operations(events)
+        keys, domain_reasons = self._spec.domain.encode(self._columns(events, operations))
+        _fill(reasons, domain_reasons)
+        _mark(reasons, Reason.BAD_OPERATION, operations == 0)
+        return Filtered(reasons, keys, steps, hashes)
+
+    def _users(self, events: list[Any], reasons: ReasonArray) -> npt.NDArray[np.uint64]:
+        spec = self._spec
+        assert spec.key is not None
+        assert spec.partitioner is not None
+        ids = IdBytes.of(list(map(attrgetter("user"), events)))
+        _mark(reasons, Reason.BAD_USER, ~ids.usable)
+        homes = partitions_of(ids, partitioner=spec.partitioner, partitions=spec.partitions)
+        _mark(reasons, Reason.WRONG_PARTITION, homes != self._partition)
+        return hash_ids(ids, spec.key)
+
+    def _operations(self, events: list[Any]) -> npt.NDArray[np.int8]:
+        """+1, -1, or 0 for a text that is neither."""
+        if self._spec.fields.operation is None:
+            return np.ones(len(events), np.int8)
+        return np.fromiter(
+            map(OPERATIONS.get, map(attrgetter("operation"), events), repeat(0)),
+            np.int8,
+            len(events),
+        )
+
+    def _columns(self, events: list[Any], operations: npt.NDArray[np.int8]) -> Columns:
+        fields = self._spec.fields
+        numbers = {
+            name: np.fromiter(map(attrgetter(f"number{index}"), events), np.float64, len(events))
+            for index, name in enumerate(fields.numbers)
+        }
+        texts = {name: list(map(attrgetter(f"text{index}"), events)) for index, name in enumerate(fields.texts)}
+        # An unusable operation is reported last; until then the event must still be one that the domain can encode.
+        return Columns(numbers, texts, np.where(operations == 0, np.int8(1), operations))
+
+
+def _mark(reasons: ReasonArray, reason: Reason, where: npt.NDArray[np.bool_]) -> None:
+    reasons[where & (reasons == 0)] = reason
+
+
+def _fill(reasons: ReasonArray, later: ReasonArray) -> None:
+    if later.any():
+        np.copyto(reasons, later, where=reasons == 0)

@@ -1,0 +1,109 @@
+"""Merging the blocks of one stream, and knowing when a step is complete.
+
+A step closes when every source partition has ticked it; counts and event times never close one, because then one
+person's event could move another's. The blocks topic gives one order for all partitions, so a step always closes at
+the same block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from schemas.blocks import Block, Folded
+from schemas.errors import GapError
+
+
+class BlockMerge:
+    """Pending events by step, and how far each source partition has come.
+
+    Attributes:
+        position: offset of the blocks topic from which to read on; earlier blocks are already in here.
+        ticks: `(partitions,)` last closed step of each source partition, -1 before any.
+    """
+
+    def __init__(self, stream: str, source_partitions: int, words: int) -> None:
+        self.stream = stream
+        self.words = words
+        self.position = 0
+        self.next_offsets = [0] * source_partitions
+        self.ticks = [-1] * source_partitions
+        self.floors: list[int | None] = [None] * source_partitions
+        self._pending: dict[int, Folded] = {}
+
+    def fold(self, offset: int, block: Block) -> None:
+        """Take in the block at `offset` of the blocks topic; one already taken in is passed over.
+
+        Raises: GapError if the source offsets of the block do not continue where its partition stopped.
+        """
+        if offset < self.position:
+            return
+        if block.stream != self.stream or not 0 <= block.partition < len(self.ticks):
+            raise GapError(f"stream {self.stream}: block of source partition {block.partition} does not belong here")
+        expected = self.next_offsets[block.partition]
+        if block.lo != expected or block.hi < block.lo:
+            raise GapError(
+                f"stream {self.stream}, source partition {block.partition}: block covers offsets "
+                f"{block.lo} to {block.hi}, but {expected} comes next"
+            )
+        closed = self.ticks[block.partition]
+        if block.tick < closed or any(step <= closed for step in block.steps):
+            raise GapError(f"stream {self.stream}, source partition {block.partition}: a block reopens a closed step")
+        self.next_offsets[block.partition] = block.hi
+        self.ticks[block.partition] = block.tick
+        self.floors[block.partition] = block.floor
+        self.position = offset + 1
+        for step, events in block.steps.items():
+            pending = self._pending.get(step)
+            self._pending[step] = events if pending is None else pending.merge(events)
+
+    def closed(self, step: int) -> bool:
+        """Whether no further event can join `step`."""
+        return min(self.ticks) >= step
+
+    def take(self, step: int) -> Folded:
+        """The events of a closed step, which leave the merge."""
+        return self._pending.pop(step, None) or Folded.empty(self.words)
+
+    @property
+    def floor(self) -> int:
+        """Blocks below this offset are needed neither here nor to restore any partition's contribution bounds."""
+        return min([self.position, *(floor for floor in self.floors if floor is not None)])
+
+    def progress(self) -> dict[str, Any]:
+        """JSON-able part of the state."""
+        return {
+            "position": self.position,
+            "next_offsets": list(self.next_offsets),
+            "ticks": list(self.ticks),
+            "floors": list(self.floors),
+            "pending": sorted(self._pending),
+        }
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Array part of the state: pending events of steps that are still open. Private."""
+        arrays: dict[str, np.ndarray] = {}
+        for step in sorted(self._pending):
+            arrays[f"pending/{step}/keys"] = self._pending[step].keys
+            arrays[f"pending/{step}/counts"] = self._pending[step].counts
+        return arrays
+
+    def restore(self, progress: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on where `progress` and `arrays` were taken. Raises: GapError if the number of source partitions
+        differs.
+        """
+        if len(progress["ticks"]) != len(self.ticks):
+            raise GapError(
+                f"stream {self.stream}: stored state knows {len(progress['ticks'])} source partitions, "
+                f"the topic has {len(self.ticks)}; a source topic must keep its partitions"
+            )
+        self.position = progress["position"]
+        self.next_offsets = list(progress["next_offsets"])
+        self.ticks = list(progress["ticks"])
+        self.floors = list(progress["floors"])
+        self._pending = {
+            step: Folded(arrays[f"pending/{step}/keys"], arrays[f"pending/{step}/counts"])
+            for step in progress["pending"]
+        }

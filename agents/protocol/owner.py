@@ -1,0 +1,112 @@
+"""The engine's side of the promise: at most one candidate for each step of a stream, whatever crashes.
+
+Life of a step, every arrow an effect after which a crash may come:
+
+    closed --CommitSeed--> seeded --Compute--> --CommitCandidate--> answered --SaveState--> saved --Adopted--> next step
+
+The owner is the only writer (its producer fences every earlier one), and reads the whole log before it acts. A
+committed seed is never drawn again, so the same step always has the same noise; a committed candidate is never
+computed again. State comes from the newest of the state table and the log; where both have a step they must agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from functools import partial
+from typing import Any
+
+from agents.protocol.effects import Adopted, CommitCandidate, CommitSeed, Compute, Effect, SaveState
+from agents.protocol.release_log import LogView
+from agents.protocol.stepper import Stepper
+from schemas.blocks import Block
+from schemas.errors import ForkError, GapError
+from schemas.releases import CHUNK_BYTES, Candidate, LogRecord, cut, sha256
+
+Effects = Generator[Effect, Any, None]
+
+
+class StreamOwner:
+    """State machine of one stream. Drive `recover` to its end, then `fold` blocks and drive `advance` after each."""
+
+    def __init__(self, stepper: Stepper, *, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self.stepper = stepper
+        self.stream = stepper.stream.name
+        self._view = LogView(self.stream)
+        self._chunk_bytes = chunk_bytes
+
+    @property
+    def step(self) -> int:
+        """The step that is answered next."""
+        return self.stepper.step
+
+    @property
+    def position(self) -> int:
+        """Offset of the blocks topic from which to read on."""
+        return self.stepper.merge.position
+
+    @staticmethod
+    def position_of(body: bytes) -> int:
+        """The same, of a stored candidate. Raises: WireError."""
+        return int(Candidate.decode(body).progress["position"])
+
+    def recover(
+        self, table_body: bytes | None, log: Iterable[tuple[int, LogRecord]], *, log_is_trimmed: bool
+    ) -> Effects:
+        """Adopt the newest settled step.
+
+        Args:
+            table_body: what the state table holds, None if nothing or torn.
+            log: `(offset, record)` of this stream, all that is on the release log.
+            log_is_trimmed: whether records before the first were deleted.
+        Raises: ForkError, GapError: the stream must not go on.
+        """
+        first: int | None = None
+        saved = None if table_body is None else Candidate.decode(table_body)
+        for offset, record in log:
+            complete = self._view.apply(offset, record)
+            if complete is None:
+                continue
+            first = complete.candidate.step if first is None else first
+            if saved and complete.candidate.step == saved.step and complete.body_digest != sha256(table_body or b""):
+                # A zombie may still write the table's changelog, but only what it had committed to the log before.
+                raise ForkError(f"stream {self.stream}: state table and release log differ at step {saved.step}")
+        newest = self._view.newest
+        if newest is None:
+            if saved is not None:
+                raise GapError(f"stream {self.stream}: the release log has lost step {saved.step}, which was answered")
+            if self._view.seeded not in ([], [0]):
+                # Trimming spares the newest candidate, so a later seed without one means that records were lost.
+                raise GapError(f"stream {self.stream}: the release log starts in mid-stream without a candidate")
+            return
+        if saved is not None and saved.step > newest.candidate.step:
+            raise GapError(f"stream {self.stream}: the release log ends before step {saved.step}, which was answered")
+        if first != 0 and not log_is_trimmed:
+            raise GapError(f"stream {self.stream}: the release log starts at step {first}, and nobody trimmed it")
+        self.stepper.restore(newest.candidate)
+        if saved is None or saved.step < newest.candidate.step:
+            yield SaveState(self.stream, newest.candidate.step, newest.body)
+        yield self._adopted(newest.candidate.step)
+
+    def fold(self, offset: int, block: Block) -> None:
+        """Take in a block read at `offset`. Raises: GapError."""
+        self.stepper.fold(offset, block)
+
+    def advance(self) -> Effects:
+        """Answer every step that is complete."""
+        while self.stepper.closable:
+            step = self.stepper.step
+            seed = self._view.seed(step)
+            if seed is None:
+                seed = yield CommitSeed(self.stream, step)
+            body = yield Compute(self.stream, step, partial(self._answer, seed))
+            chunks = cut(body, stream=self.stream, step=step, chunk_bytes=self._chunk_bytes)
+            yield CommitCandidate(self.stream, step, tuple(chunks))
+            yield SaveState(self.stream, step, body)
+            yield self._adopted(step)
+
+    def _answer(self, seed: bytes) -> bytes:
+        return self.stepper.compute(seed).encode()
+
+    def _adopted(self, step: int) -> Adopted:
+        self._view.forget(step + 1)
+        return Adopted(self.stream, step, self.position, self.stepper.merge.floor)

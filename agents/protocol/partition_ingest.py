@@ -1,0 +1,271 @@
+"""One source partition: records and ticks in, blocks and dead letters out. No Kafka, no clock.
+
+Promises, whatever the batches and blocks into which the same records are cut (tests/protocol/test_ingest_machine.py):
+every accepted event is in exactly one step; its step depends only on itself and the ticks before it in its partition;
+no user is above the bound; blocks cover all offsets without gap or overlap.
+
+Life: `load` snapshots and `apply` own blocks; then `take` and `tick`, and now and then `seal` -> transaction ->
+`committed`. The state runs ahead of what is committed, so after a failed transaction the machine is thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from agents.protocol.bounds import Bounds
+from agents.protocol.dead_letters import UNLETTERED, DeadLetter
+from agents.protocol.decode import EventDecoder
+from agents.protocol.ingest_events import PureFilter
+from agents.protocol.ingest_pending import PendingBlock
+from agents.protocol.ingest_snapshots import BucketLog, Snapshot
+from agents.protocol.ingest_spec import SourceSpec
+from agents.protocol.user_table import BUCKETS
+from schemas.blocks import Block
+from schemas.errors import GapError, RecordError
+from schemas.events import TICK_HEADER, Reason, decode_tick
+
+MAX_LETTERS = 2_000
+MAX_STEP = 1 << 40  # a tick beyond is nonsense, and would not fit into the arrays
+
+
+class SourceRecord(Protocol):
+    """What is read of a Kafka record: aiokafka's `ConsumerRecord` is one, and `RawRecord`."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
+
+
+class PartitionIngest:
+    """See the module.
+
+    Attributes:
+        next_offset: source offset from which to read on.
+        ticked: last step closed on this partition, -1 before any.
+    """
+
+    def __init__(self, spec: SourceSpec, partition: int) -> None:
+        self.spec = spec
+        self.partition = partition
+        self.next_offset = 0
+        self.ticked = -1
+        self._bounds = None if spec.bounds is None else Bounds(spec.bounds)
+        self._log = BucketLog(spec.stream, partition, self._bounds)
+        self._filter = PureFilter(spec, partition)
+        self._decoder = EventDecoder(spec.fields, max_value_bytes=spec.max_value_bytes)
+        self._pending = PendingBlock(spec.domain.words)
+        self._sealed_offset = 0
+        self._sealed_tick = -1
+        self._uncommitted: np.ndarray | None = None
+        self._has_history = False
+        self._floor = 0
+
+    # --- restoring ------------------------------------------------------------------------------------------------
+
+    def load(self, snapshot: bytes) -> None:
+        """The latest snapshot of a bucket; all of them before any block. Raises: WireError, GapError."""
+        self._log.load(snapshot)
+
+    def apply(self, block: Block, *, at: int = 0, trimmed_to: int = 0) -> None:
+        """Fold one of this partition's committed blocks, in order.
+
+        Args:
+            at: its offset in the blocks topic.
+            trimmed_to: offset before which blocks were deleted; if any were, the first one seen may begin anywhere.
+        Raises: GapError if its source offsets do not continue where the last one stopped.
+        """
+        expected = block.lo if trimmed_to and not self._has_history else self.next_offset
+        if block.stream != self.spec.stream or block.partition != self.partition or block.lo != expected:
+            raise GapError(
+                f"stream {self.spec.stream}, source partition {self.partition}: block of {block.stream}, partition "
+                f"{block.partition} covers offsets {block.lo} to {block.hi}, but {expected} comes next"
+            )
+        self._has_history = True
+        self._floor = block.floor
+        self._log.fold(block, at=at)
+        self.next_offset = self._sealed_offset = block.hi
+        self.ticked = self._sealed_tick = block.tick
+        if self._bounds is not None:
+            self._bounds.expire(self.ticked + 1)
+
+    def check_restored(self, *, trimmed_to: int) -> None:
+        """After the last block. Raises: GapError if more was deleted than it allows: users would be forgotten."""
+        if self._has_history and trimmed_to > self._floor:
+            raise GapError(
+                f"stream {self.spec.stream}, source partition {self.partition}: blocks before offset {trimmed_to} were "
+                f"deleted, but those from {self._floor} on are needed to restore the contribution bounds"
+            )
+
+    @property
+    def has_history(self) -> bool:
+        """Whether this partition has ever committed a block for this stream."""
+        return self._has_history
+
+    # --- running --------------------------------------------------------------------------------------------------
+
+    def take(self, records: Sequence[SourceRecord]) -> None:
+        """Take in the next records. Offsets that are missing hold nothing: transaction markers, or compacted records.
+
+        Raises: GapError if offsets go back.
+        """
+        if not records:
+            return
+        # Ascending offsets without a look at each: the ends are at least as far apart as there are records.
+        if records[0].offset < self.next_offset or records[-1].offset - records[0].offset < len(records) - 1:
+            raise GapError(
+                f"stream {self.spec.stream}, source partition {self.partition}: records from offset "
+                f"{records[0].offset} to {records[-1].offset}, but {self.next_offset} comes next"
+            )
+        reasons = np.zeros(len(records), np.uint8)
+        ticked, events = self._ticks(records, reasons)
+        if len(events) == len(records):
+            reasons = self._events(records, ticked)
+        elif len(events):
+            reasons[events] = self._events([records[row] for row in events.tolist()], ticked[events])
+        self._account(records, reasons, ticks=len(records) - len(events) - int((reasons == Reason.BAD_TICK).sum()))
+        self.next_offset = records[-1].offset + 1
+        self.tick(int(ticked[-1]))
+
+    def tick(self, step: int) -> None:
+        """Every step up to `step` is over here: later events join later steps. An earlier tick again does nothing."""
+        if step > self.ticked:
+            self.ticked = step
+            if self._bounds is not None:
+                self._bounds.expire(step + 1)
+
+    def advance(self, next_offset: int) -> None:
+        """There is nothing up to `next_offset`: only markers of transactions, or records that were compacted away."""
+        self.next_offset = max(self.next_offset, next_offset)
+
+    @property
+    def pending(self) -> int:
+        """Records taken since the last seal."""
+        return self._pending.records
+
+    @property
+    def room(self) -> int:
+        """Records that still fit into the block; seal at 0. Dead letters make it short: each is a record of its own."""
+        if self._pending.letters >= MAX_LETTERS:
+            return 0
+        return max(0, self.spec.max_block_records - self.pending)
+
+    @property
+    def changed(self) -> bool:
+        """Whether `seal` would give a block."""
+        return self.next_offset != self._sealed_offset or self.ticked != self._sealed_tick
+
+    def snapshots(self, budget_bytes: int, *, most: int = BUCKETS) -> list[Snapshot]:
+        """Some bound snapshots, to commit with the block that is sealed NEXT: call right before `seal`."""
+        if not self.changed:
+            return []
+        return self._log.write(next_offset=self.next_offset, budget_bytes=budget_bytes, most=most)
+
+    def seal(self) -> tuple[Block | None, list[DeadLetter]]:
+        """Everything taken since the last seal as one block; None where there was neither a record nor a tick."""
+        if not self.changed:
+            return None, []
+        steps, users, increments, counts, letters = self._pending.drain()
+        block = Block(
+            stream=self.spec.stream,
+            partition=self.partition,
+            lo=self._sealed_offset,
+            hi=self.next_offset,
+            tick=self.ticked,
+            steps=steps,
+            users=users,
+            increments=increments,
+            counts=counts,
+            floor=self._log.floor(),
+        )
+        self._sealed_offset, self._sealed_tick = self.next_offset, self.ticked
+        self._uncommitted = self._log.seal()
+        return block, letters
+
+    def committed(self, *, at: int) -> None:
+        """The last sealed block is committed at offset `at` of the blocks topic; say so before sealing the next."""
+        if self._uncommitted is not None:
+            self._log.committed(self._uncommitted, at=at)
+            self._uncommitted = None
+            self._has_history = True
+
+    @property
+    def users(self) -> int:
+        """Users held in the bounds. Private: a count."""
+        return 0 if self._bounds is None else self._bounds.users
+
+    @property
+    def bounds_bytes(self) -> int:
+        return 0 if self._bounds is None else self._bounds.nbytes
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _ticks(self, records: Sequence[SourceRecord], reasons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Last closed step after each record, and the rows that are events; marks what is no usable tick."""
+        ticked = np.full(len(records), self.ticked, np.int64)
+        events = np.ones(len(records), bool)
+        for row in [row for row, record in enumerate(records) if record.headers]:
+            values = [value for name, value in records[row].headers if name == TICK_HEADER]
+            if not values:
+                continue
+            events[row] = False
+            step = _tick_step(values[-1]) if self.spec.replay else None
+            if step is None:
+                reasons[row] = Reason.BAD_TICK
+            else:
+                ticked[row] = step
+        if not events.all():
+            np.maximum.accumulate(ticked, out=ticked)
+        return ticked, np.flatnonzero(events)
+
+    def _events(self, records: Sequence[SourceRecord], ticked: np.ndarray) -> np.ndarray:
+        decoded, reasons = self._decoder.decode([record.value for record in records])
+        rows = np.flatnonzero(reasons == 0)
+        if len(rows) == 0:
+            return reasons
+        arrivals = None if self.spec.replay else _arrivals(records)
+        seen = self._filter.run(decoded, ticked[rows], None if arrivals is None else arrivals[rows])
+        good = np.flatnonzero(seen.reasons == 0)
+        keys, steps = (seen.keys, seen.steps) if len(good) == len(rows) else (seen.keys[good], seen.steps[good])
+        if self._bounds is not None and len(good):
+            assert seen.hashes is not None
+            accepted, users, charges = self._bounds.accept(seen.hashes[good], steps)
+            if not accepted.all():
+                seen.reasons[good[~accepted]] = Reason.OVER_BOUND
+                keys, steps = keys[accepted], steps[accepted]
+            self._log.charged(users)
+            self._pending.charge(users, charges)
+        self._pending.add(keys, steps)
+        reasons[rows] = seen.reasons
+        return reasons
+
+    def _account(self, records: Sequence[SourceRecord], reasons: np.ndarray, *, ticks: int) -> None:
+        counts = np.bincount(reasons, minlength=len(Reason))
+        counts[Reason.ACCEPTED] -= ticks
+        letters: list[DeadLetter] = []
+        if self.spec.dead_letters and counts[Reason.ACCEPTED] + ticks != len(records):
+            refused = np.flatnonzero(~np.isin(reasons, [int(reason) for reason in UNLETTERED])).tolist()
+            letters = [self._letter(records[row].offset, Reason(int(reasons[row]))) for row in refused]
+        self._pending.account(len(records), counts, letters)
+
+    def _letter(self, offset: int, reason: Reason) -> DeadLetter:
+        return DeadLetter(self.spec.stream, self.spec.topic, self.partition, offset, reason)
+
+
+def _tick_step(value: bytes | None) -> int | None:
+    try:
+        step = decode_tick(value or b"")
+    except RecordError:
+        return None
+    return step if step <= MAX_STEP else None
+
+
+def _arrivals(records: Sequence[Any]) -> np.ndarray:
+    return np.fromiter((record.timestamp for record in records), np.int64, len(records)) * 1000

@@ -1,0 +1,99 @@
+"""A release as the bytes that consumers read: JSON records with the raw events' field names, and the ledger entry.
+
+Written once, before the candidate is committed; afterwards these bytes are only copied.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import orjson
+
+from engines.contract import Release
+from schemas.guarantee import Guarantee
+from schemas.releases import PublicRecord
+
+if TYPE_CHECKING:
+    from schemas.config import Stream
+
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+LEDGER_VERSION = 1
+
+
+def instant(at_us: int) -> datetime.datetime:
+    """Microseconds since the epoch as an aware UTC datetime."""
+    return EPOCH + datetime.timedelta(microseconds=at_us)
+
+
+def raw_time(at_us: int, *, time_format: str, timezone: str) -> str | int | float:
+    """A public instant written as the raw events write their time field."""
+    if time_format in ("s", "ms", "us"):
+        return at_us // {"s": 1_000_000, "ms": 1_000, "us": 1}[time_format]
+    local = instant(at_us).astimezone(ZoneInfo(timezone))
+    return local.isoformat() if time_format == "iso" else local.strftime(time_format)
+
+
+def release_records(release: Release, *, time_field: str, time_value: str | int | float) -> list[PublicRecord]:
+    """Synthetic records, tombstones and measurements of a step, in the order in which they are published.
+
+    Tombstones come first: a reader that stops in between holds too few records, never withdrawn ones.
+    """
+    records = [PublicRecord("synthetic", key.encode(), None) for key in release.removed]
+    records += [
+        PublicRecord("synthetic", record.id.encode(), orjson.dumps({time_field: time_value, **record.fields}))
+        for record in release.added
+    ]
+    records += [
+        PublicRecord("measurements", b"%d" % release.step, orjson.dumps({"step": release.step, **measurement}))
+        for measurement in release.measurements
+    ]
+    return records
+
+
+def ledger_entry(
+    release: Release,
+    stream: Stream,
+    guarantee: Guarantee,
+    *,
+    start_us: int,
+    end_us: int,
+    digest: str,
+    previous_chain: str,
+    chain: str,
+) -> bytes:
+    """The public account of a step: what was published (by digest), how it was made private, and what a user has paid
+    at most.
+
+    `epsilon_spent` is an upper bound over all users: one whose events all fell into steps released so far. It can be
+    the whole epsilon from the first release on. Where `epsilon_per_us` is null it never grows beyond that; otherwise
+    the bound renews, both numbers are those of one aligned period of that length, a sliding window of that length can
+    cost twice as much, and a lifetime has no bound.
+    """
+    unit_epsilon = guarantee.epsilon * stream.contributions
+    entry: Mapping[str, Any] = {
+        "version": LEDGER_VERSION,
+        "stream": stream.name,
+        "step": release.step,
+        "start": instant(start_us).isoformat(),
+        "end": instant(end_us).isoformat(),
+        "digest": digest,
+        "previous_chain": previous_chain,
+        "chain": chain,
+        "engine": stream.engine,
+        "mode": stream.mode,
+        "gathered": release.gathered,
+        "synthetic_records": release.total,
+        "added": len(release.added),
+        "removed": len(release.removed),
+        "unit": stream.privacy.unit,
+        "max_contributions": stream.privacy.max_contributions,
+        "epsilon": float(unit_epsilon),
+        "epsilon_per_us": stream.privacy.per_us,
+        "epsilon_spent": 0.0 if release.gathered else float(unit_epsilon),
+        "guarantee": guarantee.as_json(),
+        "notes": dict(release.notes),
+    }
+    return orjson.dumps(entry, option=orjson.OPT_SORT_KEYS)

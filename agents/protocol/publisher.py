@@ -1,0 +1,102 @@
+"""The public side of the promise: each step of a stream is published once, in order, as the bytes that were committed.
+
+The publisher fences its predecessors, reads the public ledger to its end, and then reads the release log from its
+start. It computes nothing: what it publishes it has read back from the log, so even what a read_uncommitted consumer
+sees twice is the same bytes twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import orjson
+
+from agents.protocol.release_log import LogView
+from schemas.errors import ForkError, GapError
+from schemas.releases import GENESIS, LogRecord, PublicRecord, unframe_records
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A step to be published in one transaction; the ledger record is last.
+
+    Attributes:
+        first_offset: offset of the step's first record on the release log; once published, everything before it may go.
+    """
+
+    stream: str
+    step: int
+    records: tuple[PublicRecord, ...]
+    first_offset: int
+
+
+class StreamPublisher:
+    """State machine of one stream's public topics."""
+
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
+        self.last_step = -1
+        self._chain = GENESIS
+        self._digests: dict[int, str] = {}
+        self._view = LogView(stream)
+        self._waiting: Publication | None = None
+        self._next: tuple[str, str] | None = None
+
+    def recover(self, ledger: Iterable[bytes]) -> None:
+        """Learn what is already public from the values of the public ledger, from its start. Raises: ForkError,
+        GapError.
+        """
+        for value in ledger:
+            entry = orjson.loads(value)
+            step, digest = int(entry["step"]), str(entry["digest"])
+            known = self._digests.get(step)
+            if known is not None:
+                if known != digest:
+                    raise ForkError(f"stream {self.stream}: the public ledger holds step {step} twice")
+                continue
+            if step != self.last_step + 1:
+                raise GapError(f"stream {self.stream}: the public ledger jumps from step {self.last_step} to {step}")
+            if entry["previous_chain"] != self._chain:
+                raise ForkError(f"stream {self.stream}: the public ledger's chain breaks at step {step}")
+            self._digests[step] = digest
+            self.last_step, self._chain = step, entry["chain"]
+
+    def on_record(self, offset: int, record: LogRecord) -> Publication | None:
+        """Take in a record of the release log; return the step that must now be published, if any.
+
+        A step that is already public with the same bytes gives None. The caller publishes what it gets and calls
+        `published` before the next record. Raises: ForkError, GapError, WireError.
+        """
+        if self._waiting is not None:
+            raise GapError(f"stream {self.stream}: step {self._waiting.step} was not published")
+        complete = self._view.apply(offset, record)
+        if complete is None:
+            return None
+        candidate = complete.candidate
+        self._view.forget(candidate.step)
+        if candidate.step <= self.last_step:
+            if self._digests[candidate.step] != candidate.digest:
+                raise ForkError(f"stream {self.stream}: step {candidate.step} is public with other bytes")
+            return None
+        if candidate.step != self.last_step + 1:
+            raise GapError(
+                f"stream {self.stream}: the release log goes on at step {candidate.step}, "
+                f"but step {self.last_step} is the last public one"
+            )
+        if candidate.previous_chain != self._chain:
+            raise ForkError(f"stream {self.stream}: step {candidate.step} does not continue what is public")
+        ledger = PublicRecord("ledger", b"%d" % candidate.step, candidate.ledger)
+        records = (*unframe_records(candidate.payload), ledger)
+        self._waiting = Publication(self.stream, candidate.step, records, complete.first_offset)
+        self._next = (candidate.digest, candidate.chain)
+        return self._waiting
+
+    def published(self, step: int) -> None:
+        """The transaction of `step` is committed."""
+        if self._waiting is None or self._next is None or self._waiting.step != step:
+            raise GapError(f"stream {self.stream}: step {step} was not due")
+        digest, chain = self._next
+        self._digests[step] = digest
+        self.last_step, self._chain = step, chain
+        self._waiting = self._next = None

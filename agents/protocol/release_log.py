@@ -1,0 +1,94 @@
+"""The release log of one stream, read: one seed and one candidate for each step, and an alarm on a second, different
+one.
+
+Rules (the log is read committed, in order; `c(s)` is the complete candidate of step s):
+  seed(s) twice with other bytes                -> ForkError
+  c(s) twice with other bytes                   -> ForkError
+  c(s) follows c(r) with s != r + 1             -> GapError
+  c(s).previous_chain != c(s-1).chain           -> ForkError
+  a chunk that repeats one that is here         -> ignored; chunks without the rest of their candidate -> no candidate
+  a record at an offset that was read before    -> ignored: readers may be sent back
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.errors import ForkError, GapError
+from schemas.releases import Candidate, Chunk, LogRecord, Seed, join
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """A candidate whose chunks are all there. `first_offset` is that of the first log record of its step."""
+
+    candidate: Candidate
+    body: bytes
+    body_digest: str
+    first_offset: int
+
+
+class LogView:
+    """Fold of one stream's log records. Keeps the bodies of the newest candidate only."""
+
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
+        self.newest: Complete | None = None
+        self._next_offset = 0
+        self._seeds: dict[int, bytes] = {}
+        self._digests: dict[int, str] = {}
+        self._first_offsets: dict[int, int] = {}
+        self._chunks: dict[tuple[int, str], dict[int, Chunk]] = {}
+
+    def seed(self, step: int) -> bytes | None:
+        """The seed of a step, if it was committed."""
+        return self._seeds.get(step)
+
+    @property
+    def seeded(self) -> list[int]:
+        """Steps whose seed is known, ascending."""
+        return sorted(self._seeds)
+
+    def apply(self, offset: int, record: LogRecord) -> Complete | None:
+        """Take in a record; return the candidate that it completes, if any. Raises: ForkError, GapError, WireError."""
+        if offset < self._next_offset:
+            return None
+        self._next_offset = offset + 1
+        step = record.step
+        self._first_offsets.setdefault(step, offset)
+        if isinstance(record, Seed):
+            if self._seeds.setdefault(step, record.seed) != record.seed:
+                raise ForkError(f"stream {self.stream}: step {step} has two different seeds on the release log")
+            return None
+        known = self._digests.get(step)
+        if known is not None:
+            if known != record.digest:
+                raise ForkError(f"stream {self.stream}: step {step} has two different candidates on the release log")
+            return None
+        chunks = self._chunks.setdefault((step, record.digest), {})
+        chunks[record.index] = record
+        if len(chunks) < record.count:
+            return None
+        body = join([chunks[index] for index in range(record.count)])
+        candidate = Candidate.decode(body)
+        self._check_link(candidate)
+        self._digests[step] = record.digest
+        self._chunks = {key: value for key, value in self._chunks.items() if key[0] > step}
+        self.newest = Complete(candidate, body, record.digest, self._first_offsets[step])
+        return self.newest
+
+    def _check_link(self, candidate: Candidate) -> None:
+        if self.newest is None:
+            return
+        last = self.newest.candidate
+        if candidate.step != last.step + 1:
+            raise GapError(f"stream {self.stream}: candidate of step {candidate.step} follows that of step {last.step}")
+        if candidate.previous_chain != last.chain:
+            raise ForkError(f"stream {self.stream}: the digest chain breaks at step {candidate.step}")
+
+    def forget(self, below: int) -> None:
+        """Drop what is known of steps under `below`: they are settled."""
+        self._seeds = {step: seed for step, seed in self._seeds.items() if step >= below}
+        self._digests = {step: digest for step, digest in self._digests.items() if step >= below}
+        self._first_offsets = {step: first for step, first in self._first_offsets.items() if step >= below}
+        self._chunks = {key: value for key, value in self._chunks.items() if key[0] >= below}

@@ -1,0 +1,227 @@
+"""What a replay writes: which record of a file goes where, and which tick comes after which row. No broker in sight.
+
+Rows come in order of their steps. Before the first row of a later step, every partition of every topic gets a tick that
+closes the steps before it. So each tick stands exactly at its public boundary, whatever single row is there or is not,
+and that is why a row whose step is closed is refused: written, it would be in another step because of other rows. Each
+chunk ends with one progress tick per partition: it repeats the last closed step and names the next row, so a chunk
+written in one transaction is either wholly there, and says so, or not at all.
+
+The file ends at the public time `until`: rows from the first one at or after it on are left out, and every step before
+it is closed. Without one, the end of the file is taken as public: its last row's step is the last to be closed.
+
+The plan is a function of the rows and of where it starts: however the rows are cut into chunks, and wherever a replay
+broke off, the same rows get the same keys, partitions and steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from schemas.errors import PrivstreamError, RecordError
+from schemas.events import TICK_HEADER, encode_tick, tick_progress
+
+Row = Mapping[str, Any]
+Place = Callable[[Sequence[Row], int, int], tuple[Sequence[bytes | None], Sequence[int]]]
+"""`(rows, number of the first, partitions) -> (keys, partitions)`, one of each for every row and by that row alone."""
+Lane = tuple[str, int]
+"""A topic and one of its partitions."""
+
+# More empty steps than this between two rows is a wrong time unit or a broken row, not a quiet night; believing it
+# would close, and for ever, every step in between.
+LARGEST_JUMP = 10_000
+
+
+class ReplayError(PrivstreamError):
+    """The file cannot be replayed into these topics as asked. Names rows by number, never by content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One record to write. `tick` is the value of the tick header; a tick has neither key nor value."""
+
+    key: bytes | None
+    value: bytes | None
+    tick: bytes | None = None
+
+    @property
+    def headers(self) -> list[tuple[str, bytes]]:
+        return [] if self.tick is None else [(TICK_HEADER, self.tick)]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one transaction writes, all of it or nothing: records of each lane in order. It ends at `progress`."""
+
+    lanes: Mapping[Lane, Sequence[Planned]]
+    progress: Progress
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a replay has come, as the last tick of every partition says.
+
+    Attributes:
+        step: last closed step, -1 before any.
+        row: first row of the file that is not yet written.
+        source: digest of the file, empty before any.
+    """
+
+    step: int = -1
+    row: int = 0
+    source: str = ""
+
+
+@dataclass(slots=True)
+class ReplayPlan:
+    """Turns rows into chunks. `step` and `row` say where it is.
+
+    Attributes:
+        topics: topic -> partitions. Each topic gets every row and every tick.
+        place: see `Place`.
+        source: digest of the file.
+        until: first step that is not replayed, public; None where the end of the file is.
+        time_field: what the file must be sorted by, for messages.
+        last: largest step of a row so far, -1 before any. After a restart: of a row since then.
+        left_out: rows so far from the first one at or after `until` on.
+    """
+
+    topics: Mapping[str, int]
+    place: Place
+    source: str
+    step: int = -1
+    row: int = 0
+    until: int | None = None
+    time_field: str = "time"
+    last: int = -1
+    left_out: int = 0
+
+    def __post_init__(self) -> None:
+        if self.until is not None and self.step >= self.until:
+            raise ReplayError(
+                f"steps to {self.step} are closed already, and --until is the start of step {self.until}. Mend: give a "
+                "later --until, or replay into new topics."
+            )
+
+    def chunk(self, rows: Sequence[Row], steps: Sequence[int | None]) -> Chunk:
+        """The records of the next rows, and their ticks.
+
+        Args:
+            steps: of each row, by its event time; None where that cannot be read, below 0 before the stream's start.
+        Raises: ReplayError, and nothing has changed, if a row's step is closed by then or lies more than LARGEST_JUMP
+            steps ahead.
+        """
+        kept = self._kept(steps)
+        self.left_out += len(steps) - kept
+        if kept < len(steps):
+            rows, steps = rows[:kept], steps[:kept]
+        lanes: dict[Lane, list[Planned]] = {
+            (topic, partition): [] for topic, count in self.topics.items() for partition in range(count)
+        }
+        places = [(topic, *self.place(rows, self.row, count)) for topic, count in self.topics.items()]
+        for index, (row, step) in enumerate(zip(rows, steps, strict=True)):
+            if step is not None and step >= 0:
+                self.last = max(self.last, step)
+                if step > self.step + 1:
+                    self.step = step - 1
+                    self._tick(lanes)
+            value = orjson.dumps(row)
+            for topic, keys, partitions in places:
+                lanes[topic, partitions[index]].append(Planned(keys[index], value))
+            self.row += 1
+        self._tick(lanes)
+        return Chunk(lanes, self.progress, len(rows))
+
+    def close(self, step: int) -> Chunk:
+        """Close every step up to `step`: public time has passed it and no row of it is left."""
+        self.step = max(self.step, step)
+        return self.chunk([], [])
+
+    def finish(self) -> Chunk:
+        """At the true end of the file: close every step before `until`, or else that of the last row.
+
+        Raises: ReplayError if `until` lies more than LARGEST_JUMP steps ahead.
+        """
+        if self.until is None:
+            return self.close(self.last)
+        if self.until - self.step > LARGEST_JUMP:
+            raise ReplayError(
+                f"--until lies {self.until - self.step} steps after the last closed one. Mend: check its year, and "
+                "time.start and time.step in the configuration."
+            )
+        return self.close(self.until - 1)
+
+    def leaves_out(self, step: int | None) -> bool:
+        """Whether a row of this step is at or after the public end."""
+        return step is not None and self.until is not None and step >= self.until
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(self.step, self.row, self.source)
+
+    def _kept(self, steps: Sequence[int | None]) -> int:
+        """How many of the next rows are written: those before the first one at or after `until`. Checks them all."""
+        closed, kept, ended = self.step, 0, self.left_out > 0
+        for number, step in enumerate(steps, self.row + self.left_out + 1):
+            if self.leaves_out(step):
+                ended = True
+            elif step is not None and step >= 0:
+                if ended or step <= closed:
+                    raise ReplayError(
+                        f"row {number} of the file comes too late: its step is closed by a row before it, by --until "
+                        "or by what was replayed before, and if it moved to another step, one row could move other "
+                        f"people's. Mend: sort the file by {self.time_field} and replay it into new topics; with "
+                        "--append, start behind the steps that are closed."
+                    )
+                if step - closed > LARGEST_JUMP:
+                    raise ReplayError(
+                        f"row {number} of the file lies {step - closed} steps after the row before it. Mend: check "
+                        "time.format, time.start and time.step in the configuration, and the row; rows must be sorted "
+                        f"by {self.time_field}."
+                    )
+                closed = max(closed, step - 1)
+            kept += not ended
+        return kept
+
+    def _tick(self, lanes: Mapping[Lane, list[Planned]]) -> None:
+        tick = Planned(None, None, encode_tick(self.step, row=self.row, source=self.source))
+        for lane in lanes.values():
+            lane.append(tick)
+
+
+def progress_of(ticks: Iterable[bytes | None]) -> Progress:
+    """Where a replay goes on, from the last committed tick of every partition of its topics; None where there is none.
+
+    Raises: ReplayError if they do not agree: then these topics were not written by one replay.
+    """
+    try:
+        found = {Progress() if tick is None else Progress(*tick_progress(tick)) for tick in ticks}
+    except RecordError:
+        raise ReplayError(
+            "a tick in the source topics cannot be read. Mend: replay into topics that only `privstream replay` ticks."
+        ) from None
+    if len(found) > 1:
+        raise ReplayError(
+            "the partitions of the source (and audit) topics end with different ticks, so they were not written by one "
+            "replay, or a topic or partition was added since. Mend: replay into new topics."
+        )
+    return found.pop() if found else Progress()
+
+
+def resumed(progress: Progress, *, source: str, append: bool) -> Progress:
+    """Where a replay of the file `source` starts, given what is written already.
+
+    Raises: ReplayError if another file was begun and `append` is not set.
+    """
+    if progress.source in ("", source):
+        return Progress(progress.step, progress.row, source)
+    if not append:
+        raise ReplayError(
+            f"the topic already holds {progress.row} rows of another file (SHA-256 {progress.source[:12]}...). "
+            "Mend: replay that file, or add --append to write this one after it; it must begin behind the closed steps."
+        )
+    return Progress(progress.step, 0, source)

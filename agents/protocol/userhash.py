@@ -1,0 +1,177 @@
+"""User ids as keyed 128-bit hashes, a batch at a time: SipHash-2-4 with 128-bit output.
+
+The id itself is never stored: a hash under a secret key cannot be turned back by trying all ids without that key.
+128 bits, because two users who share a hash would share one bound; at 64 bits chance does that among 10^9 users.
+Source: Aumasson, Bernstein, "SipHash", 2012, and the authors' reference `siphash.c` for the 128-bit variant.
+
+| id                                                             | becomes              |
+|----------------------------------------------------------------|----------------------|
+| text of 1 to 256 bytes of UTF-8 without NUL                     | its bytes            |
+| integer                                                        | its decimal digits   |
+| empty, longer, with NUL or a lone surrogate, anything else     | unusable             |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from agents.protocol.ingest_arrays import distinct
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+MAX_ID_BYTES = 256
+KEY_BYTES = 16
+_LARGEST_INT = 10**MAX_ID_BYTES
+
+
+def user_key(secret: bytes, *, stream: str) -> bytes:
+    """The 16-byte hash key of one stream. Streams get different keys: their stores cannot be joined on users."""
+    return hmac.digest(secret, b"privstream user hash 1\0" + stream.encode(), "sha256")[:KEY_BYTES]
+
+
+def key_id(key: bytes) -> str:
+    """Names a key without giving it away: for the fingerprint that refuses to go on with another one."""
+    return hashlib.sha256(b"privstream user key id 1\0" + key).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IdBytes:
+    """UTF-8 of a batch of ids in one buffer, padded at the end so that any 8 bytes from a start can be read.
+
+    Attributes:
+        data: `(bytes,)` uint8; id i is `data[starts[i] : starts[i] + lengths[i]]`.
+        usable: `(ids,)` bool; the bytes of an unusable id mean nothing.
+    """
+
+    data: npt.NDArray[np.uint8]
+    starts: IntArray
+    lengths: IntArray
+    usable: BoolArray
+
+    @staticmethod
+    def of(ids: Sequence[object]) -> IdBytes:
+        """
+        >>> IdBytes.of(["ann", 7, "", True]).usable.tolist()
+        [True, True, False, False]
+        """
+        count = len(ids)
+        if count == 0:
+            nothing = np.zeros(0, np.int64)
+            return IdBytes(np.zeros(8, np.uint8), nothing, nothing, np.zeros(0, bool))
+        try:
+            joined = "\0".join(ids).encode()  # type: ignore[arg-type]
+            if joined.count(0) != count - 1:
+                joined = _checked(ids)
+        except (TypeError, UnicodeEncodeError):
+            joined = _checked(ids)
+        data = np.frombuffer(joined + b"\0" * 8, np.uint8)
+        ends = np.append(np.flatnonzero(data[: len(joined)] == 0), len(joined))
+        starts = np.zeros(count, np.int64)
+        starts[1:] = ends[:-1] + 1
+        lengths = ends - starts
+        return IdBytes(data, starts, lengths, (lengths > 0) & (lengths <= MAX_ID_BYTES))
+
+    def word(self, rows: IntArray, index: int) -> Words:
+        """Eight bytes of each id from its byte `8 * index` on, little-endian; bytes past its end may be anything."""
+        windows = np.ndarray((len(self.data) - 7,), "<u8", self.data.data, strides=(1,))
+        return windows[self.starts[rows] + 8 * index].astype(np.uint64, copy=False)
+
+
+def _checked(ids: Sequence[object]) -> bytes:
+    return b"\0".join([_id_bytes(each) for each in ids])
+
+
+def _id_bytes(value: object) -> bytes:
+    """One id, one at a time: what the fast path could not join. b"" stands for an unusable one."""
+    if type(value) is int and -_LARGEST_INT < value < _LARGEST_INT:
+        return str(value).encode()
+    if type(value) is not str or "\0" in value:
+        return b""
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        return b""
+
+
+def hash_ids(ids: IdBytes, key: bytes) -> Words:
+    """SipHash-2-4-128 of each id.
+
+    Returns: `(ids, 2)` uint64, the digest as two little-endian words. The first word is never 0, which marks free slots
+        in a table; 2**-64 of all ids share the hash of another for it. Unusable ids get some hash.
+    """
+    hashes = np.empty((len(ids.lengths), 2), np.uint64)
+    k0, k1 = (np.uint64(int.from_bytes(half, "little")) for half in (key[:8], key[8:KEY_BYTES]))
+    # Unusable ids may be of any length; hashing a prefix of them is as good as anything.
+    whole_words = np.minimum(ids.lengths, MAX_ID_BYTES) >> 3
+    for words in distinct(whole_words):
+        rows = np.flatnonzero(whole_words == words)
+        hashes[rows] = _hash_group(ids, rows, words, k0, k1)
+    hashes[hashes[:, 0] == 0, 0] = 1
+    return hashes
+
+
+def _hash_group(ids: IdBytes, rows: IntArray, words: int, k0: np.uint64, k1: np.uint64) -> Words:
+    """Hash ids that all have `words` whole words, so that one loop serves them all."""
+    state = _State(len(rows), k0, k1)
+    lengths = ids.lengths[rows].astype(np.uint64)
+    for index in range(words):
+        state.absorb(ids.word(rows, index))
+    rest = lengths & np.uint64(7)
+    last = ids.word(rows, words)
+    last &= (np.uint64(1) << (rest << np.uint64(3))) - np.uint64(1)
+    last |= (lengths & np.uint64(255)) << np.uint64(56)
+    state.absorb(last)
+    return state.digest()
+
+
+class _State:
+    def __init__(self, count: int, k0: np.uint64, k1: np.uint64) -> None:
+        self.v0 = np.full(count, k0 ^ np.uint64(0x736F6D6570736575))
+        self.v1 = np.full(count, k1 ^ np.uint64(0x646F72616E646F6D) ^ np.uint64(0xEE))
+        self.v2 = np.full(count, k0 ^ np.uint64(0x6C7967656E657261))
+        self.v3 = np.full(count, k1 ^ np.uint64(0x7465646279746573))
+        self._spare = np.empty(count, np.uint64)
+
+    def absorb(self, word: Words) -> None:
+        self.v3 ^= word
+        self._rounds(2)
+        self.v0 ^= word
+
+    def digest(self) -> Words:
+        self.v2 ^= np.uint64(0xEE)
+        self._rounds(4)
+        first = self.v0 ^ self.v1 ^ self.v2 ^ self.v3
+        self.v1 ^= np.uint64(0xDD)
+        self._rounds(4)
+        return np.stack((first, self.v0 ^ self.v1 ^ self.v2 ^ self.v3), axis=1)
+
+    def _rounds(self, count: int) -> None:
+        v0, v1, v2, v3 = self.v0, self.v1, self.v2, self.v3
+        for _ in range(count):
+            v0 += v1
+            v2 += v3
+            self._rotate(v1, 13)
+            self._rotate(v3, 16)
+            v1 ^= v0
+            v3 ^= v2
+            self._rotate(v0, 32)
+            v2 += v1
+            v0 += v3
+            self._rotate(v1, 17)
+            self._rotate(v3, 21)
+            v1 ^= v2
+            v3 ^= v0
+            self._rotate(v2, 32)
+
+    def _rotate(self, word: Words, bits: int) -> None:
+        np.right_shift(word, np.uint64(64 - bits), out=self._spare)
+        word <<= np.uint64(bits)
+        word |= self._spare
