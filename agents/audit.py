@@ -1,0 +1,170 @@
+"""The audit's shell: held-out blocks from Kafka, public records as an ordinary consumer reads them, errors to
+`<stream>.utility`.
+
+Operator only: its numbers are not private. A repeated step overwrites itself, so nothing here needs a transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from agents.kafka_clients import security_kwargs
+from agents.owners import AckList, PartitionOwner
+from agents.protocol.truth import TruthAudit
+from agents.publish import public_step
+from agents.trim import Trimmer
+from schemas.blocks import Block
+
+if TYPE_CHECKING:
+    from agents.app import Job
+
+log = logging.getLogger(__name__)
+
+CHECKPOINT_S = 5.0
+
+
+def state_name(stream: str) -> str:
+    """Name of the audit's state in the table. Stream names hold no colon, so it is never an engine's."""
+    return f"audit:{stream}"
+
+
+class AuditOwner(PartitionOwner):
+    """Audits of the streams on one partition."""
+
+    role = "audit"
+
+    def __init__(self, job: Job, partition: int) -> None:
+        super().__init__(partition)
+        self.job = job
+        self.producer: Any = None
+        self._lanes: dict[str, AuditLane] = {}
+        self._acks = AckList()
+        self._trimmer = Trimmer(job.config, job.topics.truth, partition)
+
+    async def open(self) -> None:
+        kafka = self.job.config.kafka
+        streams = [stream for stream in self.job.streams_on(self.partition) if stream.audit]
+        if not streams:
+            return
+        self.producer = AIOKafkaProducer(
+            bootstrap_servers=kafka.bootstrap, acks="all", enable_idempotence=True, **security_kwargs(kafka)
+        )
+        await self.producer.start()
+        for stream in streams:
+            machine = TruthAudit(stream, self.job.audit_partitions[stream.name])
+            saved = self.job.table.load(self.partition, state_name(stream.name))
+            if saved is not None:
+                machine.restore(saved)
+            log.info("audit of %s: step %s is next", stream.name, machine.step)
+            self._lanes[stream.name] = AuditLane(self, machine)
+
+    async def run(self) -> None:
+        await self.open()
+        async with asyncio.TaskGroup() as lanes:
+            for lane in self._lanes.values():
+                lanes.create_task(lane.follow())
+            while True:
+                await self.handle(await self.queue.get())
+
+    async def handle(self, event: Any) -> None:
+        block = Block.decode(event.value)
+        self._acks.hold(block.stream, event.message.offset, event)
+        if lane := self._lanes.get(block.stream):
+            await lane.on_block(event.message.offset, block)
+
+    async def close(self) -> None:
+        await super().close()
+        if self.producer is not None:
+            await self.producer.stop()
+
+    def saved(self) -> None:
+        """A checkpoint is durable: acknowledge what is in it, and delete what nothing else needs."""
+        self._acks.settle({name: lane.saved_position for name, lane in self._lanes.items()})
+        self._trimmer.below(min(lane.saved_floor for lane in self._lanes.values()))
+
+
+class AuditLane:
+    """One stream's audit."""
+
+    def __init__(self, owner: AuditOwner, machine: TruthAudit) -> None:
+        self._owner = owner
+        self._machine = machine
+        self._lock = asyncio.Lock()
+        self._saved_at = time.monotonic()
+        self.saved_position = self.saved_floor = 0
+
+    async def on_block(self, offset: int, block: Block) -> None:
+        async with self._lock:
+            self._machine.fold(offset, block)
+            await self._advance()
+
+    async def follow(self) -> None:
+        """Read the public topics for as long as the stream lives, with nothing but what their readers have."""
+        job, stream = self._owner.job, self._machine.stream
+        kafka, topics = job.config.kafka, job.topics
+        synthetic = TopicPartition(topics.synthetic(stream.name), 0)
+        ledger = TopicPartition(topics.ledger(stream.name), 0)
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=kafka.bootstrap,
+            group_id=None,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            **security_kwargs(kafka),
+        )
+        consumer.assign([synthetic, ledger])
+        await consumer.start()
+        try:
+            consumer.seek(synthetic, self._machine.synthetic_offset)
+            await consumer.seek_to_beginning(ledger)
+            while True:
+                batches = await consumer.getmany(timeout_ms=500, max_records=5_000)
+                async with self._lock:
+                    for tp, records in batches.items():
+                        for record in records:
+                            self._on_public(tp == ledger, record)
+                    await self._advance()
+        finally:
+            await consumer.stop()
+
+    def _on_public(self, is_ledger: bool, record: Any) -> None:
+        step = public_step(record.headers)
+        if is_ledger:
+            self._machine.on_ledger(record.value)
+        elif step is not None:
+            self._machine.on_synthetic(record.offset, step, record.key, record.value)
+
+    async def _advance(self) -> None:
+        machine, owner = self._machine, self._owner
+        moved = False
+        while machine.ready:
+            step = machine.step
+            utility = await asyncio.to_thread(machine.measure)
+            topic = owner.job.topics.utility(machine.stream.name)
+            await owner.producer.send_and_wait(topic, utility, key=b"%d" % step, partition=0)
+            log.info("stream %s: step %s is audited", machine.stream.name, step)
+            moved = True
+        if moved and time.monotonic() - self._saved_at >= CHECKPOINT_S:
+            body = await asyncio.to_thread(machine.encode)
+            facts = {"position": machine.position, "step": machine.step}
+            await owner.job.table.save(owner.partition, state_name(machine.stream.name), body, facts=facts)
+            self._saved_at = time.monotonic()
+            self.saved_position, self.saved_floor = machine.position, machine.merge.floor
+            owner.saved()
+
+
+def truth_start(job: Job) -> Callable[[int], int]:
+    """Where a partition of the truth topic is read from."""
+
+    def start(partition: int) -> int:
+        names = [state_name(stream.name) for stream in job.streams_on(partition) if stream.audit]
+        found = [job.table.facts(partition, name) for name in names]
+        return min((0 if facts is None else int(facts["position"]) for facts in found), default=0)
+
+    return start

@@ -1,0 +1,144 @@
+"""`privstream audit`: try to break what is claimed, and say how far that came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agents.cli.output import FOUND, AsJson, config_of, print_json, rows_progress, say, table
+from schemas.errors import PrivstreamError
+
+if TYPE_CHECKING:
+    from engines.auditor import Case, Finding
+
+
+def audit(
+    config: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[CONFIG]", help="Audit the streams of this file end to end; absent: all of privstream."
+        ),
+    ] = None,
+    runs: Annotated[
+        int, typer.Option(min=40, metavar="N", help="Runs of an engine or stream on each of two neighbouring inputs.")
+    ] = 2000,
+    as_json: AsJson = False,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw claims and lower bounds: .png, .svg or .pdf.")
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only what has NAME in its name, such as Laplace, counter, spatial."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Repeat an audit; absent: seeds of the operating system, as the job uses.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; absent: one for each core.")] = None,
+) -> None:
+    """Run neighbouring inputs many times and bound epsilon from below; exit with 1 if a bound exceeds a claim.
+
+    Needs no cluster and no data. Each row states its confidence. A bound below its claim proves nothing: it says that
+    these neighbours and these outputs showed no more. Losses that can be computed are, and say "exact".
+    """
+    names = case_names(config, only)
+    if not names:
+        raise PrivstreamError(f"nothing has {only!r} in its name. Mend: leave --only out to see what there is.")
+    findings: list[Finding] = []
+    with rows_progress("audit", quiet=as_json) as rows:
+        rows.begun(len(names))
+        for some in audited(names, runs=runs, config=config, seed=seed, workers=workers):
+            findings += some
+            rows.advance(1)
+    broken = [found for found in findings if found.violated]
+    if as_json:
+        print_json({"ok": not broken, "findings": [found.as_json() for found in findings]})
+    else:
+        from engines.auditor import HEAD, table_rows
+
+        typer.echo(table(HEAD, table_rows(findings)))
+        say(f"{len(findings)} claims checked, {len(broken)} violated")
+    if plot is not None:
+        draw(findings, plot)
+    if broken:
+        raise typer.Exit(FOUND)
+
+
+def case_names(config: Path | None, only: str | None) -> list[str]:
+    """Names of what is audited. Raises: ConfigError."""
+    return [case.name for case in _cases(config) if only is None or only.casefold() in case.name.casefold()]
+
+
+def audited(
+    names: Sequence[str], *, runs: int, config: Path | None = None, seed: int | None = None, workers: int | None = None
+) -> Iterator[list[Finding]]:
+    """Findings of each case, in the order of `names`, worked out by several processes."""
+    import multiprocessing
+    import os
+    from concurrent.futures import ProcessPoolExecutor
+
+    count = min(workers or os.cpu_count() or 1, len(names))
+    tasks = [(name, runs, config, seed) for name in names]
+    if count <= 1:
+        yield from map(audit_case, tasks)
+        return
+    # Fresh interpreters: a fork would inherit locks of the libraries' threads.
+    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(audit_case, tasks)
+
+
+def audit_case(task: tuple[str, int, Path | None, int | None]) -> list[Finding]:
+    """All findings of one case, by name, so that another process can be asked for it."""
+    from engines.auditor import audit as run
+    from engines.noise import seeded
+
+    name, runs, config, seed = task
+    case = next(case for case in _cases(config) if case.name == name)
+    return list(run(case, runs=runs, source=None if seed is None else seeded(seed)))
+
+
+def _cases(config: Path | None) -> list[Case]:
+    if config is None:
+        from engines.auditor import cases
+
+        return cases()
+    from agents.cli.audit_stream import StreamAudit
+
+    return [StreamAudit(stream).case() for stream in config_of(config).streams]
+
+
+def draw(findings: Sequence[Finding], path: Path) -> None:
+    """Every claim as a line, every lower bound as a dot: exact ones filled, those of runs open.
+
+    Raises: PrivstreamError if the file cannot be written.
+    """
+    import math
+
+    from matplotlib.figure import Figure
+
+    shown = [found for found in findings if found.detector != "fresh seeds"]
+    figure = Figure(figsize=(10, 1.5 + 0.22 * len(shown)), layout="constrained")
+    axes = figure.subplots()
+    for row, found in enumerate(shown):
+        axes.plot([1, 1], [row - 0.4, row + 0.4], color="black", linewidth=1.5)
+        share = found.lower_bound / found.claimed if math.isfinite(found.lower_bound) else 2.0
+        axes.plot(
+            share,
+            row,
+            marker="o",
+            color="tab:red" if found.violated else "tab:blue",
+            fillstyle="full" if found.detector == "exact" else "none",
+        )
+    axes.set_yticks(range(len(shown)), [f"{found.case}: {found.check}" for found in shown], fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xlim(left=0)
+    axes.set_xlabel("lower bound of epsilon, as a share of the claimed one (line)")
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_title("full: exact; open: from runs, at the confidence in the table; red: violated", fontsize=9)
+    try:
+        figure.savefig(path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise PrivstreamError(f"{path}: {reason}. Mend: name a .png, .svg or .pdf in a folder that exists.") from None

@@ -1,0 +1,264 @@
+"""A configured stream as a case of the auditor: raw records in, public bytes out, by the job's own classes.
+
+Raw JSON records and ticks -> `PartitionIngest` of every partition, restored from its blocks half-way as after a
+crash -> blocks as bytes -> `Stepper`, restored half-way from its candidate -> framed public records and ledger.
+Neighbours: all that one user sends, or one event where unit = "event". The user sends more than the bound
+allows, and repeats it on a wrong partition: what the bound lets through is what is promised.
+Ingest draws no noise, so the blocks of each input are made once and every run starts from their bytes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import orjson
+
+from agents.protocol.ingest_events import RawRecord
+from agents.protocol.ingest_spec import SourceSpec
+from agents.protocol.partition_ingest import PartitionIngest
+from agents.protocol.partitioner import partitions_of
+from agents.protocol.public_records import raw_time
+from agents.protocol.stepper import Stepper
+from agents.protocol.userhash import IdBytes
+from engines.auditor import Case, Claim, Fresh, Neighbours, Observations
+from engines.auditor.engines import COLLISION, MEASURED, Shared, faintly
+from engines.auditor.scenes import DENSE, Features, Focus, Located, focused, measured, numbers, spatial_focus, with_sums
+from engines.noise import NoiseSource
+from engines.registry import build_domain
+from schemas.blocks import Block
+from schemas.config import Stream
+from schemas.errors import PrivstreamError
+from schemas.events import TICK_HEADER, encode_tick
+from schemas.releases import Candidate, unframe_records
+
+AUDITED = "audited-user"
+HELD = 3
+"""Steps after the last event of the user, for engines that hold events before they count them."""
+LONGEST = 200
+_START = "2020-01-01T00:00:00"
+_OVER = 1  # events beyond the bound that the user sends all the same
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One raw event: its step, user, place and operation."""
+
+    step: int
+    user: str
+    x: float
+    y: float
+    operation: str = "insert"
+
+
+class StreamAudit:
+    """One configured stream under audit. Cheats override a part: `ingest`, `stepper` or `publish`."""
+
+    def __init__(self, stream: Stream) -> None:
+        if stream.engine != "spatial":
+            raise PrivstreamError(f'the auditor has no raw records for engine "{stream.engine}" yet.')
+        time = stream.time.model_copy(update={"clock": "replay", "start": stream.time.start})
+        if time.start_us is None:
+            time = time.model_copy(update={"start": _START})
+        self.stream = stream.model_copy(update={"time": time})
+        self.partitions = 1 if stream.partitioner == "none" else 2
+        self.early = 0
+        self.late = stream.options.initial_steps + 1
+        per_us = stream.privacy.per_us
+        if per_us is not None:
+            # The promise is one for each aligned period: all of the user's events fall into one.
+            period = per_us // time.step_us
+            self.early = self.late // period * period
+        ttl_us = stream.domain.ttl_us
+        self.ttl_steps = None if ttl_us is None else ttl_us // time.step_us
+        self.steps = min(self.late + 2 + HELD + (self.ttl_steps or 0), LONGEST)
+        xmin, ymin, xmax, ymax = stream.domain.bounds
+        self.places = {
+            name: (xmin + fx * (xmax - xmin), ymin + fy * (ymax - ymin))
+            for name, (fx, fy) in (("dense cell", (0.28, 0.28)), ("empty cell", (0.91, 0.91)))
+        }
+        self._spec = SourceSpec.of(self.stream, build_domain(self.stream), key=bytes(16), partitions=self.partitions)
+
+    # --- what is sent ---------------------------------------------------------------------------------------------
+
+    def others(self) -> list[Sent]:
+        """Records that both inputs have: `DENSE` in one place and a few beside it, each step, all of other users."""
+        (x, y), (xmin, ymin, xmax, ymax) = self.places["dense cell"], self.stream.domain.bounds
+        beside = (x + (xmax - xmin) / 16, y + (ymax - ymin) / 16)
+        places = [(x, y)] * DENSE + [beside] * 3
+        return [
+            Sent(step, f"other-{step}-{index}", *place)
+            for step in range(self.late + 2)
+            for index, place in enumerate(places)
+        ]
+
+    def known(self) -> list[Located]:
+        """What `others` change, as the engine sees it."""
+        located = [(sent.step, sent.x, sent.y, 1) for sent in self.others()]
+        if self.ttl_steps is not None and self.stream.mode == "paper":
+            located += [(step + self.ttl_steps, x, y, -1) for step, x, y, _ in located]
+        return located
+
+    def units(self) -> Iterator[tuple[str, list[Sent]]]:
+        """What one protected unit may send, by name."""
+        user = self.stream.privacy.unit == "user"
+        count = (self.stream.privacy.max_contributions or 1) + _OVER if user else 1
+        operations = ["insert", "delete"] if self.stream.domain.op is not None else ["insert"]
+        moments = {"early step": [self.early], "late step": [self.late]}
+        if user and count - _OVER > 1:
+            moments["spread over steps"] = [self.early, self.late, self.late + 1][: None if self.early == 0 else 2]
+        for place, (x, y) in self.places.items():
+            for moment, steps in moments.items():
+                for operation in operations:
+                    sent = [Sent(steps[i % len(steps)], AUDITED, x, y, operation) for i in range(count)]
+                    yield f"{operation}, {moment}, {place}", sorted(sent, key=lambda each: each.step)
+
+    def value(self, sent: Sent) -> bytes:
+        """The raw record, as a producer writes it."""
+        time, domain, user = self.stream.time, self.stream.domain, self.stream.privacy.user
+        at = self._spec.clock.start_of(sent.step) + time.step_us // 2
+        record: dict[str, Any] = {time.field: raw_time(at, time_format=time.format, timezone=time.timezone)}
+        record |= {domain.x: sent.x, domain.y: sent.y}
+        if user is not None:
+            record[user] = sent.user
+        if domain.op is not None:
+            record[domain.op] = sent.operation
+        return orjson.dumps(record)
+
+    def records(self, sent: Sequence[Sent], partition: int) -> list[RawRecord]:
+        """A partition of the source topic: events by step, a tick after each. The audited user's are on all."""
+        hashing = "murmur2" if self.stream.partitioner == "none" else self.stream.partitioner
+        homes = partitions_of(IdBytes.of([e.user for e in sent]), partitioner=hashing, partitions=self.partitions)
+        here = [e for e, home in zip(sent, homes.tolist(), strict=True) if home == partition or self._everywhere(e)]
+        records: list[RawRecord] = []
+        for step in range(self.steps):
+            records += [RawRecord(0, -1, None, self.value(each)) for each in here if each.step == step]
+            tick = encode_tick(step, row=0, source="audit")
+            records.append(RawRecord(0, -1, None, b"", ((TICK_HEADER, tick),)))
+        return [record._replace(offset=offset) for offset, record in enumerate(records)]
+
+    def _everywhere(self, sent: Sent) -> bool:
+        return sent.user == AUDITED and self.stream.checks_partition
+
+    # --- what the job does ----------------------------------------------------------------------------------------
+
+    def ingest(self, partition: int) -> PartitionIngest:
+        return PartitionIngest(self._spec, partition)
+
+    def stepper(self) -> Stepper:
+        return Stepper.of(self.stream, self.partitions)
+
+    def blocks(self, sent: Sequence[Sent]) -> list[bytes]:
+        """The blocks topic: a block for each partition and step; every other step another worker makes it."""
+        written: list[Block] = []
+        machines = [self.ingest(partition) for partition in range(self.partitions)]
+        waiting = [self.records(sent, partition) for partition in range(self.partitions)]
+        for step in range(self.steps):
+            for partition, records in enumerate(waiting):
+                end = 1 + next(i for i, record in enumerate(records) if record.headers)
+                machine = machines[partition]
+                machine.take(records[:end])
+                del records[:end]
+                block, _ = machine.seal()
+                if block is not None:
+                    machine.committed(at=len(written))
+                    written.append(block)
+                if step % 2 == 0:
+                    machines[partition] = self.restarted(partition, written)
+        return [block.encode() for block in written]
+
+    def restarted(self, partition: int, written: Sequence[Block]) -> PartitionIngest:
+        """The machine of a worker that takes over."""
+        machine = self.ingest(partition)
+        for at, block in enumerate(written):
+            if block.partition == partition:
+                machine.apply(Block.decode(block.encode()), at=at)
+        return machine
+
+    def candidates(self, blocks: Sequence[Block], source: NoiseSource) -> Iterator[Candidate]:
+        """The answers of all steps; after the late one another worker goes on."""
+        stepper = self.stepper()
+        for offset, block in enumerate(blocks):
+            stepper.fold(offset, block)
+        for step in range(self.steps):
+            candidate = stepper.compute(source.child("seed", step).words(4).tobytes())
+            yield candidate
+            if step == self.late:
+                stepper = self.stepper()
+                stepper.restore(Candidate.decode(candidate.encode()))
+                for offset, block in enumerate(blocks):
+                    stepper.fold(offset, block)
+
+    def publish(self, blocks: Sequence[Block], source: NoiseSource) -> Iterator[tuple[int, bytes, bytes]]:
+        """Step, framed records and ledger entry of all that leaves the job, in order."""
+        for candidate in self.candidates(blocks, source):
+            yield candidate.step, candidate.payload, candidate.ledger
+
+    # --- what the auditor sees ------------------------------------------------------------------------------------
+
+    def case(self, *, units: Sequence[str] | None = None, fresh: bool = True) -> Case:
+        """All neighbours, or those named. The claim is the configured one, of the unit."""
+        known = self.known()
+        focuses = {place: spatial_focus(x, y, known) for place, (x, y) in self.places.items()}
+        others = self.others()
+        base = Shared(self._observe(others, focuses))
+        pairs = [
+            Neighbours(name, base.beside(self._observe([*others, *sent], focuses)), times=1)
+            for name, sent in self.units()
+            if units is None or name in units
+        ]
+        privacy = self.stream.privacy
+        faint = StreamAudit(faintly(self.stream))
+        seeds = Fresh(lambda source: faint.all_bytes(others, source), collision=COLLISION)
+        return Case(
+            f"stream {self.stream.name}",
+            "stream",
+            Claim(Fraction(privacy.epsilon_fraction), privacy.delta),
+            neighbours=tuple(pairs),
+            fresh=(seeds,) if fresh else (),
+        )
+
+    def _observe(self, sent: Sequence[Sent], focuses: Mapping[str, Focus]) -> Any:
+        made: list[bytes] = []
+
+        def run(side: int, runs: int, source: NoiseSource) -> Observations:
+            if not made:
+                made.extend(self.blocks(sent))
+            blocks = [Block.decode(data) for data in made]
+            rows = []
+            for index in range(runs):
+                row: Features = {}
+                seen: Counter[int] = Counter()
+                for step, payload, ledger in self.publish(blocks, source.child("run", index)):
+                    for name, value in of_bytes(step, payload, ledger, focuses).items():
+                        row[f"{name}{', again' * seen[step]}"] = value
+                    # A step that is answered twice has two columns of each: an observer keeps both.
+                    seen[step] += 1
+                rows.append(with_sums(row))
+            return Observations.of_rows(rows)
+
+        return run
+
+    def all_bytes(self, sent: Sequence[Sent], source: NoiseSource) -> bytes:
+        """All that is published of one run. Raises: PrivstreamError if that is too little to compare seeds by."""
+        blocks = [Block.decode(data) for data in self.blocks(sent)]
+        payload = b"".join(payload for _, payload, _ in self.publish(blocks, source))
+        if sum(record.channel == "measurements" for record in unframe_records(payload)) < MEASURED:
+            raise PrivstreamError(f"stream {self.stream.name} measures too little for seeds to be compared")
+        return payload
+
+
+def of_bytes(step: int, payload: bytes, ledger: bytes, focuses: Mapping[str, Focus]) -> Features:
+    """Every number in the public records of one step, and what the focuses say of its measurements."""
+    records = unframe_records(payload)
+    measurements = [orjson.loads(each.value or b"{}") for each in records if each.channel == "measurements"]
+    features = measured(f"step {step}", measurements) | numbers(f"step {step}/ledger", orjson.loads(ledger))
+    synthetic = [each for each in records if each.channel == "synthetic"]
+    features[f"step {step}/tombstones"] = float(sum(each.value is None for each in synthetic))
+    features[f"step {step}/records"] = float(len(synthetic))
+    for place, focus in focuses.items():
+        features |= focused(step, place, focus(step, measurements))
+    return features

@@ -1,0 +1,64 @@
+"""`privstream demo`: the job on a real stream, on this machine, in a minute."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agents.cli.output import AsJson, print_json, say
+
+if TYPE_CHECKING:
+    from agents.demo_screen import Screen
+    from schemas.config import Config, Stream
+
+
+def demo(
+    exit_when_done: Annotated[
+        bool, typer.Option("--exit-when-done", help="End when the file is through, instead of staying up until Ctrl-C.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """See the whole job run: a real Kafka, a real taxi stream, private synthetic points out.
+
+    Starts an embedded Apache Kafka (or uses PRIVSTREAM_BOOTSTRAP), creates the topics, starts a worker, replays a
+    month of New York taxi trips and shows each step as it is released. Stays up until Ctrl-C and leaves nothing behind.
+    """
+    from rich.console import Console
+
+    from agents.demo import demo_world
+    from agents.demo_screen import Screen
+
+    console = Console(stderr=as_json)
+
+    def screen(stream: Stream) -> Screen:
+        return Screen(console, epsilon=float(stream.privacy.epsilon), unit=_unit(stream), zone=stream.time.zone)
+
+    with demo_world(screen, exit_when_done=exit_when_done) as (shown, result, config):
+        lines = [] if exit_when_done else next_lines(config)
+        shown.summary(seconds=result.seconds, bootstrap=config.kafka.bootstrap, lines=lines)
+        if as_json:
+            print_json(dataclasses.asdict(result))
+    if not exit_when_done:
+        say("stopped; nothing is left behind")
+
+
+def _unit(stream: Stream) -> str:
+    return "trip" if stream.privacy.unit == "event" else stream.privacy.unit
+
+
+def next_lines(config: Config) -> list[str]:
+    """What to type next, in another terminal, while the demo stays up."""
+    bootstrap = config.kafka.bootstrap
+    name = config.streams[0].name
+    consume = f"  .venv/bin/python examples/consume.py {bootstrap} {name}"
+    return [
+        "",
+        "[bold]It stays up until Ctrl-C.[/] In another terminal, in this folder:",
+        "  [dim]# the public stream, as any consumer reads it; and what each step cost:[/]",
+        f"{consume}.synthetic",
+        f"{consume}.ledger",
+        f"  PRIVSTREAM_BOOTSTRAP={bootstrap} .venv/bin/privstream status examples/taxi.toml",
+        "Then your own stream: copy examples/own-cluster.toml, and [bold]privstream validate[/] it.",
+    ]

@@ -1,0 +1,50 @@
+"""`privstream explain`: what a configuration promises, what it costs, and what it does not protect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, say
+from schemas.errors import PrivstreamError
+
+
+def explain(
+    config: ConfigFile,
+    stream: Annotated[str | None, typer.Option("--stream", help="Only this stream; all of them by default.")] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write one self-contained page, with a plot.")
+    ] = None,
+    earlier: Annotated[
+        list[Path] | None,
+        typer.Option("--earlier", metavar="CONFIG", help="A file with which streams released before: it adds up too."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what is promised to whom, in words and in symbols, and where every part of the budget goes.
+
+    Every split with its sensitivity and its noise, what is public by assumption, what is not protected, the error to
+    expect, and what another epsilon would do. Asks the configuration and the engines; touches no cluster and no data.
+    """
+    from agents.explain import explain as explained
+    from agents.explain.page import render_page
+    from agents.explain.text import render_text
+
+    loaded = config_of(config)
+    names = None if stream is None else [chosen_stream(loaded, stream).name]
+    explanation = explained(loaded, names, earlier=[config_of(path) for path in earlier or ()])
+    if html is not None:
+        try:
+            html.write_text(render_page(explanation), encoding="utf-8")
+        except OSError as error:
+            raise PrivstreamError(
+                f"{html} cannot be written: {error.strerror}. Mend: name a file in a folder that exists and that you "
+                "may write to."
+            ) from None
+        say(f"wrote {html}")
+    if as_json:
+        print_json(explanation.as_json())
+    elif html is None:
+        typer.echo(render_text(explanation))

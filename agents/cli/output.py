@@ -1,0 +1,186 @@
+"""How the command line speaks: results to standard output, all else to standard error, no traceback for our own errors.
+
+Exit codes: 0 well, 1 a check found something, 2 refused with a reason, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
+
+import typer
+
+from schemas.errors import ConfigError, PrivstreamError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from schemas.config import Config, Stream
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+REFUSED = 2
+FOUND = 1
+INTERRUPTED = 130
+
+ConfigFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="CONFIG", help="The TOML file of the job; PRIVSTREAM_* variables win over it.", exists=False
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
+
+
+def clean(command: Callable[P, R]) -> Callable[P, R]:
+    """The command, ending in one clean block and exit code 2 on any error that privstream raises on purpose."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except PrivstreamError as error:
+            _refuse(error, as_json=bool(kwargs.get("as_json")))
+            raise typer.Exit(REFUSED) from None
+        except KeyboardInterrupt:
+            say("interrupted")
+            raise typer.Exit(INTERRUPTED) from None
+        except Exception as error:
+            if not type(error).__module__.startswith("aiokafka."):
+                raise
+            _refuse(kafka_error(error), as_json=bool(kwargs.get("as_json")))
+            raise typer.Exit(REFUSED) from None
+
+    return run
+
+
+def kafka_error(error: Exception) -> PrivstreamError:
+    """What a client library says of the cluster, without its text: that can repeat a record."""
+    from schemas.errors import BrokerError
+
+    return BrokerError(
+        f"the Kafka cluster refused or did not answer: {type(error).__name__}. "
+        "Mend: check bootstrap and security in [kafka], then run privstream doctor CONFIG."
+    )
+
+
+def _refuse(error: PrivstreamError, *, as_json: bool) -> None:
+    problems = problems_of(error)
+    if as_json:
+        print_json({"ok": False, "error": type(error).__name__, "problems": problems})
+        return
+    if isinstance(error, ConfigError):
+        count = len(problems)
+        say_error(f"the configuration is refused: {count} {'problem' if count == 1 else 'problems'}")
+        for problem in problems:
+            typer.echo(f"\n  {problem['key']}\n    {problem['reason']}\n    mend: {problem['mend']}", err=True)
+        return
+    (problem,) = problems
+    say_error(problem["reason"])
+    if problem["mend"]:
+        typer.echo(f"  mend: {problem['mend']}", err=True)
+
+
+def problems_of(error: PrivstreamError) -> list[dict[str, str]]:
+    """An error as key, reason, mend; our messages put the mend behind the word "Mend:"."""
+    if isinstance(error, ConfigError):
+        return [{"key": each.key, "reason": each.reason, "mend": each.mend} for each in error.problems]
+    text = str(error)
+    at = text.find("Mend: ")
+    reason, mend = (text, "") if at < 0 else (text[:at], text[at + len("Mend: ") :])
+    return [{"key": "", "reason": reason.strip(), "mend": mend.strip()}]
+
+
+def say(text: str) -> None:
+    """A line for the person at the terminal."""
+    typer.echo(text, err=True)
+
+
+def say_error(text: str) -> None:
+    typer.echo(typer.style("privstream: ", fg="red", bold=True) + text, err=True)
+
+
+def warn(text: str) -> None:
+    typer.echo(typer.style("ATTENTION: ", fg="yellow", bold=True) + text, err=True)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    typer.echo(json.dumps(value, default=str))
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Plain columns; the last one is not padded."""
+    lines = [list(head), *map(list, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def config_of(path: Path) -> Config:
+    """The configuration with this process' environment. Raises: ConfigError."""
+    from schemas.config import load_config
+
+    return load_config(path, os.environ)
+
+
+def chosen_stream(config: Config, name: str | None) -> Stream:
+    """The stream called `name`, or the only one. Raises: PrivstreamError that lists what there is."""
+    names = ", ".join(stream.name for stream in config.streams)
+    if name is None:
+        if len(config.streams) > 1:
+            raise PrivstreamError(
+                f"the configuration has {len(config.streams)} streams. Mend: add --stream, one of {names}."
+            )
+        return config.streams[0]
+    try:
+        return config.stream(name)
+    except KeyError:
+        raise PrivstreamError(f"the configuration has no stream {name!r}. Mend: --stream is one of {names}.") from None
+
+
+class RowsProgress:
+    """One bar over rows: done of total, rate, time left. On standard error; nothing where that is no terminal."""
+
+    def __init__(self, bar: Progress | None, what: str) -> None:
+        self._bar = bar
+        self._task = None if bar is None else bar.add_task(what, total=None)
+        self._row = 0
+
+    def begun(self, rows: int, before: int = 0) -> None:
+        self._row = before
+        if self._bar is not None and self._task is not None:
+            self._bar.reset(self._task, total=rows, completed=before)
+
+    def at(self, row: int) -> None:
+        self.advance(row - self._row)
+
+    def advance(self, rows: int) -> None:
+        self._row += rows
+        if self._bar is not None and self._task is not None:
+            self._bar.advance(self._task, rows)
+
+
+@contextlib.contextmanager
+def rows_progress(what: str, *, quiet: bool) -> Iterator[RowsProgress]:
+    if quiet or not sys.stderr.isatty():
+        yield RowsProgress(None, what)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Any) -> Text:
+            return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("rows"), Rate())
+    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        yield RowsProgress(bar, what)

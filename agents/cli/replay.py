@@ -1,0 +1,75 @@
+"""`privstream replay`: a file into a stream's source topic."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, say
+
+
+def replay(
+    config: ConfigFile,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Rows sorted by time: .csv, .csv.gz, .parquet, .jsonl, .jsonl.gz.")
+    ],
+    stream: Annotated[str | None, typer.Option(help="Which stream; not needed where there is one.")] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, help="Event seconds per second: 3600 plays an hour each second. Default: as fast as possible."
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=0, help="Only the file's first rows. The step of the last one stays open for a later run."),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Public end: a local time of the stream at which a step begins, as 2016-02-01T00:00:00. Rows from "
+            "then on are left out, every step before is closed. Without it, the end of the file is taken as public.",
+        ),
+    ] = None,
+    append: Annotated[
+        bool, typer.Option("--append", help="Write this file after another one that is in the topic already.")
+    ] = False,
+    user_field: Annotated[
+        str | None,
+        typer.Option(
+            help="Key and place rows by this field. Default: the stream's own user, else rows go round robin."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a file to a stream's source topic (and its audit topic), each row exactly once, and close its steps.
+
+    Rows become JSON objects with the file's column names. Where a public step ends, every partition gets a tick. A row
+    whose step is closed by then is refused: in another step it would show in other people's counts.
+    Interrupted? Run the same command again: it goes on behind the last commit, and never writes a row twice.
+    """
+    loaded = config_of(config)
+    chosen = chosen_stream(loaded, stream)
+    from agents.replay import ReplayOptions
+    from agents.replay import replay as write
+
+    options = ReplayOptions(speed=speed, limit=limit, until=until, append=append, user_field=user_field)
+    with rows_progress(f"replay {chosen.name}", quiet=as_json) as rows:
+        done = asyncio.run(write(loaded, chosen, file, options, begun=rows.begun, progress=rows.at))
+    if as_json:
+        print_json({"ok": True, **asdict(done)})
+        return
+    over = f"steps to {done.step} are over"
+    if not done.rows:
+        say(f"{chosen.name}: no row to write, {done.rows_before:,} are in {chosen.source} already; {over}")
+    else:
+        rate = done.rows / max(done.seconds, 1e-9)
+        before = f" ({done.rows_before:,} were there before)" if done.rows_before else ""
+        say(f"{chosen.name}: {done.rows:,} rows to {chosen.source}{before}, {rate:,.0f} a second; {over}")
+    if done.left_out:
+        say(f"{done.left_out:,} rows from {until} on are left out")

@@ -1,0 +1,42 @@
+"""`privstream run`: one worker of the job, in the foreground."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from agents.cli.output import ConfigFile, config_of, warn
+from schemas.errors import PrivstreamError
+
+ROLES = ("ingest", "engine", "publish", "audit")
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+def run(
+    config: ConfigFile,
+    insecure_seed: Annotated[
+        int | None,
+        typer.Option(help="Make the noise repeatable, for tests. NOT PRIVATE: every ledger entry will say so."),
+    ] = None,
+    roles: Annotated[
+        str, typer.Option(metavar="LIST", help="Parts to run: ingest,engine,publish,audit or some of them.")
+    ] = ",".join(ROLES),
+    log_level: Annotated[str, typer.Option(help=f"One of {', '.join(LEVELS)}.")] = "INFO",
+) -> None:
+    """Run a worker until SIGTERM or Ctrl-C.
+
+    Start as many as you like, on any machines: they share the partitions, and each step is still answered once. A
+    worker that fails ends with a code other than 0; let a supervisor start it again: it goes on behind the last commit.
+    """
+    wanted = [role.strip() for role in roles.split(",") if role.strip()]
+    if unknown := sorted(set(wanted) - set(ROLES)):
+        raise PrivstreamError(f"there is no role {', '.join(unknown)}. Mend: --roles takes {', '.join(ROLES)}.")
+    if log_level.upper() not in LEVELS:
+        raise PrivstreamError(f"there is no log level {log_level}. Mend: --log-level takes {', '.join(LEVELS)}.")
+    loaded = config_of(config)
+    if insecure_seed is not None:
+        warn("--insecure-seed makes the noise repeatable. What this worker publishes is NOT PRIVATE.")
+    from agents.worker import run_worker
+
+    raise typer.Exit(run_worker(loaded, insecure_seed=insecure_seed, roles=wanted, log_level=log_level.upper()))

@@ -1,0 +1,44 @@
+"""What a stream promises, as one sentence that a person can read out. From the configuration alone."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from schemas.config import format_duration
+
+if TYPE_CHECKING:
+    from schemas.config import Stream
+
+
+def promise(stream: Stream) -> str:
+    """Who is protected, against what, at what price.
+
+    The epsilon of a sliding window is twice that of an aligned period, because the window can touch two of them.
+    """
+    privacy = stream.privacy
+    epsilon = _plain(privacy.epsilon)
+    price = f"epsilon = {epsilon}" + (f", delta = {privacy.delta:g}" if privacy.delta else "")
+    if privacy.unit == "event":
+        return (
+            f"Single events are protected, NOT people: whether any one event was there is hidden with {price} over the "
+            f"whole stream; somebody with k events is hidden with k times that."
+        )
+    events = f"at most {privacy.max_contributions} events"
+    if privacy.max_per_step:
+        events += f", {privacy.max_per_step} a step"
+    who = f"Everything that one user (field {privacy.user}) contributes, {events}"
+    if privacy.per is None:
+        return f"{who} in the whole life of the stream, is hidden with {price}."
+    period = format_duration(privacy.per)
+    twice = _plain(2 * privacy.epsilon)
+    return (
+        f"{who} in each aligned period of {period}, is hidden with {price} a period: {twice} over any {period} in a "
+        f"row, and adding up from period to period."
+    )
+
+
+def _plain(number: Decimal) -> str:
+    """A decimal without an exponent and without zeros at its end."""
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

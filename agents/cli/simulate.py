@@ -1,0 +1,86 @@
+"""`privstream simulate`: what a configuration does to a file, without a broker."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, warn
+from schemas.errors import PrivstreamError
+
+
+def simulate(
+    config: ConfigFile,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Rows in time order: .csv, .csv.gz, .parquet, .jsonl, .jsonl.gz.")
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for the results; with several streams, one in it for each.")
+    ],
+    mode: Annotated[str | None, typer.Option(help="Another mode of the engine than the configuration's.")] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="Another epsilon than the configuration's.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Repeat a run; needs --insecure-seed.")] = None,
+    insecure_seed: Annotated[
+        bool, typer.Option("--insecure-seed", help="Yes, I know that a seeded run is not private.")
+    ] = False,
+    snapshot_every: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Write the synthetic records after every N steps; always after the last."
+        ),
+    ] = None,
+    stream: Annotated[str | None, typer.Option(help="Only this stream.")] = None,
+    steps_by_count: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Close a step after every N rows instead of by time. NOT PRIVATE, for experiments."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the job's own code over a file and write steps.csv, ledger.jsonl, synthetic/*.csv and report.html.
+
+    Try out epsilon, depth and steps before anything goes live. NOT PRIVATE: steps.csv and report.html hold true values,
+    and looking at them to choose settings uses the data without accounting for it. For the operator only.
+    """
+    if seed is not None and not insecure_seed:
+        raise PrivstreamError(
+            "--seed makes the noise repeatable, so the result is not private. Mend: leave --seed out, or add "
+            "--insecure-seed to say that you know."
+        )
+    if insecure_seed and seed is None:
+        raise PrivstreamError("--insecure-seed says nothing alone. Mend: add --seed N, or leave it out.")
+    from agents.simulate import SimulateOptions
+    from agents.simulate import simulate as run
+    from schemas.config import with_overrides
+
+    loaded = config_of(config)
+    if mode is not None or epsilon is not None:
+        loaded = with_overrides(loaded, mode=mode, epsilon=epsilon)
+    name = chosen_stream(loaded, stream).name if stream is not None else None
+    options = SimulateOptions(seed=seed, snapshot_every=snapshot_every, steps_by_count=steps_by_count)
+    with rows_progress("simulate", quiet=as_json) as rows:
+        done = run(loaded, file, out, options, stream=name, begun=rows.begun, progress=rows.advance)
+    if as_json:
+        print_json({"ok": True, "private": False, "streams": [asdict(each) for each in done]})
+    else:
+        for each in done:
+            errors = ", ".join(f"{key.removeprefix('error_')} {value:.1%}" for key, value in each.metrics.items())
+            typer.echo(
+                f"{each.stream}: {each.steps:,} steps, {each.events:,} of {each.rows:,} rows accepted, "
+                f"{each.records:,} synthetic records, epsilon {each.epsilon:g}"
+            )
+            lost = ", ".join(f"{name} {count:,}" for name, count in sorted(each.reasons.items()))
+            if lost:
+                typer.echo(f"  rows not used: {lost}")
+            if errors:
+                typer.echo(f"  error of range queries after the last step: {errors}")
+            typer.echo(f"  {each.folder / 'report.html'}")
+    for caveat in options.caveats:
+        warn(caveat)
+    warn("these numbers are NOT PRIVATE: steps.csv and report.html hold true values. For the operator only.")

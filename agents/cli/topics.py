@@ -1,0 +1,98 @@
+"""`privstream topics`: what the job needs on the cluster, made and checked, and who may read it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agents.cli.output import FOUND, AsJson, ConfigFile, config_of, print_json, say, table
+
+if TYPE_CHECKING:
+    from schemas.config import Config
+
+
+def topics(
+    config: ConfigFile,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create what is missing; nothing that exists is changed.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare with the cluster; exit code 1 if something must be mended.")
+    ] = False,
+    acls: Annotated[
+        bool, typer.Option("--acls", help="Print kafka-acls.sh commands: workers all, readers the public topics only.")
+    ] = False,
+    source_partitions: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --create: make missing source and audit topics too, with so many partitions."),
+    ] = None,
+    reader: Annotated[str, typer.Option(help="With --acls: the principal that reads synthetic data.")] = "User:reader",
+    worker: Annotated[str, typer.Option(help="With --acls: the principal of the job.")] = "User:privstream",
+    as_json: AsJson = False,
+) -> None:
+    """List the topics of the job, with who may see them; create or check them on the cluster.
+
+    Without options nothing is asked of the cluster. Public topics are the only ones that anybody outside may read.
+    """
+    loaded = config_of(config)
+    result: dict[str, Any] = {"ok": True}
+    if create:
+        from agents.topic_admin import create_topics
+
+        result["created"] = asyncio.run(create_topics(loaded, source_partitions=source_partitions))
+        for name in result["created"]:
+            say(f"created {name}")
+        if not result["created"]:
+            say("nothing to create: all topics exist")
+    problems = _problems(loaded) if check else []
+    result["ok"] = not problems
+    result["problems"] = problems
+    if acls:
+        from agents.topic_admin import acl_lines
+
+        result["acls"] = acl_lines(loaded, reader=reader, worker=worker)
+    if as_json:
+        print_json(result | {"topics": _listed(loaded)})
+    else:
+        _show(loaded, result, listed=not (create or check or acls), checked=check)
+    if problems:
+        raise typer.Exit(FOUND)
+
+
+def _problems(config: Config) -> list[dict[str, str]]:
+    from agents.topic_admin import check_topics
+
+    found = asyncio.run(check_topics(config))
+    return [{"topic": problem.topic, "reason": problem.reason, "mend": problem.mend} for problem in found]
+
+
+def _listed(config: Config) -> list[dict[str, Any]]:
+    from agents.topic_admin import needed_topics
+
+    return [
+        {
+            "name": topic.name,
+            "audience": topic.audience,
+            "partitions": topic.partitions,
+            "purpose": topic.purpose,
+            "settings": dict(topic.settings),
+        }
+        for topic in needed_topics(config)
+    ]
+
+
+def _show(config: Config, result: dict[str, Any], *, listed: bool, checked: bool) -> None:
+    if listed:
+        rows = [
+            [topic["name"], topic["audience"], str(topic["partitions"] or "its own"), topic["purpose"]]
+            for topic in _listed(config)
+        ]
+        typer.echo(table(["topic", "for", "partitions", "holds"], rows))
+    for problem in result["problems"]:
+        typer.echo(f"{problem['topic']}: {problem['reason']}\n    mend: {problem['mend']}")
+    if checked and result["ok"]:
+        typer.echo("all topics are as the job needs them")
+    for line in result.get("acls", ()):
+        typer.echo(line)

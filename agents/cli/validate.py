@@ -1,0 +1,49 @@
+"""`privstream validate`: every mistake of a configuration at once, or what it promises."""
+
+from __future__ import annotations
+
+from agents.cli.output import AsJson, ConfigFile, config_of, print_json, warn
+
+
+def validate(config: ConfigFile, as_json: AsJson = False) -> None:
+    """Check a configuration without touching the cluster.
+
+    Lists every problem with its key, the reason and the mend (exit code 2), or says what each stream promises to whom.
+    """
+    import typer
+
+    from agents.cli.sentences import promise
+    from schemas.config import format_duration
+    from schemas.topics import Topics
+
+    loaded = config_of(config)
+    if as_json:
+        streams = [
+            {
+                "name": stream.name,
+                "engine": stream.engine,
+                "mode": stream.mode,
+                "source": stream.source,
+                "audit": stream.audit,
+                "public": [
+                    topic.name for topic in Topics(loaded.job.name, 1).public(stream.name) if topic.audience == "public"
+                ],
+                "epsilon": str(stream.privacy.epsilon_fraction),
+                "delta": stream.privacy.delta,
+                "unit": stream.privacy.unit,
+                "promise": promise(stream),
+            }
+            for stream in loaded.streams
+        ]
+        print_json({"ok": True, "job": loaded.job.name, "streams": streams})
+        return
+    count = len(loaded.streams)
+    typer.echo(f"{config}: well. Job {loaded.job.name}, {count} {'stream' if count == 1 else 'streams'}.")
+    for stream in loaded.streams:
+        typer.echo(
+            f"\n{stream.name}: {stream.source} -> {Topics.synthetic(stream.name)}, "
+            f"engine {stream.engine} ({stream.mode}), a release every {format_duration(stream.time.step)}"
+        )
+        typer.echo(f"  {promise(stream)}")
+        if stream.privacy.unit == "event":
+            warn(f'stream {stream.name}: unit = "event". Where the data has a user id, set unit = "user".')

@@ -1,0 +1,171 @@
+"""What the demo shows: progress bars, and one line for each step with what came out and how far it is from the
+truth.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+ROWS_SHOWN = 10
+SCALES = ("small", "medium", "large")
+AREAS = ("0.01-0.1 %", "0.1-1 %", "1-10 %")
+CAPTION = "small, medium, large: relative error of counts in random rectangles, against the held-out truth"
+
+
+@dataclass(slots=True)
+class StepSeen:
+    """One step as the public ledger and the operator's utility topic tell of it."""
+
+    step: int
+    ledger: Mapping[str, Any]
+    utility: Mapping[str, Any]
+
+    @property
+    def gathered(self) -> bool:
+        return bool(self.ledger["gathered"])
+
+    def error(self, scale: str) -> float | None:
+        value = self.utility["metrics"].get(f"error_{scale}")
+        return None if value is None else float(value)
+
+
+@dataclass(slots=True)
+class Seen:
+    """All steps so far, and what the final table is made of."""
+
+    steps: list[StepSeen] = field(default_factory=list)
+
+    def mean_error(self, scale: str) -> float:
+        """Mean over the released steps."""
+        errors = [error for step in self.steps if (error := step.error(scale)) is not None]
+        return sum(errors) / len(errors) if errors else float("nan")
+
+    @property
+    def events(self) -> int:
+        return int(self.steps[-1].utility["events_total"]) if self.steps else 0
+
+    @property
+    def synthetic_points(self) -> int:
+        return int(self.steps[-1].utility["synthetic_points"]) if self.steps else 0
+
+    @property
+    def epsilon_spent(self) -> float:
+        return float(self.steps[-1].ledger["epsilon_spent"]) if self.steps else 0.0
+
+
+class Screen:
+    """Live on a terminal; plain lines where there is none. Everything goes to `console`, so that stdout can be JSON."""
+
+    def __init__(self, console: Console, *, epsilon: float, unit: str, zone: datetime.tzinfo) -> None:
+        self.console = console
+        self.seen = Seen()
+        self._epsilon = epsilon
+        self._unit = unit
+        self._zone = zone
+        self._progress = Progress(
+            TextColumn("{task.description:<28}"),
+            BarColumn(bar_width=40),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            auto_refresh=False,
+        )
+        self._status = Text("")
+        self._live: Live | None = None
+
+    def __enter__(self) -> Screen:
+        if self.console.is_terminal:
+            self._live = Live(self._render(), console=self.console, refresh_per_second=8)
+            self._live.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._live is not None:
+            self._status = Text("")
+            self._live.update(self._render(), refresh=True)
+            self._live.__exit__(None, None, None)
+            self._live = None
+
+    def say(self, what: str) -> None:
+        """One line on what happens now."""
+        self._status = Text(what, style="dim")
+        self._refresh(plain=what)
+
+    def bar(self, description: str, total: int | None) -> TaskID:
+        return self._progress.add_task(description, total=total)
+
+    def advance(self, bar: TaskID, completed: int, total: int | None = None, *, description: str | None = None) -> None:
+        self._progress.update(bar, completed=completed, total=total, description=description)
+        self._refresh()
+
+    def step(self, step: StepSeen) -> None:
+        self.seen.steps.append(step)
+        errors = " ".join("-" if (e := step.error(scale)) is None else f"{e:.3f}" for scale in SCALES)
+        self._refresh(
+            plain=f"step {step.step:>4}  events {step.utility['events_total']:>7}  "
+            f"synthetic {step.utility['synthetic_points']:>7}  error {errors}  "
+            f"epsilon {step.ledger['epsilon_spent']:g} of {self._epsilon:g}"
+        )
+
+    def _refresh(self, *, plain: str = "") -> None:
+        if self._live is not None:
+            self._live.update(self._render())
+        elif plain:
+            self.console.print(plain, highlight=False, soft_wrap=True)
+
+    def _render(self) -> RenderableType:
+        parts: list[RenderableType] = [self._progress]
+        if self.seen.steps:
+            parts.append(self._table())
+        parts.append(self._status)
+        return Group(*parts)
+
+    def _table(self) -> Table:
+        table = Table(box=None, padding=(0, 1), header_style="bold", caption=CAPTION, caption_justify="left")
+        table.add_column("step", justify="right", no_wrap=True)
+        table.add_column("until", no_wrap=True)
+        for name in ("events in", "synthetic", *SCALES, "epsilon"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for step in self.seen.steps[-ROWS_SHOWN:]:
+            until = datetime.datetime.fromisoformat(step.ledger["end"]).astimezone(self._zone)
+            errors = ["-" if step.gathered else f"{step.error(scale):.1%}" for scale in SCALES]
+            table.add_row(
+                str(step.step),
+                until.strftime("%Y-%m-%d"),
+                f"{step.utility['events_total']:,}",
+                f"{step.utility['synthetic_points']:,}",
+                *errors,
+                f"{step.ledger['epsilon_spent']:g} of {self._epsilon:g}",
+                style="dim" if step.gathered else "",
+            )
+        return table
+
+    def summary(self, *, seconds: float, bootstrap: str, lines: list[str]) -> None:
+        """The last thing a newcomer reads: what happened, and what to type next."""
+        seen = self.seen
+        released = [step for step in seen.steps if not step.gathered]
+        table = Table(box=None, padding=(0, 2), show_header=False)
+        table.add_column(style="bold")
+        table.add_column()
+        table.add_row("steps", f"{len(seen.steps)}, {len(released)} with a release")
+        table.add_row("events in (private)", f"{seen.events:,}")
+        table.add_row("synthetic points (public)", f"{seen.synthetic_points:,}")
+        for scale, area in zip(SCALES, ("0.01-0.1 %", "0.1-1 %", "1-10 %"), strict=True):
+            table.add_row(
+                f"error, {scale} queries", f"{seen.mean_error(scale):.1%} [dim]mean over steps ({area} of the area)[/]"
+            )
+        table.add_row("privacy", f"epsilon = {self._epsilon:g} for one {self._unit}, whole stream")
+        table.add_row("time", f"{seconds:.0f} s, on Apache Kafka at {bootstrap}")
+        self.console.print(Panel(table, title="privstream demo", title_align="left", expand=False))
+        for line in lines:
+            self.console.print(line, highlight=False, soft_wrap=True)

@@ -1,0 +1,24 @@
+"""What a configuration promises, worked out from the engines themselves: as data, and as text, JSON or a page.
+
+Start at `explain`. Nothing here is typed in twice: budgets, sensitivities and scales come from
+`engine.guarantee()`, all else from the configuration.
+"""
+
+from agents.explain.build import explain
+from agents.explain.error import ErrorModel
+from agents.explain.laws import NoiseFacts, noise_facts
+from agents.explain.parts import Budget, Explanation, Notch, Point, Share, Shared, StreamExplanation
+
+__all__ = [
+    "Budget",
+    "ErrorModel",
+    "Explanation",
+    "NoiseFacts",
+    "Notch",
+    "Point",
+    "Share",
+    "Shared",
+    "StreamExplanation",
+    "explain",
+    "noise_facts",
+]

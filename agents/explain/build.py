@@ -1,0 +1,72 @@
+"""From a configuration to its explanation: engines are built and asked, nothing is repeated by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from fractions import Fraction
+
+from agents.cli.sentences import promise
+from agents.explain import words
+from agents.explain.error import error_model
+from agents.explain.parts import Budget, Explanation, Notch, Shared, StreamExplanation
+from engines.accounting.streams import totals
+from engines.registry import build_engine
+from schemas.config import Config, Stream
+from schemas.config.stream import LEAST_EVENT_EPSILON
+
+FACTORS = tuple(Decimal(2) ** power for power in (-3, -2, -1, 0, 1, 2, 3))
+
+
+def explain(config: Config, names: Sequence[str] | None = None, *, earlier: Iterable[Config] = ()) -> Explanation:
+    """Explain streams of a configuration, all of them by default.
+
+    Which streams add up is worked out over the whole file, whichever are asked for, and over `earlier` files with which
+    streams of the job have released before.
+
+    Raises: BudgetError if an engine's splits do not add up to what is configured; EngineInputError if an engine refuses
+        its configuration; KeyError if there is no such stream.
+    """
+    chosen = config.streams if names is None else tuple(config.stream(name) for name in names)
+    shared = tuple(Shared(total) for total in totals(config, earlier) if len(total.streams) > 1)
+    return Explanation(config.job.name, tuple(explain_stream(stream, job=config.job.name) for stream in chosen), shared)
+
+
+def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
+    guarantee = build_engine(stream).guarantee()
+    budget = Budget.of(stream, guarantee)
+    return StreamExplanation(
+        name=stream.name,
+        engine=stream.engine,
+        mode=stream.mode,
+        source=stream.source,
+        step=stream.time.step,
+        unit=words.unit_of(stream),
+        neighbouring=words.neighbours_of(stream, guarantee),
+        private=guarantee.private,
+        promise=promise(stream),
+        plain=(*words.plain(stream, budget), *([guarantee.note] if guarantee.note else [])),
+        symbols=words.symbols(stream, guarantee, budget),
+        alerts=tuple(words.alerts(stream, guarantee)),
+        budget=budget,
+        public=tuple(words.public(stream)),
+        unprotected=tuple(words.unprotected(stream, job=job)),
+        errors=error_model(stream, guarantee),
+        notches=tuple(_notches(stream)),
+    )
+
+
+def with_epsilon(stream: Stream, epsilon: Decimal) -> Stream:
+    """The stream with another epsilon; nothing else changes."""
+    return stream.model_copy(update={"privacy": stream.privacy.model_copy(update={"epsilon": epsilon})})
+
+
+def _notches(stream: Stream) -> Iterator[Notch]:
+    """Half and twice the budget, and so on; epsilons that the configuration refuses are passed over."""
+    for factor in FACTORS:
+        other = with_epsilon(stream, stream.privacy.epsilon * factor)
+        if other.event_epsilon < LEAST_EVENT_EPSILON:
+            continue
+        guarantee = build_engine(other).guarantee()
+        budget = Budget.of(other, guarantee)
+        yield Notch(Fraction(factor), budget.unit_epsilon, budget, error_model(other, guarantee))

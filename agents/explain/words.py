@@ -1,0 +1,261 @@
+"""The sentences of an explanation, from a configuration: what is promised, what is public, what is not protected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from agents.cli.sentences import promise
+from agents.explain.parts import Budget, Point, chance, decimal, exact, surest
+from schemas.config import Stream, format_duration
+from schemas.guarantee import Guarantee
+from schemas.topics import Topics
+
+
+def unit_of(stream: Stream) -> str:
+    """What is protected, in words."""
+    privacy = stream.privacy
+    if privacy.unit != "user":
+        return (
+            "one single event, NOT a person" if privacy.unit == "event" else "one member of a fixed public population"
+        )
+    if privacy.per is None:
+        return f"one user (field {privacy.user}): all that the user contributes, for ever"
+    return f"one user (field {privacy.user}) in one aligned period of {format_duration(privacy.per)}"
+
+
+def neighbours_of(stream: Stream, guarantee: Guarantee) -> str:
+    """Which two inputs must be hard to tell apart."""
+    single = stream.privacy.unit == "event"
+    who = "one event" if single else "the records of one user"
+    if stream.privacy.per is not None:
+        who += f" that join steps of one aligned period of {format_duration(stream.privacy.per)}"
+    how = "there or not (add or remove)" if guarantee.neighbouring == "add_remove" else "replaced by another"
+    how = f"{'is' if single else 'are'} {how}"
+    return (
+        f"two inputs that differ in whether {who} {how}; everybody else's records, their positions in the source "
+        "topic, "
+        "their arrival times and the ticks among them are the same in both"
+    )
+
+
+def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
+    """The guarantee without symbols."""
+    sure = surest(float(budget.unit_epsilon))
+    whom = (
+        "whether any one event is in the data"
+        if stream.privacy.unit == "event"
+        else "whether any one user is in the data"
+    )
+    again = "" if stream.privacy.per is None else " in one period"
+    lines = [
+        promise(stream),
+        "Somebody who sees every public topic of this stream, has unlimited computing power short of breaking "
+        "SHAKE-256, knows "
+        f"everybody else's data and held {whom}{again} for an even chance before, can be at most {chance(sure)} sure "
+        "afterwards.",
+    ]
+    if budget.contributions > 1:
+        lines.append(
+            f"One unit may make {budget.contributions} changes, so each event runs at epsilon / "
+            f"{budget.contributions} = "
+            f"{exact(budget.event_epsilon)}. Events beyond that are refused and counted, never used."
+        )
+    if stream.domain.ttl is not None:
+        lines.append(
+            f"Each insert is gone after {format_duration(stream.domain.ttl)} by itself"
+            + (
+                f"; that expiry is measured like a delete, so an insert costs {stream.insert_charge} contributions."
+                if stream.insert_charge > 1
+                else ", worked out from what was released before: it costs nothing more."
+            )
+        )
+    return tuple(lines)
+
+
+def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, ...]:
+    """The guarantee in symbols."""
+    epsilon, delta = exact(budget.unit_epsilon), budget.delta
+    over = (
+        "all steps together" if stream.privacy.per is None else "all steps together, D and D' differing in one period"
+    )
+    lines = [
+        "Pr[M(D) ∈ S] ≤ exp(ε) · Pr[M(D') ∈ S]"
+        + (f" + {delta:g}" if delta else "")
+        + f"  for every S and all D ~ D', ε = {epsilon}",
+        f"M(D) = every record of the public topics, {over}",
+        "D ~ D' : " + neighbours_of(stream, guarantee),
+    ]
+    terms = " + ".join(str(share.event_epsilon) for share in budget.shares)
+    lines.append(f"ε of one event = {terms} = {budget.event_epsilon}")
+    lines.append(f"ε of the unit = {budget.contributions} · {budget.event_epsilon} = {budget.unit_epsilon}")
+    if stream.privacy.per is not None:
+        twice = exact(2 * budget.unit_epsilon)
+        lines.append(
+            f"any {format_duration(stream.privacy.per)} in a row touch two periods: 2ε = {twice};  k periods: kε, "
+            "without bound"
+        )
+    return tuple(lines)
+
+
+def alerts(stream: Stream, guarantee: Guarantee) -> Iterator[str]:
+    """What must not be overlooked."""
+    privacy = stream.privacy
+    if not guarantee.private:
+        yield f"NOT PRIVATE: {guarantee.note or 'the engine promises nothing'}."
+    if privacy.unit == "event":
+        more = " An insert and its later delete are two events." if stream.domain.op is not None else ""
+        yield (
+            'unit = "event": single events are protected, NOT PEOPLE. Somebody with k events is protected with k '
+            "times epsilon, "
+            f'and nothing bounds k.{more} Where the data has a user id, set unit = "user".'
+        )
+    if privacy.per is not None:
+        period = format_duration(privacy.per)
+        yield (
+            f"The bound renews every {period}: epsilon = {exact(privacy.epsilon_fraction)} for what a user "
+            "contributes in one "
+            f"aligned period, {exact(2 * privacy.epsilon_fraction)} in any {period} in a row, and NO BOUND over a "
+            "lifetime: after "
+            f"k periods it is k times epsilon."
+        )
+    if privacy.epsilon_fraction > 10:
+        sure = surest(float(privacy.epsilon_fraction))
+        yield f"epsilon above 10 promises little: from an even chance somebody may get {chance(sure)} sure."
+    if stream.domain.ttl is not None and stream.privacy.unit == "user" and stream.contributions % stream.insert_charge:
+        yield (
+            f"max_contributions = {stream.contributions} is odd and an insert costs {stream.insert_charge}: one "
+            "contribution can never "
+            f"be used. Write {stream.contributions - 1} or {stream.contributions + 1}."
+        )
+
+
+def public(stream: Stream) -> Iterator[Point]:
+    """What the proof takes for known to everybody."""
+    time, domain = stream.time, stream.domain
+    step = format_duration(time.step)
+    start = 'when the stream is first started ("now")' if time.start == "now" else f"at {time.start} {time.timezone}"
+    when = (
+        f"at the end of the step + {format_duration(time.grace)} (grace) + {format_duration(stream.publish_delay)} "
+        "(publish_delay)"
+        if time.clock == "wall"
+        else "when the ticks of the replay have closed it"
+    )
+    yield Point(
+        "steps and ticks",
+        f"Step 0 begins {start}; a step lasts {step}; every step is released, empty ones too, {when}. Where a tick "
+        "stands among the "
+        "records of a partition is part of the public input.",
+    )
+    low, high = domain.bounds[:2], domain.bounds[2:]
+    yield Point(
+        "domain and bounds",
+        f"{domain.x} in [{low[0]:g}, {high[0]:g}) and {domain.y} in [{low[1]:g}, {high[1]:g}), halved "
+        f"{stream.options.depth} times, by "
+        "declaration and not from the data. Events outside are refused and counted.",
+    )
+    privacy = stream.privacy
+    bounds = [f"epsilon = {exact(privacy.epsilon_fraction)}", f"unit = {privacy.unit}"]
+    bounds += [f"max_contributions = {privacy.max_contributions}"] if privacy.max_contributions else []
+    bounds += [f"max_per_step = {privacy.max_per_step}"] if privacy.max_per_step else []
+    yield Point("privacy settings", ", ".join(bounds) + ": knowing them helps nobody.")
+    options = ", ".join(f"{name} = {value:g}" for name, value in stream.options.model_dump().items())
+    yield Point("engine and its options", f"{stream.engine}, mode {stream.mode}; {options}; and the source code.")
+    yield Point(
+        "where others' records stand",
+        "Positions and arrival times of everybody else's records in the source topic: they do not move when one "
+        "user's records go.",
+    )
+    yield Point(
+        "what follows from releases",
+        f"The places of synthetic points (a fixed function of released counts and of the name {stream.name}), "
+        "consistency, "
+        "non-negativity, thresholds, which cells are remembered: post-processing, which costs nothing.",
+    )
+
+
+def unprotected(stream: Stream, *, job: str) -> Iterator[Point]:
+    """What the guarantee does not cover."""
+    privacy, topics = stream.privacy, Topics(job, 1)
+    if privacy.unit == "event":
+        yield Point(
+            "people", "Only single events are protected. Nothing bounds how many of them one person has.", loud=True
+        )
+    if privacy.per is not None:
+        yield Point(
+            "a lifetime",
+            f"The bound renews every {format_duration(privacy.per)}: what is known of somebody from many periods adds "
+            "up.",
+            loud=True,
+        )
+    if privacy.unit == "user":
+        yield Point(
+            "users with several ids",
+            f"The bound holds for each value of {privacy.user}. Somebody with k ids is protected with k times "
+            "epsilon, and a family "
+            "that moves together like one person with as many events.",
+        )
+        yield _partitioner(stream)
+    yield Point(
+        "other streams, and this one under another name",
+        "Every stream that sees the same people costs its own epsilon on top: of this job, of other jobs, and one "
+        "that was started "
+        "anew under another name. Streams of this file that add up are listed; nobody can list the others.",
+    )
+    yield Point(
+        "the timing of Kafka itself",
+        "When the job's clients talk to the brokers, how much they read, whether a publication is late: visible to "
+        "whoever watches "
+        "the network or the cluster. Public records themselves carry the end of their step as their time.",
+    )
+    audit = (
+        f"the job compares with {stream.audit}" if stream.audit else "there is none now: no audit topic is configured"
+    )
+    yield Point(
+        "the operator's view",
+        f"{Topics.utility(stream.name)} holds the true error ({audit}): for operators only. So are metrics, lag, "
+        f"{topics.dead_letters}, "
+        "privstream status and everything that privstream simulate writes.",
+    )
+    yield Point(
+        "the raw topic and the job's private topics",
+        f"{stream.source}, {topics.blocks}, {topics.releases}, {topics.bounds} and the state folders are as sensitive "
+        "as the raw data: "
+        "blocks hold exact counts, the release log holds the seeds of the noise. Who reads them is protected by "
+        "nothing here.",
+    )
+    if stream.time.clock == "replay":
+        yield Point(
+            "the ticks of a replay",
+            "privstream replay places ticks by the times in its file: without --until, the end of the file is taken as "
+            "public.",
+            loud=True,
+        )
+    yield Point(
+        "what is true of people in general",
+        "That people who do X tend to do Y is what the stream is for. It may be said of somebody whether or not their "
+        "data is in it.",
+    )
+
+
+def _partitioner(stream: Stream) -> Point:
+    user = stream.privacy.user
+    if stream.checks_partition:
+        return Point(
+            "records on the wrong partition",
+            f"Each partition bounds its own users. A record that is not where {stream.partitioner} of its {user} puts "
+            "it is refused, "
+            "so nobody gets the bound twice.",
+        )
+    return Point(
+        'partitioner = "none"',
+        f"Nobody checks that all records of a {user} are on one partition, and each partition keeps bounds of its "
+        "own. So the job "
+        "refuses to run on a source topic of more than one partition; adding partitions later stops the stream.",
+        loud=True,
+    )
+
+
+def spent(fraction: Fraction) -> str:
+    """A share of the whole, as a percentage."""
+    return f"{decimal(float(fraction) * 100)} %"

@@ -1,0 +1,124 @@
+"""Before a worker starts: each stream is what it was when it first started, or nothing starts.
+
+The first record of a stream in the fingerprints topic holds. See `agents.protocol.fingerprint` for what is compared.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aiokafka import AIOKafkaProducer
+
+from agents.kafka_clients import read_to_end, security_kwargs
+from agents.protocol.fingerprint import Fingerprint, first_of_each
+from agents.topic_admin import admin_client
+from agents.topic_ids import TopicIdentity, topic_identities
+from schemas.errors import BrokerError
+from schemas.topics import Topics
+
+if TYPE_CHECKING:
+    from schemas.config import Config, Stream
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A configuration whose streams may go on.
+
+    Attributes:
+        config: with every `start = "now"` replaced by the time that was decided at first start.
+        source_partitions, audit_partitions: stream -> partitions of that topic.
+    """
+
+    config: Config
+    source_partitions: Mapping[str, int]
+    audit_partitions: Mapping[str, int]
+
+
+async def check_fingerprints(
+    config: Config, *, user_key_ids: Mapping[str, str | None], insecure: bool = False
+) -> Checked:
+    """Store the fingerprints of new streams and compare those of known ones.
+
+    Args:
+        user_key_ids: stream -> id of its user key, None where it has none.
+        insecure: whether this worker draws seeds that can be repeated.
+    Raises: FingerprintError with field and mend; BrokerError if a source topic is missing.
+    """
+    sources = {stream.source for stream in config.streams} | {s.audit for s in config.streams if s.audit}
+    async with admin_client(config.kafka) as admin:
+        found = await topic_identities(admin, sorted(sources))
+    if missing := sorted(sources - found.keys()):
+        raise BrokerError(
+            f"topic {', '.join(missing)} does not exist; create it (privstream topics --create), "
+            "or correct source and audit"
+        )
+    now = {
+        s.name: _fingerprint(s, config, found[s.source], user_key_ids.get(s.name), insecure=insecure)
+        for s in config.streams
+    }
+    stored = await _stored(config)
+    # Known streams first: a start that is refused must not decide anything for new ones.
+    for name in now.keys() & stored.keys():
+        stored[name].check(now[name])
+    if new := [now[name] for name in now if name not in stored]:
+        await _store(config, new)
+        # Another worker may have been first: what stands first on the topic holds for both.
+        stored = await _stored(config)
+    for name, fingerprint in now.items():
+        stored[name].check(fingerprint)
+    streams = tuple(_started(stream, stored[stream.name].start) for stream in config.streams)
+    return Checked(
+        config.model_copy(update={"streams": streams}),
+        {stream.name: found[stream.source].partitions for stream in streams},
+        {stream.name: found[stream.audit].partitions for stream in streams if stream.audit},
+    )
+
+
+def _fingerprint(
+    stream: Stream, config: Config, source: TopicIdentity, user_key_id: str | None, *, insecure: bool
+) -> Fingerprint:
+    fields = {
+        **stream.fingerprint_fields(),
+        "source_topic_id": source.id,
+        "source_partitions": source.partitions,
+        "user_key_id": user_key_id,
+        "job_partitions": config.kafka.partitions,
+        "seeds": "insecure" if insecure else "secure",
+    }
+    start = stream.time.start
+    if start == "now":
+        now = datetime.datetime.now(stream.time.zone)
+        start = now.replace(microsecond=0, tzinfo=None).isoformat()
+    return Fingerprint(stream.name, fields, start)
+
+
+def _started(stream: Stream, start: str) -> Stream:
+    if stream.time.start != "now":
+        return stream
+    return stream.model_copy(update={"time": stream.time.model_copy(update={"start": start})})
+
+
+async def _stored(config: Config) -> dict[str, Fingerprint]:
+    topic = Topics(config.job.name, config.kafka.partitions).fingerprints
+    _, _, records = await read_to_end(config.kafka, topic, 0, 0)
+    return first_of_each(record.value for record in records)
+
+
+async def _store(config: Config, fingerprints: list[Fingerprint]) -> None:
+    topic = Topics(config.job.name, config.kafka.partitions).fingerprints
+    producer = AIOKafkaProducer(
+        bootstrap_servers=config.kafka.bootstrap, acks="all", enable_idempotence=True, **security_kwargs(config.kafka)
+    )
+    await producer.start()
+    try:
+        for fingerprint in fingerprints:
+            await producer.send_and_wait(topic, fingerprint.encode(), key=fingerprint.stream.encode(), partition=0)
+            log.info("stream %s starts for the first time; its fingerprint is stored", fingerprint.stream)
+    finally:
+        await producer.stop()

@@ -1,0 +1,288 @@
+"""The owner of one source partition: its fenced producer, its state machines, one transaction after the other.
+
+A transaction holds a block for each stream that reads the partition, their bound snapshots and dead letters, and the
+source offset: all of it or nothing. While it runs, the machines already take the next records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.structs import OffsetAndMetadata
+
+from agents.failpoints import failpoint
+from agents.kafka_clients import fenced_producer
+from agents.protocol.dead_letters import DeadLetter
+from agents.protocol.ingest_snapshots import Snapshot
+from agents.protocol.ingest_spec import Role, SourceSpec
+from agents.protocol.partition_ingest import PartitionIngest
+from agents.protocol.partitioner import bounds_partition, home_partition
+from schemas.blocks import Block
+from schemas.topics import Topics
+
+if TYPE_CHECKING:
+    from schemas.config import Config
+
+log = logging.getLogger(__name__)
+
+LEAST_SNAPSHOT_BYTES = 32 << 10
+MOST_SNAPSHOTS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestOptions:
+    """Sizes and times; none of them changes a result, only when it comes.
+
+    Attributes:
+        poll_records: records asked of Kafka at once.
+        slice_records: records worked on without giving way to anything else: a slice must stay far below 0.5 s, or
+            heartbeats of everything in this process are late.
+        flush_s: how long a record waits for its block to fill.
+    """
+
+    poll_records: int = 20_000
+    slice_records: int = 5_000
+    flush_s: float = 1.0
+    poll_timeout_ms: int = 200
+
+
+@dataclass(slots=True)
+class IngestCounters:
+    """What this worker has committed. Operator only: counts are private.
+
+    Attributes:
+        records: (stream, role, reason) -> records.
+        users: (stream, source partition) -> users held in the bounds.
+    """
+
+    records: Counter[tuple[str, Role, str]] = field(default_factory=Counter)
+    blocks: int = 0
+    block_bytes: int = 0
+    transactions: int = 0
+    snapshots: int = 0
+    users: dict[tuple[str, int], int] = field(default_factory=dict)
+    bounds_bytes: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def count(self, sealed: Sealed) -> None:
+        """A sealed block is committed."""
+        machine, spec = sealed.machine, sealed.machine.spec
+        self.blocks += 1
+        self.block_bytes += len(sealed.body)
+        self.snapshots += len(sealed.snapshots)
+        for reason, records in sealed.block.counts.items():
+            self.records[spec.stream, spec.role, reason] += records
+        if spec.bounds is not None:
+            self.users[spec.stream, machine.partition] = machine.users
+            self.bounds_bytes[spec.stream, machine.partition] = machine.bounds_bytes
+
+
+@dataclass(slots=True)
+class Sealed:
+    """What one machine gives to a transaction."""
+
+    machine: PartitionIngest
+    block: Block
+    body: bytes
+    letters: list[DeadLetter]
+    snapshots: list[Snapshot]
+
+
+class SourceOwner:
+    """See the module.
+
+    Life: `fence`, the machines are restored, then `take` and `reached`, each followed by `flush_if_due`; `close` once.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        source: TopicPartition,
+        specs: Sequence[SourceSpec],
+        *,
+        options: IngestOptions,
+        counters: IngestCounters,
+    ) -> None:
+        self.source = source
+        self.machines = [PartitionIngest(spec, source.partition) for spec in specs]
+        self.closed = False
+        self.awaited: dict[PartitionIngest, tuple[int, int]] = {}
+        """Machine -> (step to tick, source offset at which): ticks that wait for the records before them."""
+        self._config = config
+        self._topics = Topics(config.job.name, config.kafka.partitions)
+        self._group = f"{config.job.name}-ingest"
+        self._options = options
+        self._counters = counters
+        self._producer: AIOKafkaProducer | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._oldest_s: float | None = None  # when the oldest record that is not yet sealed came
+        self._ticked = False
+
+    def __str__(self) -> str:
+        return f"{self.source.topic}-{self.source.partition}"
+
+    async def fence(self) -> None:
+        """End whatever a former owner has under way; from now on nobody else can commit for this partition."""
+        transactional_id = f"{self._config.job.name}-ingest-{self.source.topic}-{self.source.partition}"
+        self._producer = await fenced_producer(self._config.kafka, transactional_id)
+
+    @property
+    def next_offset(self) -> int:
+        return max(machine.next_offset for machine in self.machines)
+
+    async def take(self, records: Sequence[Any]) -> None:
+        """Take in fetched records, giving way to other work between slices."""
+        records = self._unseen(records)
+        position = 0
+        while position < len(records) and not self.closed:
+            count = min(self._options.slice_records, *(machine.room for machine in self.machines))
+            if count == 0:
+                await self.flush()
+                continue
+            count = self._up_to_tick(records, position, count)
+            before = [machine.ticked for machine in self.machines]
+            for machine in self.machines:
+                machine.take(records[position : position + count])
+            self._ticked |= before != [machine.ticked for machine in self.machines]
+            if self._oldest_s is None:
+                self._oldest_s = time.monotonic()
+            position += count
+            await asyncio.sleep(0)
+
+    def _up_to_tick(self, records: Sequence[Any], position: int, count: int) -> int:
+        """Make the ticks that stand before the next record, and stop before the next one.
+
+        A tick stands at its offset however Kafka cuts the fetch: how it does depends on the size of other people's
+        records, and they must not move anybody's event into another step.
+        """
+        self.reached(records[position].offset)
+        for _, at in self.awaited.values():
+            end = min(position + count, len(records))
+            count = bisect_left(records, at, position, end, key=_offset) - position
+        return count
+
+    def _unseen(self, records: Sequence[Any]) -> Sequence[Any]:
+        """Without what is already taken in: a fetch that was under way during the seek may bring it again."""
+        expected = self.next_offset
+        if not records or records[0].offset >= expected:
+            return records
+        return [record for record in records if record.offset >= expected]
+
+    def reached(self, position: int) -> None:
+        """All records below `position` are taken in: make the ticks that waited for that."""
+        for machine, (step, at) in list(self.awaited.items()):
+            if position >= at:
+                machine.advance(position)
+                machine.tick(step)
+                del self.awaited[machine]
+                self._ticked = True
+        if self._ticked:  # one offset is committed for all machines
+            for machine in self.machines:
+                machine.advance(self.next_offset)
+
+    async def flush_if_due(self) -> None:
+        """Commit where a block is full, a step has ended, or a record has waited long enough."""
+        if self._running is not None and self._running.done():
+            await self.settled()  # a failure must be noticed even if nothing ever follows
+        full = any(machine.room == 0 for machine in self.machines)
+        waited = self._oldest_s is not None and time.monotonic() - self._oldest_s >= self._options.flush_s
+        if (full or self._ticked or waited) and (full or self._running is None or self._running.done()):
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Start the transaction with everything taken in so far; waits for the one before. Raises: its error."""
+        await self.settled()
+        if self.closed:
+            return
+        sealed = [each for each in map(self._seal, self.machines) if each is not None]
+        self._oldest_s, self._ticked = None, False
+        if sealed:
+            self._running = asyncio.create_task(self._commit(sealed, self.next_offset))
+
+    async def settled(self) -> None:
+        """Wait for the running transaction. Raises: its error, unless the partition was given up meanwhile."""
+        running = self._running
+        if running is None:
+            return
+        try:
+            await asyncio.shield(running)
+        except Exception:
+            if not self.closed:
+                raise
+            log.info("ingest of %s: dropped with its last transaction", self)
+        if self._running is running:
+            self._running = None
+
+    async def close(self) -> None:
+        """Give the partition up: finish the running transaction, take nothing more."""
+        self.closed = True
+        if self._running is not None:
+            await asyncio.wait([self._running])
+            if not self._running.cancelled() and (error := self._running.exception()) is not None:
+                # Whatever became of it, the successor's fence settles it before it asks for the offset.
+                log.info("ingest of %s: its last transaction ended with %s", self, type(error).__name__)
+        if self._producer is not None:
+            await self._producer.stop()
+
+    def _seal(self, machine: PartitionIngest) -> Sealed | None:
+        charged_bytes = 24 * machine.pending
+        snapshots = machine.snapshots(max(LEAST_SNAPSHOT_BYTES, charged_bytes), most=MOST_SNAPSHOTS)
+        block, letters = machine.seal()
+        return None if block is None else Sealed(machine, block, block.encode(), letters, snapshots)
+
+    async def _commit(self, sealed: list[Sealed], next_offset: int) -> None:
+        producer = self._producer
+        assert producer is not None
+        await producer.begin_transaction()
+        # All are on their way before any is waited for: one round trip instead of hundreds.
+        blocks = [await self._send_block(each) for each in sealed]
+        snapshots = [await self._send_snapshot(each, one) for each in sealed for one in each.snapshots]
+        letters = [await self._send_letter(letter) for each in sealed for letter in each.letters]
+        written = await asyncio.gather(*blocks)
+        failpoint("ingest_block_appended")
+        await asyncio.gather(*snapshots)
+        failpoint("ingest_bounds_appended")
+        await asyncio.gather(*letters)
+        failpoint("ingest_sent")
+        await producer.send_offsets_to_transaction({self.source: OffsetAndMetadata(next_offset, "")}, self._group)
+        failpoint("ingest_before_commit")
+        await producer.commit_transaction()
+        failpoint("ingest_after_commit")
+        self._counters.transactions += 1
+        for each, metadata in zip(sealed, written, strict=True):
+            each.machine.committed(at=metadata.offset)
+            self._counters.count(each)
+
+    async def _send_block(self, each: Sealed) -> Any:
+        spec = each.machine.spec
+        topic, partition = place_of_blocks(spec, self._topics)
+        return await self._send(topic, each.body, key=spec.stream.encode(), partition=partition)
+
+    async def _send_snapshot(self, each: Sealed, snapshot: Snapshot) -> Any:
+        partition = bounds_partition(each.block.stream, each.block.partition, self._topics.partitions)
+        return await self._send(self._topics.bounds, snapshot.value, key=snapshot.key, partition=partition)
+
+    async def _send_letter(self, letter: DeadLetter) -> Any:
+        await asyncio.sleep(0)  # thousands of these must not keep everything else waiting
+        return await self._send(self._topics.dead_letters, letter.encode(), key=letter.key, partition=None)
+
+    async def _send(self, topic: str, value: bytes, *, key: bytes, partition: int | None) -> Any:
+        assert self._producer is not None
+        return await self._producer.send(topic, value, key=key, partition=partition)
+
+
+def place_of_blocks(spec: SourceSpec, topics: Topics) -> tuple[str, int]:
+    """Topic and partition of a stream's blocks."""
+    topic = topics.truth if spec.role == "truth" else topics.blocks
+    return topic, home_partition(spec.stream, topics.partitions)
+
+
+def _offset(record: Any) -> int:
+    return int(record.offset)

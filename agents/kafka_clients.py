@@ -1,0 +1,179 @@
+"""Kafka clients as this job needs them: secured as configured, fenced, and reading to a known end."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import faust
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from schemas.errors import BrokerError, ConfigError, ConfigProblem
+
+if TYPE_CHECKING:
+    from schemas.config.server import Kafka
+
+TRANSACTION_TIMEOUT_MS = 10_000
+REQUEST_TIMEOUT_MS = 8_000
+FENCE_TIMEOUT_S = 30.0
+MAX_REQUEST_BYTES = 6 << 20  # above any block (4 MiB) and any chunk of a candidate
+READ_TIMEOUT_S = 60.0
+
+
+def security_kwargs(kafka: Kafka) -> dict[str, Any]:
+    """Protocol, SASL and TLS settings for any aiokafka client. Reads the secret files. Raises: ConfigError."""
+    settings: dict[str, Any] = {"security_protocol": kafka.security_protocol}
+    if kafka.security_protocol.endswith("SSL"):
+        settings["ssl_context"] = _ssl_context(kafka)
+    if kafka.security_protocol.startswith("SASL"):
+        settings["sasl_mechanism"] = kafka.sasl_mechanism
+        settings["sasl_plain_username"] = kafka.sasl_username
+        settings["sasl_plain_password"] = _password(kafka)
+    return settings
+
+
+def faust_credentials(kafka: Kafka) -> faust.types.CredentialsT | None:
+    """The same for Faust's own clients; None on a cluster without security. Raises: ConfigError."""
+    protocol = kafka.security_protocol
+    context = _ssl_context(kafka) if protocol.endswith("SSL") else None
+    if protocol.startswith("SASL"):
+        return faust.SASLCredentials(
+            username=kafka.sasl_username,
+            password=_password(kafka),
+            mechanism=kafka.sasl_mechanism,
+            ssl_context=context,
+        )
+    return None if context is None else faust.SSLCredentials(context=context)
+
+
+async def fenced_producer(
+    kafka: Kafka, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS
+) -> AIOKafkaProducer:
+    """A started producer. From now on no earlier holder of this id can commit, and what it had open is settled.
+
+    Args:
+        timeout_ms: after which the broker ends a transaction that nobody ended. A successor ends it at once.
+
+    Raises: BrokerError if the cluster does not answer.
+    """
+    producer = AIOKafkaProducer(
+        bootstrap_servers=kafka.bootstrap,
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
+        max_request_size=MAX_REQUEST_BYTES,
+        max_batch_size=1 << 20,
+        linger_ms=0,
+        **security_kwargs(kafka),
+    )
+    try:
+        await asyncio.wait_for(producer.start(), FENCE_TIMEOUT_S)
+    except BaseException as error:
+        await producer.stop()
+        if isinstance(error, (KafkaError, OSError, TimeoutError)):
+            raise BrokerError(f"no transactions as {transactional_id}: {type(error).__name__}") from error
+        raise
+    return producer
+
+
+@dataclass(frozen=True, slots=True)
+class LogReader:
+    """A partition of a private topic, from its first record to where it ended when it was opened.
+
+    Attributes:
+        beginning: first offset that is still there.
+        end: offset after the last record, also of transactions that were still open then: reading waits for them, since
+            a record that was committed before the opening may stand behind one.
+    """
+
+    topic: TopicPartition
+    beginning: int
+    end: int
+    _consumer: AIOKafkaConsumer
+
+    async def read(self, start: int = 0, *, timeout_s: float = READ_TIMEOUT_S) -> AsyncIterator[list[Any]]:
+        """Committed records from `start` to `end`, in batches. Raises: BrokerError if nothing moves for `timeout_s`."""
+        position = max(start, self.beginning)
+        self._consumer.seek(self.topic, position)
+        moved = time.monotonic()
+        while position < self.end:
+            for records in (await self._consumer.getmany(timeout_ms=200)).values():
+                yield [record for record in records if record.offset < self.end]
+            before, position = position, await self._consumer.position(self.topic)
+            if position > before:
+                moved = time.monotonic()
+            elif time.monotonic() - moved > timeout_s:
+                raise BrokerError(f"{self.topic.topic}-{self.topic.partition} stands at {position} of {self.end}")
+
+
+@asynccontextmanager
+async def log_reader(kafka: Kafka, topic: str, partition: int) -> AsyncIterator[LogReader]:
+    """Open a private topic's partition for reading to its end. Raises: BrokerError."""
+    tp = TopicPartition(topic, partition)
+    common = {"bootstrap_servers": kafka.bootstrap, "auto_offset_reset": "none", **security_kwargs(kafka)}
+    # The end of everything is only told to those who read everything; the committed end could stand before records
+    # that are committed, held back by another's open transaction.
+    everything = AIOKafkaConsumer(**common, isolation_level="read_uncommitted")
+    committed = AIOKafkaConsumer(**common, isolation_level="read_committed", max_partition_fetch_bytes=4 << 20)
+    try:
+        await everything.start()
+        end = (await everything.end_offsets([tp]))[tp]
+        await committed.start()
+        committed.assign([tp])
+        beginning = (await committed.beginning_offsets([tp]))[tp]
+        yield LogReader(tp, beginning, end, committed)
+    except KafkaError as error:
+        raise BrokerError(f"{topic}-{partition} cannot be read: {type(error).__name__}") from error
+    finally:
+        await everything.stop()
+        await committed.stop()
+
+
+async def read_to_end(
+    kafka: Kafka, topic: str, partition: int, start: int, *, timeout_s: float = READ_TIMEOUT_S
+) -> tuple[int, int, list[Any]]:
+    """Everything committed from `start` to the present end: `(beginning, end, records)`, see `LogReader`.
+
+    Raises: BrokerError.
+    """
+    async with log_reader(kafka, topic, partition) as log:
+        records = [record async for batch in log.read(start, timeout_s=timeout_s) for record in batch]
+        return log.beginning, log.end, records
+
+
+def read_secret(path: Path, *, key: str) -> bytes:
+    """A secret file without the line end at its end. Raises: ConfigError naming `key`, never the content."""
+    try:
+        secret = path.read_bytes().rstrip(b"\r\n")
+    except OSError as error:
+        raise ConfigError(
+            [ConfigProblem(key, f"cannot be read: {error.strerror}", "name a file that this user may read")]
+        ) from None
+    if not secret:
+        raise ConfigError([ConfigProblem(key, "the file is empty", "write the secret into it")])
+    return secret
+
+
+def _password(kafka: Kafka) -> str:
+    assert kafka.sasl_password_file is not None  # the configuration sees to it
+    return read_secret(kafka.sasl_password_file, key="kafka.sasl_password_file").decode()
+
+
+def _ssl_context(kafka: Kafka) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=kafka.ssl_cafile)
+        if kafka.ssl_certfile is not None:
+            context.load_cert_chain(kafka.ssl_certfile, kafka.ssl_keyfile)
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror or type(error).__name__}"
+        raise ConfigError(
+            [ConfigProblem("kafka.ssl_*file", reason, "name PEM files that this user may read")]
+        ) from None
+    return context

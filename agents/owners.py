@@ -1,0 +1,177 @@
+"""Who works on a partition: one owner for each role and partition, opened when the partition is assigned and recovered.
+
+An owner fences its predecessors, catches up, and only then takes records: see `PartitionOwner.open`. It is one task,
+so that a slow partition holds up no other. What a revoked owner still does is dropped; any other error stops the
+worker, because going on after an error of unknown effect is how a second answer is made. Restarting is cheap:
+everything is read back from committed records.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from schemas.errors import ForkError, GapError, PrivstreamError, WireError
+
+log = logging.getLogger(__name__)
+
+QUEUE_RECORDS = 16  # read ahead for each owner; a record can be a megabyte
+STOP_TIMEOUT_S = 10.0
+
+MENDS: tuple[tuple[type[BaseException], str], ...] = (
+    (
+        ForkError,
+        "two answers for one step were found and nothing more will be released. Keep all topics as they are, stop "
+        "every worker, and compare the release log with the public ledger (docs/operations.md: a stream has stopped)",
+    ),
+    (
+        GapError,
+        "records that were answered for are missing. Check that nobody deleted records or recreated a topic, restore "
+        "them, or start the stream anew under another name (docs/operations.md: a stream has stopped)",
+    ),
+    (WireError, "a private topic holds a record of another release or another program: check who may write to it"),
+)
+
+
+class PartitionOwner(abc.ABC):
+    """One role on one partition, from assignment to revocation."""
+
+    role: str
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.closed = False
+        self.queue: asyncio.Queue[Any] = asyncio.Queue(QUEUE_RECORDS)
+
+    @abc.abstractmethod
+    async def open(self) -> None:
+        """Fence, catch up, and do what the state already allows."""
+
+    @abc.abstractmethod
+    async def handle(self, event: Any) -> None:
+        """Take one record; called in offset order, after `open`."""
+
+    async def close(self) -> None:
+        """Give up the partition. The successor fences whatever is still under way."""
+        self.closed = True
+
+    async def run(self) -> None:
+        await self.open()
+        while True:
+            await self.handle(await self.queue.get())
+
+
+class AckList:
+    """Events in the order in which they came; acknowledged from the front, and only when settled."""
+
+    def __init__(self) -> None:
+        self._held: deque[tuple[str, int, Any]] = deque()
+
+    def hold(self, stream: str, mark: int, event: Any) -> None:
+        """`mark`: what must be below the stream's settled mark before the event is acknowledged."""
+        self._held.append((stream, mark, event))
+
+    def settle(self, settled: Mapping[str, int]) -> None:
+        """Acknowledge from the front what lies below its stream's mark; streams without a mark hold nothing back."""
+        while self._held:
+            stream, mark, event = self._held[0]
+            if stream in settled and mark >= settled[stream]:
+                return
+            event.ack()
+            self._held.popleft()
+
+
+class Owners:
+    """All owners of this worker.
+
+    Args:
+        factories: role -> how to make the owner of a partition.
+        crash: stops the worker with an error.
+    """
+
+    def __init__(
+        self, factories: Mapping[str, Callable[[int], PartitionOwner]], crash: Callable[[BaseException], Any]
+    ) -> None:
+        self._factories = factories
+        self._crash = crash
+        self._owners: dict[tuple[str, int], PartitionOwner] = {}
+        self._tasks: dict[PartitionOwner, asyncio.Task[None]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def __iter__(self) -> Any:
+        return iter(list(self._owners.values()))
+
+    def open(self, partitions: Iterable[int]) -> None:
+        """Open the owners of newly assigned partitions; they start at once, in the background."""
+        for partition in sorted(partitions):
+            for role, make in self._factories.items():
+                if (role, partition) not in self._owners:
+                    owner = self._owners[role, partition] = make(partition)
+                    self._tasks[owner] = asyncio.ensure_future(self._run(owner))
+
+    async def deliver(self, role: str, event: Any) -> None:
+        """Hand a record to its owner; waits while the owner's queue is full.
+
+        A record without an owner is left over from an earlier assignment; an owner opened for it would fence the right
+        one.
+        """
+        owner = self._owners.get((role, event.message.partition))
+        while owner is not None and not owner.closed:
+            if not owner.queue.full():
+                owner.queue.put_nowait(event)
+                return
+            await asyncio.sleep(0.01)
+
+    def revoke(self) -> None:
+        """Close every owner. Kafka revokes all partitions in a rebalance and assigns again what stays."""
+        owners, self._owners = list(self._owners.values()), {}
+        for owner in owners:
+            owner.closed = True
+            self._tasks.pop(owner).cancel()
+            leaving = asyncio.ensure_future(self._leave(owner))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+
+    async def stop(self) -> None:
+        """Close every owner and wait until they are gone."""
+        self.revoke()
+        if self._leaving:
+            await asyncio.wait(set(self._leaving), timeout=STOP_TIMEOUT_S)
+
+    async def _run(self, owner: PartitionOwner) -> None:
+        try:
+            await owner.run()
+        except asyncio.CancelledError:
+            if not owner.closed:
+                raise
+        except Exception as error:
+            if owner.closed:
+                log.info("%s of partition %s was revoked while it worked: dropped", owner.role, owner.partition)
+                return
+            while isinstance(error, ExceptionGroup):  # an owner may run several lanes; the first to fail is the cause
+                error = error.exceptions[0]
+            report(owner, error)
+            await self._crash(error)
+
+    async def _leave(self, owner: PartitionOwner) -> None:
+        try:
+            await asyncio.wait_for(owner.close(), STOP_TIMEOUT_S)
+        except Exception as error:
+            # Its producer may be fenced, or the cluster away: nothing that the successor does not settle.
+            log.info("%s of partition %s left with %s", owner.role, owner.partition, type(error).__name__)
+
+
+def explain(error: BaseException) -> str:
+    """What happened and what to do. Our own errors name stream and step and hold no private value; others' may."""
+    what = str(error) if isinstance(error, PrivstreamError) else type(error).__name__
+    mend = next((text for kind, text in MENDS if isinstance(error, kind)), "")
+    return f"{what}. What to do: {mend}" if mend else f"{what}. What to do: start the worker again"
+
+
+def report(owner: PartitionOwner, error: BaseException) -> None:
+    """Say what stopped a worker."""
+    log.critical("STOPPED: %s of partition %s: %s", owner.role, owner.partition, explain(error))

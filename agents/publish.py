@@ -1,0 +1,188 @@
+"""The publisher's shell: committed candidates of the release log become public, each step once, on the public schedule.
+
+For each stream one fenced transactional producer, named by the stream alone: two jobs that were given one stream name
+fence each other, and the later one finds a ledger that is not its own and stops. A step's synthetic records,
+measurements and ledger entry are one transaction. Everything a reader could learn from a record's envelope is public
+too: partition 0, the end of the step as its time, the step as header.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import Counter
+
+from agents.failpoints import failpoint
+from agents.kafka_clients import fenced_producer, read_to_end
+from agents.owners import AckList, PartitionOwner
+from agents.protocol.clock import StepClock
+from agents.protocol.publisher import Publication, StreamPublisher
+from agents.trim import Trimmer
+from schemas.releases import LogRecord, decode_log_record
+from schemas.topics import Topics
+
+if TYPE_CHECKING:
+    from agents.app import Job
+    from schemas.config import Kafka, Stream
+
+log = logging.getLogger(__name__)
+
+STEP_HEADER = "privstream-step"
+# A step goes out in one transaction, some 75,000 records a second; brokers allow 15 minutes at most.
+TRANSACTION_TIMEOUT_MS = 600_000
+LATE_S = 1.0  # what computing and committing may take before a publication counts as late
+PUBLISHED = Counter("privstream_published_steps", "Steps made public by this worker", ["stream"])
+LATE = Counter("privstream_late_publications", "Steps made public after their time on the public schedule", ["stream"])
+
+
+class PublishOwner(PartitionOwner):
+    """Sole writer of the public topics of the streams on one partition."""
+
+    role = "publish"
+
+    def __init__(self, job: Job, partition: int) -> None:
+        super().__init__(partition)
+        self._job = job
+        self._lanes: dict[str, Lane] = {}
+        self._acks = AckList()
+        self._trimmer = Trimmer(job.config, job.topics.releases, partition)
+
+    async def open(self) -> None:
+        for stream in self._job.streams_on(self.partition):
+            lane = self._lanes[stream.name] = Lane(self, stream)
+            await lane.open(self._job.config.kafka)
+
+    async def run(self) -> None:
+        await self.open()
+        async with asyncio.TaskGroup() as lanes:
+            for lane in self._lanes.values():
+                lanes.create_task(lane.run())
+            while True:
+                await self.handle(await self.queue.get())
+
+    async def handle(self, event: Any) -> None:
+        record = decode_log_record(event.value)
+        self._acks.hold(record.stream, record.step, event)
+        if lane := self._lanes.get(record.stream):
+            lane.see(event.message.offset, record)
+            # Steps of one stream may wait for their time while another stream goes on.
+            await lane.queue.put((event.message.offset, record))
+
+    async def close(self) -> None:
+        await super().close()
+        for lane in self._lanes.values():
+            await lane.close()
+
+    def settled(self) -> None:
+        """A step is public: acknowledge and delete what is older on the release log."""
+        self._acks.settle({name: lane.machine.last_step + 1 for name, lane in self._lanes.items()})
+        needed = [offset for lane in self._lanes.values() if (offset := lane.first_needed()) is not None]
+        if needed:
+            self._trimmer.below(min(needed))
+
+
+class Lane:
+    """One stream of a publisher: its producer, machine and schedule, and which log records it still needs."""
+
+    def __init__(self, owner: PublishOwner, stream: Stream) -> None:
+        self._owner = owner
+        self._stream = stream
+        self._clock = StepClock.of(stream)
+        self._producer: Any = None
+        self.machine = StreamPublisher(stream.name)
+        self.queue: asyncio.Queue[tuple[int, LogRecord]] = asyncio.Queue()
+        self._first_offsets: dict[int, int] = {}
+
+    async def open(self, kafka: Kafka) -> None:
+        """Fence, then learn what is public: nobody adds to this ledger any more."""
+        self._producer = await fenced_producer(
+            kafka, Topics.publisher_id(self._stream.name), timeout_ms=TRANSACTION_TIMEOUT_MS
+        )
+        _, _, records = await read_to_end(kafka, Topics.ledger(self._stream.name), 0, 0)
+        self.machine.recover(record.value for record in records)
+        log.info("publisher of %s: step %s is public", self._stream.name, self.machine.last_step)
+
+    async def close(self) -> None:
+        if self._producer is not None:
+            await self._producer.stop()
+
+    def see(self, offset: int, record: LogRecord) -> None:
+        """Note where a step begins on the release log."""
+        self._first_offsets.setdefault(record.step, offset)
+
+    def first_needed(self) -> int | None:
+        """First log offset that this stream may need: its newest public candidate stays. None where it has nothing
+        there.
+
+        The candidate of a public step was committed after the state of the step before it was saved, so what is older
+        is adopted.
+        """
+        last = self.machine.last_step
+        if last in self._first_offsets:
+            self._first_offsets = {step: at for step, at in self._first_offsets.items() if step >= last}
+        return min(self._first_offsets.values(), default=None)
+
+    async def run(self) -> None:
+        while True:
+            offset, record = await self.queue.get()
+            if publication := self.machine.on_record(offset, record):
+                await self._wait_until_due(publication.step)
+                end_ms = self._clock.end_of(publication.step) // 1000
+                await self.publish(publication, end_ms)
+                self.machine.published(publication.step)
+                PUBLISHED.labels(self._stream.name).inc()
+                log.info("stream %s: step %s is public", self._stream.name, publication.step)
+            self._owner.settled()
+
+    async def publish(self, publication: Publication, timestamp_ms: int) -> None:
+        """One step in one transaction. On any error the worker ends and its successor reads the ledger."""
+        name = self._stream.name
+        topics = {
+            "synthetic": Topics.synthetic(name),
+            "measurements": Topics.measurements(name),
+            "ledger": Topics.ledger(name),
+        }
+        headers = [(STEP_HEADER, b"%d" % publication.step)]
+        failpoint("publish_due")
+        await self._producer.begin_transaction()
+        pending: list[asyncio.Future[Any]] = []
+        for record in publication.records:
+            if record.channel == "ledger":
+                await asyncio.gather(*pending)
+                failpoint("publish_data_appended")
+            pending.append(
+                await self._producer.send(
+                    topics[record.channel],
+                    record.value,
+                    key=record.key,
+                    partition=0,
+                    timestamp_ms=timestamp_ms,
+                    headers=headers,
+                )
+            )
+        await asyncio.gather(*pending)
+        failpoint("publish_ledger_appended")
+        await self._producer.commit_transaction()
+        failpoint("publish_committed")
+
+    async def _wait_until_due(self, step: int) -> None:
+        """Until the public time of the step; a replay has none. Late ones go out at once and are counted."""
+        if self._stream.time.clock == "replay":
+            return
+        due_us = self._clock.end_of(step) + self._stream.time.grace_us + self._stream.publish_delay_us
+        wait_s = due_us / 1e6 - time.time()
+        if wait_s < -LATE_S:
+            LATE.labels(self._stream.name).inc()
+            log.warning("stream %s: step %s is published %.1f s after its time", self._stream.name, step, -wait_s)
+        await asyncio.sleep(max(wait_s, 0.0))
+
+
+def public_step(headers: Any) -> int | None:
+    """The step that a public record belongs to, from its headers."""
+    for name, value in headers or ():
+        if name == STEP_HEADER:
+            return int(value)
+    return None

@@ -1,0 +1,192 @@
+"""Creating and checking the job's topics, and the access rules that keep private topics private.
+
+Names and settings come from `schemas.topics`; here they meet a cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+
+from agents.kafka_clients import security_kwargs
+from agents.topic_ids import topic_identities
+from schemas.errors import BrokerError
+from schemas.topics import Topic, Topics
+
+if TYPE_CHECKING:
+    from schemas.config import Config, Kafka
+
+SAFE_BROKERS = 3  # from here on a record survives the loss of a broker
+ADMIN_TIMEOUT_MS = 20_000
+VISIBLE_TRIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class TopicProblem:
+    """Why the job cannot use a topic as it is, and what to do."""
+
+    topic: str
+    reason: str
+    mend: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.reason}\n    mend: {self.mend}"
+
+
+def needed_topics(config: Config) -> list[Topic]:
+    """Every topic that the job writes, and those it reads from others (whose `partitions` is None)."""
+    topics = Topics(config.job.name, config.kafka.partitions)
+    needed = topics.private()
+    for stream in config.streams:
+        needed += topics.public(stream.name)
+    sources = dict.fromkeys(topic for s in config.streams for topic in (s.source, s.audit) if topic is not None)
+    return needed + [Topic(name, "private", None, {}, "raw events") for name in sources]
+
+
+@contextlib.asynccontextmanager
+async def admin_client(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
+    """A started admin client. Raises: BrokerError if the cluster does not answer."""
+    admin = AIOKafkaAdminClient(
+        bootstrap_servers=kafka.bootstrap, request_timeout_ms=ADMIN_TIMEOUT_MS, **security_kwargs(kafka)
+    )
+    try:
+        await admin.start()
+    except (KafkaError, OSError) as error:
+        with contextlib.suppress(Exception):
+            await admin.close()
+        raise BrokerError(f"no answer from the cluster at {kafka.bootstrap}: {type(error).__name__}") from error
+    try:
+        yield admin
+    finally:
+        await admin.close()
+
+
+async def create_topics(config: Config, *, source_partitions: int | None = None) -> list[str]:
+    """Create what is missing; topics that exist are left as they are. Returns the names of those created.
+
+    Args:
+        source_partitions: create missing source and audit topics too, with so many partitions; None leaves them to
+        their producers.
+    Raises: BrokerError.
+    """
+    async with admin_client(config.kafka) as admin:
+        replication, extra = await _replication(admin, config.kafka)
+        existing = set(await admin.list_topics())
+        new = []
+        for topic in needed_topics(config):
+            partitions = topic.partitions or source_partitions
+            if topic.name in existing or partitions is None:
+                continue
+            new.append(NewTopic(topic.name, partitions, replication, topic_configs={**topic.settings, **extra}))
+        created = []
+        if new:
+            for name, error, *_ in (await admin.create_topics(new)).topic_errors:
+                if error == 0:
+                    created.append(name)
+                elif error != TopicAlreadyExistsError.errno:  # another worker was faster
+                    raise BrokerError(f"topic {name} could not be created: {for_code(error).__name__}")
+            await _visible(admin, created)
+        return created
+
+
+async def _visible(admin: AIOKafkaAdminClient, names: list[str]) -> None:
+    """Wait until brokers know the new topics: they answer "unknown topic" for a moment after the creation."""
+    for _ in range(VISIBLE_TRIES):
+        if len(await topic_identities(admin, names)) == len(names):
+            return
+        await asyncio.sleep(0.1)
+    raise BrokerError(f"topics were created and did not appear: {', '.join(names)}; try again")
+
+
+async def check_topics(config: Config) -> list[TopicProblem]:
+    """What keeps the job from running on the topics that are there; empty when all is well. Raises: BrokerError."""
+    needed = needed_topics(config)
+    async with admin_client(config.kafka) as admin:
+        found = await topic_identities(admin, [topic.name for topic in needed])
+        settings = await _settings(admin, [topic.name for topic in needed if topic.name in found])
+    problems = []
+    for topic in needed:
+        identity = found.get(topic.name)
+        if identity is None:
+            mend = (
+                "run privstream topics --create" if topic.partitions else "create it, or correct source in the stream"
+            )
+            problems.append(TopicProblem(topic.name, "does not exist", mend))
+        elif topic.partitions not in (None, identity.partitions):
+            problems.append(
+                TopicProblem(
+                    topic.name,
+                    f"has {identity.partitions} partitions and needs {topic.partitions}",
+                    "set [kafka] partitions to the number with which the job was started; none can be removed",
+                )
+            )
+        else:
+            problems += _setting_problems(topic, settings[topic.name])
+    return problems
+
+
+def acl_lines(config: Config, *, reader: str = "User:reader", worker: str = "User:privstream") -> list[str]:
+    """Commands for `kafka-acls.sh`: workers may do what the job does; readers may READ public topics and nothing else.
+
+    Readers get no DESCRIBE on private topics and groups either: an offset, and so a lag, is a count of private events.
+    """
+    job, server = config.job.name, f"kafka-acls.sh --bootstrap-server {config.kafka.servers[0]} --add"
+    lines = [
+        f"{server} --allow-principal {worker} --operation All --{kind} {job} --resource-pattern-type prefixed"
+        for kind in ("topic", "group", "transactional-id")
+    ]
+    lines += [
+        f"{server} --allow-principal {worker} --operation All --transactional-id {Topics.publisher_id(stream.name)}"
+        for stream in config.streams
+    ]
+    lines.append(f"{server} --allow-principal {worker} --operation IdempotentWrite --cluster")
+    for topic in needed_topics(config):
+        if topic.partitions is None:
+            lines.append(
+                f"{server} --allow-principal {worker} --operation Read --operation Describe --topic {topic.name}"
+            )
+        elif not topic.name.startswith((f"{job}.", f"{job}-")):
+            lines.append(f"{server} --allow-principal {worker} --operation All --topic {topic.name}")
+    for topic in needed_topics(config):
+        if topic.audience == "public":
+            lines.append(f"{server} --allow-principal {reader} --operation Read --topic {topic.name}")
+    return lines
+
+
+async def _replication(admin: AIOKafkaAdminClient, kafka: Kafka) -> tuple[int, dict[str, str]]:
+    brokers = len((await admin.describe_cluster())["brokers"])
+    replication = kafka.replication_factor or min(SAFE_BROKERS, brokers)
+    if replication < SAFE_BROKERS:
+        return replication, {}
+    return replication, {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+
+
+async def _settings(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, str]]:
+    if not names:
+        return {}
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+    settings: dict[str, dict[str, str]] = {}
+    for response in await admin.describe_configs(resources):
+        for _, _, _, name, entries in response.resources:
+            settings[name] = {entry[0]: entry[1] for entry in entries}
+    return settings
+
+
+def _setting_problems(topic: Topic, found: Mapping[str, Any]) -> list[TopicProblem]:
+    problems = []
+    for name, wanted in topic.settings.items():
+        value = found.get(name)
+        enough = value == wanted
+        if name == "max.message.bytes" and value is not None:
+            enough = int(value) >= int(wanted)
+        if not enough:
+            mend = f"kafka-configs.sh --alter --topic {topic.name} --add-config {name}={wanted}"
+            problems.append(TopicProblem(topic.name, f"has {name} = {value} and needs {wanted}", mend))
+    return problems
