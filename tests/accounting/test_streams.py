@@ -1,0 +1,144 @@
+"""Streams that share their users add up; bounds that renew hold for periods and windows, and for no lifetime."""
+
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.accounting import StreamCost, Total, totals
+from schemas.config import Config, load_config, parse_config
+from schemas.errors import EngineInputError
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DAY = 86_400_000_000
+
+STREAM = """
+[[streams]]
+name = "{name}"
+engine = "spatial"
+source = "{source}"
+[streams.privacy]
+epsilon = {epsilon}
+{privacy}
+[streams.time]
+field = "at"
+start = "2024-01-01T00:00:00"
+step = "1d"
+[streams.domain]
+kind = "box"
+x = "x"
+y = "y"
+bounds = [0.0, 0.0, 1.0, 1.0]
+"""
+USER = 'user = "{}"\nmax_contributions = 2'
+
+
+def stream(name: str, epsilon: str, privacy: str, source: str = "raw") -> str:
+    return STREAM.format(name=name, source=source, epsilon=epsilon, privacy=privacy)
+
+
+def config(*streams: str) -> Config:
+    return parse_config('[kafka]\nbootstrap = "localhost:9092"\n' + "".join(streams))
+
+
+def test_streams_of_the_same_users_add_up_whatever_they_read() -> None:
+    found = totals(
+        config(
+            stream("a", "0.1", USER.format("id")),
+            stream("b", "0.2", USER.format("id")),
+            stream("c", "0.4", USER.format("id"), source="other"),
+            stream("d", "8", USER.format("driver")),
+        )
+    )
+    assert [(total.who, [s.name for s in total.streams]) for total in found] == [("id", list("abc")), ("driver", ["d"])]
+    assert found[0].lifetime == (Fraction(7, 10), 0)  # exact: 0.1 + 0.2 + 0.4 in floats is not
+    assert found[0].within(1) == found[0].within(10**18) == found[0].lifetime
+    assert found[0].aligned is None
+
+
+def test_single_events_add_up_over_a_source() -> None:
+    found = totals(
+        config(
+            stream("a", "1", 'unit = "event"'),
+            stream("b", "2", 'unit = "event"'),
+            stream("c", "4", 'unit = "event"', source="other"),
+            stream("d", "8", USER.format("id")),
+        )
+    )
+    assert [(total.unit, total.who, total.lifetime) for total in found] == [
+        ("user", "id", (8, 0)),
+        ("event", "raw", (3, 0)),
+        ("event", "other", (4, 0)),
+    ]
+
+
+def test_a_restarted_stream_adds_up_and_one_that_goes_on_does_not() -> None:
+    now = config(stream("a", "1", USER.format("id")))
+    assert totals(now, [now, now]) == totals(now)
+    other = config(stream("a", "0.5", USER.format("id")))
+    assert totals(now, [other])[0].lifetime == (Fraction(3, 2), 0)
+    assert totals(now, [other, other, now])[0].lifetime == (Fraction(3, 2), 0)
+    renamed = config(stream("b", "1", USER.format("id")))
+    assert totals(now, [renamed])[0].lifetime == (2, 0)
+
+
+def test_what_may_change_under_a_running_stream_costs_nothing() -> None:
+    text = stream("a", "1", USER.format("id"))
+    now, audited = config(text), config(text.replace('source = "raw"', 'source = "raw"\naudit = "held.out"'))
+    assert totals(now, [audited])[0].lifetime == (1, 0)
+
+
+def test_renewable_bounds() -> None:
+    renews = USER.format("id") + '\nper = "30d"'
+    (total,) = totals(config(stream("a", "1", renews)))
+    assert total.lifetime is None
+    assert total.aligned == (1, 0)
+    assert total.within(30 * DAY) == (2, 0)
+    assert total.within(60 * DAY) == (3, 0)
+    (both,) = totals(config(stream("a", "1", renews), stream("b", "0.25", USER.format("id"))))
+    assert (both.lifetime, both.aligned, both.within(30 * DAY)) == (None, (Fraction(5, 4), 0), (Fraction(9, 4), 0))
+    (two,) = totals(config(stream("a", "1", renews), stream("b", "1", renews.replace("30d", "7d"))))
+    assert two.aligned is None
+    assert two.within(30 * DAY) == (2 + 6, 0)
+
+
+@given(st.integers(1, 12), st.integers(1, 40))
+def test_windows_against_every_window(per: int, window: int) -> None:
+    total = Total("user", "id", (StreamCost("a", "raw", Fraction(1), Fraction(1, 1000), per, 0),))
+    touched = max(len({at // per for at in range(begin, begin + window)}) for begin in range(per))
+    assert total.within(window) == (touched, Fraction(touched, 1000))
+
+
+def test_periods_from_unknown_starts_do_not_coincide() -> None:
+    def one(name: str, start: int | None) -> StreamCost:
+        return StreamCost(name, "raw", Fraction(1), Fraction(0), 10, start)
+
+    assert Total("user", "id", (one("a", None),)).aligned == (1, 0)
+    assert Total("user", "id", (one("a", None), one("b", None))).aligned is None
+    assert Total("user", "id", (one("a", 5), one("b", 5))).aligned == (2, 0)
+    assert Total("user", "id", (one("a", 5), one("b", 6))).aligned is None
+
+
+def test_delta_adds_up_and_stays_a_probability() -> None:
+    costs = tuple(StreamCost(str(i), "raw", Fraction(1), Fraction(2, 5), None, 0) for i in range(3))
+    assert Total("user", "id", costs[:2]).lifetime == (2, Fraction(4, 5))
+    assert Total("user", "id", costs).lifetime == (3, 1)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.name)
+def test_the_examples_have_totals(path: Path) -> None:
+    loaded = load_config(path)
+    found = totals(loaded)
+    assert sum(len(total.streams) for total in found) == len(loaded.streams)
+    assert all(total.within(DAY)[0] > 0 for total in found)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, math.nan, None])
+def test_outside_the_contract(bad: Any) -> None:
+    (total,) = totals(config(stream("a", "1", USER.format("id"))))
+    with pytest.raises(EngineInputError):
+        total.within(bad)

@@ -1,0 +1,93 @@
+"""Two streams of different steps on one partition: a restart must not delete blocks that the slow one still needs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agents import engine
+from schemas.blocks import Block
+from tests.kafka.support import job_config, stream_table
+
+MINUTES = 50
+
+
+class Table:
+    """The state table of one worker, without RocksDB."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, bytes] = {}
+
+    def load(self, partition: int, name: str) -> bytes | None:
+        return self.bodies.get(name)
+
+    async def save(self, partition: int, name: str, body: bytes, facts: Any) -> None:
+        self.bodies[name] = body
+
+
+class Producer:
+    """Commits to a list."""
+
+    def __init__(self, log: list[Any]) -> None:
+        self.log = log
+        self.open: list[bytes] = []
+
+    async def begin_transaction(self) -> None:
+        self.open = []
+
+    async def send_and_wait(self, topic: str, value: bytes, key: bytes, partition: int) -> None:
+        self.open.append(value)
+
+    async def commit_transaction(self) -> None:
+        self.log += [SimpleNamespace(offset=len(self.log) + at, value=value) for at, value in enumerate(self.open)]
+
+
+def block(stream: str, minute: int, *, tick: int, floor: int) -> Block:
+    return Block(stream, 0, 10 * minute, 10 * minute + 10, tick, {}, floor=floor)
+
+
+def test_a_restart_deletes_no_block_that_another_stream_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hour = {"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "3600s", "clock": "replay"}
+    streams = [stream_table("fast"), stream_table("slow", time=hour)]
+    config = job_config("localhost:1", tmp_path, streams=streams, partitions=1, job="trim")
+    blocks = []
+    for minute in range(MINUTES):
+        blocks.append(block("fast", minute, tick=minute, floor=max(0, len(blocks) - 2)))
+        blocks.append(block("slow", minute, tick=-1, floor=0))
+    log: list[Any] = []
+    table, trimmed = Table(), [0]
+
+    async def producer(*_: Any) -> Producer:
+        return Producer(log)
+
+    async def read(*_: Any) -> tuple[int, int, list[Any]]:
+        return 0, len(log), list(log)
+
+    monkeypatch.setattr(engine, "fenced_producer", producer)
+    monkeypatch.setattr(engine, "read_to_end", read)
+    monkeypatch.setattr(engine, "Trimmer", lambda *_: SimpleNamespace(below=trimmed.append))
+    job: Any = SimpleNamespace(
+        config=config,
+        topics=SimpleNamespace(blocks="blocks", releases="releases"),
+        streams_on=lambda partition: config.streams,
+        source_partitions={"fast": 1, "slow": 1},
+        caveat="",
+        table=table,
+        draw_seed=lambda stream, step: bytes(32),
+    )
+
+    async def scenario() -> None:
+        owner = engine.EngineOwner(job, 0)
+        await owner.open()
+        for offset, each in enumerate(blocks):
+            event = SimpleNamespace(message=SimpleNamespace(offset=offset), value=each.encode(), ack=lambda: None)
+            await owner.handle(event)
+        await engine.EngineOwner(job, 0).open()
+
+    asyncio.run(scenario())
+    assert table.bodies.keys() == {"fast"}, "the slow stream has not settled anything yet"
+    assert max(trimmed) == 0

@@ -1,0 +1,66 @@
+"""Planted bugs that the auditor must catch, each beside its honest twin, which must pass.
+
+A cheat is a module here with `cheat()` and `honest()`, each a case; one class in it is the bug. `caught_by` names what
+catches it: runs have no power against some, and then the exact loss, or equal noise of fresh seeds, decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engines.auditor.audit import Detector
+from engines.auditor.cases import Case
+from tests.audit.cheats import (
+    deletes_subtracted,
+    divided_delta,
+    exact_count,
+    float_laplace,
+    forgetful_bound,
+    half_noise,
+    log2_tree,
+    moving_boundary,
+    negative_counts,
+    real_valued,
+    redraw_large,
+    redraw_on_replay,
+    remeasured,
+    replacement,
+    seeded_generator,
+    selection_twice,
+    shrunk_lambda,
+)
+
+
+@dataclass(frozen=True)
+class Cheat:
+    name: str
+    cheat: Callable[[], Case]
+    honest: Callable[[], Case]
+    caught_by: Detector
+    runs: int = 400
+
+
+def _of(name: str, module: object, caught_by: Detector, runs: int = 400) -> Cheat:
+    return Cheat(name, module.cheat, module.honest, caught_by, runs)  # type: ignore[attr-defined]
+
+
+CHEATS = (
+    _of("half the noise", half_noise, "monte carlo"),
+    _of("noise re-drawn on replay and both published", redraw_on_replay, "monte carlo", runs=400),
+    _of("counts re-measured after a crash", remeasured, "monte carlo", runs=600),
+    _of("the tree with log2 T levels", log2_tree, "exact"),
+    _of("the paper's PrivTree input on negative counts", negative_counts, "exact"),
+    _of("deletes subtracted instead of added", deletes_subtracted, "exact"),
+    _of("an exact |grad f_t|", exact_count, "monte carlo", runs=240),
+    _of("float Laplace whose low bits leak", float_laplace, "monte carlo"),
+    _of("a seeded generator", seeded_generator, "fresh seeds"),
+    _of("a step boundary that moves with the number of events", moving_boundary, "monte carlo", runs=600),
+    _of("sensitivity of add/remove used for replacement", replacement, "monte carlo"),
+    _of("a budget spent twice in selection", selection_twice, "monte carlo"),
+    _of("integer noise on a real-valued statistic", real_valued, "monte carlo"),
+    _of("PrivTree's lambda times 0.72 at small epsilon", shrunk_lambda, "exact"),
+    _of("a crash that redraws when the draw was large", redraw_large, "monte carlo"),
+    _of("a contribution bound that a second worker forgets", forgetful_bound, "monte carlo", runs=600),
+    _of("(epsilon, delta) divided by the number of contributions", divided_delta, "exact"),
+)

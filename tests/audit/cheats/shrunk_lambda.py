@@ -1,0 +1,32 @@
+"""PrivTree's lambda times 0.72, which holds at epsilon 1 and fails at small epsilon: by the exact loss of one path."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from engines.auditor.cases import Case, Claim, Exact
+from engines.auditor.paths import PathScores, worst_loss
+from engines.spatial.split import SplitRule
+
+EPSILON = Fraction(1, 20)
+
+
+class ShrunkRule(SplitRule):
+    """Its decay follows the smaller scale, as the constant was meant."""
+
+    @property
+    def scale(self) -> Fraction:
+        return Fraction(72, 100) * Fraction(2 * self.fanout - 1, self.fanout - 1) / self.epsilon
+
+
+def _case(name: str, rule: SplitRule) -> Case:
+    exact = Exact("loss of the worst path found", worst_loss(rule, PathScores()))
+    return Case(name, "mechanism", Claim(EPSILON), exact=(exact,))
+
+
+def cheat() -> Case:
+    return _case("partition with 0.72 of lambda", ShrunkRule(epsilon=EPSILON))
+
+
+def honest() -> Case:
+    return _case("partition with all of lambda", SplitRule(epsilon=EPSILON))

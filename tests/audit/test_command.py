@@ -1,0 +1,84 @@
+"""`privstream audit` as a person meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agents.cli import audit as command
+from agents.cli.app import build_app
+from engines.auditor import Finding
+
+CONFIG = """
+[kafka]
+bootstrap = "localhost:9092"
+[[streams]]
+name = "tiny"
+engine = "spatial"
+mode = "paper"
+source = "raw.tiny"
+[streams.privacy]
+epsilon = 1.0
+unit = "event"
+[streams.time]
+field = "t"
+start = "now"
+step = "1h"
+[streams.domain]
+kind = "box"
+x = "x"
+y = "y"
+bounds = [0.0, 0.0, 1.0, 1.0]
+[streams.options]
+depth = 2
+initial_steps = 1
+"""
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(build_app(), ["audit", *arguments])
+
+
+def test_one_mechanism_as_a_table() -> None:
+    done = run("--only", "laplace thresh", "--runs", "40", "--seed", "1", "--workers", "1")
+    assert done.exit_code == 0
+    head = done.stdout.splitlines()[0]
+    assert all(word in head for word in ("claimed", "lower bound", "confidence", "runs"))
+    assert "Laplace threshold bit" in done.stdout
+    assert "VIOLATED" not in done.stdout
+
+
+def test_a_stream_as_json(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(CONFIG)
+    done = run(str(path), "--runs", "40", "--seed", "1", "--json", "--plot", str(tmp_path / "audit.svg"))
+    assert done.exit_code == 0
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["ok"] is True
+    assert {found["case"] for found in result["findings"]} == {"stream tiny"}
+    assert {found["claimed"] for found in result["findings"]} == {1.0}
+    assert (tmp_path / "audit.svg").read_text().startswith("<?xml")
+
+
+def test_a_violation_ends_with_1(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = Finding(
+        case="c", kind="engine", check="k", detector="monte carlo", claimed=1.0, delta=0.0, lower_bound=1.5,
+        confidence=1 - 1e-6, runs=10,
+    )  # fmt: skip
+    monkeypatch.setattr(command, "audited", lambda names, **_: iter([[broken]]))
+    done = run("--only", "discrete Laplace", "--plot", str(tmp_path / "x.png"))
+    assert done.exit_code == 1
+    assert "VIOLATED" in done.stdout
+
+
+def test_what_does_not_exist_is_refused(tmp_path: Path) -> None:
+    assert run("--only", "no such thing").exit_code == 2
+    assert run(str(tmp_path / "missing.toml")).exit_code == 2
+
+
+def test_a_plot_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    done = run("--only", "laplace thresh", "--runs", "40", "--workers", "1", "--plot", str(tmp_path / "no" / "x.png"))
+    assert done.exit_code == 2

@@ -1,0 +1,64 @@
+"""Configurations to explain, and their explanation in every form."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from agents.explain import Explanation, explain
+from agents.explain.page import render_page
+from agents.explain.text import render_text
+from schemas.config import Config, parse_config
+
+USER = 'unit = "user"\nuser = "rider"\nmax_contributions = 20'
+EVENT = 'unit = "event"'
+
+
+def toml(
+    *,
+    name: str = "rides",
+    epsilon: str = "1.0",
+    privacy: str = USER,
+    stream: str = "",
+    time: str = 'start = "now"',
+    domain: str = "",
+    options: str = "",
+) -> str:
+    return f"""
+[[streams]]
+name = "{name}"
+engine = "spatial"
+source = "raw.rides"
+{stream}
+[streams.privacy]
+epsilon = {epsilon}
+{privacy}
+[streams.time]
+field = "at"
+step = "1h"
+{time}
+[streams.domain]
+kind = "box"
+x = "lon"
+y = "lat"
+bounds = [13.0, 52.0, 14.0, 53.0]
+{domain}
+[streams.options]
+depth = 10
+{options}
+"""
+
+
+def config(*streams: str) -> Config:
+    return parse_config('[kafka]\nbootstrap = "localhost:9092"\n' + "".join(streams))
+
+
+def explained(**changes: str) -> Explanation:
+    return explain(config(toml(**changes)))
+
+
+def everywhere(explanation: Explanation) -> list[str]:
+    """The three renderings, each as one line of words."""
+    page = re.sub(r"<[^>]+>", " ", render_page(explanation))
+    forms = (render_text(explanation), page, json.dumps(explanation.as_json(), ensure_ascii=False))
+    return [" ".join(form.replace("&#x27;", "'").replace("&quot;", '"').replace('\\"', '"').split()) for form in forms]

@@ -1,0 +1,269 @@
+"""The command line, in this process: what it prints where, its exit codes, and that no error is a traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from agents.cli.app import COMMANDS, build_app
+from agents.cli.sentences import promise
+from agents.doctor import _within
+from schemas.config import load_config, parse_config
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TAXI = EXAMPLES / "taxi.toml"
+OWN = EXAMPLES / "own-cluster.toml"
+FILE = EXAMPLES / "nyc_taxi" / "taxi_2016_01_sample_20k.csv.gz"
+RIDES = """
+[job]
+data_dir = "rides-data"
+[kafka]
+bootstrap = "127.0.0.1:9"
+[[streams]]
+name = "rides"
+engine = "spatial"
+source = "app.rides"
+[streams.privacy]
+epsilon = 1.0
+user = "user_id"
+max_contributions = 20
+per = "28d"
+user_key_file = "rides.key"
+[streams.time]
+field = "at"
+start = "now"
+step = "15min"
+[streams.domain]
+kind = "box"
+x = "lon"
+y = "lat"
+bounds = [13.08, 52.33, 13.77, 52.68]
+"""
+NOWHERE = "127.0.0.1:9"  # discard: nobody listens
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PRIVSTREAM_BOOTSTRAP", raising=False)
+
+
+def call(*arguments: object) -> Result:
+    result = CliRunner().invoke(build_app(), [str(argument) for argument in arguments])
+    assert "Traceback" not in result.output
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    value = json.loads(result.stdout)
+    assert isinstance(value, dict)
+    return value
+
+
+def broken(tmp_path: Path) -> Path:
+    text = TAXI.read_text().replace("epsilon = 1.0", "epsilon = 0").replace('clock = "replay"', 'clok = "replay"')
+    path = tmp_path / "broken.toml"
+    path.write_text(text)
+    return path
+
+
+def test_every_command_has_help() -> None:
+    assert COMMANDS[0] == "demo"
+    for name in COMMANDS:
+        result = call(name, "--help")
+        assert result.exit_code == 0
+        assert "CONFIG" in result.output or name == "demo"
+
+
+def test_version_and_no_arguments() -> None:
+    assert call("--version").output.startswith("privstream 0.")
+    assert "validate" in call().output
+
+
+def test_validate_says_what_is_promised() -> None:
+    result = call("validate", OWN)
+    assert result.exit_code == 0
+    assert "rides: app.rides -> rides.synthetic" in result.stdout
+    assert "Everything that one user (field user_id) contributes" in result.stdout
+    taxi = call("validate", TAXI)
+    assert "NOT people" in taxi.stdout
+    assert "ATTENTION" in taxi.stderr
+
+
+def test_validate_lists_every_problem_with_its_mend(tmp_path: Path) -> None:
+    result = call("validate", broken(tmp_path))
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "the configuration is refused: 2 problems" in result.stderr
+    assert 'streams[0].privacy.epsilon\n    stream "taxi": must be greater than 0\n    mend: ' in result.stderr
+    assert "did you mean clock?" in result.stderr
+
+
+def test_validate_for_machines(tmp_path: Path) -> None:
+    good = as_json(call("validate", TAXI, "--json"))
+    assert good["ok"] is True
+    assert good["streams"][0]["public"] == ["taxi.synthetic", "taxi.measurements", "taxi.ledger"]
+    assert good["streams"][0]["epsilon"] == "1"
+    result = call("validate", broken(tmp_path), "--json")
+    assert result.exit_code == 2
+    bad = as_json(result)
+    assert bad["ok"] is False
+    assert {"key", "reason", "mend"} == set(bad["problems"][0])
+    assert len(bad["problems"]) == 2
+
+
+def test_a_configuration_that_is_not_there() -> None:
+    result = call("validate", "/nowhere.toml")
+    assert result.exit_code == 2
+    assert "/nowhere.toml" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, "at most 20 events in each aligned period of 28d, is hidden with epsilon = 1 a period: 2 over any 28d"),
+        ({"epsilon = 1.0": "epsilon = 0.10"}, "epsilon = 0.1 a period: 0.2 over"),
+        ({'per = "28d"': ""}, "in the whole life of the stream, is hidden with epsilon = 1."),
+        ({"max_contributions = 20": "max_contributions = 20\nmax_per_step = 3"}, "at most 20 events, 3 a step"),
+    ],
+)
+def test_promises(change: dict[str, str], said: str) -> None:
+    text = RIDES
+    for old, new in change.items():
+        assert old in text
+        text = text.replace(old, new)
+    assert said in promise(parse_config(text).streams[0])
+
+
+def test_topics_are_listed_without_a_cluster() -> None:
+    result = call("topics", TAXI)
+    assert result.exit_code == 0
+    assert [line.split()[1] for line in result.stdout.splitlines() if line.startswith("taxi.synthetic")] == ["public"]
+    listed = as_json(call("topics", TAXI, "--json"))["topics"]
+    assert {topic["audience"] for topic in listed} == {"private", "public", "operator"}
+
+
+def test_readers_get_public_topics_only() -> None:
+    lines = call("topics", OWN, "--acls", "--reader", "User:ann").stdout.splitlines()
+    readable = {line.split("--topic ")[1] for line in lines if "User:ann" in line}
+    assert readable == {"rides.synthetic", "rides.measurements", "rides.ledger"}
+    assert not any("--group" in line for line in lines if "User:ann" in line)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("topics", TAXI, "--check"), ("topics", TAXI, "--create"), ("status", TAXI), ("replay", TAXI, FILE)],
+)
+def test_no_broker_is_one_clean_block(monkeypatch: pytest.MonkeyPatch, arguments: tuple[object, ...]) -> None:
+    monkeypatch.setenv("PRIVSTREAM_BOOTSTRAP", NOWHERE)
+    result = call(*arguments)
+    assert result.exit_code == 2
+    assert NOWHERE in result.stderr
+    assert len(result.stderr.splitlines()) <= 4
+    machine = as_json(call(*arguments, "--json"))
+    assert machine["ok"] is False
+    assert machine["error"] == "BrokerError"
+
+
+def test_doctor_says_what_to_mend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    alone = as_json(call("doctor", "--json"))
+    assert alone["ok"] is True
+    assert {finding["what"] for finding in alone["findings"]} == {"python", "libraries", "java"}
+    key = tmp_path / "key"
+    key.write_bytes(b"short")
+    key.chmod(0o644)
+    text = RIDES.replace("rides.key", str(key)).replace("rides-data", str(tmp_path / "data"))
+    config = tmp_path / "job.toml"
+    config.write_text(text)
+    monkeypatch.setenv("PRIVSTREAM_BOOTSTRAP", NOWHERE)
+
+    def findings() -> dict[str, str]:
+        result = call("doctor", config, "--json")
+        assert result.exit_code == 1  # no broker
+        return {each["what"]: f"{each['verdict']}: {each['detail']}" for each in as_json(result)["findings"]}
+
+    assert "at least 16 are needed" in findings()["user key of rides"]
+    key.write_bytes(b"k" * 32)
+    assert "open to others" in findings()["user key of rides"]
+    key.chmod(0o600)
+    assert findings()["user key of rides"].startswith("ok")
+    assert findings()["kafka"].startswith("problem")
+    key.unlink()
+    assert "No such file" in findings()["user key of rides"]
+    told = call("doctor", config)
+    assert "mend: head -c 32 /dev/urandom" in told.stdout
+
+
+def test_doctor_reports_a_refused_configuration(tmp_path: Path) -> None:
+    result = call("doctor", broken(tmp_path))
+    assert result.exit_code == 1
+    assert "MEND  configuration" in result.stdout
+
+
+def test_run_refuses_roles_and_levels_that_do_not_exist() -> None:
+    assert "no role chef" in call("run", TAXI, "--roles", "engine,chef").stderr
+    assert "no log level" in call("run", TAXI, "--log-level", "LOUD").stderr
+
+
+def test_replay_refuses_what_it_cannot_read(tmp_path: Path) -> None:
+    assert "no such file" in call("replay", TAXI, tmp_path / "a.csv").stderr
+    result = call("replay", OWN, FILE)
+    assert result.exit_code == 2
+    assert 'clock = "replay"' in result.stderr
+    assert "no stream 'x'" in call("replay", TAXI, FILE, "--stream", "x").stderr
+
+
+def test_simulate_wants_to_hear_that_a_seed_is_insecure(tmp_path: Path) -> None:
+    refused = call("simulate", TAXI, FILE, "--out", tmp_path, "--seed", 1)
+    assert refused.exit_code == 2
+    assert "--insecure-seed" in refused.stderr
+    assert "says nothing alone" in call("simulate", TAXI, FILE, "--out", tmp_path, "--insecure-seed").stderr
+    assert not (tmp_path / "steps.csv").exists()
+
+
+def test_simulate_prints_that_its_numbers_are_not_private(tmp_path: Path) -> None:
+    result = call("simulate", TAXI, FILE, "--out", tmp_path, "--epsilon", "0.5", "--seed", 1, "--insecure-seed")
+    assert result.exit_code == 0
+    assert "NOT PRIVATE" in result.stderr
+    assert "anybody can repeat" in result.stderr
+    assert "31 steps" in result.stdout
+    assert "epsilon 0.5" in result.stdout
+    assert str(tmp_path / "report.html") in result.stdout
+
+
+def test_simulate_for_machines_and_with_wrong_overrides(tmp_path: Path) -> None:
+    result = as_json(call("simulate", TAXI, FILE, "--out", tmp_path, "--json", "--steps-by-count", 5_000))
+    assert result["private"] is False
+    assert result["streams"][0]["steps"] == 4
+    assert set(result["streams"][0]["metrics"]) == {"error_small", "error_medium", "error_large"}
+    refused = call("simulate", TAXI, FILE, "--out", tmp_path, "--mode", "magic")
+    assert refused.exit_code == 2
+    assert "mode" in refused.stderr
+    assert "not a number" in call("simulate", TAXI, FILE, "--out", tmp_path, "--epsilon", "lots").stderr
+
+
+def test_the_examples_are_the_ones_tested_here() -> None:
+    assert load_config(TAXI).streams[0].name == "taxi"
+
+
+@pytest.mark.parametrize(
+    ("version", "limit", "kept"),
+    [
+        ("0.15.3", "==0.15.3", True),
+        ("0.15.4", "==0.15.3", False),
+        ("2.0", "==2", True),
+        ("0.14.0", "<0.15", True),
+        ("0.15.0", "<0.15", False),
+        ("1.10.1", ">=1.9", True),
+        ("1.8.9rc1", ">=1.9", False),
+        ("3", "~=2.0", True),  # a limit that this project does not write is not judged
+    ],
+)
+def test_library_versions_are_compared_as_numbers(version: str, limit: str, kept: bool) -> None:
+    assert _within(version, limit) is kept

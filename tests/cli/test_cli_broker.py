@@ -1,0 +1,68 @@
+"""The commands that ask a cluster, on the real one."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from agents.cli.app import build_app
+
+TAXI = Path(__file__).parents[2] / "examples" / "taxi.toml"
+FILE = Path(__file__).parents[2] / "examples" / "nyc_taxi" / "taxi_2016_01_sample_20k.csv.gz"
+
+
+@pytest.fixture
+def config(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The taxi example on this cluster, under names of its own."""
+    monkeypatch.setenv("PRIVSTREAM_BOOTSTRAP", bootstrap)
+    name = f"cli{uuid.uuid4().hex[:8]}"
+    text = TAXI.read_text().replace('name = "taxi"', f'name = "{name}"')
+    text = text.replace("raw.taxi", f"raw.{name}").replace("audit.taxi", f"audit.{name}")
+    path = tmp_path / "job.toml"
+    path.write_text(text.replace('name = "privstream-demo"', f'name = "{name}-job"'))
+    return path
+
+
+def call(*arguments: object, code: int = 0) -> Any:
+    result = CliRunner().invoke(build_app(), [*map(str, arguments), "--json"])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout)
+
+
+def test_topics_replay_status_doctor(config: Path) -> None:
+    assert {each["mend"] for each in call("topics", config, "--check", code=1)["problems"]}
+    assert "does not exist" in call("status", config, code=2)["problems"][0]["reason"]
+    missing = call("topics", config, "--create")
+    assert not any(name.startswith(("raw.", "audit.")) for name in missing["created"])
+    assert "--source-partitions" in call("replay", config, FILE, code=2)["problems"][0]["mend"]
+    assert len(call("topics", config, "--create", "--source-partitions", 2)["created"]) == 2
+    assert call("topics", config, "--create")["created"] == []
+    assert call("topics", config, "--check")["ok"]
+
+    done = call("replay", config, FILE, "--limit", 5_000)
+    assert (done["rows"], done["rows_before"]) == (5_000, 0)
+    assert (
+        "2016-01-08T00:00:00"
+        in call("replay", config, FILE, "--until", "2016-01-08T12:00", code=2)["problems"][0]["mend"]
+    )
+    done = call("replay", config, FILE, "--until", "2016-01-11T00:00:00")
+    assert (done["step"], done["rows"] + done["left_out"]) == (9, 15_000)
+    before = 5_000 + done["rows"]
+    done = call("replay", config, FILE)
+    assert (done["rows"], done["rows_before"], done["step"]) == (20_000 - before, before, 30)
+
+    (stream,) = call("status", config)["streams"]
+    assert (stream["published"], stream["over"], stream["waiting"]) == (-1, -1, 0)  # no worker is up
+    assert stream["ingest_lag"] > 10_000
+    assert stream["epsilon"] == 1.0
+
+    findings = {each["what"]: each for each in call("doctor", config)["findings"]}
+    assert findings["kafka"]["detail"].endswith("Kafka 4.0 or newer")
+    assert findings["topics"]["verdict"] == "ok"

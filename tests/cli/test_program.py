@@ -1,0 +1,62 @@
+"""The installed program, as a process of its own: starts fast, and ends with the right code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = Path(sys.executable).with_name("privstream")
+HEAVY = ("numpy", "faust", "aiokafka", "pyarrow", "matplotlib", "pydantic", "rich.progress")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(PROGRAM), *arguments], capture_output=True, text=True, timeout=60, cwd=ROOT)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """What makes help fast; a time limit alone would depend on the machine."""
+    code = (
+        "import sys\nfrom agents.cli.app import build_app\nbuild_app()\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert found.stdout.strip() == "[]", found.stderr
+
+
+def test_help_is_there_at_once() -> None:
+    took = []
+    for _ in range(3):
+        started = time.monotonic()
+        assert run("--help").returncode == 0
+        took.append(time.monotonic() - started)
+    assert min(took) < 2.0  # 0.2 s on an idle machine; the test above holds the reason
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("validate", "examples/taxi.toml"), 0),
+        (("validate", "nowhere.toml"), 2),
+        (("validate",), 2),
+        (("nonsense",), 2),
+        (("doctor",), 0),
+    ],
+)
+def test_exit_codes(arguments: tuple[str, ...], code: int) -> None:
+    result = run(*arguments)
+    assert result.returncode == code, result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.write_text("a file where a folder should be")
+    data = "examples/nyc_taxi/taxi_2016_01_sample_20k.csv.gz"
+    result = run("simulate", "examples/taxi.toml", data, "--out", str(folder))
+    assert result.returncode == 2
+    assert "mend: name a folder" in result.stderr

@@ -1,0 +1,31 @@
+"""Fixtures that every test may use. The real broker is started once, by the first test that asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from agents.broker import Broker, broker_from_env
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever uses the broker is marked `kafka`, so that `-m "not kafka"` is never wrong."""
+    for item in items:
+        if {"broker", "bootstrap"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.kafka)
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """The broker of this test session. Raises where it cannot be started: a promise that was not tried is not kept.
+
+    Shared by all: never kill or pause this one, and give topics and groups names of your own.
+    """
+    with broker_from_env() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def bootstrap(broker: Broker) -> str:
+    return broker.bootstrap

@@ -1,0 +1,236 @@
+"""The field of the crash tests: a job of two streams on a real broker, a replay without end, and workers to kill."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from agents.failpoints import SIGNAL_VARIABLE, VARIABLE
+from agents.protocol.partitioner import home_partition
+from agents.topic_admin import create_topics
+from schemas.config import Config
+from schemas.events import TICK_HEADER, encode_tick
+from schemas.topics import Topics
+from tests.crash.verify import Verdict, collect, judge
+from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE_PARTITIONS = 2
+START_S = 1_577_836_800  # 2020-01-01, as in `stream_table`
+STEP_S = 60
+
+
+def two_streams(bootstrap: str, folder: Path) -> Config:
+    """A job whose two streams live on different partitions of the private topics."""
+    names: dict[int, str] = {}
+    while len(names) < 2:
+        name = fresh_name("crash")
+        names.setdefault(home_partition(name, 2), name)
+    secret = folder / "user-key"
+    secret.write_bytes(b"a secret of the crash tests, thirty-two bytes or more")
+    tables = []
+    for name in names.values():
+        table = stream_table(name, options={"depth": 8, "initial_steps": 1})
+        table["privacy"] = {**table["privacy"], "user_key_file": str(secret)}
+        tables.append(table)
+    return job_config(bootstrap, folder / "data", streams=tables)
+
+
+@dataclass
+class Worker:
+    """One worker process and what was done to it."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    failpoint: str
+    log: Path
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def ended(self) -> int | None:
+        return self.process.poll()
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
+
+
+class Field:
+    """Feed, start, kill, settle, verify."""
+
+    def __init__(self, bootstrap: str, folder: Path, *, seed: int = 1) -> None:
+        self.config = two_streams(bootstrap, folder)
+        self.folder = folder
+        self.workers: dict[str, Worker] = {}
+        self.steps = 0
+        self.kills = 0
+        self._random = random.Random(seed)
+        self._stop = asyncio.Event()
+        self._feeder: asyncio.Task[None] | None = None
+
+    @property
+    def source_partitions(self) -> dict[str, int]:
+        return {stream.name: SOURCE_PARTITIONS for stream in self.config.streams}
+
+    async def open(self, *, pause_s: float = 0.4, per_step: int = 40) -> None:
+        """Create the topics and begin to replay: a step's events, then its ticks, for ever."""
+        await create_topics(self.config, source_partitions=SOURCE_PARTITIONS)
+        self._feeder = asyncio.create_task(self._feed(pause_s, per_step))
+
+    async def _feed(self, pause_s: float, per_step: int) -> None:
+        async with producing(self.config.kafka.bootstrap) as producer:
+            while not self._stop.is_set():
+                for stream in self.config.streams:
+                    for _ in range(per_step):
+                        await producer.send(stream.source, *self._event())
+                await producer.flush()
+                tick = encode_tick(self.steps, row=0, source="crash")
+                for stream in self.config.streams:
+                    for partition in range(SOURCE_PARTITIONS):
+                        await producer.send(stream.source, b"", partition=partition, headers=[(TICK_HEADER, tick)])
+                await producer.flush()
+                self.steps += 1
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._stop.wait(), pause_s)
+
+    def _event(self) -> tuple[bytes, bytes]:
+        """A value and its key: on time, late or early, of a user who may be over the bound, now and then unusable."""
+        user = f"u{self._random.randrange(1 + 20 * (self.steps + 1))}"
+        late = self._random.choice((0, 0, 0, 0, -1, 1))
+        at = START_S + STEP_S * max(0, self.steps + late) + self._random.randrange(STEP_S)
+        x = self._random.random() if self._random.random() > 0.02 else 7.0
+        return orjson.dumps({"user": user, "at": at, "x": x, "y": self._random.random() ** 2}), user.encode()
+
+    def start(self, name: str, *, failpoint: str = "", stop: bool = False) -> Worker:
+        """Start a worker; `failpoint` ("name:hit") kills it there, or with `stop` makes it a zombie."""
+        data = self.folder / f"data-{name}"
+        environment = {
+            **os.environ,
+            "PRIVSTREAM_JOB__DATA_DIR": str(data),
+            VARIABLE: failpoint,
+            SIGNAL_VARIABLE: "STOP" if stop else "KILL",
+        }
+        path = self.folder / "job.toml"
+        if not path.exists():
+            path.write_text(to_toml(self.config))
+        log = self.folder / f"{name}.log"
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.crash.worker", str(path)],
+                env=environment,
+                stdout=output,
+                stderr=output,
+                cwd=ROOT,
+            )
+        worker = self.workers[name] = Worker(name, process, failpoint, log)
+        return worker
+
+    async def last_public(self) -> list[int]:
+        """Of each stream, the last step that is public."""
+        last = []
+        for stream in self.config.streams:
+            entries = await records_of(self.config.kafka.bootstrap, Topics.ledger(stream.name))
+            last.append(max((int(entry.key) for entry in entries), default=-1))
+        return last
+
+    async def until_public(self, step: int, *, timeout_s: float = 60.0) -> None:
+        """Wait until every stream has published `step`; ended workers are started again. Raises: TimeoutError."""
+        end = time.monotonic() + timeout_s
+        while min(await self.last_public()) < step:
+            for name, worker in list(self.workers.items()):
+                if worker.ended is not None:
+                    self.start(name)
+            if time.monotonic() > end:
+                raise TimeoutError(f"step {step} is not public: {await self.last_public()}\n{self.logs()}")
+            await asyncio.sleep(0.3)
+
+    async def settle(self, *, timeout_s: float = 90.0) -> None:
+        """Stop the replay, leave healthy workers alone and wait for every step."""
+        self._stop.set()
+        assert self._feeder is not None
+        await self._feeder
+        for name, worker in list(self.workers.items()):
+            if worker.failpoint or worker.ended is not None:
+                if worker.ended is None:
+                    worker.kill()
+                self.start(name)
+        await self.until_public(self.steps - 1, timeout_s=timeout_s)
+
+    async def verdict(self) -> Verdict:
+        """Read everything back and judge it."""
+        evidence = await collect(self.config, self.source_partitions)
+        return judge(self.config, evidence, self.source_partitions, steps=self.steps)
+
+    async def close(self) -> None:
+        self._stop.set()
+        if self._feeder is not None:
+            self._feeder.cancel()
+            await asyncio.gather(self._feeder, return_exceptions=True)
+        for worker in self.workers.values():
+            worker.kill()
+
+    def logs(self, lines: int = 25) -> str:
+        return "\n".join(
+            f"--- {worker.name} ({worker.ended})\n"
+            + "\n".join(worker.log.read_text(errors="replace").splitlines()[-lines:])
+            for worker in self.workers.values()
+        )
+
+    async def kill_at(
+        self, failpoints: Sequence[str], *, names: Sequence[str] = ("a", "b"), timeout_s: float
+    ) -> list[str]:
+        """Let workers run into the failpoints, one after the other; returns those that were never reached."""
+        waiting = list(failpoints)
+        end = time.monotonic() + timeout_s
+        for name in names:
+            self.start(name, failpoint=waiting.pop(0) if waiting else "")
+        while True:
+            for name in names:
+                worker = self.workers[name]
+                if worker.ended is None:
+                    continue
+                if worker.ended == -signal.SIGKILL:
+                    self.kills += 1
+                    self.start(name, failpoint=waiting.pop(0) if waiting else "")
+                else:  # fenced, or in a rebalance that was too much for it: the same again
+                    self.start(name, failpoint=worker.failpoint)
+            armed = [worker.failpoint for worker in self.workers.values() if worker.failpoint]
+            if not waiting and not armed:
+                return []
+            if time.monotonic() > end:
+                return [*armed, *waiting]
+            await asyncio.sleep(0.05)
+
+
+def to_toml(config: Config) -> str:
+    """The configuration as a file; JSON values are TOML values where nothing is null."""
+    lines = ["[job]", f"name = {_value(config.job.name)}", "[kafka]"]
+    kafka = config.kafka
+    lines += [f"bootstrap = {_value(kafka.bootstrap)}", f"partitions = {kafka.partitions}"]
+    lines += [f"session_timeout_s = {kafka.session_timeout_s}"]
+    for stream in config.streams:
+        table = stream_table(stream.name, options={"depth": 8, "initial_steps": 1})
+        table["privacy"] = {**table["privacy"], "user_key_file": str(stream.privacy.user_key_file)}
+        lines.append("[[streams]]")
+        lines += [f"{key} = {_value(value)}" for key, value in table.items() if not isinstance(value, dict)]
+        for section, values in table.items():
+            if isinstance(values, dict):
+                lines.append(f"[streams.{section}]")
+                lines += [f"{key} = {_value(value)}" for key, value in values.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: object) -> str:
+    return orjson.dumps(value).decode()

@@ -1,0 +1,154 @@
+"""Workers die at every named place and at any time, sleep past their session, come and go; the promise is kept.
+
+Two workers, two streams on different partitions, a replay that never pauses. What is checked is in `verify.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.crash.field import ROOT, Field
+from tests.kafka.support import until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+# Each is passed once for each transaction, append or save; the number says at which pass the worker dies.
+FAILPOINTS = (
+    "ingest_block_appended:2",
+    "ingest_bounds_appended:2",
+    "ingest_sent:3",
+    "ingest_before_commit:2",
+    "ingest_after_commit:2",
+    "seed_appended:2",
+    "seed_committed:2",
+    "candidate_appended:2",
+    "candidate_committed:2",
+    "table_chunk:2",
+    "table_before_head:2",
+    "table_after_head:2",
+    "adopted:3",
+    "publish_due:2",
+    "publish_data_appended:2",
+    "publish_ledger_appended:2",
+    "publish_committed:2",
+)
+
+
+def run(bootstrap: str, folder: Path, scenario: Callable[[Field], Awaitable[None]], *, seed: int = 1) -> None:
+    """Play a scenario, settle, and hold the promise against what is public."""
+
+    async def play() -> None:
+        field = Field(bootstrap, folder, seed=seed)
+        try:
+            await field.open()
+            await scenario(field)
+            await field.settle()
+            verdict = await field.verdict()
+            assert verdict.kept, f"{verdict}\n" + "\n".join(verdict.notes[:20])
+            assert verdict.steps == 2 * field.steps
+        except BaseException:
+            print(field.logs())
+            raise
+        finally:
+            await field.close()
+
+    asyncio.run(play())
+
+
+def test_every_failpoint_in_the_program_is_tried() -> None:
+    """A place that somebody adds is either in the list above or fails here."""
+    sources = "\n".join(path.read_text() for path in sorted((ROOT / "agents").glob("*.py")))
+    named = set(re.findall(r'failpoint\("(\w+)"\)', sources))
+    named |= {f"{what}_{when}" for what in ("seed", "candidate") for when in ("appended", "committed")}
+    assert named == {name.split(":")[0] for name in FAILPOINTS}
+    assert set(re.findall(r'failpoint\(f"([^"]+)"\)', sources)) == {"{what}_appended", "{what}_committed"}
+
+
+@pytest.mark.timeout(280)
+def test_killed_at_every_named_place(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario(field: Field) -> None:
+        never_reached = await field.kill_at(FAILPOINTS, timeout_s=170)
+        assert not never_reached
+        assert field.kills == len(FAILPOINTS)
+
+    run(bootstrap, tmp_path, scenario)
+
+
+def test_killed_at_any_time(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario(field: Field) -> None:
+        chance = random.Random(5)
+        for name in ("a", "b"):
+            field.start(name)
+        for _ in range(6):
+            await asyncio.sleep(chance.uniform(1.0, 5.0))
+            name = chance.choice(("a", "b"))
+            field.workers[name].kill()
+            field.start(name)
+
+    run(bootstrap, tmp_path, scenario, seed=2)
+
+
+@pytest.mark.parametrize("place", ["candidate_appended:3", "publish_ledger_appended:3"])
+def test_a_zombie_is_fenced(bootstrap: str, tmp_path: Path, place: str) -> None:
+    """Stopped in mid-transaction past its session, replaced, and woken: what it then commits is refused."""
+
+    async def scenario(field: Field) -> None:
+        zombie = field.start("a", failpoint=place, stop=True)
+        await asleep(zombie.process.pid)
+        behind = field.steps
+        field.start("b")
+        await field.until_public(behind + 3)  # its successor answers the step and goes on
+        asleep_at = zombie.log.stat().st_size
+        zombie.process.send_signal(signal.SIGCONT)
+        # It is told that it is fenced and ends, or hears of the rebalance first, drops what it had open and joins anew:
+        # which of both is a race. That nothing of it was committed is what `run` verifies at the end, on all topics.
+        await until(lambda: zombie.ended is not None or zombie.log.stat().st_size > asleep_at, timeout_s=60.0)
+        await field.until_public(behind + 8)
+        assert zombie.ended != 0
+
+    run(bootstrap, tmp_path, scenario, seed=3)
+
+
+def test_a_second_worker_joins_and_leaves_and_both_work(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario(field: Field) -> None:
+        first = field.start("a")
+        await field.until_public(2)
+        second = field.start("b")
+        await until(lambda: bool(settled(second.log)), timeout_s=60.0)
+        (theirs,) = settled(second.log)
+        alone = len(first.log.read_text(errors="replace"))
+        await until(lambda: bool(settled(first.log, after=alone) - {theirs}), timeout_s=60.0)
+        second.process.terminate()
+        await ended(second.process.poll)
+        assert second.ended == 0
+        del field.workers["b"]
+        await field.until_public(field.steps + 3)
+
+    run(bootstrap, tmp_path, scenario, seed=4)
+
+
+def settled(log: Path, *, after: int = 0) -> set[str]:
+    """Streams that this worker has settled a step of, as its log says beyond its first `after` characters."""
+    return set(re.findall(r"stream (\S+): step \d+ is settled", log.read_text(errors="replace")[after:]))
+
+
+async def asleep(pid: int) -> None:
+    """Wait until a process is stopped by a signal."""
+    process = psutil.Process(pid)
+    await until(lambda: bool(process.status() == psutil.STATUS_STOPPED), timeout_s=60.0)
+
+
+async def ended(poll: Callable[[], int | None], *, timeout_s: float = 30.0) -> None:
+    end = time.monotonic() + timeout_s
+    while poll() is None:
+        assert time.monotonic() < end, "the worker did not end"
+        await asyncio.sleep(0.1)

@@ -1,0 +1,253 @@
+"""What the tests of the ingest share: topics, a job in this process or in one that can be killed, and what came out."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import NewTopic
+
+from agents.ingest import IngestService, source_specs
+from agents.ingest_owner import IngestOptions
+from agents.protocol.dead_letters import DeadLetter
+from agents.protocol.partitioner import partitions_of
+from agents.protocol.userhash import IdBytes
+from schemas.blocks import Block
+from schemas.config import Config
+from schemas.config.load import config_from_mapping
+from schemas.events import TICK_HEADER, encode_tick
+from schemas.topics import Topics
+from tests.kafka.support import create, fresh_name, producing, records_of
+
+START_S = 1_577_836_800  # 2020-01-01T00:00:00Z, the start of every stream here
+STEP_S = 60
+OPTIONS = IngestOptions(flush_s=0.2, poll_records=500, slice_records=200)
+
+
+@dataclass
+class Bench:
+    """One job over one source topic on a real broker."""
+
+    bootstrap: str
+    folder: Path
+    partitions: int = 2
+    streams: Sequence[Mapping[str, Any]] = ()
+    job: str = field(default_factory=lambda: fresh_name("ingest"))
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        self.source = self.source or f"raw.{self.job}"
+        self.folder.mkdir(exist_ok=True, parents=True)
+        key = self.folder / "user-key"
+        key.write_bytes(b"sixteen secret bytes or more")
+        if not self.streams:
+            self.streams = [self.stream("s")]
+
+    def stream(self, name: str, **overrides: Any) -> dict[str, Any]:
+        """A stream over the unit square, steps of a minute; `privacy`, `time` and `domain` are merged."""
+        table: dict[str, Any] = {
+            "name": f"{self.job}-{name}",
+            "engine": "spatial",
+            "source": self.source,
+            "privacy": {
+                "epsilon": 1.0,
+                "unit": "user",
+                "user": "user",
+                "max_contributions": 3,
+                "user_key_file": str(self.folder / "user-key"),
+            },
+            "time": {"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "clock": "replay"},
+            "domain": {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]},
+            "options": {"depth": 8, "initial_steps": 2},
+        }
+        for key, value in overrides.items():
+            table[key] = {**table[key], **value} if isinstance(value, dict) else value
+        return table
+
+    @property
+    def config(self) -> Config:
+        return config_from_mapping(
+            {
+                "job": {"name": self.job, "data_dir": str(self.folder)},
+                "kafka": {"bootstrap": self.bootstrap, "partitions": 2, "session_timeout_s": 6},
+                "streams": [dict(stream) for stream in self.streams],
+            }
+        )
+
+    @property
+    def topics(self) -> Topics:
+        return Topics(self.job, 2)
+
+    async def create(self, **source_settings: str) -> None:
+        private = [
+            NewTopic(topic.name, topic.partitions or 1, 1, topic_configs=dict(topic.settings))
+            for topic in self.topics.private()
+        ]
+        audits = {stream.audit for stream in self.config.streams if stream.audit}
+        sources = [NewTopic(name, self.partitions, 1, topic_configs=source_settings) for name in {self.source, *audits}]
+        await create(self.bootstrap, *private, *sources)
+
+    def specs(self) -> dict[str, Any]:
+        each = dict.fromkeys((stream.name for stream in self.config.streams), self.partitions)
+        return source_specs(self.config, source_partitions=each, audit_partitions=each)
+
+    @asynccontextmanager
+    async def running(
+        self, *, options: IngestOptions = OPTIONS, now_us: Callable[[], int] | None = None
+    ) -> AsyncIterator[IngestService]:
+        """The service in this process. Its errors are raised on leaving."""
+        clock = {} if now_us is None else {"now_us": now_us}
+        service = IngestService(self.config, self.specs(), options=options, **clock)
+        await service.start()
+        try:
+            yield service
+        finally:
+            await service.stop()
+            if service.crash_reason is not None:
+                raise service.crash_reason
+
+    def process(self, *, failpoints: str = "", signal: str = "") -> subprocess.Popen[bytes]:
+        """The service in a process of its own, which may be killed."""
+        content = json.dumps(
+            {"bootstrap": self.bootstrap, "folder": str(self.folder), "partitions": self.partitions,
+             "streams": list(self.streams), "job": self.job, "source": self.source}
+        )  # fmt: skip
+        environment = {
+            **os.environ,
+            "PRIVSTREAM_FAILPOINTS": failpoints,
+            "PRIVSTREAM_FAILPOINT_SIGNAL": signal,
+            "PYTHONWARNINGS": "ignore",
+        }
+        with (self.folder / "process.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "tests.kafka.ingest_support", content], env=environment, stdout=log, stderr=log,
+                cwd=Path(__file__).parents[2],
+            )  # fmt: skip
+
+    async def send(self, records: Iterable[Mapping[str, Any] | bytes | None], **settings: Any) -> None:
+        """Events as JSON to their users' partitions, bytes and None to partition 0."""
+        async with producing(self.bootstrap, **settings) as producer:
+            for record in records:
+                if isinstance(record, Mapping):
+                    await producer.send(self.source, json.dumps(record).encode(), partition=self.home(record["user"]))
+                else:
+                    await producer.send(self.source, record, partition=0, key=b"k")
+
+    async def tick(self, step: int, *, topic: str | None = None) -> None:
+        async with producing(self.bootstrap) as producer:
+            await self.send_ticks(producer, step, topic=topic)
+
+    async def send_ticks(self, producer: AIOKafkaProducer, step: int, *, topic: str | None = None) -> None:
+        for partition in range(self.partitions):
+            header = (TICK_HEADER, encode_tick(step, row=0, source="test"))
+            await producer.send(topic or self.source, b"", partition=partition, headers=[header])
+
+    def home(self, user: Any) -> int:
+        ids = IdBytes.of([user])
+        return int(partitions_of(ids, partitioner="murmur2", partitions=self.partitions)[0])
+
+    async def result(self, stream: str = "s", *, truth: bool = False) -> Result:
+        """Everything committed for a stream, after checking that offsets are covered without gap or overlap."""
+        result = Result()
+        expected: dict[int, int] = defaultdict(int)
+        topic = self.topics.truth if truth else self.topics.blocks
+        for partition in range(2):
+            for record in await records_of(self.bootstrap, topic, partition=partition):
+                block = Block.decode(record.value)
+                if block.stream != f"{self.job}-{stream}":
+                    continue
+                assert block.lo == expected[block.partition], "a gap or an overlap of source offsets"
+                assert block.tick >= result.ticks[block.partition]
+                assert not any(step <= result.ticks[block.partition] for step in block.steps), "a closed step reopened"
+                expected[block.partition] = block.hi
+                result.ticks[block.partition] = block.tick
+                result.add(block)
+        result.next_offsets = dict(expected)
+        return result
+
+    async def letters(self) -> list[DeadLetter]:
+        records = await records_of(self.bootstrap, self.topics.dead_letters)
+        return [DeadLetter.decode(record.value) for record in records]
+
+    async def until_ticked(
+        self, step: int, *, timeout_s: float = 40.0, stream: str = "s", truth: bool = False
+    ) -> Result:
+        """Wait until a step is closed on every source partition."""
+        end = time.monotonic() + timeout_s
+        while True:
+            result = await self.result(stream, truth=truth)
+            if all(result.ticks[partition] >= step for partition in range(self.partitions)):
+                return result
+            assert time.monotonic() < end, f"step {step} was not closed in time: {dict(result.ticks)}"
+            await asyncio.sleep(0.2)
+
+
+@dataclass
+class Result:
+    blocks: int = 0
+    ticks: dict[int, int] = field(default_factory=lambda: defaultdict(lambda: -1))
+    next_offsets: dict[int, int] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
+    steps: dict[int, Counter[tuple[int, ...]]] = field(default_factory=lambda: defaultdict(Counter))
+    charges: Counter[tuple[int, ...]] = field(default_factory=Counter)
+
+    def add(self, block: Block) -> None:
+        self.blocks += 1
+        self.reasons.update(block.counts)
+        for step, folded in block.steps.items():
+            self.steps[step].update(dict(zip(map(tuple, folded.keys.tolist()), folded.counts.tolist(), strict=True)))
+        self.charges.update(
+            Counter({})
+            if len(block.users) == 0
+            else _summed(zip(map(tuple, block.users.tolist()), block.increments.tolist(), strict=True))
+        )
+
+    @property
+    def events(self) -> dict[int, int]:
+        """Step -> accepted events."""
+        return {step: sum(cells.values()) for step, cells in self.steps.items()}
+
+
+def _summed(pairs: Iterable[tuple[tuple[int, ...], int]]) -> Counter[tuple[int, ...]]:
+    total: Counter[tuple[int, ...]] = Counter()
+    for key, count in pairs:
+        total[key] += count
+    return total
+
+
+def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """A coroutine as a test: each runs in an event loop of its own."""
+
+    @functools.wraps(test)
+    def run(**fixtures: Any) -> None:
+        asyncio.run(test(**fixtures))  # type: ignore[arg-type]
+
+    return run
+
+
+def event(user: Any, step: float, x: float = 0.5, y: float = 0.5, **more: Any) -> dict[str, Any]:
+    """An event in the middle of a step."""
+    return {"user": user, "at": START_S + (step + 0.5) * STEP_S, "x": x, "y": y, **more}
+
+
+async def _serve(bench: Bench) -> None:
+    async with bench.running() as service:
+        while not service.should_stop:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
+if __name__ == "__main__":
+    arguments = json.loads(sys.argv[1])
+    asyncio.run(_serve(Bench(**{**arguments, "folder": Path(arguments["folder"])})))

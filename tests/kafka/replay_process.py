@@ -1,0 +1,14 @@
+"""A replay in a process of its own, in small chunks, to be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from agents.replay import ReplayOptions, replay
+from schemas.config import load_config
+
+if __name__ == "__main__":
+    job = load_config(sys.argv[1])
+    asyncio.run(replay(job, job.streams[0], Path(sys.argv[2]), ReplayOptions(chunk_rows=500)))

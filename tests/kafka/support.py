@@ -1,0 +1,111 @@
+"""What the tests on the real broker share: topics of their own, a configuration, and raw records."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from schemas.config import Config
+from schemas.config.load import config_from_mapping
+
+_numbers = itertools.count()
+
+
+def fresh_name(prefix: str) -> str:
+    """A name that no other test on this broker has."""
+    return f"{prefix}-{os.getpid()}-{next(_numbers)}-{int(time.time()) % 100_000}"
+
+
+def job_config(
+    bootstrap: str,
+    folder: Path,
+    *,
+    streams: Iterable[Mapping[str, Any]],
+    partitions: int = 2,
+    job: str | None = None,
+    **job_settings: Any,
+) -> Config:
+    """A configuration of small streams, each given as overrides of `stream_table`."""
+    return config_from_mapping(
+        {
+            "job": {"name": job or fresh_name("job"), "data_dir": str(folder), **job_settings},
+            "kafka": {"bootstrap": bootstrap, "partitions": partitions, "session_timeout_s": 6},
+            "streams": [dict(stream) for stream in streams],
+        }
+    )
+
+
+def stream_table(name: str, **overrides: Any) -> dict[str, Any]:
+    """A stream of events in the unit square, steps of one minute, closed by replay ticks."""
+    table: dict[str, Any] = {
+        "name": name,
+        "engine": "spatial",
+        "source": f"raw.{name}",
+        "privacy": {"epsilon": 1.0, "unit": "user", "user": "user", "max_contributions": 3},
+        "time": {"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "clock": "replay"},
+        "domain": {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]},
+        "options": {"depth": 8, "initial_steps": 2},
+    }
+    return {**table, **overrides}
+
+
+async def create(bootstrap: str, *topics: NewTopic) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        await admin.create_topics(list(topics))
+    finally:
+        await admin.close()
+
+
+@asynccontextmanager
+async def producing(bootstrap: str, **settings: Any) -> AsyncIterator[AIOKafkaProducer]:
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, **settings)
+    await producer.start()
+    try:
+        yield producer
+    finally:
+        await producer.stop()
+
+
+async def records_of(bootstrap: str, topic: str, *, partition: int = 0, committed: bool = True) -> list[Any]:
+    """All records of a partition, as a consumer of its own reads them from offset 0."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        isolation_level="read_committed" if committed else "read_uncommitted",
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=4 << 20,
+    )
+    tp = TopicPartition(topic, partition)
+    consumer.assign([tp])
+    await consumer.start()
+    try:
+        end = (await consumer.end_offsets([tp]))[tp]
+        found: list[Any] = []
+        while await consumer.position(tp) < end:
+            for batch in (await consumer.getmany(timeout_ms=200)).values():
+                found += batch
+        return found
+    finally:
+        await consumer.stop()
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]], *, timeout_s: float = 30.0) -> None:
+    """Wait for a condition. Raises: TimeoutError."""
+    end = time.monotonic() + timeout_s
+    while True:
+        met = condition()
+        if await met if not isinstance(met, bool) else met:
+            return
+        if time.monotonic() > end:
+            raise TimeoutError("the condition was not met in time")
+        await asyncio.sleep(0.1)

@@ -1,0 +1,134 @@
+"""Whatever producers send: each bad record is counted by its reason and dead-lettered, and the rest is unaffected."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from agents.ingest_owner import IngestOptions
+from schemas.events import Reason
+from tests.kafka.ingest_support import START_S, Bench, event, in_loop
+from tests.kafka.support import producing
+
+HUGE = 1 << 20
+
+
+def raw(**changes: Any) -> bytes:
+    return json.dumps({**event("ann", 0, action="insert"), **changes}).encode()
+
+
+def without(name: str) -> bytes:
+    return json.dumps({key: value for key, value in json.loads(raw()).items() if key != name}).encode()
+
+
+# All on partition 0, which is ann's home in this test.
+BAD: list[tuple[bytes | None, Reason]] = [
+    (b"not json", Reason.NOT_JSON),
+    (b"\xff\xfe\x00", Reason.NOT_JSON),
+    (raw() + raw(), Reason.NOT_JSON),
+    (b"[" * 5_000, Reason.NOT_JSON),
+    (raw(x=float("nan")), Reason.NOT_JSON),
+    (raw(y=float("-inf")), Reason.NOT_JSON),
+    (raw().replace(b"0.5", b"1e999"), Reason.NOT_FINITE),
+    *((without(name), Reason.MISSING_FIELD) for name in ("user", "at", "x", "y", "action")),
+    (b"{}", Reason.MISSING_FIELD),
+    (b"[]", Reason.WRONG_TYPE),
+    (raw(x="0.5"), Reason.WRONG_TYPE),
+    (raw(y=None), Reason.WRONG_TYPE),
+    (raw(at=[]), Reason.WRONG_TYPE),
+    (raw(action=1), Reason.WRONG_TYPE),
+    (None, Reason.EMPTY),
+    (b"", Reason.EMPTY),
+    (raw(padding="x" * HUGE), Reason.TOO_LARGE),
+    *((raw(user=user), Reason.BAD_USER) for user in ("", "x" * 257, "a\0b", True, 1.5, None, [], {})),
+    (raw(at="NaN"), Reason.BAD_TIME),
+    (raw(at=1e300), Reason.BAD_TIME),
+    (raw(at=-(10**15)), Reason.BAD_TIME),
+    (raw(at=START_S - 1), Reason.BEFORE_START),
+    (raw(at=-5_000_000_000), Reason.BEFORE_START),
+    (raw(at=START_S + 10**9), Reason.TOO_FAR_AHEAD),
+    (raw(x=1.0), Reason.OUTSIDE_DOMAIN),
+    (raw(x=-0.001), Reason.OUTSIDE_DOMAIN),
+    (raw(y=1e308), Reason.OUTSIDE_DOMAIN),
+    (raw(action="upsert"), Reason.BAD_OPERATION),
+]
+
+
+@in_loop
+async def test_each_bad_record_has_its_reason_and_harms_no_other(bootstrap: str, tmp_path: Path) -> None:
+    bench = Bench(bootstrap, tmp_path)
+    bench.streams = [
+        bench.stream("s", domain={"op": "action"}, privacy={"max_contributions": 200}, time={"clock": "replay"})
+    ]
+    home = bench.home("ann")
+    await bench.create(**{"max.message.bytes": str(4 << 20)})
+    expected: list[tuple[int, int, Reason]] = []
+    async with producing(bootstrap, max_request_size=4 << 20) as producer:
+        # Each bad record between two good ones: whoever is shifted or lost by it would be missed.
+        for value, reason in BAD:
+            await producer.send_and_wait(bench.source, raw(), partition=home)
+            metadata = await producer.send_and_wait(bench.source, value, key=b"k", partition=home)
+            expected.append((metadata.partition, metadata.offset, reason))
+        await producer.send_and_wait(bench.source, raw(action="delete", x=0.9), partition=home)  # never inserted
+        metadata = await producer.send_and_wait(bench.source, raw(), partition=1 - home)
+        expected.append((metadata.partition, metadata.offset, Reason.WRONG_PARTITION))
+        bad_tick = [("privstream-tick", b"nonsense")]
+        metadata = await producer.send_and_wait(bench.source, b"", partition=home, headers=bad_tick)
+        expected.append((metadata.partition, metadata.offset, Reason.BAD_TICK))
+        await bench.send_ticks(producer, 0)
+    async with bench.running():
+        result = await bench.until_ticked(0)
+    good = len(BAD) + 1
+    assert result.events == {0: good}
+    assert len(result.steps[0]) == 2, "one cell of inserts, one of the delete"
+    counts = {"ACCEPTED": good}
+    for _, _, reason in expected:
+        counts[reason.name] = counts.get(reason.name, 0) + 1
+    assert result.reasons == counts
+    letters = await bench.letters()
+    assert sorted((letter.partition, letter.offset, letter.reason) for letter in letters) == sorted(expected)
+    assert {letter.topic for letter in letters} == {bench.source}
+
+
+@in_loop
+async def test_dead_letters_say_where_and_why_and_nothing_else(bootstrap: str, tmp_path: Path) -> None:
+    bench = Bench(bootstrap, tmp_path, partitions=1)
+    await bench.create()
+    async with producing(bootstrap) as producer:
+        await producer.send_and_wait(bench.source, b"a secret, not json", key=b"secret key", partition=0)
+        await bench.send_ticks(producer, 0)
+    async with bench.running():
+        await bench.until_ticked(0)
+    [letter] = await bench.letters()
+    assert json.loads(letter.encode()).keys() == {"offset", "partition", "reason", "stream", "topic", "version"}
+    assert b"secret" not in letter.encode()
+
+
+@in_loop
+async def test_a_flood_of_bad_records_is_worked_off(bootstrap: str, tmp_path: Path) -> None:
+    bench = Bench(bootstrap, tmp_path, partitions=1)
+    await bench.create()
+    async with producing(bootstrap, linger_ms=20) as producer:
+        for _ in range(10_000):
+            await producer.send(bench.source, b"not json", partition=0)
+        await producer.send(bench.source, json.dumps(event("ann", 0)).encode(), partition=0)
+        await producer.flush()
+        await bench.send_ticks(producer, 0)
+    async with bench.running(options=IngestOptions()):
+        result = await bench.until_ticked(0)
+    assert result.reasons == {"ACCEPTED": 1, "NOT_JSON": 10_000}
+    assert len(await bench.letters()) == 10_000
+
+
+@in_loop
+async def test_a_user_above_the_bound_is_counted_and_not_lettered(bootstrap: str, tmp_path: Path) -> None:
+    bench = Bench(bootstrap, tmp_path)
+    await bench.create()
+    await bench.send([event("ann", 0)] * 10 + [event("bob", 0)])
+    async with bench.running():
+        await bench.tick(0)
+        result = await bench.until_ticked(0)
+    assert result.reasons == {"ACCEPTED": 4, "OVER_BOUND": 7}
+    assert result.events == {0: 4}
+    assert await bench.letters() == []

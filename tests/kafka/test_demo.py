@@ -1,0 +1,45 @@
+"""The demo as a newcomer runs it, to its end: one JSON object last, sensible numbers, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+KEYS = {
+    "steps",
+    "events",
+    "synthetic_points",
+    "query_error_small",
+    "query_error_medium",
+    "query_error_large",
+    "epsilon",
+    "seconds",
+}
+
+
+@pytest.mark.kafka
+def test_the_demo_runs_to_its_end_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PRIVSTREAM_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "agents.cli", "demo", "--exit-when-done", "--json"],
+        env={**environment, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert set(result) == KEYS
+    assert result["steps"] == 31
+    assert result["events"] == 19_765  # of 20,000 rows; the others lie outside the box, as published
+    assert abs(result["synthetic_points"] - result["events"]) < 3_000
+    assert result["epsilon"] == 1.0
+    assert all(0.0 < result[f"query_error_{scale}"] < 1.0 for scale in ("small", "medium", "large"))
+    assert "privstream demo" in done.stderr
+    assert not list(tmp_path.iterdir()), "something is left behind"

@@ -1,0 +1,242 @@
+"""Engine and publisher shells on the real broker: steps come out once, in order, over restarts too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import faust
+import numpy as np
+import orjson
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+
+from agents.app import Job, build_app
+from agents.protocol.partitioner import home_partition
+from agents.publish import STEP_HEADER
+from agents.topic_admin import create_topics
+from schemas.blocks import Block, Folded
+from schemas.config import Config
+from schemas.errors import ForkError, GapError
+from schemas.releases import Seed, decode_log_record
+from schemas.topics import Topics
+from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until
+
+SOURCE_PARTITIONS = 2
+END_OF_STEP_0_MS = 1_577_836_800_000 + 60_000
+
+
+def one_stream(bootstrap: str, folder: Path, **overrides: Any) -> Config:
+    name = fresh_name("s")
+    return job_config(bootstrap, folder, streams=[stream_table(name, **overrides)])
+
+
+def block(stream: str, *, partition: int, step: int, events: int = 5) -> Block:
+    """All events of `step` on one source partition, and its tick; offsets go on from step to step."""
+    keys = (np.arange(events, dtype=np.uint64) * np.uint64(2) + np.uint64(64 * step)).reshape(-1, 1) % np.uint64(512)
+    return Block(
+        stream,
+        partition,
+        step * (events + 1),
+        (step + 1) * (events + 1),
+        step,
+        {step: Folded.of(keys)} if events else {},
+    )
+
+
+async def feed(config: Config, steps: range) -> None:
+    topics = Topics(config.job.name, config.kafka.partitions)
+    async with producing(config.kafka.bootstrap) as producer:
+        for step in steps:
+            for stream in config.streams:
+                home = home_partition(stream.name, config.kafka.partitions)
+                for partition in range(SOURCE_PARTITIONS):
+                    value = block(stream.name, partition=partition, step=step).encode()
+                    await producer.send_and_wait(topics.blocks, value, partition=home)
+
+
+@asynccontextmanager
+async def running(config: Config, *, roles: Sequence[str] = ("engine", "publish"), **job: Any) -> AsyncIterator[Any]:
+    """A worker's engine and publisher in this process; yields the application."""
+    counts: Mapping[str, int] = {stream.name: SOURCE_PARTITIONS for stream in config.streams}
+    app = build_app(Job(config=config, source_partitions=counts, **job), roles=roles)
+    async with app:
+        yield app
+
+
+async def ledger(config: Config, *, committed: bool = True) -> list[Any]:
+    return await records_of(config.kafka.bootstrap, Topics.ledger(config.streams[0].name), committed=committed)
+
+
+async def log_records(config: Config) -> list[Any]:
+    home = home_partition(config.streams[0].name, config.kafka.partitions)
+    records = await records_of(config.kafka.bootstrap, f"{config.job.name}.releases", partition=home)
+    return [(record.offset, decode_log_record(record.value)) for record in records]
+
+
+async def published(config: Config, steps: int) -> None:
+    async def all_there() -> bool:
+        return len(await ledger(config)) >= steps
+
+    await until(all_there, timeout_s=40.0)
+
+
+def test_each_step_is_published_once_with_its_time_and_number(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        config = one_stream(bootstrap, tmp_path, options={"depth": 8, "initial_steps": 1})
+        await create_topics(config)
+        await feed(config, range(4))
+        async with running(config):
+            await published(config, 4)
+        entries = await ledger(config)
+        assert [int(entry.key) for entry in entries] == [0, 1, 2, 3]
+        assert [orjson.loads(entry.value)["guarantee"]["private"] for entry in entries] == [True] * 4
+        synthetic = await records_of(bootstrap, Topics.synthetic(config.streams[0].name))
+        for record in [*entries, *synthetic]:
+            (header,) = record.headers
+            assert header[0] == STEP_HEADER
+            assert record.timestamp == END_OF_STEP_0_MS + 60_000 * int(header[1])
+
+    asyncio.run(scenario())
+
+
+def test_a_restart_goes_on_and_an_open_step_waits(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        config = one_stream(bootstrap, tmp_path)
+        await create_topics(config)
+        for worker in range(3):  # the last one starts with an empty folder
+            if worker == 2:
+                config = config.model_copy(update={"job": config.job.model_copy(update={"data_dir": tmp_path / "new"})})
+            await feed(config, range(3 * worker, 3 * worker + 3))
+            async with running(config):
+                await published(config, 3 * worker + 3)
+        assert [int(entry.key) for entry in await ledger(config)] == list(range(9))
+        assert len(await ledger(config, committed=False)) == 9
+
+    asyncio.run(scenario())
+
+
+def test_a_seed_that_was_committed_before_a_crash_is_used(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        config = one_stream(bootstrap, tmp_path, options={"depth": 8, "initial_steps": 1})
+        name = config.streams[0].name
+        await create_topics(config)
+        home = home_partition(name, config.kafka.partitions)
+        async with producing(bootstrap) as producer:
+            seed = Seed(name, 0, b"7" * 32)
+            await producer.send_and_wait(f"{config.job.name}.releases", seed.encode(), partition=home)
+        await feed(config, range(1))
+        async with running(config):
+            await published(config, 1)
+        seeds = [record for _, record in await log_records(config) if isinstance(record, Seed)]
+        assert seeds == [seed]
+
+    asyncio.run(scenario())
+
+
+def test_an_insecure_seed_marks_every_ledger_entry_as_not_private(bootstrap: str, tmp_path: Path) -> None:
+    async def run(folder: Path, name: str, insecure_seed: int) -> list[bytes]:
+        config = job_config(bootstrap, folder, streams=[stream_table(name)])
+        await create_topics(config)
+        await feed(config, range(3))
+        async with running(config, insecure_seed=insecure_seed):
+            await published(config, 3)
+        return [entry.value for entry in await ledger(config)]
+
+    first = asyncio.run(run(tmp_path / "a", fresh_name("s"), 1))
+    assert all(not orjson.loads(entry)["guarantee"]["private"] for entry in first)
+
+
+def test_old_private_records_are_deleted_and_the_newest_candidate_stays(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        config = one_stream(bootstrap, tmp_path)
+        await create_topics(config)
+        await feed(config, range(6))
+        async with running(config):
+            await published(config, 6)
+
+            async def trimmed() -> bool:
+                return (await log_records(config))[0][1].step >= 5
+
+            await until(trimmed)
+        left = [(type(record), record.step) for _, record in await log_records(config)]
+        assert left[0] == (Seed, 5)
+        assert left[-1][1] == 5
+        assert len(left) >= 2
+        # And the job goes on from what is left.
+        fresh = config.model_copy(update={"job": config.job.model_copy(update={"data_dir": tmp_path / "new"})})
+        await feed(config, range(6, 7))
+        async with running(fresh):
+            await published(config, 7)
+
+    asyncio.run(scenario())
+
+
+async def crash_of(
+    config: Config, monkeypatch: pytest.MonkeyPatch, *, roles: Sequence[str] = ("engine", "publish")
+) -> BaseException:
+    """The error that stops a worker on these topics."""
+    errors: list[BaseException] = []
+
+    async def crash(app: faust.App, reason: BaseException) -> None:
+        errors.append(reason)
+
+    monkeypatch.setattr(faust.App, "crash", crash)
+    async with running(config, roles=roles):
+        await until(lambda: bool(errors), timeout_s=30.0)
+    return errors[0]
+
+
+def test_two_seeds_for_one_step_stop_the_worker(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> BaseException:
+        config = one_stream(bootstrap, tmp_path)
+        name = config.streams[0].name
+        await create_topics(config)
+        home = home_partition(name, config.kafka.partitions)
+        async with producing(bootstrap) as producer:
+            for byte in (b"1", b"2"):
+                value = Seed(name, 0, byte * 32).encode()
+                await producer.send_and_wait(f"{config.job.name}.releases", value, partition=home)
+        return await crash_of(config, monkeypatch)
+
+    assert isinstance(asyncio.run(scenario()), ForkError)
+    assert "What to do" in caplog.text
+
+
+def test_a_missing_block_stops_the_worker(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> BaseException:
+        config = one_stream(bootstrap, tmp_path)
+        await create_topics(config)
+        await feed(config, range(1))
+        await feed(config, range(2, 3))
+        return await crash_of(config, monkeypatch)
+
+    assert isinstance(asyncio.run(scenario()), GapError)
+    assert "What to do" in caplog.text
+
+
+def test_a_deleted_answer_stops_the_worker(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The release log lost a step that the state table knows: going on could answer it again."""
+
+    async def scenario() -> BaseException:
+        config = one_stream(bootstrap, tmp_path)
+        await create_topics(config)
+        await feed(config, range(3))
+        async with running(config):
+            await published(config, 3)
+        home = home_partition(config.streams[0].name, config.kafka.partitions)
+        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        await admin.start()
+        await admin.delete_records({TopicPartition(f"{config.job.name}.releases", home): RecordsToDelete(-1)})
+        await admin.close()
+        return await crash_of(config, monkeypatch)
+
+    assert isinstance(asyncio.run(scenario()), GapError)

@@ -1,0 +1,182 @@
+"""A stream goes on only with the source, key and guarantee it was started with; what was stored first holds."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+
+from agents.fingerprint import Checked, check_fingerprints
+from agents.topic_admin import admin_client, create_topics
+from agents.topic_ids import topic_identities
+from schemas.config import Config
+from schemas.errors import BrokerError, FingerprintError
+from tests.kafka.support import fresh_name, job_config, records_of, stream_table
+
+
+async def started(bootstrap: str, folder: Path, **overrides: Any) -> Config:
+    config = job_config(bootstrap, folder, streams=[stream_table(fresh_name("s"), **overrides)])
+    await create_topics(config, source_partitions=2)
+    return config
+
+
+async def check(config: Config, key: str | None = "key-1") -> Checked:
+    return await check_fingerprints(config, user_key_ids={stream.name: key for stream in config.streams})
+
+
+def changed(config: Config, **section: Any) -> Config:
+    """The same job with keys of the stream's sections replaced, such as `privacy={"epsilon": 2}`."""
+    table = stream_table(config.streams[0].name)
+    for name, values in section.items():
+        table[name] = {**table[name], **values} if isinstance(values, dict) else values
+    kafka = config.kafka
+    return job_config(kafka.bootstrap, config.job.data_dir, streams=[table], job=config.job.name)
+
+
+def test_it_is_stored_once_and_the_same_configuration_goes_on(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        config = await started(bootstrap, tmp_path)
+        # Two workers start at the same time.
+        first, second = await asyncio.gather(check(config), check(config))
+        again = await check(config)
+        assert first == second == again
+        assert again.source_partitions == {config.streams[0].name: 2}
+        stored = await records_of(bootstrap, f"{config.job.name}.fingerprints")
+        assert 1 <= len(stored) <= 2
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("section", "field"),
+    [
+        ({"privacy": {"epsilon": 2.0}}, "privacy.epsilon"),
+        ({"privacy": {"max_contributions": 4}}, "privacy.max_contributions"),
+        ({"time": {"step": "30s"}}, "time.step_us"),
+        ({"time": {"start": "2020-01-02T00:00:00"}}, "time.start"),
+        ({"domain": {"bounds": [0.0, 0.0, 2.0, 1.0]}}, "domain.bounds"),
+        ({"options": {"depth": 9}}, "options.depth"),
+        ({"partitioner": "crc32"}, "partitioner"),
+    ],
+)
+def test_a_changed_guarantee_is_refused_by_name(
+    bootstrap: str, tmp_path: Path, section: dict[str, Any], field: str
+) -> None:
+    async def scenario() -> None:
+        config = await started(bootstrap, tmp_path)
+        await check(config)
+        with pytest.raises(FingerprintError, match=field) as refusal:
+            await check(changed(config, **section))
+        assert "set it back" in str(refusal.value)
+        await check(config)
+
+    asyncio.run(scenario())
+
+
+def test_what_may_change_may_change(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        config = await started(bootstrap, tmp_path)
+        await check(config)
+        await check(changed(config, publish_delay="5s", time={"grace": "1s"}))
+
+    asyncio.run(scenario())
+
+
+def test_another_user_key_is_refused(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        config = await started(bootstrap, tmp_path)
+        await check(config, "key-1")
+        with pytest.raises(FingerprintError, match="old key file"):
+            await check(config, "key-2")
+
+    asyncio.run(scenario())
+
+
+def test_a_source_topic_that_was_created_again_is_refused(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        config = await started(bootstrap, tmp_path)
+        source = config.streams[0].source
+        async with admin_client(config.kafka) as admin:
+            before = (await topic_identities(admin, [source]))[source]
+        await check(config)
+        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        await admin.start()
+        await admin.delete_topics([source])
+        await admin.close()
+        await asyncio.sleep(0.5)
+        with pytest.raises(BrokerError, match="does not exist"):
+            await check(config)
+        await create_topics(config, source_partitions=2)
+        async with admin_client(config.kafka) as admin:
+            after = (await topic_identities(admin, [source]))[source]
+        assert (before.partitions, after.partitions) == (2, 2)
+        assert before.id != after.id
+        with pytest.raises(FingerprintError, match="created again"):
+            await check(config)
+
+    asyncio.run(scenario())
+
+
+def test_a_source_topic_with_more_partitions_is_refused(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        config = await started(bootstrap, tmp_path)
+        await check(config)
+        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        await admin.start()
+        await admin.create_partitions({config.streams[0].source: NewPartitions(3)})
+        await admin.close()
+        await asyncio.sleep(0.5)
+        with pytest.raises(FingerprintError, match="source_partitions was 2 and is 3"):
+            await check(config)
+
+    asyncio.run(scenario())
+
+
+def test_now_is_decided_once(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        timing = {"field": "at", "format": "s", "start": "now", "step": "60s", "clock": "wall"}
+        config = await started(bootstrap, tmp_path, time=timing)
+        first = await check(config)
+        start = first.config.streams[0].time.start
+        assert start != "now"
+        assert first.config.streams[0].time.start_us is not None
+        await asyncio.sleep(1.1)
+        assert (await check(config)).config.streams[0].time.start == start
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("insecure_first", [True, False])
+def test_insecure_seeds_are_for_a_whole_stream_or_not_at_all(
+    bootstrap: str, tmp_path: Path, insecure_first: bool
+) -> None:
+    """A seed that was committed under --insecure-seed must never make the noise of a release that claims to be
+    private.
+    """
+
+    async def scenario() -> None:
+        config = await started(bootstrap, tmp_path)
+        keys = {stream.name: "key-1" for stream in config.streams}
+        await check_fingerprints(config, user_key_ids=keys, insecure=insecure_first)
+        with pytest.raises(FingerprintError, match="seeds was"):
+            await check_fingerprints(config, user_key_ids=keys, insecure=not insecure_first)
+
+    asyncio.run(scenario())
+
+
+def test_a_refused_start_decides_nothing_for_new_streams(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario() -> list[str]:
+        known = await started(bootstrap, tmp_path)
+        await check(known)
+        tables = [stream_table(known.streams[0].name), stream_table(fresh_name("s"))]
+        tables[0]["privacy"] = {**tables[0]["privacy"], "epsilon": 2.0}
+        both = job_config(bootstrap, tmp_path, streams=tables, job=known.job.name)
+        await create_topics(both, source_partitions=2)
+        with pytest.raises(FingerprintError):
+            await check(both)
+        return [record.value for record in await records_of(bootstrap, f"{known.job.name}.fingerprints")]
+
+    assert len(asyncio.run(scenario())) == 1

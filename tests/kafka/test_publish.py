@@ -1,0 +1,160 @@
+"""The public schedule: a step is published at its public time, not before; late ones go out at once and are counted."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiokafka.errors import InvalidProducerEpoch, ProducerFenced
+from prometheus_client import REGISTRY
+
+from agents.app import Job
+from agents.protocol.partitioner import home_partition
+from agents.protocol.publisher import Publication
+from agents.publish import Lane, PublishOwner
+from agents.topic_admin import create_topics
+from schemas.blocks import Block
+from schemas.config import Config
+from schemas.errors import ForkError
+from schemas.releases import Candidate, PublicRecord, Seed, cut, frame_records, link, sha256
+from schemas.topics import Topics
+from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until
+from tests.kafka.test_engine import crash_of, running
+
+STEP_S = 2
+DELAY_S = 3
+
+
+def wall_clock(bootstrap: str, folder: Path, *, start_s: int) -> Config:
+    """Steps of two seconds from `start_s` on, published three seconds after their end."""
+    start = datetime.datetime.fromtimestamp(start_s, datetime.UTC).replace(tzinfo=None).isoformat()
+    timing = {"field": "at", "format": "s", "start": start, "step": f"{STEP_S}s", "grace": "0s", "clock": "wall"}
+    table = stream_table(fresh_name("s"), time=timing, publish_delay=f"{DELAY_S}s")
+    return job_config(bootstrap, folder, streams=[table])
+
+
+async def tick(config: Config, steps: range) -> None:
+    """Empty blocks that close steps on both source partitions."""
+    stream = config.streams[0].name
+    home = home_partition(stream, config.kafka.partitions)
+    async with producing(config.kafka.bootstrap) as producer:
+        for step in steps:
+            for partition in range(2):
+                block = Block(stream, partition, step, step + 1, step, {})
+                await producer.send_and_wait(f"{config.job.name}.blocks", block.encode(), partition=home)
+
+
+def late_steps(config: Config) -> float:
+    return REGISTRY.get_sample_value("privstream_late_publications_total", {"stream": config.streams[0].name}) or 0.0
+
+
+def test_a_step_waits_for_its_public_time(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        start_s = int(time.time()) + 3
+        config = wall_clock(bootstrap, tmp_path, start_s=start_s)
+        await create_topics(config)
+        await tick(config, range(3))  # closed far too early: what is computed must still wait
+        ledger = Topics.ledger(config.streams[0].name)
+        seen: dict[int, float] = {}
+        async with running(config):
+
+            async def all_there() -> bool:
+                for entry in await records_of(bootstrap, ledger):
+                    seen.setdefault(int(entry.key), time.time())
+                return len(seen) == 3
+
+            await until(all_there, timeout_s=40.0)
+        for step, at in seen.items():
+            due = start_s + (step + 1) * STEP_S + DELAY_S
+            assert due <= at < due + 1.5
+        assert late_steps(config) == 0
+        entries = await records_of(bootstrap, ledger)
+        assert [entry.timestamp for entry in entries] == [1000 * (start_s + (step + 1) * STEP_S) for step in range(3)]
+
+    asyncio.run(scenario())
+
+
+def test_a_late_step_goes_out_at_once_and_is_counted(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        config = wall_clock(bootstrap, tmp_path, start_s=int(time.time()) - 100)
+        await create_topics(config)
+        await tick(config, range(4))
+
+        async def all_there() -> bool:
+            return len(await records_of(bootstrap, Topics.ledger(config.streams[0].name))) == 4
+
+        async with running(config):
+            await until(all_there, timeout_s=30.0)
+        assert late_steps(config) == 4
+
+    asyncio.run(scenario())
+
+
+def test_a_public_step_with_other_bytes_stops_the_worker(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log was restored from elsewhere: its step 0 is not the one that is public."""
+
+    def candidate(stream: str, note: bytes) -> Candidate:
+        payload, chain = frame_records([]), "0" * 64
+        return Candidate(
+            stream=stream,
+            step=0,
+            previous_chain=chain,
+            chain=link(chain, stream=stream, step=0, digest=sha256(payload)),
+            digest=sha256(payload),
+            payload=payload,
+            ledger=note,
+            progress={},
+            arrays={},
+        )
+
+    async def scenario() -> BaseException:
+        config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
+        name = config.streams[0].name
+        await create_topics(config)
+        home = home_partition(name, config.kafka.partitions)
+        answer = candidate(name, b"{}")
+        public: dict[str, Any] = {"step": 0, "digest": "f" * 64, "previous_chain": "0" * 64, "chain": "e" * 64}
+        async with producing(bootstrap) as producer:
+            await producer.send_and_wait(Topics.ledger(name), orjson.dumps(public), key=b"0", partition=0)
+            log = [Seed(name, 0, b"s" * 32), *cut(answer.encode(), stream=name, step=0)]
+            for record in log:
+                await producer.send_and_wait(f"{config.job.name}.releases", record.encode(), partition=home)
+        return await crash_of(config, monkeypatch, roles=("publish",))
+
+    assert isinstance(asyncio.run(scenario()), ForkError)
+
+
+def test_two_jobs_with_one_stream_name_cannot_both_publish(bootstrap: str, tmp_path: Path) -> None:
+    """Each has read an empty ledger, so each believes that step 0 is its own to publish."""
+
+    async def scenario() -> list[Any]:
+        name = fresh_name("s")
+        first = job_config(bootstrap, tmp_path / "1", streams=[stream_table(name)])
+        second = job_config(bootstrap, tmp_path / "2", streams=[stream_table(name)])
+        await create_topics(first)
+        home = home_partition(name, first.kafka.partitions)
+        lanes = []
+        for config in (first, second):
+            owner = PublishOwner(Job(config=config, source_partitions={name: 2}), home)
+            lanes.append(Lane(owner, config.streams[0]))
+        await lanes[0].open(first.kafka)
+        await lanes[1].open(second.kafka)
+
+        def step(value: bytes) -> Publication:
+            return Publication(name, 0, (PublicRecord("ledger", b"0", value),), 0)
+
+        with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
+            await lanes[0].publish(step(b"first"), 1)
+        await lanes[1].publish(step(b"second"), 1)
+        for lane in lanes:
+            await lane.close()
+        return await records_of(bootstrap, Topics.ledger(name))
+
+    assert [entry.value for entry in asyncio.run(scenario())] == [b"second"]

@@ -1,0 +1,61 @@
+"""Topics are created as `schemas.topics` says, checked against it, and access rules keep private ones private."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from aiokafka.admin import NewTopic
+
+from agents.topic_admin import acl_lines, check_topics, create_topics, needed_topics
+from schemas.topics import Topics
+from tests.kafka.support import create, fresh_name, job_config, stream_table
+
+
+def test_created_topics_pass_the_check_and_are_created_once(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
+        missing = await check_topics(config)
+        assert {problem.topic for problem in missing} == {topic.name for topic in needed_topics(config)}
+        created = await create_topics(config)
+        assert set(created) == {topic.name for topic in needed_topics(config) if topic.partitions}
+        (left,) = await check_topics(config)
+        assert left.topic == config.streams[0].source
+        assert "does not exist" in str(left)
+        assert await create_topics(config, source_partitions=3) == [config.streams[0].source]
+        assert await check_topics(config) == []
+        assert await create_topics(config, source_partitions=3) == []
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_of_another_shape_is_named_with_its_mend(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
+        topics = Topics(config.job.name, config.kafka.partitions)
+        # Time retention would delete private records that are still needed, on its own schedule.
+        await create(bootstrap, NewTopic(topics.blocks, 2, 1), NewTopic(topics.releases, 5, 1))
+        await create_topics(config, source_partitions=2)
+        problems = {(problem.topic, problem.reason) for problem in await check_topics(config)}
+        assert (topics.releases, "has 5 partitions and needs 2") in problems
+        assert any(topic == topics.blocks and "retention.ms" in reason for topic, reason in problems)
+        assert {topic for topic, _ in problems} == {topics.blocks, topics.releases}
+
+    asyncio.run(scenario())
+
+
+def test_readers_may_read_public_topics_and_nothing_else(tmp_path: Path) -> None:
+    config = job_config("localhost:9092", tmp_path, streams=[stream_table("taxi", audit="audit.taxi")], job="job")
+    lines = acl_lines(config, reader="User:outside", worker="User:job")
+    outside = [line for line in lines if "User:outside" in line]
+    assert [line.split("--topic ")[1] for line in outside] == ["taxi.synthetic", "taxi.measurements", "taxi.ledger"]
+    assert all("--operation Read " in line and "Describe" not in line and "--group" not in line for line in outside)
+    inside = "\n".join(line for line in lines if "User:job" in line)
+    for needed in (
+        "--topic job ",
+        "--group job ",
+        "--transactional-id job ",
+        "--topic taxi.utility",
+        "--topic raw.taxi",
+    ):
+        assert needed in inside

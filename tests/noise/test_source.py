@@ -1,0 +1,114 @@
+"""The seed expansion: repeatable, separated by context and by call."""
+
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.noise import NoiseSource, fresh_seed, seeded
+from schemas.errors import EngineInputError
+
+LABELS = st.one_of(st.text(max_size=4), st.just("\ud800"), st.integers(), st.binary(max_size=4))
+CONTEXTS = st.lists(LABELS, max_size=4).map(tuple)
+# Near misses are what an ambiguous encoding would confuse: few letters, cut in all ways, in three types.
+CLOSE_LABELS = st.one_of(st.text("1s", max_size=3), st.sampled_from([1, 11, -1]), st.binary(max_size=2))
+CLOSE_CONTEXTS = st.lists(CLOSE_LABELS, max_size=3).map(tuple)
+
+
+def typed(context: tuple[object, ...]) -> list[tuple[type, object]]:
+    return [(type(label), label) for label in context]
+
+
+def test_words_are_the_documented_bytes() -> None:
+    """The wire of old seeds: whoever recomputes an old step must get the same words, on every platform."""
+    seed = bytes(range(32))
+    source = NoiseSource(seed, "taxi", -7, b"\x00")
+    source.words(5)
+    encoded = (
+        b"privstream/noise/1" + seed + (3).to_bytes(8, "little")
+        + b"s" + (4).to_bytes(8, "little") + b"taxi"
+        + b"i" + (2).to_bytes(8, "little") + b"-7"
+        + b"b" + (1).to_bytes(8, "little") + b"\x00"
+        + (1).to_bytes(8, "little")
+    )  # fmt: skip
+    digest = hashlib.shake_256(encoded).digest(16)
+    expected = [int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")]
+    assert source.words(2).tolist() == expected
+
+
+@given(st.binary(min_size=32, max_size=32), CONTEXTS, st.lists(st.integers(0, 20), max_size=5))
+def test_same_seed_context_and_calls_give_the_same_words(seed: bytes, context: tuple, counts: list[int]) -> None:
+    one, two = NoiseSource(seed, *context), NoiseSource(seed, *context)
+    for count in counts:
+        words = one.words(count)
+        assert words.dtype == np.uint64
+        assert words.shape == (count,)
+        assert words.tolist() == two.words(count).tolist()
+
+
+@given(CLOSE_CONTEXTS, CLOSE_CONTEXTS)
+def test_different_contexts_share_no_words(one: tuple, two: tuple) -> None:
+    same = typed(one) == typed(two)
+    left, right = NoiseSource(bytes(32), *one), NoiseSource(bytes(32), *two)
+    assert (left.words(2).tolist() == right.words(2).tolist()) is same
+
+
+@given(CONTEXTS, LABELS, st.lists(st.integers(0, 5), max_size=4))
+def test_a_child_does_not_depend_on_what_its_parent_drew(context: tuple, label: str, counts: list[int]) -> None:
+    parent = NoiseSource(bytes(32), *context)
+    for count in counts:
+        parent.words(count)
+    fresh = NoiseSource(bytes(32), *context, label)
+    child = parent.child(label)
+    assert child.words(3).tolist() == fresh.words(3).tolist()
+    assert child.words(3).tolist() != parent.words(3).tolist()
+
+
+@given(st.integers(1, 30), st.integers(0, 30), st.integers(0, 30))
+def test_a_call_depends_on_its_number_and_not_on_the_size_of_others(count: int, before: int, more: int) -> None:
+    one, two = seeded(3), seeded(3)
+    first = one.words(before)
+    assert two.words(before + more)[:before].tolist() == first.tolist()
+    assert one.words(count).tolist() == two.words(count + more)[:count].tolist()
+
+
+def test_calls_seeds_and_numbers_are_separate() -> None:
+    source = seeded(1)
+    drawn = [source.words(4), source.words(4), seeded(2).words(4), seeded(-1).words(4), source.child(0).words(4)]
+    assert len(set(np.concatenate(drawn).tolist())) == 20
+
+
+def test_words_cannot_be_overwritten_and_the_seed_is_not_shown() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        seeded(1).words(1)[0] = 0
+    seed = b"this is a secret seed of 32 byte"
+    assert "secret" not in repr(NoiseSource(seed, "a"))
+
+
+@pytest.mark.parametrize("seed", [b"", bytes(31), bytes(33), "0" * 32, bytearray(32), None])
+def test_a_seed_is_32_bytes(seed: bytes) -> None:
+    with pytest.raises(EngineInputError, match="32 bytes"):
+        NoiseSource(seed)
+
+
+@pytest.mark.parametrize("label", [True, 1.0, None, ("a",)])
+def test_labels_are_str_int_or_bytes(label: str) -> None:
+    with pytest.raises(EngineInputError, match="label"):
+        NoiseSource(bytes(32), label)
+
+
+def test_limits() -> None:
+    with pytest.raises(EngineInputError, match="label"):
+        seeded(1).child()
+    with pytest.raises(EngineInputError, match="negative"):
+        seeded(1).words(-1)
+    with pytest.raises(EngineInputError, match="chunks"):
+        seeded(1).words(2**25 + 1)
+
+
+def test_fresh_seeds_differ() -> None:
+    seeds = {fresh_seed() for _ in range(100)}
+    assert len(seeds) == 100
+    assert {len(seed) for seed in seeds} == {32}

@@ -1,0 +1,140 @@
+"""Reading times: the fast way gives what the exact way gives, for every text, in every company."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.protocol.ingest_layouts import Layout
+from agents.protocol.ingest_times import TimeParser
+
+ZONES = ["UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Monrovia"]
+PATTERNS = ["%Y-%m-%d %H:%M:%S", "%d.%m.%Y %H:%M", "%Y%m%dT%H%M%S.%f", "%m/%d/%Y", "%d %b %Y %H:%M", "%y-%m-%d %H"]
+MOMENTS = st.datetimes(datetime(1000, 1, 2), datetime(9989, 12, 30))
+NEAR_TEXT = st.text("0123456789-:/. TZ+eENaé٣", max_size=26)
+
+
+def parser(format_: str, zone: str = "UTC") -> TimeParser:
+    return TimeParser(format_, ZoneInfo(zone))
+
+
+def read(times: TimeParser, values: list[object]) -> list[int | None]:
+    us, usable = times.parse(values)
+    return [int(each) if good else None for each, good in zip(us, usable, strict=True)]
+
+
+@given(
+    format_=st.sampled_from(PATTERNS),
+    zone=st.sampled_from(ZONES),
+    moments=st.lists(MOMENTS, min_size=1, max_size=10),
+    noise=st.lists(NEAR_TEXT, max_size=3),
+)
+def test_a_pattern_is_read_as_strptime_reads_it(
+    format_: str, zone: str, moments: list[datetime], noise: list[str]
+) -> None:
+    times = parser(format_, zone)
+    texts = [moment.strftime(format_) for moment in moments] + noise
+    assert read(times, list(texts)) == [times.exact(text) for text in texts]
+
+
+@given(
+    zone=st.sampled_from(ZONES),
+    moments=st.lists(MOMENTS, min_size=1, max_size=10),
+    noise=st.lists(NEAR_TEXT, max_size=3),
+    timespec=st.sampled_from(["seconds", "milliseconds", "microseconds", "minutes", "hours"]),
+    ending=st.sampled_from(["", "Z", "+00:00", "-05:30", "+23:59", "-24:00", "+01"]),
+    separator=st.sampled_from("T _"),
+)
+def test_iso_is_read_as_fromisoformat_reads_it(
+    zone: str, moments: list[datetime], noise: list[str], timespec: str, ending: str, separator: str
+) -> None:
+    times = parser("iso", zone)
+    texts = [moment.isoformat(separator, timespec) + ending for moment in moments] + noise
+    assert read(times, list(texts)) == [times.exact(text) for text in texts]
+
+
+@given(st.text("0123456789", min_size=14, max_size=14))
+def test_any_digits_in_the_columns(digits: str) -> None:
+    """Months of 13, days of 31 February, seconds of 99: refused, or read, exactly as the slow way does."""
+    times = parser("%Y-%m-%d %H:%M:%S")
+    text = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]} {digits[8:10]}:{digits[10:12]}:{digits[12:]}"
+    assert read(times, [text]) == [times.exact(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "utc"),
+    [
+        ("2016-03-13 01:59:59", "2016-03-13T06:59:59+00:00"),
+        ("2016-03-13 02:30:00", "2016-03-13T07:30:00+00:00"),  # skipped in spring: as if not yet gone forward
+        ("2016-03-13 03:00:00", "2016-03-13T07:00:00+00:00"),
+        ("2016-11-06 01:30:00", "2016-11-06T05:30:00+00:00"),  # twice in autumn: the earlier
+        ("2016-11-06 02:00:00", "2016-11-06T07:00:00+00:00"),
+        ("0001-01-01 00:00:00", "0001-01-01T04:56:02+00:00"),
+    ],
+)
+def test_local_times_around_changes_of_the_clock(text: str, utc: str) -> None:
+    expected = datetime.fromisoformat(utc) - datetime(1970, 1, 1, tzinfo=UTC)
+    assert read(parser("%Y-%m-%d %H:%M:%S", "America/New_York"), [text]) == [expected // timedelta(microseconds=1)]
+
+
+@pytest.mark.parametrize("text", ["NaN", "", "yesterday", "10000-01-01 00:00:00", "0000-01-01"])
+def test_unusable_times(text: str) -> None:
+    assert read(parser("%Y-%m-%d %H:%M:%S", "America/New_York"), [text, "2016-01-01 00:00:00"])[0] is None
+
+
+@given(
+    st.sampled_from(["s", "ms", "us"]),
+    st.lists(
+        st.one_of(
+            st.integers(-(10**20), 10**20),
+            st.floats(allow_nan=False),
+            st.decimals(-(10**10), 10**10, places=6).map(str),
+            st.text(max_size=3),
+        ),
+        min_size=1,
+    ),
+)
+def test_numbers_in_company_are_read_as_alone(format_: str, values: list[object]) -> None:
+    times = parser(format_)
+    assert read(times, values) == [times.exact_number(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("format_", "value", "us"),
+    [
+        ("s", 1.5, 1_500_000),
+        ("s", 1_451_606_400, 1_451_606_400_000_000),
+        ("s", "1451606400.000001", 1_451_606_400_000_001),
+        ("ms", 2, 2_000),
+        ("us", -3, -3),
+        ("us", 10**30, None),
+        ("s", 1e300, None),
+        ("s", -1e12, None),
+        ("s", "NaN", None),
+        ("s", "1e3", None),
+        ("s", " 1", None),
+        ("s", "1_0", None),
+        ("s", "٣", None),
+    ],
+)
+def test_numbers(format_: str, value: object, us: int | None) -> None:
+    assert read(parser(format_), [value]) == [us]
+
+
+@pytest.mark.parametrize("pattern", ["%H:%M", "%Y-%m-%d %p", "%Y-%m-%d\t%H", "%Y-%m-%d %Y", "%j %Y", "Year %Y-%m-%d"])
+def test_patterns_without_fixed_columns_are_left_to_the_exact_way(pattern: str) -> None:
+    assert Layout.of_strptime(pattern) is None
+
+
+def test_a_crafted_text_does_not_shift_its_neighbours() -> None:
+    times = parser("%Y-%m-%d %H:%M:%S")
+    good = "2016-01-01 00:00:00"
+    assert read(times, [good, "٢٠١٦-01-01 00:00:00", "x" * 19, good]) == [
+        times.exact(good),
+        *[times.exact("٢٠١٦-01-01 00:00:00"), None],
+        times.exact(good),
+    ]

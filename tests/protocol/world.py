@@ -1,0 +1,284 @@
+"""A Kafka of the mind: logs with fencing, a table, public topics, and processes that can die between any two effects.
+
+It does to the state machines what brokers and kernels do to the real job, thousands of times a second. `planted`
+names a fault to build in, so that the invariants can be seen to catch it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Generator, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import orjson
+
+from agents.protocol.effects import Adopted, CommitCandidate, CommitSeed, Compute, SaveState
+from agents.protocol.merge import BlockMerge
+from agents.protocol.owner import StreamOwner
+from agents.protocol.publisher import Publication, StreamPublisher
+from agents.protocol.stepper import Stepper
+from engines.contract import Batch, Release, State
+from engines.noise import NoiseSource
+from schemas.blocks import Block, Folded
+from schemas.guarantee import Guarantee
+from schemas.releases import LogRecord, PublicRecord, Seed, decode_log_record, frame_records
+
+STREAM = "toy"
+PARTITIONS = 2
+
+
+class FencedError(Exception):
+    """A newer producer with the same transactional id exists."""
+
+
+class ToyEngine:
+    """Publishes the noisy number of events of a step; remembers the running sum, so that a lost or repeated step
+    shows.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        self.total += batch.events.total
+        shift = int(noise.child("toy").words(1)[0] % 1000)
+        measurement = {"count": batch.events.total + shift, "running": self.total + shift}
+        return Release(batch.step, [], [f"id-{batch.step}"], [measurement], 0)
+
+    def state(self) -> State:
+        return {"total": np.array([self.total])}
+
+    def restore(self, state: State) -> None:
+        self.total = int(state["total"][0])
+
+    def guarantee(self) -> Guarantee:
+        from fractions import Fraction
+
+        return Guarantee(epsilon=Fraction(1), mechanisms=())
+
+
+def toy_stepper() -> Stepper:
+    stream: Any = SimpleNamespace(
+        name=STREAM,
+        engine="toy",
+        mode="default",
+        contributions=1,
+        privacy=SimpleNamespace(unit="event", max_contributions=None, per_us=None),
+        time=SimpleNamespace(field="at", format="s", timezone="UTC"),
+    )
+    clock: Any = SimpleNamespace(start_of=lambda step: step * 10**6, end_of=lambda step: (step + 1) * 10**6)
+    return Stepper(stream, ToyEngine(), BlockMerge(STREAM, PARTITIONS, 1), clock)
+
+
+class Log:
+    """One partition of a topic with transactions: offsets jump over a marker after each, and a stale epoch cannot
+    commit.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[tuple[int, Any]] = []
+        self.end = 0
+        self.start = 0
+        self.epoch = 0
+
+    def fence(self) -> int:
+        self.epoch += 1
+        return self.epoch
+
+    def commit(self, epoch: int, records: list[Any]) -> None:
+        if epoch != self.epoch:
+            raise FencedError
+        for record in records:
+            self.records.append((self.end, record))
+            self.end += 1
+        self.end += 1
+
+    def read(self, position: int = 0) -> list[tuple[int, Any]]:
+        return [(offset, record) for offset, record in self.records if offset >= max(position, self.start)]
+
+    def trim(self, below: int) -> None:
+        self.start = max(self.start, below)
+
+
+class World:
+    def __init__(self, planted: str = "", chunk_bytes: int = 300) -> None:
+        self.planted = planted
+        self.chunk_bytes = chunk_bytes
+        self.blocks = Log()
+        self.blocks.fence()
+        self.releases = Log()
+        self.public = Log()
+        self.table: bytes | None = None
+        self.saved = -1
+        self.next_offsets = [0] * PARTITIONS
+        self.ticks = [-1] * PARTITIONS
+        self.truth: dict[int, int] = defaultdict(int)
+        self.seen: dict[int, set[bytes]] = defaultdict(set)  # what read_uncommitted consumers may have seen
+        self.seeds_drawn = 0
+
+    def ingest(self, partition: int, events: dict[int, int], ticks: int) -> None:
+        """A block of `partition`: `events` maps a distance from the open step to a number of events."""
+        tick = self.ticks[partition]
+        steps: dict[int, Folded] = {}
+        for ahead, count in events.items():
+            step = tick + 1 + ahead
+            steps[step] = Folded.of(np.full((count, 1), 7, np.uint64))
+            self.truth[step] += count
+        lo = self.next_offsets[partition]
+        hi = lo + 1 + sum(events.values())
+        tick += ticks
+        late = {step for step in steps if step <= tick - ticks}
+        assert not late
+        block = Block(STREAM, partition, lo, hi, tick, steps)
+        self.next_offsets[partition], self.ticks[partition] = hi, tick
+        self.blocks.commit(self.blocks.epoch, [block.encode()])
+
+    @property
+    def closed_steps(self) -> int:
+        return min(self.ticks) + 1
+
+    def draw_seed(self) -> bytes:
+        self.seeds_drawn += 1
+        return hashlib.sha256(b"%d" % self.seeds_drawn).digest()
+
+    def log_records(self, position: int = 0) -> Iterator[tuple[int, LogRecord]]:
+        for offset, data in self.releases.read(position):
+            yield offset, decode_log_record(data)
+
+    def trim(self) -> None:
+        """What `agents.trim` does: below what is adopted and published, sparing the newest candidate."""
+        settled = min(self.saved, self.last_public)
+        for offset, record in self.log_records():
+            if record.step == settled:
+                self.releases.trim(offset)
+                return
+
+    @property
+    def last_public(self) -> int:
+        steps = [int(r.key) for _, batch in self.public.read() for r in batch if r.channel == "ledger"]
+        return max(steps, default=-1)
+
+    def answers(self) -> dict[int, list[bytes]]:
+        """Committed publications by step, as bytes."""
+        out: dict[int, list[bytes]] = defaultdict(list)
+        for _, batch in self.public.read():
+            ledger = orjson.loads(batch[-1].value)
+            out[ledger["step"]].append(frame_records(batch))
+        return out
+
+
+class OwnerProcess:
+    """A worker's engine owner. `act` performs the pending effect; dropping the object at any time is a crash."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.epoch = world.releases.epoch if world.planted == "no fencing" and world.releases.epoch else None
+        self.epoch = self.epoch or world.releases.fence()
+        self.owner = StreamOwner(toy_stepper(), chunk_bytes=world.chunk_bytes)
+        log = [] if world.planted == "log not read" else list(world.log_records())
+        if world.planted == "seed not reused":
+            log = [(offset, record) for offset, record in log if not isinstance(record, Seed)]
+        trimmed = world.releases.start > 0
+        self.effects: Generator[Any, Any, None] | None = self.owner.recover(world.table, log, log_is_trimmed=trimmed)
+        self.effect: Any = None
+        self._send(None)
+        self.running = self.effects is None
+
+    def _send(self, result: Any) -> None:
+        assert self.effects is not None
+        try:
+            self.effect = self.effects.send(result)
+        except StopIteration:
+            self.effects, self.effect = None, None
+
+    def act(self, *, crash: bool = False) -> None:
+        """One effect, or one block when none is pending. With `crash` the effect happens and its result is never
+        seen.
+        """
+        if self.effects is None:
+            self._read_block()
+            return
+        result = self._perform(self.effect)
+        if crash:
+            self.effects = None
+            return
+        self._send(result)
+
+    def _read_block(self) -> None:
+        waiting = self.world.blocks.read(self.owner.position)
+        if waiting:
+            offset, data = waiting[0]
+            self.owner.fold(offset, Block.decode(data))
+        self.effects = self.owner.advance()
+        self._send(None)
+
+    def _perform(self, effect: Any) -> Any:
+        world = self.world
+        match effect:
+            case CommitSeed():
+                seed = world.draw_seed()
+                world.releases.commit(self.epoch, [Seed(effect.stream, effect.step, seed).encode()])
+                return seed
+            case Compute():
+                return effect.work()
+            case CommitCandidate():
+                world.releases.commit(self.epoch, [chunk.encode() for chunk in effect.chunks])
+            case SaveState():
+                world.table = effect.body  # unfenced on purpose: a zombie can do this too
+                world.saved = effect.step
+            case Adopted():
+                pass
+        return None
+
+
+class PublisherProcess:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.epoch = world.public.fence()
+        self.publisher = StreamPublisher(STREAM)
+        if world.planted != "ledger not read":
+            batches = [batch for _, batch in world.public.read()]
+            self.publisher.recover(r.value for batch in batches for r in batch if r.channel == "ledger")
+        self.position = 0
+        self.due: Publication | None = None
+
+    def act(self, *, crash: bool = False) -> None:
+        if self.due is None:
+            for offset, record in self.world.log_records(self.position):
+                self.position = offset + 1
+                self.due = self.publisher.on_record(offset, record)
+                if self.due:
+                    break
+            return
+        step, records = self.due.step, list(self.due.records)
+        self.see(step, records)
+        self.world.public.commit(self.epoch, [records])
+        if crash:
+            return
+        self.publisher.published(step)
+        self.due = None
+
+    def die_half_way(self) -> None:
+        """Some records of the open transaction have reached read_uncommitted consumers."""
+        if self.due is not None:
+            self.see(self.due.step, list(self.due.records))
+
+    def see(self, step: int, records: list[PublicRecord]) -> None:
+        self.world.seen[step].add(frame_records(records))
+
+
+def golden(world: World) -> dict[int, bytes]:
+    """The answers by one process that never crashed, with the seeds that the world committed."""
+    seeds = {r.step: r.seed for _, data in world.releases.records if isinstance(r := decode_log_record(data), Seed)}
+    stepper = toy_stepper()
+    out: dict[int, bytes] = {}
+    for offset, data in world.blocks.read():
+        stepper.fold(offset, Block.decode(data))
+        while stepper.closable and stepper.step in seeds:
+            candidate = stepper.compute(seeds[stepper.step])
+            ledger = PublicRecord("ledger", b"%d" % candidate.step, candidate.ledger)
+            out[candidate.step] = candidate.payload + frame_records([ledger])
+    return out

@@ -1,0 +1,180 @@
+"""Rows of every format, and that a row's JSON depends on nothing but the row."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import gzip
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.files import FileError, Row, open_rows
+
+ROWS: list[Row] = [
+    {"user": "007", "n": 1, "x": -73.9, "note": "a,b"},
+    {"user": 12, "n": None, "x": 40.0, "note": 'say "no"'},
+    {"user": "A9", "n": 3, "x": 1e-7, "note": "two\nlines"},
+]
+CSV = 'user,n,x,note\n007,1,-73.9,"a,b"\n12,,40.0,"say ""no"""\nA9,3,1e-07,"two\nlines"\n'
+
+
+def write(folder: Path, name: str) -> Path:
+    path = folder / name
+    lines = "".join(json.dumps(row) + "\n" for row in ROWS)
+    text = {"csv": CSV, "jsonl": lines, "ndjson": lines}.get(name.removesuffix(".gz").split(".")[-1])
+    if text is None:
+        pq.write_table(pa.Table.from_pylist([{**row, "user": str(row["user"])} for row in ROWS]), path)
+    elif name.endswith(".gz"):
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text, encoding="utf-8")
+    return path
+
+
+def read(path: Path, *, skip: int = 0, batch_rows: int = 2) -> list[Row]:
+    batches = list(open_rows(path).batches(skip=skip, batch_rows=batch_rows))
+    assert all(0 < len(batch) <= batch_rows for batch in batches)
+    return [row for batch in batches for row in batch]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "A.JSONL", "a.jsonl.gz", "a.ndjson", "a.ndjson.gz", "a.parquet"])
+def test_every_format_gives_the_same_rows(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path, name if name != "A.JSONL" else "a.jsonl")
+    if name == "A.JSONL":
+        path = path.rename(tmp_path / name)
+    expected = ROWS if "parquet" not in name else [{**row, "user": str(row["user"])} for row in ROWS]
+    assert read(path) == expected
+    assert [type(row["n"]) for row in read(path)] == [int, type(None), int]
+    assert read(path, skip=2, batch_rows=1) == expected[2:]
+    assert read(path, skip=3) == []
+    summary = open_rows(path).summary()
+    assert summary.rows == 3 + (".csv" in name)  # the cell with a line break counts as two: an estimate, and too high
+
+
+def test_the_digest_is_that_of_the_bytes(tmp_path: Path) -> None:
+    one, two = write(tmp_path, "a.jsonl"), write(tmp_path, "b.jsonl")
+    assert open_rows(one).summary().digest == open_rows(two).summary().digest
+    two.write_text(two.read_text() + "{}\n")
+    assert open_rows(one).summary().digest != open_rows(two).summary().digest
+
+
+cells = st.one_of(
+    st.integers().map(str),
+    st.floats(allow_nan=True).map(repr),
+    st.sampled_from(
+        ["", "007", "-0", "1e400", "-", ".5", "5.", "+1", "0x1", "true", "NaN", "1E+2", "9" * 18, "9" * 19]
+    ),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"), max_size=5),
+)
+
+
+def by_hand(text: str) -> Any:
+    """The slow obvious twin: JSON's own reading of the cell, where it is a number that 64 bits hold exactly."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text or None
+    if isinstance(value, bool) or not isinstance(value, int | float) or text != text.strip() or not text.isascii():
+        return text
+    if len(text.lstrip("-").split(".")[0].lower().split("e")[0]) > 18 or value in (float("inf"), float("-inf")):
+        return text
+    return None if value != value else value
+
+
+@given(
+    table=st.lists(st.tuples(cells, cells), min_size=1, max_size=12), batch=st.integers(1, 5), skip=st.integers(0, 5)
+)
+def test_a_cell_is_read_by_its_own_text_alone(
+    tmp_path_factory: pytest.TempPathFactory, table: list[tuple[str, str]], batch: int, skip: int
+) -> None:
+    path = tmp_path_factory.mktemp("cells") / "a.csv"
+    target = io.StringIO()
+    csv.writer(target, lineterminator="\n").writerows([("a", "b", "last"), *((*row, "x") for row in table)])
+    path.write_text(target.getvalue(), encoding="utf-8")
+    rows = read(path, batch_rows=batch, skip=skip)
+    expected = [
+        [text if text in ("NaN", "Infinity", "-Infinity") else by_hand(text) for text in row] for row in table[skip:]
+    ]
+    assert [[row["a"], row["b"]] for row in rows] == expected
+    assert [[type(row["a"]), type(row["b"])] for row in rows] == [[type(a), type(b)] for a, b in expected]
+
+
+def test_parquet_values_become_json(tmp_path: Path) -> None:
+    moment = datetime.datetime(2016, 1, 1, 12, 30)
+    table = pa.table(
+        {
+            "at": pa.array([moment], pa.timestamp("us")),
+            "zoned": pa.array([moment], pa.timestamp("us", tz="UTC")),
+            "day": pa.array([moment.date()]),
+            "price": pa.array([Decimal("1.50")]),
+            "nan": pa.array([float("nan")]),
+            "kind": pa.array(["a"]).dictionary_encode(),
+            "tags": pa.array([[1, 2]]),
+            "ok": pa.array([True]),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    (row,) = read(tmp_path / "a.parquet")
+    assert row == {
+        "at": "2016-01-01T12:30:00",
+        "zoned": "2016-01-01T12:30:00+00:00",
+        "day": "2016-01-01",
+        "price": 1.5,
+        "nan": None,
+        "kind": "a",
+        "tags": [1, 2],
+        "ok": True,
+    }
+    json.dumps(row)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.xlsx", b"", "format is not known"),
+        ("a.csv", b"a,b\n1,2\nsecret\n", "line 3: another number of cells"),
+        ("a.csv", b"a,a\n1,2\n", "same name"),
+        ("a.csv", b"a,b\n1,\xff\xfe\n", "cannot be read"),
+        ("a.jsonl", b'{"a": 1}\n\n[1]\n', "line 3: not a JSON object"),
+        ("a.jsonl", b'{"a": secret\n', "line 1: not a JSON object"),
+        ("a.csv.gz", gzip.compress(CSV.encode() * 100)[:-20], "cannot be read"),
+        ("a.csv.gz", CSV.encode(), "cannot be read"),
+        ("a.parquet", b"PAR1 and nothing else", "cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_says_where_and_repeats_nothing(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=message) as caught:
+        read(path)
+    assert "secret" not in str(caught.value)
+    assert "Mend: " in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="no such file"):
+        open_rows(tmp_path / "a.csv")
+
+
+def test_binary_columns_are_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"raw": pa.array([b"\xff"])}), tmp_path / "a.parquet")
+    with pytest.raises(FileError, match="column raw"):
+        read(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("content", [b"", b"a,b\n", b"a,b"])
+def test_an_empty_file_has_no_rows(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    assert read(tmp_path / "a.csv") == []
+    assert open_rows(tmp_path / "a.csv").summary().rows == 0

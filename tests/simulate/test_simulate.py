@@ -1,0 +1,199 @@
+"""A simulation of the committed taxi sample: the job's own code, outputs that agree, no run repeated by accident."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from agents.app import Job
+from agents.report import WARNING
+from agents.simulate import COUNTED, INSECURE, Simulated, SimulateOptions, Simulation, simulate
+from schemas.config import Config, load_config, parse_config, with_overrides
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TAXI = EXAMPLES / "nyc_taxi" / "taxi_2016_01_sample_20k.csv.gz"
+
+
+@pytest.fixture(scope="module")
+def config() -> Config:
+    return load_config(EXAMPLES / "taxi.toml")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first 2,000 trips: six days."""
+    path = tmp_path_factory.mktemp("data") / "taxi.csv"
+    with gzip.open(TAXI, "rt") as source:
+        path.write_text("".join(line for line, _ in zip(source, range(2_001), strict=False)))
+    return path
+
+
+def run(config: Config, path: Path, out: Path, **options: Any) -> Simulated:
+    (done,) = simulate(config, path, out, SimulateOptions(**options))
+    return done
+
+
+def steps_of(folder: Path) -> list[dict[str, str]]:
+    with (folder / "steps.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def ledger_of(folder: Path) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in (folder / "ledger.jsonl").read_bytes().splitlines()]
+
+
+def published(folder: Path) -> dict[str, str]:
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in [folder / "ledger.jsonl", folder / "steps.csv", *sorted(folder.glob("synthetic/*.csv"))]
+    }
+
+
+def test_the_whole_sample(config: Config, tmp_path: Path) -> None:
+    seen: list[int] = []
+    (done,) = simulate(
+        config, TAXI, tmp_path, SimulateOptions(snapshot_every=10), begun=seen.append, progress=seen.append
+    )
+    assert seen[0] == done.rows == sum(seen[1:]) == 20_000
+    steps = steps_of(tmp_path)
+    head = "step time events released_total error_small error_medium error_large"
+    assert list(steps[0]) == head.split()
+    assert [int(row["step"]) for row in steps] == list(range(done.steps))
+    ledger = ledger_of(tmp_path)
+    accepted = sum(int(row["events"]) for row in steps)
+    assert accepted == done.events
+    assert accepted == 19_765
+    assert [entry["step"] for entry in ledger] == list(range(done.steps))
+    limit = float(config.streams[0].privacy.epsilon)
+    assert all(entry["epsilon_spent"] <= entry["epsilon"] <= limit for entry in ledger)
+    assert ledger[-1]["epsilon_spent"] == limit
+    assert all(entry["guarantee"]["private"] for entry in ledger)
+    assert all(later["previous_chain"] == earlier["chain"] for earlier, later in pairwise(ledger))
+    for row, entry in zip(steps, ledger, strict=True):
+        assert int(row["released_total"]) == entry["synthetic_records"]
+        assert (row["error_small"] == "") == entry["gathered"]
+    # A synthetic month of about as many trips as the true one; 200 is far beyond the noise of one root count.
+    assert abs(done.records - accepted) < 2_000
+    names = [path.name for path in sorted(tmp_path.glob("synthetic/*.csv"))]
+    assert names == sorted({f"step-{step:06d}.csv" for step in [*range(9, done.steps, 10), done.steps - 1]})
+    with (tmp_path / "synthetic" / names[-1]).open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == done.records
+    assert list(rows[0]) == ["pickup_datetime", "pickup_longitude", "pickup_latitude"]
+    xmin, ymin, xmax, ymax = config.streams[0].domain.bounds
+    assert all(xmin <= float(row["pickup_longitude"]) <= xmax for row in rows)
+    assert all(ymin <= float(row["pickup_latitude"]) <= ymax for row in rows)
+
+
+def test_the_report_stands_alone_and_warns(config: Config, small: Path, tmp_path: Path) -> None:
+    run(config, small, tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert WARNING in page
+    assert page.count("data:image/png;base64,") == 2  # true and synthetic map
+    assert page.count("data:image/svg+xml;base64,") == 2  # errors and counts
+    assert not re.search(r"(src|href)=[\"']?(?![\"']?data:)", page)  # nothing is fetched
+    assert 'name="viewport"' in page
+    assert "Laplace" in page  # the table of mechanisms
+    assert tmp_path.stat().st_mode & 0o077 == 0
+
+
+def test_a_seeded_run_repeats_and_says_that_it_is_not_private(config: Config, small: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        run(config, small, tmp_path / name, seed=7, snapshot_every=2)
+    run(config, small, tmp_path / "c", seed=8, snapshot_every=2)
+    a, b, c = (published(tmp_path / name) for name in "abc")
+    assert a == b
+    assert a != c
+    assert not any(entry["guarantee"]["private"] for entry in ledger_of(tmp_path / "a"))
+    assert INSECURE in (tmp_path / "a" / "report.html").read_text()
+
+
+def test_unseeded_runs_differ(config: Config, small: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        run(config, small, tmp_path / name)
+    digests = [[entry["digest"] for entry in ledger_of(tmp_path / name)] for name in "ab"]
+    assert digests[0] != digests[1]
+
+
+def test_a_seed_is_that_of_the_job(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`run --insecure-seed N` and `simulate --seed N` release the same bytes, so one can be checked by the other."""
+    job = Job(config, {}, insecure_seed=3)
+    simulation = Simulation.__new__(Simulation)
+    simulation.stream = config.streams[0]
+    simulation._options = SimulateOptions(seed=3)
+    assert [simulation._seed(step) for step in range(3)] == [job.draw_seed("taxi", step) for step in range(3)]
+
+
+def test_an_earlier_run_leaves_no_snapshots_behind(config: Config, small: Path, tmp_path: Path) -> None:
+    run(config, small, tmp_path, snapshot_every=1)
+    (tmp_path / "mine.txt").write_text("kept")
+    done = run(config, small, tmp_path)
+    assert [path.name for path in tmp_path.glob("synthetic/*")] == [f"step-{done.steps - 1:06d}.csv"]
+    assert (tmp_path / "mine.txt").exists()
+
+
+def test_steps_by_count_are_marked_as_not_private(config: Config, small: Path, tmp_path: Path) -> None:
+    done = run(config, small, tmp_path, steps_by_count=500)
+    assert done.steps == 4
+    assert not any(entry["guarantee"]["private"] for entry in ledger_of(tmp_path))
+    assert COUNTED in (tmp_path / "report.html").read_text()
+
+
+def test_overrides_reach_the_ledger(config: Config, small: Path, tmp_path: Path) -> None:
+    run(with_overrides(config, epsilon="0.25", mode="paper"), small, tmp_path)
+    last = ledger_of(tmp_path)[-1]
+    assert (last["epsilon"], last["mode"]) == (0.25, "paper")
+
+
+USERS = """
+[kafka]
+bootstrap = "localhost:9092"
+[[streams]]
+name = "one"
+engine = "spatial"
+source = "raw.one"
+[streams.privacy]
+epsilon = 2.0
+user = "user"
+max_contributions = 2
+[streams.time]
+field = "at"
+format = "s"
+start = "now"
+step = "10s"
+[streams.domain]
+kind = "box"
+x = "x"
+y = "y"
+bounds = [0, 0, 1, 1]
+"""
+
+
+def test_bounds_hold_a_wall_clock_becomes_the_file_s_and_each_stream_has_its_folder(tmp_path: Path) -> None:
+    rows = [{"user": f"u{i % 10}", "at": 1_000_000 + i, "x": 0.5, "y": 0.5} for i in range(100)]
+    (tmp_path / "rows.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    one = USERS[USERS.index("[[streams]]") :]
+    config = parse_config(
+        USERS + one.replace('"one"', '"two"').replace("max_contributions = 2", "max_contributions = 50")
+    )
+    done = simulate(config, tmp_path / "rows.jsonl", tmp_path / "out", SimulateOptions())
+    assert [(each.stream, each.events, each.steps) for each in done] == [("one", 20, 10), ("two", 100, 10)]
+    assert [each.folder for each in done] == [tmp_path / "out" / "one", tmp_path / "out" / "two"]
+    assert ledger_of(done[0].folder)[-1]["epsilon_spent"] == 2.0
+    (only,) = simulate(config, tmp_path / "rows.jsonl", tmp_path / "two", SimulateOptions(), stream="two")
+    assert (only.stream, only.folder) == ("two", tmp_path / "two")
+
+
+def test_an_empty_file_gives_no_step(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("pickup_datetime,pickup_longitude,pickup_latitude\n")
+    done = run(config, tmp_path / "a.csv", tmp_path / "out")
+    assert (done.steps, done.rows) == (0, 0)
+    assert (tmp_path / "out" / "report.html").exists()

