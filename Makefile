@@ -1,0 +1,92 @@
+# Everything a person or a pipeline does here. Needs make and Python >= 3.11; the rest is installed into .venv.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV   := .venv
+PY     := $(VENV)/bin/python
+ARGS   ?=
+KILLS  ?= 200
+SOURCES := schemas engines agents tests requirements $(wildcard benchmarks examples)
+
+.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-spatial bench-counters audit chaos lock clean
+
+help:  ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(VENV)/.stamp-all  ## install everything, development tools included, into .venv
+
+demo: $(VENV)/.stamp-demo  ## see the job run on a real taxi stream; ARGS="..." are passed on
+	@$(VENV)/bin/privstream demo $(ARGS)
+
+test: setup  ## run every test, the real broker's and the doctests included
+	$(PY) -m pytest -q --durations=15 --doctest-modules schemas engines tests
+
+check: setup  ## format, lint, strict types, import rules, doctests; no broker
+	$(VENV)/bin/ruff format --check $(SOURCES)
+	$(VENV)/bin/ruff check $(SOURCES)
+	$(VENV)/bin/mypy
+	$(PY) -m pytest -q --doctest-modules schemas engines tests/test_architecture.py
+
+bench: bench-ingest bench-step bench-growth  ## speed and memory
+
+bench-ingest: setup  ## events per second against a bare consumer loop and against Faust's own
+	$(PY) -m benchmarks.ingest $(ARGS)
+
+bench-step: setup  ## milliseconds of one engine step, with little and much history
+	$(PY) -m benchmarks.step $(ARGS)
+
+bench-growth: setup  ## resident memory after a tenth of the steps and after all of them
+	$(PY) -m benchmarks.growth $(ARGS)
+
+bench-spatial: setup  ## error of the spatial engines on every stream; QUICK=1 takes two minutes
+	QUICK=$(QUICK) $(PY) -m benchmarks.spatial $(ARGS)
+
+bench-counters: setup  ## variances of every counter, and the papers' own comparison of three
+	$(PY) -m benchmarks.counters $(ARGS)
+
+audit: setup  ## try to break every privacy claim, and catch every planted cheat (ARGS="--plot FILE")
+	$(PY) -m benchmarks.audit $(ARGS)
+
+chaos: setup  ## kill workers at random, KILLS times (default 200), then check every promise
+	$(PY) -m benchmarks.chaos --kills $(KILLS) $(ARGS)
+
+# demo.lock is resolved first and the others must agree with it: a developer and the image run what a newcomer runs.
+COMPILE := $(VENV)/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
+	--no-emit-index-url --no-header
+lock: setup  ## resolve the lock files anew from pyproject.toml (LOCK_ARGS=--upgrade for newer versions)
+	$(COMPILE) $(LOCK_ARGS) --extra demo pyproject.toml requirements/build.in -o requirements/demo.lock
+	$(COMPILE) $(LOCK_ARGS) -c requirements/demo.lock pyproject.toml requirements/build.in -o requirements/core.lock
+	$(COMPILE) $(LOCK_ARGS) --extra demo --extra dev -c requirements/demo.lock pyproject.toml requirements/build.in \
+		-o requirements/all.lock
+	$(PY) requirements/kafka_jars.py
+
+clean:  ## remove the environment and every cache
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	find agents engines schemas tests requirements -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A candidate must run (version managers leave names on PATH that do not) and be able to make an environment.
+$(VENV)/bin/python:
+	@for python in python3.13 python3.12 python3.11 python3 python; do \
+		if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+			if $$python -c 'import venv, ensurepip' >/dev/null 2>&1; then exec $$python -m venv $(VENV); fi; \
+			broken=$$python; \
+		fi; \
+	done; \
+	if [ -n "$$broken" ]; then \
+		echo "privstream: $$broken cannot make a virtual environment (no venv or ensurepip)." >&2; \
+		echo "  On Debian or Ubuntu: apt install python3-venv; then run make again." >&2; \
+	else \
+		echo "privstream needs Python 3.11 or newer, and found none on PATH." >&2; \
+		echo "  Install it (python.org, your package manager, pyenv or uv) and run make again." >&2; \
+	fi; \
+	exit 1
+
+# The developer's lock holds everything that the demo's does, so its stamp serves both.
+$(VENV)/.stamp-all: requirements/all.lock requirements/demo.lock pyproject.toml | $(VENV)/bin/python
+	@$(PY) requirements/install.py requirements/all.lock
+	@touch $(VENV)/.stamp-demo $@
+
+$(VENV)/.stamp-demo: requirements/demo.lock pyproject.toml | $(VENV)/bin/python
+	@$(PY) requirements/install.py requirements/demo.lock
+	@touch $@

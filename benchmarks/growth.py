@@ -1,0 +1,113 @@
+"""Resident memory of a worker's ingest and engine over many steps: `python -m benchmarks.growth [--steps N]`.
+
+A stream of users with a renewing bound goes record by record through the job's own classes, in one process. Memory must
+be the same after a tenth of the steps and after all of them, and so must the size of a candidate, which is the state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import time
+
+import numpy as np
+import psutil
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from agents.protocol.ingest_events import RawRecord
+from agents.protocol.ingest_spec import SourceSpec
+from agents.protocol.partition_ingest import PartitionIngest
+from agents.protocol.stepper import Stepper
+from engines.registry import build_domain
+from schemas.config import parse_config
+
+EVENTS = 500
+STEP_S = 60
+START_S = 1_577_836_800
+CONFIG = f"""
+[kafka]
+bootstrap = "localhost:9092"
+[[streams]]
+name = "growth"
+engine = "spatial"
+source = "raw.growth"
+[streams.privacy]
+epsilon = 1.0
+unit = "user"
+user = "user"
+max_contributions = 2
+per = "{100 * STEP_S}s"
+[streams.time]
+field = "at"
+format = "s"
+start = "2020-01-01T00:00:00"
+step = "{STEP_S}s"
+clock = "replay"
+[streams.domain]
+kind = "box"
+x = "x"
+y = "y"
+bounds = [0.0, 0.0, 1.0, 1.0]
+"""
+
+
+def records(chance: np.random.Generator, step: int, offset: int) -> list[RawRecord]:
+    """Clustered events of one step, by new and old users."""
+    at = START_S + step * STEP_S
+    spots = chance.integers(0, 20, EVENTS)
+    x = np.clip(0.05 + spots / 22 + chance.normal(0, 0.01, EVENTS), 0, 0.999)
+    y = np.clip(0.5 + 0.3 * np.sin(spots) + chance.normal(0, 0.01, EVENTS), 0, 0.999)
+    users = chance.integers(0, 10**7, EVENTS)
+    return [
+        RawRecord(offset + i, at * 1000, None, b'{"at":%d,"user":"u%d","x":%.6f,"y":%.6f}' % (at, users[i], x[i], y[i]))
+        for i in range(EVENTS)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=3000)
+    steps = parser.parse_args().steps
+    stream = parse_config(CONFIG, {}).streams[0]
+    ingest = PartitionIngest(SourceSpec.of(stream, build_domain(stream), key=b"k" * 16, partitions=1), 0)
+    stepper = Stepper.of(stream, 1)
+    chance = np.random.default_rng(1)
+    process = psutil.Process()
+    marks = {steps // 10: {}, steps: {}}
+    console = Console(stderr=True)
+    started = time.perf_counter()
+    for step in track(range(steps), "steps", console=console):
+        ingest.take(records(chance, step, step * EVENTS))
+        ingest.tick(step)
+        block, _ = ingest.seal()
+        ingest.committed(at=step)
+        stepper.fold(step, block)
+        body = stepper.compute(step.to_bytes(32, "big")).encode()
+        if step + 1 in marks:
+            gc.collect()
+            marks[step + 1] = {
+                "rss_mb": round(process.memory_info().rss / 1e6, 1),
+                "candidate_kb": round(len(body) / 1e3, 1),
+                "users_in_bounds": ingest.users,
+            }
+    table = Table("after steps", "resident MB", "candidate kB", "users in bounds")
+    for after, mark in marks.items():
+        table.add_row(str(after), *(str(value) for value in mark.values()))
+    console.print(table)
+    early, late = marks.values()
+    report = {
+        "steps": steps,
+        "rss_mb_early": early["rss_mb"],
+        "rss_mb_late": late["rss_mb"],
+        "candidate_kb_early": early["candidate_kb"],
+        "candidate_kb_late": late["candidate_kb"],
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()
