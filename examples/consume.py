@@ -1,0 +1,32 @@
+"""Read a public topic like any consumer: `python examples/consume.py BOOTSTRAP [TOPIC]`. Knows nothing of privstream.
+
+Prints each record's key (the synthetic id) and its JSON; a record without a value withdraws the id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+
+from aiokafka import AIOKafkaConsumer
+
+
+async def consume(bootstrap: str, topic: str) -> None:
+    consumer = AIOKafkaConsumer(
+        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+    )
+    await consumer.start()
+    try:
+        async for record in consumer:
+            value = record.value.decode() if record.value else "(withdrawn)"
+            sys.stdout.write(f"{(record.key or b'-').decode()} {value}\n")
+    finally:
+        await consumer.stop()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        asyncio.run(consume(sys.argv[1], sys.argv[2] if len(sys.argv) == 3 else "taxi.synthetic"))
