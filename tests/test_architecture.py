@@ -43,6 +43,7 @@ def allow(package: str, *, ours: str = "", standard: frozenset[str] = PURE, othe
 RULES = (
     allow("schemas", ours="schemas", standard=STANDARD, others=DATA),
     allow("engines", ours="engines schemas", others=frozenset({"numpy", "scipy"})),
+    allow("engines.spatial.domain", ours="engines schemas", others=frozenset({"numpy", "shapely"})),
     allow("engines.contract", ours="engines.contract engines.noise schemas", others=frozenset({"numpy"})),
     allow("engines.noise", ours="engines.noise schemas", standard=PURE | {"secrets"}, others=frozenset({"numpy"})),
     allow(
@@ -227,6 +228,7 @@ def test_no_rule_is_left_over() -> None:
         ("engines.spatial.phdstream", "def f():\n    import time"),
         ("engines.spatial.points", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pathlib"),
         ("engines.spatial.points", "import pandas"),
+        ("engines.spatial.points", "import shapely"),
         ("engines.counters.tree", "from engines.spatial import domain"),
         ("engines.counters.tree", "from ..spatial import domain"),
         ("engines.spatial.points", "import secrets"),
