@@ -1,27 +1,18 @@
 """`report.html` of a simulation: one self-contained page, readable on a phone. FOR THE OPERATOR: it shows true values.
 
-Pure: data in, text out. Plots are drawn by matplotlib and inlined, maps as PNG, curves as SVG.
+Pure: data in, text out. What is shown of the data is the engine's affair, see `agents.presentation`.
 """
 
 from __future__ import annotations
 
-import base64
 import datetime
 import html
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+from agents.plots import GREY, GRID, SYNTHETIC, TRUE, dates, figure, image, quiet
 
-FloatArray = npt.NDArray[np.float64]
-
-COLOURS = {"error_small": "#b5403a", "error_medium": "#c98a1b", "error_large": "#2f6f9f"}
-TRUE, SYNTHETIC, GREY = "#444444", "#2a8c6a", "#8a8f98"
-MAP_PIXELS = 120
-NAMES = {"error_small": "small", "error_medium": "medium", "error_large": "large"}
 WARNING = (
     "NOT PRIVATE. For the operator only. This report and steps.csv hold TRUE values: event counts, errors and a map of "
     "the real data. Do not publish, send or commit them. Only synthetic/ and ledger.jsonl are of the kind that the job "
@@ -42,31 +33,13 @@ class StepRow:
     gathered: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Points:
-    """Points of a map: `x`, `y`, `weights` are `(points,)`."""
-
-    x: FloatArray
-    y: FloatArray
-    weights: FloatArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Maps:
-    """True and synthetic points alive after the last step, and the public domain they lie in."""
-
-    true: Points
-    synthetic: Points
-    bounds: tuple[float, float, float, float]
-    fields: tuple[str, str]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamReport:
     """What the page says about a stream.
 
     Attributes:
         promise: the guarantee as a sentence; caveats: what weakens it in this run, empty if nothing.
+        tiles: label and text of the last metrics. sections: HTML of plots and tables, see `Presentation`.
         guarantee: the ledger's last entry. reasons: `Reason` name -> rows.
     """
 
@@ -80,7 +53,8 @@ class StreamReport:
     guarantee: Mapping[str, Any]
     reasons: Mapping[str, int]
     steps: Sequence[StepRow]
-    maps: Maps | None
+    tiles: Sequence[tuple[str, str]]
+    sections: Sequence[str]
 
 
 def render(report: StreamReport) -> str:
@@ -94,10 +68,9 @@ def render(report: StreamReport) -> str:
         *(f"<p class=caveat>{html.escape(caveat)}</p>" for caveat in report.caveats),
         _tiles(report),
     ]
-    if report.maps is not None:
-        parts.append(_maps(report.maps))
+    parts += report.sections
     if report.steps:
-        parts += _curves(report.steps)
+        parts += _counts(report.steps)
     parts += [_guarantee(report.guarantee), _reasons(report.reasons)]
     return _PAGE.format(title=title, warning=html.escape(WARNING), body="\n".join(parts))
 
@@ -110,97 +83,21 @@ def _tiles(report: StreamReport) -> str:
         ("synthetic records", f"{last.released_total:,}" if last else "0"),
         ("epsilon", f"{report.guarantee.get('epsilon', 0):g} per {report.guarantee.get('unit', 'unit')}"),
     ]
-    if last:
-        tiles += [(f"last error, {NAMES.get(key, key)}", f"{value:.1%}") for key, value in last.metrics.items()]
+    tiles += report.tiles
     cells = "".join(f"<div><b>{html.escape(value)}</b><span>{html.escape(key)}</span></div>" for key, value in tiles)
     return f"<div class=tiles>{cells}</div>"
 
 
-def _maps(maps: Maps) -> str:
-    """The same colours mean the same number of events in both, or they could not be compared."""
-    grids = [_density(points, maps.bounds) for points in (maps.true, maps.synthetic)]
-    top = max(float(grid.max()) for grid in grids)
-    figures = [
-        f"<figure>{_map(grid, maps, top)}<figcaption>{caption}</figcaption></figure>"
-        for grid, caption in zip(grids, ("true (private)", "synthetic (what the job publishes)"), strict=True)
-    ]
-    return (
-        "<h2>Where the events are</h2><p class=sub>After the last step. Darker is denser, on a logarithmic scale that "
-        f"both maps share.</p><div class=maps>{''.join(figures)}</div>"
-    )
-
-
-def _density(points: Points, bounds: tuple[float, float, float, float]) -> FloatArray:
-    xmin, ymin, xmax, ymax = bounds
-    grid, _, _ = np.histogram2d(
-        points.y, points.x, bins=MAP_PIXELS, range=[[ymin, ymax], [xmin, xmax]], weights=points.weights
-    )
-    return np.maximum(np.asarray(grid, np.float64), 0.0)
-
-
-def _map(grid: FloatArray, maps: Maps, top: float) -> str:
-    from matplotlib.figure import Figure
-
-    xmin, ymin, xmax, ymax = maps.bounds
-    figure = Figure(figsize=(4.6, 4.8), layout="constrained")
-    axes: Any = figure.add_subplot()
-    colours = np.ma.masked_equal(np.log1p(grid), 0.0)  # where nothing is, the page shows
-    axes.imshow(
-        colours, origin="lower", extent=(xmin, xmax, ymin, ymax), aspect="auto", cmap="magma_r",
-        vmin=0.0, vmax=max(float(np.log1p(top)), 1e-9), interpolation="nearest",
-    )  # fmt: skip
-    axes.set_xlabel(maps.fields[0], color=TRUE)
-    axes.set_ylabel(maps.fields[1], color=TRUE)
-    axes.locator_params(nbins=4)
-    _quiet(axes)
-    return _image(figure, "png")
-
-
-def _curves(steps: Sequence[StepRow]) -> list[str]:
-    released = [row for row in steps if not row.gathered]
-    metrics = [key for key in steps[-1].metrics if key.startswith("error_")]
-    parts = []
-    if released and metrics:
-        parts += [
-            "<h2>Error of range queries over time</h2><p class=sub>Mean relative error of 500 random rectangles "
-            "of each size; small covers 0.01 to 0.1 % of the domain, medium to 1 %, large to 10 %. "
-            "Lower is better.</p>",
-            _error_plot(released, metrics),
-        ]
-    parts += [
+def _counts(steps: Sequence[StepRow]) -> list[str]:
+    return [
         "<h2>Counts over time</h2><p class=sub>Events alive and synthetic records alive at the end of each step; "
         "below, the events that arrived in it.</p>",
         _count_plot(steps),
     ]
-    return parts
-
-
-def _error_plot(steps: Sequence[StepRow], metrics: Sequence[str]) -> str:
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import PercentFormatter
-
-    figure = Figure(figsize=(6.0, 3.4), layout="constrained")
-    axes: Any = figure.add_subplot()
-    times = [row.start.replace(tzinfo=None) for row in steps]  # in the stream's own zone
-    marker = "o" if len(steps) < 3 else ""
-    for key in metrics:
-        values = [row.metrics[key] for row in steps]
-        axes.plot(times, values, color=COLOURS.get(key, GREY), linewidth=1.8, marker=marker, label=NAMES.get(key, key))
-    axes.legend(frameon=False, loc="upper right")
-    axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.grid(axis="y", color="#e4e6ea")
-    _dates(axes)
-    _quiet(axes)
-    return _image(figure, "svg")
 
 
 def _count_plot(steps: Sequence[StepRow]) -> str:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.0, 4.6), layout="constrained")
-    plots: Any = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
-    upper, lower = plots
+    made, (upper, lower) = figure(6.0, 4.6, rows=2, sharex=True, height_ratios=[2, 1])
     times = [row.start.replace(tzinfo=None) for row in steps]  # in the stream's own zone
     upper.step(times, [row.true_total for row in steps], where="post", color=TRUE, linewidth=1.8, label="true")
     released = [row.released_total for row in steps]
@@ -212,40 +109,11 @@ def _count_plot(steps: Sequence[StepRow]) -> str:
     lower.set_ylabel("per step", color=TRUE)
     lower.set_ylim(bottom=0)
     for axes in (upper, lower):
-        axes.grid(axis="y", color="#e4e6ea")
+        axes.grid(axis="y", color=GRID)
         axes.set_axisbelow(True)
-        _quiet(axes)
-    _dates(lower)
-    return _image(figure, "svg")
-
-
-def _dates(axes: Any) -> None:
-    import matplotlib.dates
-
-    dates: Any = matplotlib.dates
-    locator = dates.AutoDateLocator(minticks=3, maxticks=9)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
-
-
-def _quiet(axes: Any) -> None:
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(GREY)
-    axes.tick_params(colors=TRUE)
-
-
-def _image(figure: Any, kind: str) -> str:
-    import matplotlib as mpl
-
-    # A fixed salt and no date: the same simulation writes the same page.
-    with mpl.rc_context({"svg.hashsalt": "privstream", "svg.fonttype": "path"}):
-        target = io.BytesIO()
-        metadata = {"Date": None} if kind == "svg" else {"Software": None}
-        figure.savefig(target, format=kind, dpi=150, metadata=metadata)
-    mime = "image/svg+xml" if kind == "svg" else "image/png"
-    return f'<img alt="plot" src="data:{mime};base64,{base64.b64encode(target.getvalue()).decode()}">'
+        quiet(axes)
+    dates(lower)
+    return image(made, "svg")
 
 
 def _guarantee(entry: Mapping[str, Any]) -> str:
@@ -308,4 +176,4 @@ th {{ color: #5c636e; font-weight: 600 }}
 </body></html>
 """
 
-__all__ = ["WARNING", "Maps", "Points", "StepRow", "StreamReport", "render"]
+__all__ = ["WARNING", "StepRow", "StreamReport", "render"]

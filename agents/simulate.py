@@ -27,7 +27,7 @@ from agents.protocol.stepper import Stepper
 from agents.protocol.truth import TruthAudit
 from agents.protocol.userhash import user_key
 from agents.report import StepRow
-from agents.simulate_output import Output, alive
+from agents.simulate_output import Output
 from engines.noise import fresh_seed
 from engines.registry import build_domain
 from schemas.releases import unframe_records
@@ -195,7 +195,7 @@ class Simulation:
             events=self._events.pop(step, 0),
             released_total=utility["synthetic_points"],
             metrics=utility["metrics"],
-            true_total=alive(self._audit),
+            true_total=self._audit.evaluator.size(self._audit.truth),
             gathered=utility["gathered"],
         )
         self._output.step(row, candidate.ledger)

@@ -9,20 +9,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-import numpy as np
 import orjson
 
 from agents.cli.sentences import promise
 from agents.files import FileError
+from agents.presentation import presentation
 from agents.protocol.truth import TruthAudit
-from agents.report import Maps, Points, StepRow, StreamReport, render
-from schemas.blocks import KeyArray
+from agents.report import StepRow, StreamReport, render
+from engines.registry import build_evaluator
 from schemas.config import format_duration
 
 if TYPE_CHECKING:
     from schemas.config import Stream
-
-METRICS = {"spatial": ("error_small", "error_medium", "error_large")}
 
 
 class Output:
@@ -40,7 +38,7 @@ class Output:
         self.ledger: dict[str, Any] = {}
         self._source = source
         self._caveats = caveats
-        self._metrics = METRICS[stream.engine]
+        self._metrics = build_evaluator(stream).metrics
         self._files = ExitStack()
 
     def __enter__(self) -> Self:
@@ -75,7 +73,7 @@ class Output:
         """The synthetic records alive after `step`, as a consumer holds them who has read them all."""
         fields = (self.stream.time.field, *self.stream.domain.fields)
         with self._open(f"synthetic/step-{step:06d}.csv") as target:
-            writer = csv.DictWriter(target, fields, lineterminator="\n")
+            writer = csv.DictWriter(target, fields, extrasaction="ignore", lineterminator="\n")
             writer.writeheader()
             writer.writerows(audit.alive.values())
 
@@ -83,7 +81,7 @@ class Output:
         """Write the last snapshot and the report."""
         if self.steps:
             self.snapshot(self.steps[-1].step, audit)
-        stream = self.stream
+        stream, show = self.stream, presentation(self.stream)
         report = StreamReport(
             name=stream.name,
             engine=stream.engine,
@@ -95,7 +93,8 @@ class Output:
             guarantee=self.ledger,
             reasons=dict(self.counts),
             steps=self.steps,
-            maps=_maps(stream, audit) if self.steps else None,
+            tiles=show.tiles(self.steps[-1].metrics) if self.steps else (),
+            sections=show.sections(stream, audit, self.steps) if self.steps else (),
         )
         with self._open("report.html") as target:
             target.write(render(report))
@@ -105,27 +104,3 @@ class Output:
 
     def _line(self, cells: list[Any]) -> None:
         csv.writer(self._table, lineterminator="\n").writerow(cells)
-
-
-def alive(audit: TruthAudit) -> int:
-    """True events alive: inserts minus deletes."""
-    truth = audit.truth
-    return int((truth.counts * _signs(truth.keys)).sum())
-
-
-def _signs(keys: KeyArray) -> np.ndarray:
-    """+1 for keys of inserts, -1 for keys of deletes."""
-    return 1 - 2 * (keys[:, 0] & np.uint64(1)).astype(np.int64)
-
-
-def _maps(stream: Stream, audit: TruthAudit) -> Maps:
-    """True events in the middle of their cell of the evaluation grid, and the synthetic points."""
-    domain: Any = audit.evaluator.domain
-    truth = audit.truth
-    codes = (truth.keys[:, 0] >> np.uint64(1)).astype(np.int64)
-    xmin, ymin, xmax, ymax = domain.corners(codes + (1 << domain.depth), np.full(len(codes), domain.depth, np.int64))
-    weights = (truth.counts * _signs(truth.keys)).astype(np.float64)
-    box = stream.domain
-    x, y = (np.array([row[name] for row in audit.alive.values()], np.float64) for name in (box.x, box.y))
-    true = Points((xmin + xmax) / 2, (ymin + ymax) / 2, weights)
-    return Maps(true, Points(x, y, np.ones(len(x))), box.bounds, (box.x, box.y))

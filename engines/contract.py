@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -61,12 +61,14 @@ class Release:
 class Columns:
     """Decoded raw events, column by column, as a domain's `encode` takes them: `numbers[name]` is `(events,)` float64.
 
-    `texts[name]` is a list of str. `operations` is `(events,)` int8: +1 insert, -1 delete.
+    `texts[name]` is a list of str. `operations` is `(events,)` int8: +1 insert, -1 delete. `values[name]` is a list of
+    JSON scalars: str, int, float, bool, or None where the field is null or absent.
     """
 
     numbers: Mapping[str, npt.NDArray[np.float64]]
     texts: Mapping[str, Sequence[str]]
     operations: npt.NDArray[np.int8]
+    values: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 class Domain(Protocol):
@@ -77,6 +79,11 @@ class Domain(Protocol):
 
     @property
     def text_fields(self) -> tuple[str, ...]: ...
+
+    @property
+    def value_fields(self) -> tuple[str, ...]:
+        """Fields that are read as any JSON scalar, see `Columns`. No name is in two of the three."""
+        ...
 
     @property
     def words(self) -> int:
@@ -120,22 +127,46 @@ class Evaluator(Protocol):
         """How true events are encoded for evaluation; may be finer than the engine's."""
         ...
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of what `measure` gives, in the order of `steps.csv`."""
+        ...
+
+    @property
+    def scope(self) -> Literal["alive", "step"]:
+        """What is compared: all that is alive after a step, or what the one step brought."""
+        ...
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Fields of the synthetic records that `measure` looks at."""
+        ...
+
+    def size(self, truth: Folded) -> int:
+        """How many true records these are: inserts less deletes."""
+        ...
+
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         """Metrics by name, as in `steps.csv`.
 
         Args:
-            truth: all events alive, encoded by `domain`; keys that say delete count negatively.
-            synthetic: fields of the synthetic records alive, column by column, as consumers see them.
+            truth: all events alive, or those of the step (see `scope`), encoded by `domain`; where something is alive,
+                keys that say delete count negatively.
+            synthetic: fields of the synthetic records alive, or of those that the step added, column by column, as
+                consumers see them. A field that a record lacks is None.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
-    """One entry of `engines.registry.ENGINES`. Functions take a `schemas.config.Stream`."""
+    """One entry of `engines.registry.ENGINES`; its modes are those of `schemas.config.ENGINE_FACTS`.
+
+    Attributes:
+        domain, build, evaluator: take a `schemas.config.Stream`.
+    """
 
     name: str
-    modes: tuple[str, ...]
     domain: Callable[[Any], Domain]
     build: Callable[[Any], Engine]
     evaluator: Callable[[Any], Evaluator]

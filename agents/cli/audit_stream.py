@@ -17,6 +17,8 @@ from typing import Any
 
 import orjson
 
+from agents.presentation import presentation
+from agents.presentation.contract import Fields, Known
 from agents.protocol.ingest_events import RawRecord
 from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
@@ -26,7 +28,7 @@ from agents.protocol.stepper import Stepper
 from agents.protocol.userhash import IdBytes
 from engines.auditor import Case, Claim, Fresh, Neighbours, Observations
 from engines.auditor.engines import COLLISION, MEASURED, Shared, faintly
-from engines.auditor.scenes import DENSE, Features, Focus, Located, focused, measured, numbers, spatial_focus, with_sums
+from engines.auditor.scenes import Features, Focus, focused, measured, numbers, with_sums
 from engines.noise import NoiseSource
 from engines.registry import build_domain
 from schemas.blocks import Block
@@ -36,8 +38,6 @@ from schemas.events import TICK_HEADER, encode_tick
 from schemas.releases import Candidate, unframe_records
 
 AUDITED = "audited-user"
-HELD = 3
-"""Steps after the last event of the user, for engines that hold events before they count them."""
 LONGEST = 200
 _START = "2020-01-01T00:00:00"
 _OVER = 1  # events beyond the bound that the user sends all the same
@@ -45,12 +45,11 @@ _OVER = 1  # events beyond the bound that the user sends all the same
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One raw event: its step, user, place and operation."""
+    """One raw event: its step, user and operation; `fields` are all its others."""
 
     step: int
     user: str
-    x: float
-    y: float
+    fields: Fields
     operation: str = "insert"
 
 
@@ -58,15 +57,14 @@ class StreamAudit:
     """One configured stream under audit. Cheats override a part: `ingest`, `stepper` or `publish`."""
 
     def __init__(self, stream: Stream) -> None:
-        if stream.engine != "spatial":
-            raise PrivstreamError(f'the auditor has no raw records for engine "{stream.engine}" yet.')
         time = stream.time.model_copy(update={"clock": "replay", "start": stream.time.start})
         if time.start_us is None:
             time = time.model_copy(update={"start": _START})
         self.stream = stream.model_copy(update={"time": time})
         self.partitions = 1 if stream.partitioner == "none" else 2
         self.early = 0
-        self.late = stream.options.initial_steps + 1
+        self.rehearsal = presentation(stream).rehearsal(stream)
+        self.late = self.rehearsal.late
         per_us = stream.privacy.per_us
         if per_us is not None:
             # The promise is one for each aligned period: all of the user's events fall into one.
@@ -74,46 +72,40 @@ class StreamAudit:
             self.early = self.late // period * period
         ttl_us = stream.domain.ttl_us
         self.ttl_steps = None if ttl_us is None else ttl_us // time.step_us
-        self.steps = min(self.late + 2 + HELD + (self.ttl_steps or 0), LONGEST)
-        xmin, ymin, xmax, ymax = stream.domain.bounds
-        self.places = {
-            name: (xmin + fx * (xmax - xmin), ymin + fy * (ymax - ymin))
-            for name, (fx, fy) in (("dense cell", (0.28, 0.28)), ("empty cell", (0.91, 0.91)))
-        }
+        self.steps = min(self.late + 2 + self.rehearsal.held + (self.ttl_steps or 0), LONGEST)
+        self.places = dict(self.rehearsal.places)
         self._spec = SourceSpec.of(self.stream, build_domain(self.stream), key=bytes(16), partitions=self.partitions)
 
     # --- what is sent ---------------------------------------------------------------------------------------------
 
     def others(self) -> list[Sent]:
-        """Records that both inputs have: `DENSE` in one place and a few beside it, each step, all of other users."""
-        (x, y), (xmin, ymin, xmax, ymax) = self.places["dense cell"], self.stream.domain.bounds
-        beside = (x + (xmax - xmin) / 16, y + (ymax - ymin) / 16)
-        places = [(x, y)] * DENSE + [beside] * 3
+        """Records that both inputs have: the rehearsal's crowd, each step, all of other users."""
+        crowd = [fields for fields, count in self.rehearsal.crowd for _ in range(count)]
         return [
-            Sent(step, f"other-{step}-{index}", *place)
+            Sent(step, f"other-{step}-{index}", fields)
             for step in range(self.late + 2)
-            for index, place in enumerate(places)
+            for index, fields in enumerate(crowd)
         ]
 
-    def known(self) -> list[Located]:
+    def known(self) -> list[Known]:
         """What `others` change, as the engine sees it."""
-        located = [(sent.step, sent.x, sent.y, 1) for sent in self.others()]
-        if self.ttl_steps is not None and self.stream.mode == "paper":
-            located += [(step + self.ttl_steps, x, y, -1) for step, x, y, _ in located]
-        return located
+        known: list[Known] = [(sent.step, sent.fields, 1) for sent in self.others()]
+        if self.ttl_steps is not None and self.rehearsal.expiries_known:
+            known += [(step + self.ttl_steps, fields, -1) for step, fields, _ in known]
+        return known
 
     def units(self) -> Iterator[tuple[str, list[Sent]]]:
         """What one protected unit may send, by name."""
         user = self.stream.privacy.unit == "user"
         count = (self.stream.privacy.max_contributions or 1) + _OVER if user else 1
-        operations = ["insert", "delete"] if self.stream.domain.op is not None else ["insert"]
+        operations = ["insert", "delete"] if self.stream.domain.operation_field is not None else ["insert"]
         moments = {"early step": [self.early], "late step": [self.late]}
         if user and count - _OVER > 1:
             moments["spread over steps"] = [self.early, self.late, self.late + 1][: None if self.early == 0 else 2]
-        for place, (x, y) in self.places.items():
+        for place, fields in self.places.items():
             for moment, steps in moments.items():
                 for operation in operations:
-                    sent = [Sent(steps[i % len(steps)], AUDITED, x, y, operation) for i in range(count)]
+                    sent = [Sent(steps[i % len(steps)], AUDITED, fields, operation) for i in range(count)]
                     yield f"{operation}, {moment}, {place}", sorted(sent, key=lambda each: each.step)
 
     def value(self, sent: Sent) -> bytes:
@@ -121,11 +113,11 @@ class StreamAudit:
         time, domain, user = self.stream.time, self.stream.domain, self.stream.privacy.user
         at = self._spec.clock.start_of(sent.step) + time.step_us // 2
         record: dict[str, Any] = {time.field: raw_time(at, time_format=time.format, timezone=time.timezone)}
-        record |= {domain.x: sent.x, domain.y: sent.y}
+        record |= sent.fields
         if user is not None:
             record[user] = sent.user
-        if domain.op is not None:
-            record[domain.op] = sent.operation
+        if domain.operation_field is not None:
+            record[domain.operation_field] = sent.operation
         return orjson.dumps(record)
 
     def records(self, sent: Sequence[Sent], partition: int) -> list[RawRecord]:
@@ -201,8 +193,7 @@ class StreamAudit:
 
     def case(self, *, units: Sequence[str] | None = None, fresh: bool = True) -> Case:
         """All neighbours, or those named. The claim is the configured one, of the unit."""
-        known = self.known()
-        focuses = {place: spatial_focus(x, y, known) for place, (x, y) in self.places.items()}
+        focuses = self.rehearsal.focuses(self.places, self.known())
         others = self.others()
         base = Shared(self._observe(others, focuses))
         pairs = [

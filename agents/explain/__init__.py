@@ -5,9 +5,9 @@ Start at `explain`. Nothing here is typed in twice: budgets, sensitivities and s
 """
 
 from agents.explain.build import explain
-from agents.explain.error import ErrorModel
-from agents.explain.laws import NoiseFacts, noise_facts
 from agents.explain.parts import Budget, Explanation, Notch, Point, Share, Shared, StreamExplanation
+from agents.presentation.error import ErrorModel
+from agents.presentation.laws import NoiseFacts, noise_facts
 
 __all__ = [
     "Budget",

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from agents.cli.sentences import promise
 from agents.explain import words
-from agents.explain.error import error_model
 from agents.explain.parts import Budget, Explanation, Notch, Shared, StreamExplanation
+from agents.presentation import presentation
 from engines.accounting.streams import totals
 from engines.registry import build_engine
 from schemas.config import Config, Stream
@@ -45,13 +45,17 @@ def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
         neighbouring=words.neighbours_of(stream, guarantee),
         private=guarantee.private,
         promise=promise(stream),
-        plain=(*words.plain(stream, budget), *([guarantee.note] if guarantee.note else [])),
+        plain=(
+            *words.plain(stream, budget),
+            *presentation(stream).remarks(stream),
+            *([guarantee.note] if guarantee.note else []),
+        ),
         symbols=words.symbols(stream, guarantee, budget),
         alerts=tuple(words.alerts(stream, guarantee)),
         budget=budget,
         public=tuple(words.public(stream)),
         unprotected=tuple(words.unprotected(stream, job=job)),
-        errors=error_model(stream, guarantee),
+        errors=presentation(stream).error_model(stream, guarantee),
         notches=tuple(_notches(stream)),
     )
 
@@ -69,4 +73,5 @@ def _notches(stream: Stream) -> Iterator[Notch]:
             continue
         guarantee = build_engine(other).guarantee()
         budget = Budget.of(other, guarantee)
-        yield Notch(Fraction(factor), budget.unit_epsilon, budget, error_model(other, guarantee))
+        errors = presentation(other).error_model(other, guarantee)
+        yield Notch(Fraction(factor), budget.unit_epsilon, budget, errors)

@@ -5,12 +5,23 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Sequence
 
-from agents.explain.error import RELEASES
-from agents.explain.parts import Budget, Explanation, Point, Share, StreamExplanation, chance, decimal, exact, surest
+from agents.explain.parts import (
+    Budget,
+    Explanation,
+    Point,
+    Share,
+    StreamExplanation,
+    chance,
+    decimal,
+    exact,
+    rounded,
+    surest,
+)
 from agents.explain.plot import error_plot
 from agents.explain.style import PAGE
 from agents.explain.text import noise_words
 from agents.explain.words import spent
+from agents.presentation.error import RELEASES
 
 
 def render_page(explanation: Explanation) -> str:
@@ -51,12 +62,12 @@ def _stream(stream: StreamExplanation) -> Iterator[str]:
 
 def _tiles(stream: StreamExplanation) -> str:
     budget = stream.budget
-    middle = stream.errors.regions[len(stream.errors.regions) // 2]
+    middle = stream.errors.answers[len(stream.errors.answers) // 2]
     tiles = [
         (decimal(float(budget.unit_epsilon)), "epsilon of the unit"),
         (decimal(float(budget.event_epsilon)), "epsilon of one event"),
         (chance(surest(float(budget.unit_epsilon))), "sure at most, from an even chance"),
-        (f"±{decimal(round(stream.errors.interval(leaves=middle.leaves)))}", f"error of a {middle.name}, one release"),
+        (f"±{rounded(middle.first)}", f"error of a {middle.name}, one release"),
     ]
     return (
         '<div class="tiles">'
@@ -101,34 +112,32 @@ def _share(index: int, share: Share, budget: Budget) -> str:
 
 def _errors(stream: StreamExplanation) -> str:
     model = stream.errors
-    head = ["region", "leaves", *(f"{t:,}" for t in RELEASES)]
+    head = ["answer", model.sizes, *(f"{t:,}" for t in RELEASES)]
     rows = [
         [
-            region.name,
-            f"{region.leaves:,}",
-            *(_within(model.interval(leaves=region.leaves, releases=t)) for t in RELEASES),
+            answer.name,
+            f"{answer.size:,}",
+            *(_within(interval) for interval in answer.intervals),
         ]
-        for region in model.regions
+        for answer in model.answers
     ]
     times = ", ".join(f"{t:,} take {stream.duration(t)}" for t in RELEASES[1:])
     return (
-        "<p>In counts: 95 % of the errors lie within ± this, after so many releases. The error grows with the square "
-        "root "
-        f"of their number: {_esc(times)}.</p>{_table(head, rows)}"
-        f'<p class="symbols">{_esc(model.formula)}<br>v = {_esc(decimal(model.variance))} events²</p>'
+        f"<p>In {_esc(model.unit)}: 95 % of the errors lie within ± this, after so many releases. "
+        f"{_esc(model.growth)}: {_esc(times)}.</p>{_table(head, rows)}"
+        f'<p class="symbols">{_esc(model.formula)}</p>'
         f"<p class=sub>{_esc(model.conditions)}</p>"
     )
 
 
 def _notches(stream: StreamExplanation) -> str:
-    regions = stream.errors.regions
-    head = ["epsilon", "an event", "from even to", *(region.name for region in regions)]
+    head = ["epsilon", "an event", "from even to", *(answer.name for answer in stream.errors.answers)]
     rows = [
         [
             decimal(float(notch.epsilon)),
             decimal(float(notch.budget.event_epsilon)),
             chance(surest(float(notch.epsilon))),
-            *(_within(notch.errors.interval(leaves=region.leaves)) for region in regions),
+            *(_within(answer.first) for answer in notch.errors.answers),
         ]
         for notch in stream.notches
     ]
@@ -160,7 +169,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, mark: Sequence
 
 
 def _within(value: float) -> str:
-    return f"±{decimal(round(value))}"
+    return f"±{rounded(value)}"
 
 
 def _esc(text: str) -> str:

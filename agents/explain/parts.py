@@ -8,8 +8,8 @@ from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
-from agents.explain.error import RELEASES, ErrorModel
-from agents.explain.laws import NoiseFacts, noise_facts
+from agents.presentation.error import RELEASES, ErrorModel
+from agents.presentation.laws import NoiseFacts, noise_facts
 from engines.accounting.streams import Total
 from schemas.config import Stream, format_duration
 from schemas.errors import BudgetError
@@ -23,6 +23,11 @@ def decimal(value: float) -> str:
         text = f"{value:,.{digits}f}"
         return text.rstrip("0").rstrip(".") if "." in text else text
     return f"{value:.3e}"
+
+
+def rounded(value: float) -> str:
+    """An error: whole where it is large, three digits where it is small."""
+    return decimal(round(value)) if abs(value) >= 10 else f"{value:.3g}"
 
 
 def exact(value: Fraction) -> str:
@@ -104,7 +109,9 @@ class Budget:
             spent = mechanism.epsilon * mechanism.uses
             shares.append(Share(mechanism, noise_facts(mechanism), spent, spent * contributions, spent / event))
         total = sum((share.event_epsilon for share in shares), Fraction(0))
-        if guarantee.epsilon != event or total != event:
+        # A Gaussian guarantee is not the sum of its mechanisms': its engine accounts for them together, exactly.
+        adds_up = total == event if guarantee.delta == 0 else guarantee.delta <= stream.privacy.delta
+        if guarantee.epsilon != event or not adds_up:
             raise BudgetError(
                 f"stream {stream.name}: {event} is configured for an event, the engine promises {guarantee.epsilon} "
                 "and its "
@@ -157,7 +164,7 @@ class Notch:
             "factor": str(self.factor),
             "surest_from_even": surest(float(self.epsilon)),
             "scales": [str(share.mechanism.scale) for share in self.budget.shares],
-            "error_95_percent": {each.name: self.errors.interval(leaves=each.leaves) for each in self.errors.regions},
+            "error_95_percent": {each.name: each.first for each in self.errors.answers},
         }
 
 
@@ -207,20 +214,20 @@ class StreamExplanation:
             "expected_error": {
                 "formula": self.errors.formula,
                 "conditions": self.errors.conditions,
-                "leaf_variance": self.errors.variance,
-                "regions": [
+                "growth": self.errors.growth,
+                "unit": self.errors.unit,
+                "answers": [
                     {
-                        "name": region.name,
-                        "leaves": region.leaves,
+                        "name": answer.name,
+                        self.errors.sizes: answer.size,
                         "after_releases": {
-                            str(t): {
-                                "standard_deviation": self.errors.deviation(leaves=region.leaves, releases=t),
-                                "interval_95_percent": self.errors.interval(leaves=region.leaves, releases=t),
-                            }
-                            for t in RELEASES
+                            str(t): {"standard_deviation": deviation, "interval_95_percent": interval}
+                            for t, deviation, interval in zip(
+                                RELEASES, answer.deviations, answer.intervals, strict=True
+                            )
                         },
                     }
-                    for region in self.errors.regions
+                    for answer in self.errors.answers
                 ],
             },
             "other_epsilons": [notch.as_json() for notch in self.notches],

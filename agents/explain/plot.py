@@ -6,20 +6,22 @@ import html
 import math
 from collections.abc import Iterator, Sequence
 
-from agents.explain.parts import StreamExplanation, decimal
+from agents.explain.parts import StreamExplanation, rounded
 
 WIDTH, HEIGHT = 420, 290
 LEFT, RIGHT, TOP, BOTTOM = 44, 100, 10, 38
 LABEL_GAP = 15
+LEAST = 0.01
+"""Errors below this are drawn here."""
 
 
 def error_plot(stream: StreamExplanation) -> str:
-    """95 % of the errors after one release, one line for each size of region; both axes logarithmic."""
-    notches, regions = stream.notches, stream.errors.regions
+    """95 % of the errors after one release, one line for each kind of answer; both axes logarithmic."""
+    notches, answers = stream.notches, stream.errors.answers
     if len(notches) < 2:
         return ""
     epsilons = [float(notch.epsilon) for notch in notches]
-    errors = [[max(notch.errors.interval(leaves=region.leaves), 1.0) for notch in notches] for region in regions]
+    errors = [[max(notch.errors.answers[index].first, LEAST) for notch in notches] for index in range(len(answers))]
     x = _Axis(min(epsilons), max(epsilons), LEFT, WIDTH - RIGHT)
     y = _Axis(min(map(min, errors)), max(map(max, errors)), HEIGHT - BOTTOM, TOP)
     parts = [*_grid(x, y, epsilons)]
@@ -27,17 +29,17 @@ def error_plot(stream: StreamExplanation) -> str:
     at = x(epsilons[configured])
     parts.append(f'<line class="now" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
     labels = _spread([y(line[-1]) for line in errors])
-    for index, (region, line, label) in enumerate(zip(regions, errors, labels, strict=True)):
+    for index, (answer, line, label) in enumerate(zip(answers, errors, labels, strict=True)):
         points = " ".join(f"{x(e):.1f},{y(v):.1f}" for e, v in zip(epsilons, line, strict=True))
         parts.append(f'<polyline class="c{index}" points="{points}"/>')
         parts.append(f'<circle class="c{index}" cx="{at:.1f}" cy="{y(line[configured]):.1f}" r="3.5"/>')
         parts.append(
-            f'<text class="c{index}" x="{WIDTH - RIGHT + 6}" y="{label + 4:.1f}">{html.escape(region.name)}</text>'
+            f'<text class="c{index}" x="{WIDTH - RIGHT + 6}" y="{label + 4:.1f}">{html.escape(answer.name)}</text>'
         )
     parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}" text-anchor="middle">epsilon</text>')
     title = "Error against epsilon: " + "; ".join(
-        f"{region.name} ±{decimal(round(line[configured]))} at the configured epsilon"
-        for region, line in zip(regions, errors, strict=True)
+        f"{answer.name} ±{rounded(line[configured])} at the configured epsilon"
+        for answer, line in zip(answers, errors, strict=True)
     )
     return (
         f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(title)}">'
@@ -84,4 +86,4 @@ def _thousands(power: int) -> str:
     for step, letter in ((9, "G"), (6, "M"), (3, "k")):
         if power >= step:
             return f"{10 ** (power - step)}{letter}"
-    return str(10**power)
+    return f"{10.0**power:g}"

@@ -6,9 +6,20 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from agents.cli.output import table
-from agents.explain.error import RELEASES
-from agents.explain.parts import Budget, Explanation, Point, Share, StreamExplanation, chance, decimal, exact, surest
+from agents.explain.parts import (
+    Budget,
+    Explanation,
+    Point,
+    Share,
+    StreamExplanation,
+    chance,
+    decimal,
+    exact,
+    rounded,
+    surest,
+)
 from agents.explain.words import spent
+from agents.presentation.error import RELEASES
 
 WIDTH = 100
 
@@ -40,7 +51,7 @@ def _stream(stream: StreamExplanation) -> Iterator[str]:
         yield from _wrapped(line, rest="    ")
     yield _head("WHERE THE BUDGET GOES")
     yield from _budget(stream.budget)
-    yield _head("EXPECTED ERROR, in counts: 95 % of the errors are within plus or minus")
+    yield _head(f"EXPECTED ERROR, in {stream.errors.unit}: 95 % of the errors are within plus or minus")
     yield from _errors(stream)
     yield _head("ONE NOTCH MORE OR LESS: the same stream with another epsilon, after one release")
     yield from _notches(stream)
@@ -83,32 +94,31 @@ def noise_words(share: Share) -> str:
 
 def _errors(stream: StreamExplanation) -> Iterator[str]:
     model = stream.errors
-    head = ["region", "leaves", *(f"{t:,} release{'s' if t > 1 else ''}" for t in RELEASES), ""]
+    head = ["answer", model.sizes, *(f"{t:,} release{'s' if t > 1 else ''}" for t in RELEASES), ""]
     rows = [
         [
-            region.name,
-            f"{region.leaves:,}",
-            *(f"±{decimal(round(model.interval(leaves=region.leaves, releases=t)))}" for t in RELEASES),
-            region.what,
+            answer.name,
+            f"{answer.size:,}",
+            *(f"±{rounded(interval)}" for interval in answer.intervals),
+            answer.what,
         ]
-        for region in model.regions
+        for answer in model.answers
     ]
     yield from textwrap.indent(table(head, rows), "  ").splitlines()
     yield from _wrapped(model.formula)
     times = ", ".join(f"{t:,} take {stream.duration(t)}" for t in RELEASES[1:])
-    yield from _wrapped(f"The error grows with the square root of the number of releases: {times}.")
-    yield from _wrapped(f"v = {decimal(model.variance)} events². {model.conditions}")
+    yield from _wrapped(f"{model.growth}: {times}.")
+    yield from _wrapped(model.conditions)
 
 
 def _notches(stream: StreamExplanation) -> Iterator[str]:
-    regions = stream.errors.regions
-    head = ["epsilon", "an event", "from even to", *(region.name for region in regions), ""]
+    head = ["epsilon", "an event", "from even to", *(answer.name for answer in stream.errors.answers), ""]
     rows = [
         [
             decimal(float(notch.epsilon)),
             decimal(float(notch.budget.event_epsilon)),
             chance(surest(float(notch.epsilon))),
-            *(f"±{decimal(round(notch.errors.interval(leaves=region.leaves)))}" for region in regions),
+            *(f"±{rounded(answer.first)}" for answer in notch.errors.answers),
             "<- configured" if notch.factor == 1 else "",
         ]
         for notch in stream.notches

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from agents.cli.sentences import promise
 from agents.explain.parts import Budget, Point, chance, decimal, exact, surest
+from agents.presentation import presentation
 from schemas.config import Stream, format_duration
 from schemas.guarantee import Guarantee
 from schemas.topics import Topics
@@ -61,9 +62,9 @@ def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
             f"{budget.contributions} = "
             f"{exact(budget.event_epsilon)}. Events beyond that are refused and counted, never used."
         )
-    if stream.domain.ttl is not None:
+    if stream.domain.lifetime is not None:
         lines.append(
-            f"Each insert is gone after {format_duration(stream.domain.ttl)} by itself"
+            f"Each insert is gone after {format_duration(stream.domain.lifetime)} by itself"
             + (
                 f"; that expiry is measured like a delete, so an insert costs {stream.insert_charge} contributions."
                 if stream.insert_charge > 1
@@ -104,7 +105,7 @@ def alerts(stream: Stream, guarantee: Guarantee) -> Iterator[str]:
     if not guarantee.private:
         yield f"NOT PRIVATE: {guarantee.note or 'the engine promises nothing'}."
     if privacy.unit == "event":
-        more = " An insert and its later delete are two events." if stream.domain.op is not None else ""
+        more = " An insert and its later delete are two events." if stream.domain.operation_field is not None else ""
         yield (
             'unit = "event": single events are protected, NOT PEOPLE. Somebody with k events is protected with k '
             "times epsilon, "
@@ -122,7 +123,11 @@ def alerts(stream: Stream, guarantee: Guarantee) -> Iterator[str]:
     if privacy.epsilon_fraction > 10:
         sure = surest(float(privacy.epsilon_fraction))
         yield f"epsilon above 10 promises little: from an even chance somebody may get {chance(sure)} sure."
-    if stream.domain.ttl is not None and stream.privacy.unit == "user" and stream.contributions % stream.insert_charge:
+    if (
+        stream.domain.lifetime is not None
+        and stream.privacy.unit == "user"
+        and stream.contributions % stream.insert_charge
+    ):
         yield (
             f"max_contributions = {stream.contributions} is odd and an insert costs {stream.insert_charge}: one "
             "contribution can never "
@@ -132,7 +137,7 @@ def alerts(stream: Stream, guarantee: Guarantee) -> Iterator[str]:
 
 def public(stream: Stream) -> Iterator[Point]:
     """What the proof takes for known to everybody."""
-    time, domain = stream.time, stream.domain
+    time = stream.time
     step = format_duration(time.step)
     start = 'when the stream is first started ("now")' if time.start == "now" else f"at {time.start} {time.timezone}"
     when = (
@@ -147,19 +152,13 @@ def public(stream: Stream) -> Iterator[Point]:
         "stands among the "
         "records of a partition is part of the public input.",
     )
-    low, high = domain.bounds[:2], domain.bounds[2:]
-    yield Point(
-        "domain and bounds",
-        f"{domain.x} in [{low[0]:g}, {high[0]:g}) and {domain.y} in [{low[1]:g}, {high[1]:g}), halved "
-        f"{stream.options.depth} times, by "
-        "declaration and not from the data. Events outside are refused and counted.",
-    )
+    yield Point("domain and bounds", f"{presentation(stream).domain(stream)} Events outside are refused and counted.")
     privacy = stream.privacy
     bounds = [f"epsilon = {exact(privacy.epsilon_fraction)}", f"unit = {privacy.unit}"]
     bounds += [f"max_contributions = {privacy.max_contributions}"] if privacy.max_contributions else []
     bounds += [f"max_per_step = {privacy.max_per_step}"] if privacy.max_per_step else []
     yield Point("privacy settings", ", ".join(bounds) + ": knowing them helps nobody.")
-    options = ", ".join(f"{name} = {value:g}" for name, value in stream.options.model_dump().items())
+    options = ", ".join(f"{name} = {_value(value)}" for name, value in stream.options.fingerprint_fields().items())
     yield Point("engine and its options", f"{stream.engine}, mode {stream.mode}; {options}; and the source code.")
     yield Point(
         "where others' records stand",
@@ -254,6 +253,10 @@ def _partitioner(stream: Stream) -> Point:
         "refuses to run on a source topic of more than one partition; adding partitions later stops the stream.",
         loud=True,
     )
+
+
+def _value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
 
 
 def spent(fraction: Fraction) -> str:

@@ -12,6 +12,8 @@ could then shift its neighbours. Of a key that occurs twice the last one counts.
 | not an object, or a field of another type                | WRONG_TYPE     |
 | a number beyond float64                                  | NOT_FINITE     |
 | a user that is neither a text nor an integer             | BAD_USER       |
+
+A *scalar* is any JSON text, number, true, false or null; where it is absent it is read as null.
 """
 
 from __future__ import annotations
@@ -46,19 +48,27 @@ class EventFields:
     operation: str | None = None
     numbers: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
+    scalars: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if len(set(self.names)) != len(self.names):
             raise ValueError("a field of the raw events has two roles")
 
     @property
+    def required(self) -> tuple[str, ...]:
+        """Fields that no event may lack."""
+        return tuple(name for name in self.names if name not in self.scalars)
+
+    @property
     def names(self) -> tuple[str, ...]:
         single = (name for name in (self.user, self.operation) if name is not None)
-        return (self.time, *single, *self.numbers, *self.texts)
+        return (self.time, *single, *self.numbers, *self.texts, *self.scalars)
 
 
 class EventDecoder:
-    """Decodes with a struct made from `EventFields`: attributes `time`, `user`, `operation`, `number0`.., `text0`.."""
+    """Decodes with a struct made from `EventFields`: attributes `time`, `user`, `operation`, `number0`.., `text0`..,
+    `scalar0`..
+    """
 
     def __init__(self, fields: EventFields, *, max_value_bytes: int = MAX_VALUE_BYTES) -> None:
         self.fields = fields
@@ -72,9 +82,12 @@ class EventDecoder:
             wanted.append(("operation", str, fields.operation))
         wanted += [(f"number{index}", float, name) for index, name in enumerate(fields.numbers)]
         wanted += [(f"text{index}", str, name) for index, name in enumerate(fields.texts)]
-        struct = msgspec.defstruct(
-            "Event", [(attribute, kind, msgspec.field(name=name)) for attribute, kind, name in wanted], gc=False
-        )
+        members: list[Any] = [(attribute, kind, msgspec.field(name=name)) for attribute, kind, name in wanted]
+        members += [
+            (f"scalar{index}", str | int | float | bool | None, msgspec.field(name=name, default=None))
+            for index, name in enumerate(self.fields.scalars)
+        ]
+        struct = msgspec.defstruct("Event", members, gc=False)
         self._decode: Callable[[Any], Any] = msgspec.json.Decoder(struct).decode
 
     def decode(self, values: Sequence[bytes | None]) -> tuple[list[Any], ReasonArray]:
@@ -134,7 +147,7 @@ class EventDecoder:
             return Reason.NOT_JSON
         if not isinstance(found, dict):
             return Reason.WRONG_TYPE
-        if not all(name in found for name in self.fields.names):
+        if not all(name in found for name in self.fields.required):
             return Reason.MISSING_FIELD
         return self._wrong_field(found)
 
@@ -146,6 +159,8 @@ class EventDecoder:
             return Reason.WRONG_TYPE
         numbers = [found[name] for name in fields.numbers]
         if any(type(number) not in (int, float) for number in numbers):
+            return Reason.WRONG_TYPE
+        if any(isinstance(found.get(name), (dict, list)) for name in fields.scalars):
             return Reason.WRONG_TYPE
         if fields.user is not None and type(found[fields.user]) not in (int, str):
             return Reason.BAD_USER

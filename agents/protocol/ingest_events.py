@@ -98,8 +98,9 @@ class PureFilter:
             for index, name in enumerate(fields.numbers)
         }
         texts = {name: list(map(attrgetter(f"text{index}"), events)) for index, name in enumerate(fields.texts)}
+        values = {name: list(map(attrgetter(f"scalar{index}"), events)) for index, name in enumerate(fields.scalars)}
         # An unusable operation is reported last; until then the event must still be one that the domain can encode.
-        return Columns(numbers, texts, np.where(operations == 0, np.int8(1), operations))
+        return Columns(numbers, texts, np.where(operations == 0, np.int8(1), operations), values)
 
 
 def _mark(reasons: ReasonArray, reason: Reason, where: npt.NDArray[np.bool_]) -> None:

@@ -131,9 +131,10 @@ def _fields(stream: Any, domain: Domain, *, user: str | None) -> EventFields:
         time=stream.time.field,
         time_is_number=stream.time.format in ("s", "ms", "us"),
         user=user,
-        operation=stream.domain.op,
+        operation=stream.domain.operation_field,
         numbers=tuple(domain.number_fields),
         texts=tuple(domain.text_fields),
+        scalars=tuple(domain.value_fields),
     )
 
 

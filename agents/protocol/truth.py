@@ -6,7 +6,7 @@ Not private in any way, and nothing flows back: the engine and the publisher kno
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +66,7 @@ class TruthAudit:
 
     @property
     def truth(self) -> Folded:
-        """All events alive, as the evaluator's domain encodes them. Private."""
+        """All events alive, or those of the last step (see `Evaluator.scope`), encoded by its domain. Private."""
         return self._truth
 
     @property
@@ -113,6 +113,7 @@ class TruthAudit:
     def measure(self) -> bytes:
         """The utility record of the step that is ready; moves on to the next. May take long: call it in a thread."""
         facts = self._ledger.pop(self.step)
+        added: list[Mapping[str, Any]] = []
         while self._waiting and self._waiting[0][1] <= self.step:
             offset, _, key, value = self._waiting.popleft()
             self.synthetic_offset = offset + 1
@@ -120,10 +121,12 @@ class TruthAudit:
                 self._alive.pop(key, None)
             else:
                 self._alive[key] = value
+                added.append(value)
         events = self.merge.take(self.step)
         self._age(events)
         self._events += events.total
-        metrics = {} if facts.gathered else self.evaluator.measure(self._truth, self._columns())
+        rows = self._alive.values() if self.evaluator.scope == "alive" else added
+        metrics = {} if facts.gathered else self.evaluator.measure(self._truth, self._columns(rows))
         record = {
             "step": self.step,
             "time": facts.end,
@@ -139,6 +142,9 @@ class TruthAudit:
 
     def _age(self, events: Folded) -> None:
         """Add this step's events and take away those whose life is over."""
+        if self.evaluator.scope == "step":
+            self._truth = events
+            return
         self._truth = self._truth.merge(events)
         if self._ttl_steps is None:
             return
@@ -149,10 +155,8 @@ class TruthAudit:
             alive = left.counts > 0
             self._truth = Folded(left.keys[alive], left.counts[alive])
 
-    def _columns(self) -> Mapping[str, list[Any]]:
-        domain = self.evaluator.domain
-        rows = self._alive.values()
-        return {name: [row[name] for row in rows] for name in (*domain.number_fields, *domain.text_fields)}
+    def _columns(self, rows: Collection[Mapping[str, Any]]) -> Mapping[str, list[Any]]:
+        return {name: [row.get(name) for row in rows] for name in self.evaluator.fields}
 
     def encode(self) -> bytes:
         """Everything that later steps need. Private."""

@@ -20,7 +20,7 @@ from engines.contract_checks import contents
 from engines.noise import NoiseSource
 from engines.registry import ENGINES, build_engine
 from schemas.blocks import Folded
-from schemas.config import Stream
+from schemas.config import ENGINE_MODES, Stream
 from schemas.errors import EngineInputError
 
 LONG = 16
@@ -139,10 +139,10 @@ def cases() -> list[Case]:
     """Every registered engine in each of its modes; spatial also with a ttl."""
     made = []
     for name in sorted(ENGINES):
-        for mode in ENGINES[name].modes:
+        for mode in ENGINE_MODES[name]:
             scene = SCENES[name](mode)
             made.append(case(f"engine {name}, mode {mode}", scene, faint=partial(build_engine, faintly(scene.stream))))
-    return [*made, *(expiring(mode) for mode in ENGINES["spatial"].modes)]
+    return [*made, *(expiring(mode) for mode in ENGINE_MODES["spatial"])]
 
 
 def expiring(mode: str) -> Case:

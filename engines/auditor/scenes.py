@@ -16,7 +16,7 @@ from engines.contract import Release
 from engines.spatial import BoxDomain
 from schemas.blocks import Folded
 from schemas.config import Stream
-from schemas.config.options import MEASURED_EXPIRY
+from schemas.config.engines import measures_expiry
 
 STEPS = 5
 LATE = 2
@@ -76,7 +76,7 @@ def spatial(mode: str, *, ttl: str | None = None, epsilon: float = 3.0) -> Scene
     domain: dict[str, Any] = {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]}
     if ttl is not None:
         domain["ttl"] = ttl
-    expiries_measured = ttl is not None and ("spatial", mode) in MEASURED_EXPIRY
+    expiries_measured = ttl is not None and measures_expiry("spatial", mode)
     stream = Stream.model_validate(
         {
             "name": "audit",

@@ -5,10 +5,7 @@ from engines.spatial.held import HeldConfig, HeldLeaves
 from engines.spatial.phdstream import PHDStream, PHDStreamConfig
 from engines.spatial.queries import SpatialEvaluator
 
-MODES = ("default", "paper")
-
 __all__ = [
-    "MODES",
     "BoxDomain",
     "HeldConfig",
     "HeldLeaves",

@@ -99,6 +99,10 @@ class BoxDomain:
         return ()
 
     @property
+    def value_fields(self) -> tuple[str, ...]:
+        return ()
+
+    @property
     def words(self) -> int:
         return 1
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -96,6 +96,22 @@ class SpatialEvaluator:
         """The evaluator of a stream: a grid of 1024 x 1024 over the same box."""
         return SpatialEvaluator(BoxDomain(domain.x_field, domain.y_field, domain.bounds, GRID_DEPTH))
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return tuple(f"error_{name}" for name in SIZES)
+
+    @property
+    def scope(self) -> Literal["alive", "step"]:
+        return "alive"
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return (self.domain.x_field, self.domain.y_field)
+
+    def size(self, truth: Folded) -> int:
+        """Inserts less deletes."""
+        return int((truth.counts * _signs(truth)).sum())
+
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         """See `engines.contract.Evaluator.measure`. A key that says delete counts negatively."""
         x = np.asarray(synthetic[self.domain.x_field], np.float64)
@@ -103,8 +119,7 @@ class SpatialEvaluator:
         columns = Columns({self.domain.x_field: x, self.domain.y_field: y}, {}, np.ones(len(x), np.int8))
         keys, reasons = self.domain.encode(columns)
         inside = keys[reasons == 0, 0]
-        true_signs = 1 - 2 * (truth.keys[:, 0] & np.uint64(1)).astype(np.int64)
-        weights = truth.counts * true_signs
+        weights = truth.counts * _signs(truth)
         true_sums = self._sums(truth.keys[:, 0], weights)
         synthetic_sums = self._sums(inside, np.ones(len(inside), np.int64))
         alive = int(weights.sum())
@@ -118,3 +133,8 @@ class SpatialEvaluator:
     def _sums(self, keys: np.ndarray, weights: IntArray) -> IntArray:
         column, row = self.domain.grid((keys >> np.uint64(1)).astype(np.int64))
         return prefix_sums(column, row, weights, columns=1 << self.domain.x_bits, rows=1 << self.domain.y_bits)
+
+
+def _signs(truth: Folded) -> IntArray:
+    """+1 for keys of inserts, -1 for keys of deletes."""
+    return 1 - 2 * (truth.keys[:, 0] & np.uint64(1)).astype(np.int64)

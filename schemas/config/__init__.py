@@ -4,10 +4,11 @@ Start at `load_config`. Models are named after the sections, attributes after th
 `config.streams[0].privacy.epsilon` is `epsilon` in `[streams.privacy]` of the first stream.
 """
 
-from schemas.config.domain import DOMAIN_KINDS, BoxDomain, Domain
+from schemas.config.domain import DOMAIN_KINDS, BoxDomain, DomainSection
+from schemas.config.engines import ENGINE_FACTS, ENGINE_MODES, ENGINE_NAMES, EngineFacts
 from schemas.config.export import config_json_schema
 from schemas.config.load import config_from_mapping, load_config, parse_config, with_overrides
-from schemas.config.options import ENGINE_MODES, ENGINE_NAMES, Options, SpatialOptions
+from schemas.config.options import OptionsSection, SpatialOptions
 from schemas.config.privacy import Privacy
 from schemas.config.root import Config
 from schemas.config.server import Job, Kafka
@@ -18,16 +19,18 @@ from schemas.errors import ConfigError, ConfigProblem
 
 __all__ = [
     "DOMAIN_KINDS",
+    "ENGINE_FACTS",
     "ENGINE_MODES",
     "ENGINE_NAMES",
     "BoxDomain",
     "Config",
     "ConfigError",
     "ConfigProblem",
-    "Domain",
+    "DomainSection",
+    "EngineFacts",
     "Job",
     "Kafka",
-    "Options",
+    "OptionsSection",
     "Privacy",
     "SpatialOptions",
     "Stream",

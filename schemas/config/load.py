@@ -8,14 +8,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from schemas.config.domain import BoxDomain
+from schemas.config.domain import Domain, DomainSection
 from schemas.config.environment import overridden
-from schemas.config.options import SpatialOptions
+from schemas.config.options import OPTIONS
 from schemas.config.privacy import Privacy
 from schemas.config.root import Config, Named, clashes
-from schemas.config.section import COLLECT, Section, below
+from schemas.config.section import COLLECT, FOLDER, Section, below
 from schemas.config.server import Job, Kafka
 from schemas.config.stream import StreamParts
 from schemas.config.timing import Timing
@@ -25,6 +25,7 @@ from schemas.errors import ConfigError, ConfigProblem
 LARGEST_FILE_BYTES = 1 << 20
 
 S = TypeVar("S", bound=Section)
+_DOMAIN: TypeAdapter[DomainSection] = TypeAdapter(Domain)
 
 
 def load_config(path: Path | str, environment: Mapping[str, str] | None = None) -> Config:
@@ -49,30 +50,39 @@ def load_config(path: Path | str, environment: Mapping[str, str] | None = None) 
         raise ConfigError([ConfigProblem(str(path), reason, "name a TOML file that this user may read")]) from None
     if len(content) > LARGEST_FILE_BYTES:
         raise ConfigError([ConfigProblem(str(path), "is larger than 1 MiB", "name the configuration file")])
-    return parse_config(text, environment, file=str(path))
+    return parse_config(text, environment, file=str(path), folder=path.parent)
 
 
-def parse_config(text: str, environment: Mapping[str, str] | None = None, *, file: str = "the file") -> Config:
-    """Check the text of a configuration file; see `load_config`. `file` names it in messages. Raises: ConfigError."""
+def parse_config(
+    text: str, environment: Mapping[str, str] | None = None, *, file: str = "the file", folder: Path | None = None
+) -> Config:
+    """Check the text of a configuration file; see `load_config`.
+
+    Args:
+        file: names it in messages. folder: from which the paths of public files go; None: the working folder.
+    Raises: ConfigError.
+    """
     try:
         document = tomllib.loads(text.removeprefix("\ufeff"), parse_float=Decimal)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         # tomllib names a position, and at most one character.
         reason = f"is not TOML: {error}" if isinstance(error, tomllib.TOMLDecodeError) else "is nested too deeply"
         raise ConfigError([ConfigProblem(file, reason, "write key = value, and put texts in double quotes")]) from None
-    return config_from_mapping(document, environment)
+    return config_from_mapping(document, environment, folder=folder)
 
 
-def config_from_mapping(document: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Config:
+def config_from_mapping(
+    document: Mapping[str, Any], environment: Mapping[str, str] | None = None, *, folder: Path | None = None
+) -> Config:
     """Check a configuration that is already a mapping, such as `config.model_dump()`. Raises: ConfigError."""
     problems: list[ConfigProblem] = []
     merged = overridden(document, environment or {}, problems)
     config: Config | None = None
     try:
-        config = Config.model_validate(merged, context=COLLECT)
+        config = Config.model_validate(merged, context={COLLECT: True, FOLDER: folder})
     except ValidationError as error:
         problems += below_streams(translate(error), merged)
-    problems += _taken_together(merged)
+    problems += _taken_together(merged, folder)
     if config is None or problems:
         raise ConfigError(problems)
     return config
@@ -97,7 +107,7 @@ def below_streams(problems: Iterable[ConfigProblem], document: Mapping[str, Any]
         yield from below("", [problem], stream=names.get(head))
 
 
-def _taken_together(document: Mapping[str, Any]) -> Iterator[ConfigProblem]:
+def _taken_together(document: Mapping[str, Any], folder: Path | None) -> Iterator[ConfigProblem]:
     """What keys say against each other, in every part that could be read, whatever is wrong with the others."""
     job = _read(Job, document.get("job", {}))
     kafka = _read(Kafka, document.get("kafka"))
@@ -105,7 +115,7 @@ def _taken_together(document: Mapping[str, Any]) -> Iterator[ConfigProblem]:
         yield from below("kafka", kafka.problems())
     streams = _streams(document)
     for index, stream in enumerate(streams):
-        yield from below(f"streams[{index}]", _in_stream(stream), stream=_text(stream, "name"))
+        yield from below(f"streams[{index}]", _in_stream(stream, folder), stream=_text(stream, "name"))
     named = [
         Named(index, _text(stream, "name"), _text(stream, "source"), _text(stream, "audit"))
         for index, stream in enumerate(streams)
@@ -113,31 +123,40 @@ def _taken_together(document: Mapping[str, Any]) -> Iterator[ConfigProblem]:
     yield from below_streams(clashes(job.name if job is not None else None, named), document)
 
 
-def _in_stream(stream: object) -> Iterator[ConfigProblem]:
+def _in_stream(stream: object, folder: Path | None) -> Iterator[ConfigProblem]:
     if not isinstance(stream, Mapping):
         return
+    engine = _text(stream, "engine")
+    options = OPTIONS.get(engine or "")
     sections = {
         "privacy": _read(Privacy, stream.get("privacy")),
         "time": _read(Timing, stream.get("time")),
-        "domain": _read(BoxDomain, stream.get("domain")),
-        "options": _read(SpatialOptions, stream.get("options", {})),
+        "domain": _read_domain(stream.get("domain"), folder),
+        "options": _read(options, stream.get("options", {})) if options is not None else None,
     }
     for name, section in sections.items():
         if section is not None:
             yield from below(name, section.problems())
     privacy, time, domain = sections["privacy"], sections["time"], sections["domain"]
     yield from StreamParts(
-        _text(stream, "engine"),
+        engine,
         _text(stream, "mode", "default"),
         privacy if isinstance(privacy, Privacy) else None,
         time if isinstance(time, Timing) else None,
-        domain if isinstance(domain, BoxDomain) else None,
+        domain if isinstance(domain, DomainSection) else None,
     ).problems()
 
 
 def _read(model: type[S], table: object) -> S | None:
     try:
-        return model.model_validate(table, context=COLLECT)
+        return model.model_validate(table, context={COLLECT: True})
+    except ValidationError:
+        return None
+
+
+def _read_domain(table: object, folder: Path | None) -> DomainSection | None:
+    try:
+        return _DOMAIN.validate_python(table, context={COLLECT: True, FOLDER: folder})
     except ValidationError:
         return None
 

@@ -67,18 +67,21 @@ class Privacy(Section):
         """Length of a period in microseconds, or None where the bound never renews."""
         return None if self.per is None else microseconds(self.per)
 
-    def problems(self) -> Iterator[ConfigProblem]:
-        """An unbounded user, or bounds that have nobody to bound."""
-        if self.unit == "user":
+    def bounds(self, *, names_user: bool) -> Iterator[ConfigProblem]:
+        """An unbounded user, or bounds that have nobody to bound.
+
+        Args:
+            names_user: whether records say whose they are, see `DomainSection`.
+        """
+        if self.unit == "event":
+            yield from self._bounds_without_users('unit = "event" protects single events')
+        elif not names_user:
+            yield from self._bounds_without_users("the records of this domain are sums that name no user")
+        elif self.unit == "user":
             yield from self._unbounded_user()
-        elif self.unit == "event":
-            yield from self._bounds_without_users()
-        else:
-            yield ConfigProblem(
-                "unit",
-                'unit = "replace" needs engine "markov", which is not available in this version',
-                'use unit = "user" (or "event" where the data has no user ids)',
-            )
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """Bounds that contradict each other."""
         if self.max_per_step and self.max_contributions and self.max_per_step > self.max_contributions:
             yield ConfigProblem(
                 "max_per_step",
@@ -100,12 +103,12 @@ class Privacy(Section):
                 "add max_contributions = 2 (or more: each event then gets a smaller share of epsilon)",
             )
 
-    def _bounds_without_users(self) -> Iterator[ConfigProblem]:
+    def _bounds_without_users(self, why: str) -> Iterator[ConfigProblem]:
         for key in ("user", "max_contributions", "max_per_step", "per"):
             if getattr(self, key) is not None:
                 yield ConfigProblem(
                     key,
-                    f'unit = "event" protects single events and would ignore {key}',
+                    f"{why} and would ignore {key}",
                     'set unit = "user" to protect whole users, or remove the key',
                 )
 

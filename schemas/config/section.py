@@ -10,7 +10,10 @@ from pydantic_core import PydanticCustomError
 
 from schemas.errors import ConfigError, ConfigProblem
 
-COLLECT = {"collect": True}  # validation context: the loader runs the checks itself, to list everything at once
+COLLECT = "collect"
+"""In the validation context: the loader runs the checks of `problems` itself, to list everything at once."""
+FOLDER = "folder"
+"""In the validation context: the folder of the configuration, from which paths of public files go."""
 
 
 class Section(BaseModel):
@@ -24,7 +27,7 @@ class Section(BaseModel):
 
     @model_validator(mode="after")
     def _refuse_problems(self, info: ValidationInfo) -> Self:
-        if info.context is not COLLECT and (found := tuple(self.problems())):
+        if not (info.context or {}).get(COLLECT) and (found := tuple(self.problems())):
             raise ConfigError(found)
         return self
 

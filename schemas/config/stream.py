@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
-from schemas.config.domain import BoxDomain, Domain, expires
-from schemas.config.options import (
-    ENGINE_MODES,
-    ENGINE_NAMES,
-    MEASURED_EXPIRY,
-    PLANNED_ENGINES,
-    PURE_ENGINES,
-    Options,
-)
+from schemas.config.domain import Domain, DomainSection
+from schemas.config.engines import ENGINE_FACTS, ENGINE_NAMES, PLANNED_ENGINES, EngineFacts, measures_expiry
+from schemas.config.options import OPTIONS, OfEngine, Options
 from schemas.config.privacy import Privacy, is_multiple
-from schemas.config.section import Section, refusal
+from schemas.config.section import Section, below, refusal
 from schemas.config.timing import Timing
 from schemas.config.values import Duration, PlainName, TopicName, format_duration, microseconds
 from schemas.errors import ConfigProblem
@@ -58,7 +52,24 @@ class Stream(Section):
     privacy: Privacy
     time: Timing
     domain: Domain
-    options: Options = Options()
+    options: Options
+    """Those of `engine`; absent: all as they are by default."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _options_of_engine(cls, document: Any) -> Any:
+        """Options are read by the model of the engine; under an engine that there is not, they are passed over."""
+        if not isinstance(document, Mapping):
+            return document
+        engine, table = document.get("engine"), document.get("options", {})
+        if not isinstance(engine, str) or engine not in OPTIONS:
+            return {**document, "options": next(iter(OPTIONS.values()))()}
+        return {**document, "options": OfEngine(engine, table)} if isinstance(table, Mapping) else document
+
+    @property
+    def facts(self) -> EngineFacts:
+        """What the engine can do."""
+        return ENGINE_FACTS[self.engine]
 
     @property
     def publish_delay_us(self) -> int:
@@ -76,11 +87,14 @@ class Stream(Section):
 
         With `ttl` it is 2 in a mode that measures the expiry as a delete, since the insert then moves two releases.
         """
-        return 2 if self.domain.ttl is not None and (self.engine, self.mode) in MEASURED_EXPIRY else 1
+        return 2 if self.domain.lifetime is not None and measures_expiry(self.engine, self.mode) else 1
 
     @property
     def contributions(self) -> int:
-        """How many changes one protected unit may make: `max_contributions` of a user, `insert_charge` of an event."""
+        """How many changes of one protected unit share the budget: `max_contributions` of a user, `insert_charge` of
+        an event; 1 where the engine itself accounts for the whole unit."""
+        if self.facts.whole_unit:
+            return 1
         if self.privacy.unit == "event" or self.privacy.max_contributions is None:
             return self.insert_charge
         return self.privacy.max_contributions
@@ -132,21 +146,8 @@ class Stream(Section):
                 "clock": time.clock,
                 "max_ahead": time.max_ahead,
             },
-            "domain": {
-                "kind": domain.kind,
-                "x": domain.x,
-                "y": domain.y,
-                "bounds": list(domain.bounds),
-                "op": domain.op,
-                "ttl_us": domain.ttl_us,
-            },
-            "options": {
-                "depth": options.depth,
-                "initial_steps": options.initial_steps,
-                "split": str(options.split_fraction),
-                "threshold": options.threshold,
-                "max_leaves": options.max_leaves,
-            },
+            "domain": domain.fingerprint_fields(),
+            "options": options.fingerprint_fields(),
         }
 
     def problems(self) -> Iterator[ConfigProblem]:
@@ -167,33 +168,67 @@ class StreamParts:
     mode: str | None
     privacy: Privacy | None
     time: Timing | None
-    domain: BoxDomain | None
+    domain: DomainSection | None
 
     def problems(self) -> Iterator[ConfigProblem]:
         """What the readable parts say against each other."""
         yield from self._engine()
+        yield from self._unit()
         yield from self._budget()
         yield from self._periods()
         yield from self._deletions()
         yield from self._roles()
 
     def _engine(self) -> Iterator[ConfigProblem]:
-        modes = ENGINE_MODES.get(self.engine) if self.engine is not None else None
-        if modes is not None and self.mode is not None and self.mode not in modes:
+        facts = self._facts
+        if facts is None:
+            return
+        if self.mode is not None and self.mode not in facts.modes:
             yield ConfigProblem(
                 "mode",
-                f'engine "{self.engine}" has no such mode in this version; available: {", ".join(modes)}',
+                f'engine "{self.engine}" has no such mode in this version; available: {", ".join(facts.modes)}',
                 'set mode = "default"',
             )
-        if self.privacy is not None and self.engine in PURE_ENGINES and self.privacy.delta != 0.0:
+        if self.domain is not None and self.domain.kind not in facts.kinds:
+            kinds = " or ".join(f'"{kind}"' for kind in facts.kinds)
+            yield ConfigProblem(
+                "domain.kind",
+                f'engine "{self.engine}" does not work on a domain of kind "{self.domain.kind}"',
+                f"describe the domain as kind = {kinds}, or choose another engine",
+            )
+        if self.privacy is None or self.mode not in facts.modes:
+            return
+        if self.privacy.delta != 0.0 and self.mode not in facts.uses_delta:
             yield ConfigProblem(
                 "privacy.delta",
                 f'engine "{self.engine}" is epsilon-DP and has no use for a delta',
                 "set delta = 0.0, or remove the key",
             )
+        if self.privacy.delta == 0.0 and self.mode in facts.needs_delta:
+            yield ConfigProblem(
+                "privacy.delta",
+                f'mode "{self.mode}" adds Gaussian noise and promises nothing without a delta',
+                "set delta = 1e-6, or a probability far below one in your users",
+            )
+
+    @property
+    def _facts(self) -> EngineFacts | None:
+        return ENGINE_FACTS.get(self.engine) if self.engine is not None else None
+
+    def _unit(self) -> Iterator[ConfigProblem]:
+        """Who is protected: by whom the engine can promise it, and whether a user can be told and bounded."""
+        if self.privacy is None:
+            return
+        if self._facts is not None and self.privacy.unit not in self._facts.units:
+            others = [name for name, facts in ENGINE_FACTS.items() if self.privacy.unit in facts.units]
+            able = f"needs engine {' or '.join(others)}" if others else "needs an engine that this version lacks"
+            units = " or ".join(f'"{unit}"' for unit in self._facts.units)
+            yield ConfigProblem("privacy.unit", f'unit = "{self.privacy.unit}" {able}', f"use unit = {units}")
+        else:
+            yield from below("privacy", self.privacy.bounds(names_user=self.domain is None or self.domain.names_user))
 
     def _budget(self) -> Iterator[ConfigProblem]:
-        if self.privacy is not None:
+        if self.privacy is not None and not (self._facts is not None and self._facts.whole_unit):
             epsilon = self.privacy.epsilon_fraction / (self.privacy.max_contributions or 1)
             if epsilon < LEAST_EVENT_EPSILON:
                 yield ConfigProblem(
@@ -207,7 +242,7 @@ class StreamParts:
             return
         durations = {
             "privacy.per": self.privacy.per if self.privacy else None,
-            "domain.ttl": self.domain.ttl if self.domain else None,
+            "domain.ttl": self.domain.lifetime if self.domain else None,
         }
         for key, duration in durations.items():
             if duration is not None and not is_multiple(duration, self.time.step):
@@ -219,12 +254,12 @@ class StreamParts:
                 )
 
     def _deletions(self) -> Iterator[ConfigProblem]:
-        if self.domain is None or self.privacy is None or not expires(self.domain):
+        key = self.domain.deletion_key if self.domain is not None else None
+        if key is None or self.privacy is None:
             return
-        if self.domain.op is None and (self.engine, self.mode) not in MEASURED_EXPIRY:
+        if key == "ttl" and not measures_expiry(self.engine or "", self.mode or ""):
             return
         if self.privacy.unit == "user" and self.privacy.max_contributions == 1:
-            key = "op" if self.domain.op is not None else "ttl"
             yield ConfigProblem(
                 "privacy.max_contributions",
                 f"is 1, but with {key} an insert and its delete are two contributions",
@@ -238,10 +273,8 @@ class StreamParts:
         if self.privacy is not None and self.privacy.user is not None:
             roles[self.privacy.user].append("privacy.user")
         if self.domain is not None:
-            for key in dict.fromkeys((self.domain.x, self.domain.y)):  # x == y is the domain's own refusal
-                roles[key].append("domain.x" if key == self.domain.x else "domain.y")
-            if self.domain.op is not None:
-                roles[self.domain.op].append("domain.op")
+            for key, field in self.domain.roles():
+                roles[field].append(f"domain.{key}")
         for field, keys in roles.items():
             for key in keys[1:]:
                 yield ConfigProblem(

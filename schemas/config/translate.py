@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import orjson
 from pydantic import ValidationError
@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from schemas.config.root import Config
 from schemas.config.section import Section
+from schemas.config.tagged import members_of
 from schemas.errors import ConfigProblem
 
 _TYPES = {
@@ -57,7 +58,7 @@ def key_path(location: Sequence[int | str]) -> str:
 
 def _problem(details: ErrorDetails) -> ConfigProblem:
     location, context = details["loc"], details.get("ctx", {})
-    kind, key = details["type"], key_path(location)
+    kind, key = details["type"], key_path(without_tags(location))
     if kind == "refused":
         return ConfigProblem(f"{key}.{context['at']}" if context["at"] else key, context["reason"], context["mend"])
     if kind == "missing":
@@ -83,7 +84,7 @@ def _problem(details: ErrorDetails) -> ConfigProblem:
 
 def section_name(location: Sequence[int | str]) -> str:
     """The header of the TOML section at a location, `the file` for the top level."""
-    names = [part for part in location if isinstance(part, str)]
+    names = [part for part in without_tags(location) if isinstance(part, str)]
     if not names:
         return "the file"
     return "[[streams]]" if names == ["streams"] else f"[{'.'.join(names)}]"
@@ -114,11 +115,29 @@ def _nearest(location: Sequence[int | str]) -> str:
     return f"remove it; keys of {section} are {', '.join(model.model_fields)}"
 
 
+def without_tags(location: Sequence[int | str]) -> tuple[int | str, ...]:
+    """A location as the file has it: without the names of chosen models that pydantic adds."""
+    model: type[Section] | None = Config
+    members: Mapping[str, type[Section]] = {}
+    kept: list[int | str] = []
+    for part in location:
+        if isinstance(part, str) and part in members:
+            model, members = members[part], {}
+            continue
+        kept.append(part)
+        if isinstance(part, int):
+            continue
+        field = model.model_fields.get(part) if model is not None else None
+        members = members_of(field) if field is not None else {}
+        model = model_of(field) if field is not None else None
+    return tuple(kept)
+
+
 def model_of(field: FieldInfo) -> type[Section] | None:
-    """The section that a key opens, or None for a plain value."""
+    """The section that a key opens, or None for a plain value. Of several models for one key, the first."""
     waiting = [field.annotation]
     while waiting:
-        annotation = waiting.pop()
+        annotation = waiting.pop(0)
         if isinstance(annotation, type) and issubclass(annotation, Section):
             return annotation
         waiting.extend(typing.get_args(annotation))
@@ -127,24 +146,32 @@ def model_of(field: FieldInfo) -> type[Section] | None:
 
 def field_at(location: Sequence[int | str]) -> FieldInfo | None:
     """The declared key at a location, or None where there is none."""
-    model: type[Section] | None = Config
-    field: FieldInfo | None = None
-    for part in location:
-        if isinstance(part, int):
-            continue
-        field = model.model_fields.get(part) if model is not None else None
-        if field is None:
-            return None
-        model = model_of(field)
-    return field
+    return _found(location)[0]
 
 
 def model_at(location: Sequence[int | str]) -> type[Section] | None:
     """The section at a location."""
     if not location:
         return Config
-    field = field_at(location)
-    return None if field is None else model_of(field)
+    return _found(location)[1]
+
+
+def _found(location: Sequence[int | str]) -> tuple[FieldInfo | None, type[Section] | None]:
+    """The key at a location, and the section that it opens."""
+    model: type[Section] | None = Config
+    field: FieldInfo | None = None
+    members: Mapping[str, type[Section]] = {}
+    for part in location:
+        if isinstance(part, int):
+            continue
+        if part in members:
+            model, members = members[part], {}
+            continue
+        field = model.model_fields.get(part) if model is not None else None
+        if field is None:
+            return None, None
+        model, members = model_of(field), members_of(field)
+    return field, model
 
 
 def _sections() -> Iterator[tuple[str, type[Section]]]:

@@ -20,6 +20,7 @@ from engines.auditor.scenes import SCENES
 from engines.counters import COUNTERS
 from engines.noise import seeded
 from engines.registry import ENGINES
+from schemas.config import ENGINE_MODES
 from tests.audit.small_stream import stream
 
 CASES = cases()
@@ -83,6 +84,6 @@ def test_every_counter_engine_and_mode_is_audited() -> None:
     assert SCENES.keys() == ENGINES.keys()
     for name in COUNTERS:
         assert f"counter {name}" in names
-    for name, spec in ENGINES.items():
-        for mode in spec.modes:
+    for name, modes in ENGINE_MODES.items():
+        for mode in modes:
             assert f"engine {name}, mode {mode}" in names

@@ -12,14 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.explain import Budget, explain, noise_facts
-from agents.explain.error import NORMAL_95
+from agents.explain import Budget, noise_facts
 from agents.explain.parts import decimal, exact, surest
+from agents.presentation.error import NORMAL_95
+from agents.presentation.spatial_error import LeafNoise
 from engines.contract import Batch
 from engines.counters import SimpleConfig
 from engines.noise import DiscreteLaplace, seeded
 from engines.registry import build_engine
 from schemas.blocks import Folded
+from schemas.config import Stream
 from schemas.errors import BudgetError, PrivstreamError
 from schemas.guarantee import Mechanism
 from tests.cli.explain_support import EVENT, USER, config, everywhere, explained, toml
@@ -129,6 +131,11 @@ def test_the_95_percent_interval_is_the_smallest(scale: Fraction) -> None:
 
 # --- errors ---
 
+
+def leaf_noise(stream: Stream) -> LeafNoise:
+    return LeafNoise.of(stream, build_engine(stream).guarantee())
+
+
 RUNS = 3000
 # The mean square of n sums of Laplace draws has a relative standard error of at most sqrt(5 / n) (kurtosis of one draw
 # is 6 at most). Five of them: a false alarm in one of a million. Seeds are fixed besides.
@@ -138,15 +145,16 @@ SLACK = 5 * (5 / RUNS) ** 0.5
 @pytest.mark.parametrize(("leaves", "releases"), [(1, 1), (2, 10), (13, 1), (13, 10)])
 def test_the_error_formula_is_that_of_the_counters(leaves: int, releases: int) -> None:
     (stream,) = explained(epsilon="2.0").streams
+    noise_of = leaf_noise(config(toml(epsilon="2.0")).streams[0])
     counter = SimpleConfig().calibrate(stream.budget.shares[-1].event_epsilon)
     sums = np.zeros((RUNS, leaves), np.int64)
     for release in range(releases):
         noise, _ = counter.step(np.zeros(RUNS * leaves, np.int64), counter.initial(RUNS * leaves), seeded(release))
         sums += noise.reshape(RUNS, leaves)
     errors = sums.sum(axis=1)
-    deviation = stream.errors.deviation(leaves=leaves, releases=releases)
+    deviation = noise_of.deviation(leaves=leaves, releases=releases)
     assert float((errors**2).mean()) == pytest.approx(deviation**2, rel=SLACK)
-    within = float((np.abs(errors) <= stream.errors.interval(leaves=leaves, releases=releases)).mean())
+    within = float((np.abs(errors) <= noise_of.interval(leaves=leaves, releases=releases)).mean())
     assert 0.93 < within < 0.97  # five standard errors of a share of 95 % in 3,000
 
 
@@ -157,7 +165,7 @@ def test_the_error_formula_is_that_of_the_engine(mode: str) -> None:
     A run's sum has hundreds of draws, so its square has a relative standard deviation of sqrt(2); five standard errors.
     """
     streams = config(toml(epsilon="1.0", privacy=EVENT, stream=f'mode = "{mode}"', options="max_leaves = 64"))
-    (stream,) = explain(streams).streams
+    noise_of = leaf_noise(streams.streams[0])
     rng = np.random.default_rng(5)
     cells = [np.unique(rng.integers(0, 1 << 10, 40)) for _ in range(3)]
     true = sum(100 * len(codes) for codes in cells)
@@ -171,21 +179,21 @@ def test_the_error_formula_is_that_of_the_engine(mode: str) -> None:
             draws += int(release.notes["measured" if mode == "default" else "leaves"])
         tree = engine._tree
         seen = tree.measured.sum() + tree.pending.sum() if mode == "default" else tree.own.sum()
-        ratios.append((int(seen) - true) ** 2 / stream.errors.deviation(leaves=draws) ** 2)
+        ratios.append((int(seen) - true) ** 2 / noise_of.deviation(leaves=draws) ** 2)
     assert np.mean(ratios) == pytest.approx(1, abs=5 * (2.2 / runs) ** 0.5)
 
 
 def test_regions_grow_and_errors_with_them() -> None:
     (stream,) = explained(options="max_leaves = 4096").streams
-    leaves = [region.leaves for region in stream.errors.regions]
+    leaves = [region.size for region in stream.errors.answers]
     assert leaves == sorted(leaves)
     assert leaves[0] == 1
     assert leaves[-1] == 4096
-    assert [region.name for region in stream.errors.regions[1:-1]] == ["small region", "medium region", "large region"]
-    for region in stream.errors.regions:
-        one, hundred = (stream.errors.interval(leaves=region.leaves * 2, releases=t) for t in (1, 100))
-        assert hundred == pytest.approx(10 * one)
-    assert stream.errors.interval(leaves=4) == pytest.approx(NORMAL_95 * 2 * stream.errors.variance**0.5)
+    assert [region.name for region in stream.errors.answers[1:-1]] == ["small region", "medium region", "large region"]
+    for region in stream.errors.answers:
+        assert region.deviations[2] == pytest.approx(10 * region.deviations[0])
+        assert region.intervals[2] == pytest.approx(NORMAL_95 * region.deviations[2])
+    assert list(stream.errors.answers) == sorted(stream.errors.answers, key=lambda region: region.first)
 
 
 def test_a_notch_is_what_the_file_with_that_epsilon_would_say() -> None:
@@ -196,7 +204,7 @@ def test_a_notch_is_what_the_file_with_that_epsilon_would_say() -> None:
         (other,) = explained(epsilon=str(float(Fraction(8, 10) * notch.factor))).streams
         assert other.budget == notch.budget
         assert other.errors == notch.errors
-    widths = [notch.errors.interval(leaves=13) for notch in stream.notches]
+    widths = [notch.errors.answers[1].first for notch in stream.notches]
     assert widths == sorted(widths, reverse=True)
     assert surest(float(np.log(3))) == pytest.approx(0.75)
 

@@ -125,7 +125,7 @@ def test_json_is_one_object_and_exact(file: Path) -> None:
     assert (code, told["ok"]) == (0, True)
     (stream,) = told["streams"]
     assert Fraction(stream["budget"]["event_epsilon_exact"]) == Fraction(1, 20)
-    assert stream["expected_error"]["regions"][0]["after_releases"]["1"]["interval_95_percent"] > 0
+    assert stream["expected_error"]["answers"][0]["after_releases"]["1"]["interval_95_percent"] > 0
 
 
 def test_the_page_needs_nothing_but_itself(file: Path, tmp_path: Path) -> None:

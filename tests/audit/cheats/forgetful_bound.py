@@ -29,8 +29,8 @@ class Insistent(SmallStream):
     machine: type[PartitionIngest] = PartitionIngest
 
     def units(self) -> Iterator[tuple[str, list[Sent]]]:
-        x, y = self.places["empty cell"]
-        yield "one event in every step", [Sent(step, AUDITED, x, y) for step in range(self.steps)]
+        place = self.places["empty cell"]
+        yield "one event in every step", [Sent(step, AUDITED, place) for step in range(self.steps)]
 
     def ingest(self, partition: int) -> PartitionIngest:
         return self.machine(self._spec, partition)

@@ -36,12 +36,15 @@ class TimedSteps(SmallStream):
     def __init__(self, name: str) -> None:
         super().__init__(stream(unit="event", name=name, partitioner="none"), steps=STEPS)
         self.late = STEPS - 2
-        self.places |= {"first place": (0.2, 0.2), "second place": (0.2, 0.8), "third place": (0.8, 0.2)}
+        self.places |= {
+            f"{which} place": {"x": x, "y": y}
+            for which, x, y in (("first", 0.2, 0.2), ("second", 0.2, 0.8), ("third", 0.8, 0.2))
+        }
 
     def others(self) -> list[Sent]:
         places = [self.places[f"{which} place"] for which in ("first", "second", "third")]
         return [
-            Sent(step, f"other-{step}-{index}", *places[step % len(places)])
+            Sent(step, f"other-{step}-{index}", places[step % len(places)])
             for step in range(STEPS - 1)
             for index in range(EVENTS)
         ]

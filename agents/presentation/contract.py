@@ -1,0 +1,62 @@
+"""What the job's commands show of an engine, and how they try it: one `Presentation` and one file for each engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agents.presentation.error import ErrorModel
+from engines.auditor.scenes import Focus
+from schemas.config import Stream
+from schemas.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from agents.protocol.truth import TruthAudit
+    from agents.report import StepRow
+
+Fields = Mapping[str, Any]
+"""Fields of a raw event, but for its time, its user and its operation."""
+
+Known = tuple[int, Fields, int]
+"""Step, fields and number (negative: deleted) of events that both inputs of an audit have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rehearsal:
+    """How `privstream audit CONFIG` tries a stream: what others send in every step, and where the audited unit goes.
+
+    Attributes:
+        places: name -> fields of an event there. crowd: fields and number of what others send each step.
+        late: a step of late events; the early one is the first.
+        held: steps after the last event, for engines that hold events before they count them.
+        expiries_known: True where the engine measures the expiry of a `ttl` event as a delete.
+        focuses: from what both inputs have, what to look at in each place.
+    """
+
+    places: Mapping[str, Fields]
+    crowd: Sequence[tuple[Fields, int]]
+    late: int
+    held: int
+    expiries_known: bool
+    focuses: Callable[[Mapping[str, Fields], Sequence[Known]], Mapping[str, Focus]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presentation:
+    """Attributes:
+
+    domain: the public domain in a sentence, for `explain`.
+    error_model: the error to expect, for `explain`. Raises: PrivstreamError where there is none.
+    remarks: what else `explain` must say in plain words.
+    sections: HTML of `report.html` after the tiles: plots and tables of truth beside releases, after the last step.
+    tiles: label and text of the last step's metrics.
+    rehearsal: for `privstream audit CONFIG`.
+    """
+
+    domain: Callable[[Stream], str]
+    error_model: Callable[[Stream, Guarantee], ErrorModel]
+    sections: Callable[[Stream, TruthAudit, Sequence[StepRow]], Sequence[str]]
+    tiles: Callable[[Mapping[str, float]], Sequence[tuple[str, str]]]
+    rehearsal: Callable[[Stream], Rehearsal]
+    remarks: Callable[[Stream], Iterator[str]] = lambda stream: iter(())

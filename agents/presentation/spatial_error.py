@@ -1,0 +1,104 @@
+"""The error that the noise alone makes, in counts, in regions of each size.
+
+A region's count is a sum of noisy increments: one for each measurement of each of its leaves, all with their own noise.
+So its noise has variance `leaves * releases * v`, v the variance of one draw, and, by the central limit theorem, 95 %
+of it lies within 1.96 standard deviations. Checked against the engine itself in tests/cli/test_explain.py.
+
+Not in it: where inside a leaf its events lie (that depends on the data), and what non-negativity and consistency take
+off.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from agents.presentation.error import NORMAL_95, Answer, ErrorModel
+from agents.presentation.laws import noise_facts
+from engines.registry import build_engine
+from engines.spatial.held import HeldLeaves
+from engines.spatial.held_step import GROUPS
+from engines.spatial.queries import SIZES
+from schemas.config import Stream
+from schemas.errors import PrivstreamError
+from schemas.guarantee import Guarantee
+
+COUNTS = "event counts of the leaves"
+"""What the mechanism is called, at its end, whose noise is in released counts; the others decide where to look."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeafNoise:
+    """Attributes:
+
+    variance: of the noise of one leaf in one release. single: 95 % interval of that one draw, exact.
+    """
+
+    variance: float
+    single: float
+
+    @staticmethod
+    def of(stream: Stream, guarantee: Guarantee) -> LeafNoise:
+        """Raises: PrivstreamError if the engine does not say which of its mechanisms counts."""
+        counting = [mechanism for mechanism in guarantee if mechanism.name.endswith(COUNTS)]
+        if len(counting) != 1:
+            raise PrivstreamError(
+                f'engine "{stream.engine}" does not say which of its mechanisms counts. Mend: name it.'
+            )
+        noise = noise_facts(counting[0])
+        return LeafNoise(noise.variance, noise.interval)
+
+    def deviation(self, *, leaves: int, releases: int = 1) -> float:
+        """Standard deviation of a region's count, in events."""
+        return math.sqrt(leaves * releases * self.variance)
+
+    def interval(self, *, leaves: int, releases: int = 1) -> float:
+        """95 % of the errors lie within plus or minus this many events."""
+        if leaves * releases == 1:
+            return self.single  # one draw is not normal: its tails are heavier
+        return NORMAL_95 * self.deviation(leaves=leaves, releases=releases)
+
+    def answer(self, name: str, leaves: int, what: str) -> Answer:
+        """A region of so many leaves."""
+        return Answer.of(
+            name,
+            leaves,
+            what,
+            lambda t: self.deviation(leaves=leaves, releases=t),
+            lambda t: self.interval(leaves=leaves, releases=t),
+        )
+
+
+def error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
+    """Regions from one leaf to the whole domain."""
+    noise = LeafNoise.of(stream, guarantee)
+    most = stream.options.max_leaves
+    answers = [noise.answer("one leaf", 1, "the smallest cell that is counted")]
+    for name, (low, high) in SIZES.items():
+        share = math.sqrt(low * high)
+        leaves = max(1, math.ceil(share * most))
+        answers.append(noise.answer(f"{name} region", leaves, f"about {share:.2%} of all leaves"))
+    answers.append(noise.answer("whole domain", most, "all leaves"))
+    engine = build_engine(stream)
+    if isinstance(engine, HeldLeaves):
+        how = (
+            f"L leaves of the region, of at most {most:,} in all (options.max_leaves), each measured once in every one "
+            f"of t releases. That is the most, but for the first release and for bursts, which look up to {GROUPS} "
+            f"times: a quiet leaf holds its events and is measured every {engine.config.counter.longest} releases, "
+            "which makes the noise smaller and the counts later."
+        )
+    else:
+        how = (
+            f"L leaves of the region, of {most:,} in all, say (mode {stream.mode} has no limit), each measured in "
+            "every one of t releases."
+        )
+    return ErrorModel(
+        tuple(answers),
+        sizes="leaves",
+        growth="The error grows with the square root of the number of releases",
+        formula="sd(L, t) = sqrt(L · t · v),  v = Var(noise of one leaf),  95 % in 1.96 · sd (one draw: its own law)",
+        conditions=f"v = {noise.variance:.4g} events². {how} Busy places have more and smaller leaves than quiet ones. "
+        "It is the noise alone: where inside a leaf its events lie is a further error, which depends on the data; "
+        "counts that add up, none below zero, take some off. privstream simulate measures the error as a whole on your "
+        "own data.",
+    )

@@ -1,0 +1,55 @@
+"""Engine `spatial` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from engines.contract import Engine, EngineSpec
+from engines.spatial.domain import BoxDomain
+from engines.spatial.held import HeldConfig, HeldLeaves
+from engines.spatial.phdstream import PHDStream, PHDStreamConfig
+from engines.spatial.queries import SpatialEvaluator
+from schemas.config import BoxDomain as BoxSection
+from schemas.config import Stream
+
+
+def _domain(stream: Stream) -> BoxDomain:
+    section = stream.domain
+    assert isinstance(section, BoxSection)
+    return BoxDomain(section.x, section.y, section.bounds, stream.options.depth)
+
+
+def _build(stream: Stream) -> Engine:
+    options = stream.options
+    ttl_us = stream.domain.ttl_us
+    ttl_steps = None if ttl_us is None else ttl_us // stream.time.step_us
+    if stream.mode == "paper":
+        return PHDStream(
+            PHDStreamConfig(
+                name=stream.name,
+                domain=_domain(stream),
+                epsilon=stream.event_epsilon,
+                split=options.split_fraction,
+                initial_steps=options.initial_steps,
+                threshold=ceil(options.threshold),
+                ttl_steps=ttl_steps,
+            )
+        )
+    return HeldLeaves(
+        HeldConfig(
+            name=stream.name,
+            domain=_domain(stream),
+            epsilon=stream.event_epsilon,
+            initial_steps=options.initial_steps,
+            max_leaves=options.max_leaves,
+            ttl_steps=ttl_steps,
+        )
+    )
+
+
+SPEC = EngineSpec(
+    name="spatial",
+    domain=_domain,
+    build=_build,
+    evaluator=lambda stream: SpatialEvaluator.over(_domain(stream)),
+)

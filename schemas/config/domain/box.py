@@ -1,0 +1,71 @@
+"""`kind = "box"`: a rectangle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from schemas.config.domain.common import DeletableDomain
+from schemas.config.section import refusal
+from schemas.config.values import FieldName, Number
+from schemas.errors import ConfigProblem
+
+_HALVINGS = 15  # of one axis at the greatest depth, 30
+
+
+def _box(bounds: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+    mend = "write bounds = [xmin, ymin, xmax, ymax] with xmin < xmax and ymin < ymax"
+    for name, low, high in (("x", bounds[0], bounds[2]), ("y", bounds[1], bounds[3])):
+        if low > high:
+            raise refusal(f"are inverted: {name}min is above {name}max", mend)
+        # A cell of the deepest level needs room for points that stay inside it after rounding: 2**14 numbers.
+        width = high - low
+        if not math.isfinite(width) or width / 2**_HALVINGS < 2**14 * math.ulp(max(abs(low), abs(high))):
+            raise refusal(f"are degenerate: no room between {name}min and {name}max", mend)
+    return bounds
+
+
+class PlanarDomain(DeletableDomain):
+    """Events that are points: two coordinates in the units of the raw fields."""
+
+    x: FieldName = Field(examples=["longitude"])
+    y: FieldName = Field(examples=["latitude"])
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return (self.x, self.y)
+
+    def roles(self) -> Iterator[tuple[str, str]]:
+        yield "x", self.x
+        if self.y != self.x:  # which `problems` refuses
+            yield "y", self.y
+        yield from super().roles()
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """Two meanings for one field, two ways to delete."""
+        if self.x == self.y:
+            yield ConfigProblem("y", f'is the same field as x, "{self.x}"', "name the field of the other coordinate")
+        yield from super().problems()
+
+
+class BoxDomain(PlanarDomain):
+    """`kind = "box"`: a rectangle. Lower edges belong to it, upper edges do not; units are those of the raw fields."""
+
+    kind: Literal["box"] = "box"
+    bounds: Annotated[tuple[Number, Number, Number, Number], AfterValidator(_box)] = Field(
+        examples=[[-74.05, 40.60, -73.75, 40.90]]
+    )
+    """`[xmin, ymin, xmax, ymax]`."""
+
+    def fingerprint_fields(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "x": self.x,
+            "y": self.y,
+            "bounds": list(self.bounds),
+            "op": self.op,
+            "ttl_us": self.ttl_us,
+        }

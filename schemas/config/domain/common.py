@@ -1,0 +1,89 @@
+"""What every domain model has, whatever its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from schemas.config.section import Section
+from schemas.config.values import FieldName, PositiveDuration, microseconds
+from schemas.errors import ConfigProblem
+
+
+class DomainSection(Section):
+    """`[streams.domain]` of any kind. Public by declaration.
+
+    Attributes:
+        names_user: False where records say nothing of users, since they are summed up upstream; then `privacy` names
+            no user and no bound either.
+    """
+
+    names_user: ClassVar[bool] = True
+
+    kind: str
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Fields of the raw event that the domain reads and that a synthetic record holds, in order."""
+        raise NotImplementedError
+
+    @property
+    def operation_field(self) -> str | None:
+        """Field that holds `insert` or `delete`, or None where every event is an insert."""
+        return None
+
+    @property
+    def lifetime(self) -> timedelta | None:
+        """Time after which an insert is deleted by itself, or None."""
+        return None
+
+    @property
+    def ttl_us(self) -> int | None:
+        """`lifetime` in microseconds."""
+        return None if self.lifetime is None else microseconds(self.lifetime)
+
+    @property
+    def deletion_key(self) -> str | None:
+        """The key by which events are deleted, `op` or `ttl`; None where they stay."""
+        if self.operation_field is not None:
+            return "op"
+        return "ttl" if self.lifetime is not None and self.lifetime > timedelta(0) else None
+
+    def roles(self) -> Iterator[tuple[str, str]]:
+        """(key of this section, field of the raw event that it names), each field once: none may have two roles."""
+        yield from ()
+
+    def fingerprint_fields(self) -> dict[str, Any]:
+        """Everything here that the guarantee and the meaning of stored states rest on: ints, texts, floats, None."""
+        raise NotImplementedError
+
+
+class DeletableDomain(DomainSection):
+    """A domain whose events can be deleted, by an event of their own or by time."""
+
+    op: FieldName | None = Field(None, examples=["action"])
+    """Field that holds `insert` or `delete`; absent: every event is an insert."""
+    ttl: PositiveDuration | None = Field(None, examples=["30d"])
+    """Time after which an insert is deleted by itself; absent: never."""
+
+    @property
+    def operation_field(self) -> str | None:
+        return self.op
+
+    @property
+    def lifetime(self) -> timedelta | None:
+        return self.ttl
+
+    def roles(self) -> Iterator[tuple[str, str]]:
+        if self.op is not None:
+            yield "op", self.op
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """Two ways to delete."""
+        if self.op is not None and self.ttl is not None:
+            yield ConfigProblem(
+                "ttl", "op and ttl would both delete the same events", "keep op or ttl, and remove the other"
+            )

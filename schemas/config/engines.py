@@ -1,0 +1,44 @@
+"""What a configuration must know of each engine. `schemas` never imports one; a test compares the two tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from schemas.guarantee import Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts:
+    """Attributes:
+
+    modes: names that `mode` may have, `default` first.
+    kinds: of domains that it works on.
+    units: of privacy that it can promise.
+    uses_delta: modes that promise (epsilon, delta); the others refuse a delta.
+    needs_delta: of those, the ones that have no promise without.
+    whole_unit: True where the engine itself accounts for all that one unit may contribute, because several
+        contributions are not simply several times one: it then runs at the unit's epsilon and delta.
+    measured_expiry: modes in which a `ttl` expiry is measured as a delete; elsewhere it is post-processing and free.
+    """
+
+    modes: tuple[str, ...]
+    kinds: tuple[str, ...]
+    units: tuple[Unit, ...] = ("user", "event")
+    uses_delta: frozenset[str] = frozenset()
+    needs_delta: frozenset[str] = frozenset()
+    whole_unit: bool = False
+    measured_expiry: frozenset[str] = frozenset()
+
+
+ENGINE_FACTS: Mapping[str, EngineFacts] = {
+    "spatial": EngineFacts(modes=("default", "paper"), kinds=("box",), measured_expiry=frozenset({"paper"})),
+}
+ENGINE_NAMES = tuple(ENGINE_FACTS)
+PLANNED_ENGINES = tuple(name for name in ("tabular", "series", "markov", "trajectory") if name not in ENGINE_FACTS)
+ENGINE_MODES: Mapping[str, tuple[str, ...]] = {name: facts.modes for name, facts in ENGINE_FACTS.items()}
+
+
+def measures_expiry(engine: str, mode: str) -> bool:
+    """True where a `ttl` expiry is measured as a delete, so that an insert costs its user two contributions."""
+    return engine in ENGINE_FACTS and mode in ENGINE_FACTS[engine].measured_expiry

@@ -1,0 +1,36 @@
+"""What the options of every engine have, and checks that several share."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+
+from schemas.config.section import Section, refusal
+from schemas.config.values import ExactDecimal, Number
+
+
+class OptionsSection(Section):
+    """`[streams.options]` of any engine."""
+
+    def fingerprint_fields(self) -> dict[str, Any]:
+        """Everything that the guarantee and the meaning of stored states rest on: ints, texts, floats, None."""
+        raise NotImplementedError
+
+
+def _share(value: Decimal) -> Decimal:
+    if not 0 < value < 1:
+        raise refusal("must lie between 0 and 1, both excluded", "write 0.5 to give either half of the budget")
+    return value
+
+
+def _not_negative(value: float) -> float:
+    if value < 0:
+        raise refusal("must be at least 0", "write 0 or more")
+    return value
+
+
+Share = Annotated[ExactDecimal, AfterValidator(_share)]
+"""A part of a budget, exact, between 0 and 1."""
+NotNegative = Annotated[Number, AfterValidator(_not_negative)]
