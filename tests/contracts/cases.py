@@ -1,0 +1,79 @@
+"""What the contract tests need of each engine: small streams, keys of events, and what a release measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+
+from engines.contract import Release
+from schemas.config import Stream
+
+Key = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCase:
+    """Attributes:
+
+    tables: `domain`, `options` and what else differs of a stream's configuration, by table.
+    variants: changes to those tables, each tried in every mode that takes them.
+    keys: draws the key of one event, `words` numbers. foreign: a key outside the domain, None where all are inside.
+    measured: noisy integers of a release by name, those that one event moves by no more than is declared; None where
+        the engine's own tests check its sensitivity instead.
+    crowd: one event that is worth `crowded` of in a step for a release to measure something.
+    """
+
+    tables: Mapping[str, Any]
+    keys: st.SearchStrategy[Key]
+    crowd: Key
+    foreign: Key | None
+    words: int = 1
+    measured: Callable[[Release], dict[str, int]] | None = None
+    variants: Sequence[Mapping[str, Any]] = field(default=({},))
+    privacy: Mapping[str, Any] = field(default_factory=dict)
+
+    def stream(self, name: str, mode: str, variant: Mapping[str, Any] | None = None) -> Stream:
+        """A stream of this engine, with the changes of a variant."""
+        privacy = {"epsilon": 2.0, "unit": "user", "user": "u", "max_contributions": 2}
+        document: dict[str, Any] = {
+            "name": "s",
+            "engine": name,
+            "mode": mode,
+            "source": "raw.s",
+            "privacy": {**privacy, **self.privacy},
+            "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
+            **self.tables,
+        }
+        for table, changes in (variant or {}).items():
+            document[table] = {**document.get(table, {}), **changes}
+        return Stream.model_validate(document)
+
+
+def _cells(release: Release) -> dict[str, int]:
+    """Noisy integers by cell and round: later rounds of a step look at what earlier ones released."""
+    return {f"{m['cell']} {m.get('round', 0)}": int(m["increment"]) for m in release.measurements}
+
+
+SPATIAL_DEPTH = 6
+
+CONTRACTS: Mapping[str, EngineCase] = {
+    "spatial": EngineCase(
+        tables={
+            "domain": {"kind": "box", "x": "lon", "y": "lat", "bounds": [-1.0, 40.0, 1.0, 41.0]},
+            "options": {"depth": SPATIAL_DEPTH, "initial_steps": 1, "max_leaves": 16},
+        },
+        keys=st.tuples(st.integers(0, 2 ** (SPATIAL_DEPTH + 1) - 1)),
+        crowd=(8,),
+        foreign=(2 ** (SPATIAL_DEPTH + 1),),
+        measured=_cells,
+        variants=(
+            {},
+            {"options": {"initial_steps": 2}},
+            {"options": {"initial_steps": 3}, "domain": {"ttl": "1h"}},
+            {"domain": {"ttl": "2h"}},
+        ),
+    ),
+}

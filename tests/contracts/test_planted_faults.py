@@ -1,0 +1,75 @@
+"""The contract checks catch planted faults, or they would check nothing."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from engines import contract_checks as checks
+from engines.contract import Batch, Engine, Release, State
+from engines.noise import NoiseSource
+from engines.spatial import BoxDomain, PHDStream, PHDStreamConfig
+from schemas.blocks import Folded
+
+DEPTH = 6
+
+
+class Broken(PHDStream):
+    """Base of planted faults: each must be caught, or the checks check nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            PHDStreamConfig(
+                name="b", domain=BoxDomain("x", "y", (0, 0, 1, 1), DEPTH), epsilon=Fraction(1), initial_steps=2
+            )
+        )
+
+
+class DrawsWhileGathering(Broken):
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        noise.words(1)
+        return super().step(batch, noise)
+
+
+class ForgetsPending(Broken):
+    def state(self) -> State:
+        return super().state() | {"pending/keys": np.zeros((0, 1), np.uint64), "pending/counts": np.zeros(0, np.int64)}
+
+
+class HoldsObjects(Broken):
+    def state(self) -> State:
+        return super().state() | {"more": np.array([None])}
+
+
+class DependsOnTheProcess(Broken):
+    runs = 0
+
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        type(self).runs += 1
+        return super().step(batch, noise.child(self.runs))
+
+
+class CountsTwice(Broken):
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        return super().step(Batch(batch.step, Folded(batch.events.keys, batch.events.counts * 2)), noise)
+
+
+@pytest.mark.parametrize("fault", [DrawsWhileGathering, ForgetsPending, HoldsObjects, DependsOnTheProcess])
+def test_a_planted_fault_is_caught(fault: type[Engine]) -> None:
+    events = Folded.of(np.array([[8], [20]], np.uint64), np.array([300, 200]))
+    with pytest.raises(checks.ContractBroken):
+        checks.check_engine(fault, [Batch(step, events) for step in range(3)])
+
+
+def test_too_much_sensitivity_is_caught() -> None:
+    events = Folded.of(np.array([[8]], np.uint64), np.array([300]))
+    extra = Folded.of(np.array([[8]], np.uint64))
+
+    def every_seed() -> None:
+        for seed in range(20):
+            checks.check_sensitivity(CountsTwice, [Batch(0, events), Batch(1, events)], extra, seed=seed)
+
+    with pytest.raises(checks.ContractBroken):
+        every_seed()
