@@ -10,12 +10,13 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,17 +30,36 @@ from schemas.errors import BrokerError, PrivstreamError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from schemas.config import Config, Stream
 
-CONFIG = "taxi.toml"
-DATA = Path("nyc_taxi") / "taxi_2016_01_sample_20k.csv.gz"
+CONFIG = "demo.toml"  # written from the examples' own files, which each run alone, too
 SOURCE_PARTITIONS = 4
-SPEED = 2 * 86_400.0  # event seconds per second: fast, but slow enough to be watched
+STREAMS = "\n[[streams]]"
 STALL_S = 60.0  # without a step for so long, something is wrong and is said
 
 
 class DemoError(PrivstreamError):
     """The demo cannot go on. Says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An example of the demo: its configuration, of one stream, and the file that is replayed.
+
+    Attributes:
+        speed: event seconds per second: fast, but slow enough to be watched.
+    """
+
+    config: str
+    data: str
+    speed: float
+
+
+DAY = 86_400.0
+SHOWN = (Shown("taxi.toml", "nyc_taxi/taxi_2016_01_sample_20k.csv.gz", 2 * DAY),)
+"""The first is the one that the screen is about; the others have a line each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +72,7 @@ class DemoResult:
     query_error_large: float
     epsilon: float
     seconds: float
+    streams: dict[str, dict[str, Any]]
 
 
 def examples() -> Path:
@@ -60,7 +81,7 @@ def examples() -> Path:
     """
     here = Path(__file__).parent
     for folder in (here.parent / "examples", here / "examples"):
-        if (folder / CONFIG).exists():
+        if (folder / SHOWN[0].config).exists():
             return folder
     raise DemoError("the examples are not installed. Mend: run make demo in a clone of the repository.")
 
@@ -73,9 +94,8 @@ def demo_world(screen_factory: Any, *, exit_when_done: bool) -> Iterator[tuple[S
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="privstream-demo-") as scratch, contextlib.ExitStack() as stack:
         environment = {"PRIVSTREAM_JOB__DATA_DIR": str(Path(scratch) / "data")}
-        config_path = examples() / CONFIG
-        stream = load_config(config_path, environment).streams[0]
-        screen: Screen = stack.enter_context(screen_factory(stream))
+        config_path = _together(Path(scratch))
+        screen: Screen = stack.enter_context(screen_factory(load_config(config_path, environment).streams))
         broker = _start_broker(screen, stack)
         environment["PRIVSTREAM_BOOTSTRAP"] = broker.bootstrap
         config = load_config(config_path, environment)
@@ -93,11 +113,23 @@ def demo_world(screen_factory: Any, *, exit_when_done: bool) -> Iterator[tuple[S
             query_error_large=round(seen.mean_error("large"), 4),
             epsilon=seen.epsilon_spent,
             seconds=round(time.monotonic() - started, 1),
+            streams={name: other.as_json() for name, other in screen.others.items()},
         )
         yield screen, result, config
         if not exit_when_done:
             with contextlib.suppress(KeyboardInterrupt):
                 worker.wait()
+
+
+def _together(folder: Path) -> Path:
+    """The configuration of one job with the streams of all examples, beside the public files that they name."""
+    here = folder / "examples"
+    shutil.copytree(examples(), here)
+    texts = [(here / shown.config).read_text(encoding="utf-8") for shown in SHOWN]
+    first = texts[0][: texts[0].index(STREAMS)]
+    path = here / CONFIG
+    path.write_text(first + "\n".join(text[text.index(STREAMS) :] for text in texts), encoding="utf-8")
+    return path
 
 
 def _start_broker(screen: Screen, stack: contextlib.ExitStack) -> Broker:
@@ -156,68 +188,98 @@ class _Worker:
 
 
 async def _run(config: Config, screen: Screen, worker: _Worker) -> None:
-    from agents.replay import ReplayOptions, replay
     from agents.topic_admin import create_topics
 
-    stream = config.streams[0]
     screen.say("creating topics ...")
     await create_topics(config, source_partitions=SOURCE_PARTITIONS)
     worker.start()
     rows = screen.bar("private events replayed", None)
     steps = screen.bar("steps released", None)
-    screen.say("starting the worker, and replaying the file ...")
-
-    def begun(total_rows: int, rows_before: int) -> None:
-        screen.advance(rows, rows_before, total_rows)
-
-    async def play() -> int:
-        done = await replay(
-            config,
-            stream,
-            examples() / DATA,
-            ReplayOptions(speed=SPEED),
-            begun=begun,
-            progress=lambda row: screen.advance(rows, row),
-        )
-        screen.advance(rows, done.rows, done.rows)
-        return done.step + 1
-
-    player = asyncio.create_task(play())
+    screen.say("starting the worker, and replaying the files ...")
+    main = config.streams[0]
+    players = {
+        stream.name: asyncio.create_task(_play(config, stream, shown, screen, rows if stream is main else None))
+        for stream, shown in zip(config.streams, SHOWN, strict=True)
+    }
     try:
-        async for step in _steps(config, stream, worker, player):
-            screen.step(step)
-            screen.advance(steps, step.step + 1, player.result() if player.done() else None)
+        async for name, step in _steps(config, worker, players):
+            screen.step(name, step)
+            if name == main.name:
+                player = players[name]
+                screen.advance(steps, step.step + 1, player.result() if player.done() else None)
     finally:
-        player.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await player
+        for player in players.values():
+            player.cancel()
+        await asyncio.gather(*players.values(), return_exceptions=True)
 
 
-async def _steps(config: Config, stream: Stream, worker: _Worker, player: asyncio.Task[int]) -> AsyncIterator[StepSeen]:
-    """Steps as they become public, each with what the audit makes of it, until those that `player` closed are here."""
-    ledger_topic, utility_topic = Topics.ledger(stream.name), Topics.utility(stream.name)
+async def _play(config: Config, stream: Stream, shown: Shown, screen: Screen, bar: TaskID | None) -> int:
+    """Replay a file; how many steps it closed."""
+    from agents.replay import ReplayOptions, replay
+
+    def advance(completed: int, total: int | None = None) -> None:
+        if bar is not None:
+            screen.advance(bar, completed, total)
+
+    done = await replay(
+        config,
+        stream,
+        examples() / shown.data,
+        ReplayOptions(speed=shown.speed),
+        begun=lambda total, before: advance(before, total),
+        progress=advance,
+    )
+    advance(done.rows, done.rows)
+    return done.step + 1
+
+
+async def _steps(
+    config: Config, worker: _Worker, players: dict[str, asyncio.Task[int]]
+) -> AsyncIterator[tuple[str, StepSeen]]:
+    """Steps as they become public, each with what the audit makes of it, until those that the players closed are
+    here.
+    """
+    ledgers = {Topics.ledger(name): name for name in players}
+    utilities = {Topics.utility(name): name for name in players}
     consumer = AIOKafkaConsumer(
-        ledger_topic,
-        utility_topic,
+        *ledgers,
+        *utilities,
         bootstrap_servers=config.kafka.bootstrap,
         isolation_level="read_committed",
         auto_offset_reset="earliest",
     )
     await consumer.start()
-    entries: dict[int, Any] = {}
-    utilities: dict[int, Any] = {}
-    step, last = 0, time.monotonic()
+    waiting = {name: Waiting() for name in players}
+    last = time.monotonic()
     try:
-        while not (player.done() and step >= player.result()):
+        while not all(player.done() and waiting[name].step >= player.result() for name, player in players.items()):
             worker.check()
             for records in (await consumer.getmany(timeout_ms=200)).values():
                 for record in records:
                     value = orjson.loads(record.value)
-                    (entries if record.topic == ledger_topic else utilities)[int(value["step"])] = value
-            while step in entries and step in utilities:
-                yield StepSeen(step, entries.pop(step), utilities.pop(step))
-                step, last = step + 1, time.monotonic()
+                    if record.topic in ledgers:
+                        waiting[ledgers[record.topic]].entries[int(value["step"])] = value
+                    else:
+                        waiting[utilities[record.topic]].utilities[int(value["step"])] = value
+            for name, each in waiting.items():
+                for step in each.ready():
+                    yield name, step
+                    last = time.monotonic()
             if time.monotonic() - last > STALL_S:
-                raise BrokerError(f"no step for {STALL_S:.0f} s after step {step - 1}. Mend: see the worker's log.")
+                raise BrokerError(f"no step for {STALL_S:.0f} s. Mend: see the worker's log.")
     finally:
         await consumer.stop()
+
+
+@dataclass(slots=True)
+class Waiting:
+    """What is public of a stream's next steps."""
+
+    step: int = 0
+    entries: dict[int, Any] = field(default_factory=dict)
+    utilities: dict[int, Any] = field(default_factory=dict)
+
+    def ready(self) -> Iterator[StepSeen]:
+        while self.step in self.entries and self.step in self.utilities:
+            self.step += 1
+            yield StepSeen(self.step - 1, self.entries.pop(self.step - 1), self.utilities.pop(self.step - 1))

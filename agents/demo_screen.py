@@ -5,7 +5,7 @@ truth.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,9 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+
+from agents.presentation import presentation
+from schemas.config import Stream
 
 ROWS_SHOWN = 10
 SCALES = ("small", "medium", "large")
@@ -63,15 +66,57 @@ class Seen:
         return float(self.steps[-1].ledger["epsilon_spent"]) if self.steps else 0.0
 
 
+@dataclass(slots=True)
+class Other:
+    """A stream that has one line: its last step."""
+
+    stream: Stream
+    last: StepSeen | None = None
+
+    def errors(self) -> Sequence[tuple[str, str]]:
+        metrics = self.last.utility["metrics"] if self.last is not None else {}
+        return presentation(self.stream).tiles(metrics) if metrics else ()
+
+    def cells(self) -> tuple[str, str, str, str, str, str]:
+        """Engine, step, events, records, errors and epsilon, as texts."""
+        if self.last is None:
+            return (self.stream.engine, "-", "-", "-", "-", "-")
+        step = self.last
+        return (
+            self.stream.engine,
+            str(step.step),
+            f"{step.utility['events_total']:,}",
+            f"{step.utility['synthetic_points']:,}",
+            ", ".join(f"{label.removeprefix('last ')} {text}" for label, text in self.errors()[:2]),
+            f"{step.ledger['epsilon_spent']:g} of {float(self.stream.privacy.epsilon):g}",
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        if self.last is None:
+            return {"engine": self.stream.engine, "steps": 0}
+        return {
+            "engine": self.stream.engine,
+            "mode": self.stream.mode,
+            "steps": self.last.step + 1,
+            "events": self.last.utility["events_total"],
+            "synthetic_records": self.last.utility["synthetic_points"],
+            "metrics": self.last.utility["metrics"],
+            "epsilon": self.last.ledger["epsilon_spent"],
+        }
+
+
 class Screen:
     """Live on a terminal; plain lines where there is none. Everything goes to `console`, so that stdout can be JSON."""
 
-    def __init__(self, console: Console, *, epsilon: float, unit: str, zone: datetime.tzinfo) -> None:
+    def __init__(self, console: Console, streams: Sequence[Stream]) -> None:
         self.console = console
         self.seen = Seen()
-        self._epsilon = epsilon
-        self._unit = unit
-        self._zone = zone
+        main, *others = streams
+        self.others = {stream.name: Other(stream) for stream in others}
+        self._main = main.name
+        self._epsilon = float(main.privacy.epsilon)
+        self._unit = "trip" if main.privacy.unit == "event" else main.privacy.unit
+        self._zone = main.time.zone
         self._progress = Progress(
             TextColumn("{task.description:<28}"),
             BarColumn(bar_width=40),
@@ -108,7 +153,12 @@ class Screen:
         self._progress.update(bar, completed=completed, total=total, description=description)
         self._refresh()
 
-    def step(self, step: StepSeen) -> None:
+    def step(self, name: str, step: StepSeen) -> None:
+        """A step is public and measured."""
+        if name != self._main:
+            self.others[name].last = step
+            self._refresh()
+            return
         self.seen.steps.append(step)
         errors = " ".join("-" if (e := step.error(scale)) is None else f"{e:.3f}" for scale in SCALES)
         self._refresh(
@@ -127,6 +177,8 @@ class Screen:
         parts: list[RenderableType] = [self._progress]
         if self.seen.steps:
             parts.append(self._table())
+        if any(other.last is not None for other in self.others.values()):
+            parts.append(self._others())
         parts.append(self._status)
         return Group(*parts)
 
@@ -150,6 +202,18 @@ class Screen:
             )
         return table
 
+    def _others(self) -> Table:
+        """A line for each stream that is not the main one."""
+        table = Table(box=None, padding=(0, 1), header_style="bold", title="the same job's other streams")
+        table.title_justify = "left"
+        for name in ("stream", "engine", "step", "events in", "synthetic", "against the truth", "epsilon"):
+            table.add_column(
+                name, no_wrap=True, justify="right" if name in ("step", "events in", "synthetic") else "left"
+            )
+        for name, other in self.others.items():
+            table.add_row(name, *other.cells())
+        return table
+
     def summary(self, *, seconds: float, bootstrap: str, lines: list[str]) -> None:
         """The last thing a newcomer reads: what happened, and what to type next."""
         seen = self.seen
@@ -165,6 +229,11 @@ class Screen:
                 f"error, {scale} queries", f"{seen.mean_error(scale):.1%} [dim]mean over steps ({area} of the area)[/]"
             )
         table.add_row("privacy", f"epsilon = {self._epsilon:g} for one {self._unit}, whole stream")
+        for name, other in self.others.items():
+            engine, step, events, records, errors, _ = other.cells()
+            table.add_row(
+                f"stream {name}", f"{engine}: {events} events in, {records} records out, step {step}; {errors}"
+            )
         table.add_row("time", f"{seconds:.0f} s, on Apache Kafka at {bootstrap}")
         self.console.print(Panel(table, title="privstream demo", title_align="left", expand=False))
         for line in lines:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,8 +33,8 @@ def demo(
 
     console = Console(stderr=as_json)
 
-    def screen(stream: Stream) -> Screen:
-        return Screen(console, epsilon=float(stream.privacy.epsilon), unit=_unit(stream), zone=stream.time.zone)
+    def screen(streams: Sequence[Stream]) -> Screen:
+        return Screen(console, streams)
 
     with demo_world(screen, exit_when_done=exit_when_done) as (shown, result, config):
         lines = [] if exit_when_done else next_lines(config)
@@ -42,10 +43,6 @@ def demo(
             print_json(dataclasses.asdict(result))
     if not exit_when_done:
         say("stopped; nothing is left behind")
-
-
-def _unit(stream: Stream) -> str:
-    return "trip" if stream.privacy.unit == "event" else stream.privacy.unit
 
 
 def next_lines(config: Config) -> list[str]:
@@ -59,6 +56,7 @@ def next_lines(config: Config) -> list[str]:
         "  [dim]# the public stream, as any consumer reads it; and what each step cost:[/]",
         f"{consume}.synthetic",
         f"{consume}.ledger",
+        *(f"  .venv/bin/python examples/consume.py {bootstrap} {each.name}.synthetic" for each in config.streams[1:]),
         f"  PRIVSTREAM_BOOTSTRAP={bootstrap} .venv/bin/privstream status examples/taxi.toml",
         "Then your own stream: copy examples/own-cluster.toml, and [bold]privstream validate[/] it.",
     ]

@@ -19,6 +19,7 @@ KEYS = {
     "query_error_large",
     "epsilon",
     "seconds",
+    "streams",
 }
 
 
