@@ -51,6 +51,8 @@ RULES = (
         ours="engines.contract engines.counters engines.noise schemas",
         others=frozenset({"numpy", "scipy"}),
     ),
+    # JAX has one door: processes whose engine does not fit with it must not pay for it.
+    allow("engines.tabular.pgm", ours="engines schemas", others=frozenset({"jax", "mbi", "numpy"})),
     allow(
         "engines.accounting",
         ours="engines.accounting engines.noise schemas",
