@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 HEARTBEATS_PER_SESSION = 6
+CLOCK_S = 0.05  # how late a step's end may be noticed
 FETCH_BYTES = 1 << 20  # of one partition: `getmany` drains one before it turns to the next
 
 
@@ -145,7 +146,7 @@ class IngestService(Service):
                     timeout_ms=self._options.poll_timeout_ms, max_records=self._options.poll_records
                 )
                 await self._work(fetched)
-                await self._tick(consumer)
+                await self._reach(consumer)
                 for owner in list(self.owners.values()):
                     await owner.flush_if_due()
         finally:
@@ -201,23 +202,39 @@ class IngestService(Service):
                 await owner.take(records)
                 await owner.flush_if_due()
 
-    async def _tick(self, consumer: AIOKafkaConsumer) -> None:
-        """Wall clock: a step that is over is ticked where the partition ended when that was noticed."""
+    @Service.task
+    async def _clock(self) -> None:
+        """Wall clock: a step that is over is ticked where the partition ended when that was noticed.
+
+        Beside the main loop and not in it: how long that works on fetched records depends on how many people send, and
+        must not decide where a tick stands, or a flood would draw other people's late events into an earlier step.
+        """
+        while not self.should_stop:
+            await self._place_ticks()
+            await self.sleep(CLOCK_S)
+
+    async def _place_ticks(self) -> None:
+        consumer = self._consumer
         now_us = self._now_us()
         due: list[tuple[SourceOwner, PartitionIngest, int]] = []
         for owner in self.owners.values():
             for machine in owner.machines:
-                if machine.spec.replay or machine in owner.awaited:
+                if machine.spec.replay:
                     continue
                 step = machine.spec.clock.last_over(now_us, grace_us=self._grace_us[machine.spec.stream])
-                if step > machine.ticked:
+                if step > owner.asked(machine):
                     due.append((owner, machine, step))
-        if due:
-            ends = await consumer.end_offsets(sorted({owner.source for owner, _, _ in due}))
-            for owner, machine, step in due:
-                owner.awaited[machine] = (step, ends[owner.source])
+        if not due or consumer is None:
+            return
+        ends = await consumer.end_offsets(sorted({owner.source for owner, _, _ in due}))
+        for owner, machine, step in due:
+            if not owner.closed:
+                owner.tick_at(machine, step, ends[owner.source])
+
+    async def _reach(self, consumer: AIOKafkaConsumer) -> None:
+        """Ticks whose place is where reading has come to, with no record there."""
         for source, owner in list(self.owners.items()):
-            if owner.awaited and not owner.closed and source in consumer.assignment():
+            if owner.waits and not owner.closed and source in consumer.assignment():
                 owner.reached(await consumer.position(source))
 
     async def revoked(self) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -113,8 +113,8 @@ class SourceOwner:
         self.source = source
         self.machines = [PartitionIngest(spec, source.partition) for spec in specs]
         self.closed = False
-        self.awaited: dict[PartitionIngest, tuple[int, int]] = {}
-        """Machine -> (step to tick, source offset at which): ticks that wait for the records before them."""
+        self._awaited: dict[PartitionIngest, deque[tuple[int, int]]] = {machine: deque() for machine in self.machines}
+        """Machine -> (step to tick, source offset at which), in order: ticks that wait for the records before them."""
         self._config = config
         self._topics = Topics(config.job.name, config.kafka.partitions)
         self._group = f"{config.job.name}-ingest"
@@ -124,6 +124,11 @@ class SourceOwner:
         self._running: asyncio.Task[None] | None = None
         self._oldest_s: float | None = None  # when the oldest record that is not yet sealed came
         self._ticked = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether a tick waits for records."""
+        return any(self._awaited.values())
 
     def __str__(self) -> str:
         return f"{self.source.topic}-{self.source.partition}"
@@ -136,6 +141,17 @@ class SourceOwner:
     @property
     def next_offset(self) -> int:
         return max(machine.next_offset for machine in self.machines)
+
+    def asked(self, machine: PartitionIngest) -> int:
+        """The last step whose tick has its place already."""
+        waiting = self._awaited[machine]
+        return max(machine.ticked, waiting[-1][0]) if waiting else machine.ticked
+
+    def tick_at(self, machine: PartitionIngest, step: int, offset: int) -> None:
+        """Steps up to `step` are over, and the partition ended at `offset` when that was noticed."""
+        waiting = self._awaited[machine]
+        if step > self.asked(machine):
+            waiting.append((step, max(offset, waiting[-1][1]) if waiting else offset))
 
     async def take(self, records: Sequence[Any]) -> None:
         """Take in fetched records, giving way to other work between slices."""
@@ -163,9 +179,10 @@ class SourceOwner:
         records, and they must not move anybody's event into another step.
         """
         self.reached(records[position].offset)
-        for _, at in self.awaited.values():
-            end = min(position + count, len(records))
-            count = bisect_left(records, at, position, end, key=_offset) - position
+        for waiting in self._awaited.values():
+            if waiting:
+                end = min(position + count, len(records))
+                count = bisect_left(records, waiting[0][1], position, end, key=_offset) - position
         return count
 
     def _unseen(self, records: Sequence[Any]) -> Sequence[Any]:
@@ -177,11 +194,10 @@ class SourceOwner:
 
     def reached(self, position: int) -> None:
         """All records below `position` are taken in: make the ticks that waited for that."""
-        for machine, (step, at) in list(self.awaited.items()):
-            if position >= at:
+        for machine, waiting in self._awaited.items():
+            while waiting and position >= waiting[0][1]:
                 machine.advance(position)
-                machine.tick(step)
-                del self.awaited[machine]
+                machine.tick(waiting.popleft()[0])
                 self._ticked = True
         if self._ticked:  # one offset is committed for all machines
             for machine in self.machines:
