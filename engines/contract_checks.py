@@ -189,8 +189,7 @@ def check_guarantee(make_engine: MakeEngine) -> None:
     guarantee = make_engine().guarantee()
     _require("epsilon is positive", guarantee.epsilon > 0)
     if guarantee.delta == 0:
-        spent = sum(mechanism.epsilon * mechanism.uses for mechanism in guarantee)
-        _require("mechanisms add up to epsilon at most", spent <= guarantee.epsilon)
+        _require("mechanisms add up to epsilon at most", guarantee.spent <= guarantee.epsilon)
 
 
 def check_engine(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: int = 1) -> None:

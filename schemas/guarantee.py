@@ -22,6 +22,8 @@ class Mechanism:
         scale: of the distribution, in events.
         epsilon: of one event, per use.
         uses: how many uses one event can touch over the whole stream.
+        events: which events it sees, where that is not all of them. Mechanisms that see different ones are
+            alternatives: no event pays for two of those.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Mechanism:
     scale: Fraction
     epsilon: Fraction
     uses: int = 1
+    events: str = ""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -40,6 +43,7 @@ class Mechanism:
             "epsilon": float(self.epsilon),
             "epsilon_exact": str(self.epsilon),
             "uses": self.uses,
+            **({"events": self.events} if self.events else {}),
         }
 
 
@@ -60,6 +64,15 @@ class Guarantee:
 
     def __iter__(self) -> Iterator[Mechanism]:
         return iter(self.mechanisms)
+
+    @property
+    def spent(self) -> Fraction:
+        """What the mechanisms cost one event at most, where they add up: those that see all, and the dearest others."""
+        sums: dict[str, Fraction] = {"": Fraction(0)}
+        for mechanism in self.mechanisms:
+            sums[mechanism.events] = sums.get(mechanism.events, Fraction(0)) + mechanism.epsilon * mechanism.uses
+        everybody = sums.pop("")
+        return everybody + max(sums.values(), default=Fraction(0))
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -34,6 +34,15 @@ def shared_from_above(own: Sequence[IntArray], splits: Sequence[IntArray]) -> li
     return above
 
 
+def variance_from_above(own: Sequence[FloatArray], splits: Sequence[IntArray]) -> list[FloatArray]:
+    """Variance of every node's C_a: what is halved has a quarter of the variance. Arguments as above, of variances."""
+    above: list[FloatArray] = [np.zeros(len(own[0]))]
+    for level in range(len(own) - 1):
+        split = splits[level]
+        above.append(np.repeat(0.25 * (above[level][split] + own[level][split]), 2))
+    return above
+
+
 def gathered_from_below(
     own: Sequence[IntArray], below: Sequence[IntArray], splits: Sequence[IntArray]
 ) -> list[IntArray]:

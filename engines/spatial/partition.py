@@ -14,7 +14,7 @@ from engines.noise import BoolArray, IntArray, NoiseSource
 from engines.spatial.consistency import halves
 from engines.spatial.placement import Placement
 from engines.spatial.split import SplitRule, split_bits
-from engines.spatial.tree import UNRELEASED, Tree
+from engines.spatial.tree import UNRELEASED, Levels, Tree
 from schemas.blocks import Folded
 
 
@@ -123,6 +123,22 @@ def descend(
         low = np.stack([low[split], middle], axis=1).reshape(-1)
         high = np.stack([middle, high[split]], axis=1).reshape(-1)
     return Partition(levels, splits, leaves, np.concatenate(nets))
+
+
+def over(changes: Changes, nodes: IntArray, *, depth: int) -> Partition:
+    """The partition into the leaves of a given tree, which must be public: nothing is drawn.
+
+    Args:
+        nodes: heap numbers of all its cells, ascending, siblings together.
+    """
+    levels = Levels.of(nodes)
+    nets = []
+    for level, (cells, leaf) in enumerate(zip(levels.nodes, levels.leaves, strict=True)):
+        starts = (cells[leaf] << (depth - level)) - (1 << depth)
+        low = np.searchsorted(changes.codes, starts)
+        high = np.searchsorted(changes.codes, starts + (1 << (depth - level)))
+        nets.append(changes.gains[high] - changes.gains[low])
+    return Partition(levels.nodes, levels.splits, levels.leaves, np.concatenate(nets))
 
 
 def _prior_of_children(tree: Tree, parents: IntArray, counts: IntArray, *, placement: Placement) -> IntArray:

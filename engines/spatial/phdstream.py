@@ -1,92 +1,53 @@
-"""PHDStream: the papers' synthetic stream of points in the plane, made private. Mode `paper`; `held` is the default.
+"""PHDStream, the papers' synthetic stream of points in the plane, made private, and its baselines: modes `paper`,
+`offline`, `offline-increments` and `fixed-tree`. `held` is the default.
 
-Each step: a private partition of the domain from the last release and this step's events (`split`), noisy counts of the
-events in its leaves (`counters.simple`), consistent counts of the whole tree (`consistency`), and the points that this
-adds and removes (`points`).
+Each step: a partition of the domain (`split`, or the first step's), noisy counts of the events in its leaves
+(`node_counters`), consistent counts of the whole tree (`tree_counts`), and the points that this adds and removes
+(`points`). `phdstream_config` says which parts make which mode.
 Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream however long it lives: an event is in
-    one release, and everything else there is computed from releases before.
-Source: paper 000, chapter 3, corrected as algorithms.md section 3 says; docs/notes/0003.
+    the split bits and in one leaf's counter of its own step, and everything else there is computed from releases
+    before. Where `parts.private` is False an event is counted at every step while it is alive, and T steps cost T times
+    epsilon: `guarantee().private` says so.
+Source: paper 000, chapter 3, corrected as algorithms.md section 3 says; docs/guarantee.md section 4; docs/notes/0003.
 """
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from engines.contract import Batch, Release, State
-from engines.counters import SimpleConfig, SimpleCounter
+from engines.counters import Counter
 from engines.noise import IntArray, NoiseSource
-from engines.spatial import consistency
+from engines.spatial import partition, phdstream_guarantee
+from engines.spatial.alive import Alive
 from engines.spatial.budgets import Budgets
-from engines.spatial.domain import BoxDomain
 from engines.spatial.expiry import Expiry
 from engines.spatial.gathering import check_batch
-from engines.spatial.partition import Changes, Partition, descend
+from engines.spatial.node_counters import NodeCounters
+from engines.spatial.partition import Changes, Partition
+from engines.spatial.phdstream_config import PHDStreamConfig
 from engines.spatial.placement import Placement
 from engines.spatial.points import Counts, difference, node_depths
 from engines.spatial.split import SplitRule
-from engines.spatial.tree import UNRELEASED, Levels, Tree
+from engines.spatial.tree import Tree
+from engines.spatial.tree_counts import Counted, counted, measured
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
-from schemas.guarantee import Guarantee, Mechanism
+from schemas.guarantee import Guarantee
 
-STATE_FORMAT = 1
+__all__ = ["PHDStream", "PHDStreamConfig"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PHDStreamConfig:
-    """The recipe. All of it is public.
-
-    Args:
-        name: of the stream; decides where synthetic points lie.
-        domain: what events are.
-        epsilon: of ONE event, over the whole stream.
-        split: share of epsilon that decides the partition; the rest counts.
-        initial_steps: steps 0 .. initial_steps - 1 are gathered into the release of step initial_steps - 1.
-        threshold: events above which a cell is divided.
-        ttl_steps: steps after which an insert is deleted by itself; the delete is measured like any other.
-    Raises: EngineInputError.
-    """
-
-    name: str
-    domain: BoxDomain
-    epsilon: Fraction
-    split: Fraction = Fraction(1, 2)
-    initial_steps: int = 1
-    threshold: int = 0
-    ttl_steps: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.epsilon <= 0 or not 0 < self.split < 1:
-            raise EngineInputError("epsilon must be positive and split between 0 and 1")
-        if self.initial_steps < 1 or self.threshold < 0:
-            raise EngineInputError("initial_steps must be at least 1 and threshold at least 0")
-        if self.ttl_steps is not None and self.ttl_steps < 1:
-            raise EngineInputError("ttl_steps must be at least 1")
-
-    @property
-    def rule(self) -> SplitRule:
-        return SplitRule(epsilon=self.epsilon * self.split)
-
-    @property
-    def counter(self) -> SimpleCounter:
-        return SimpleConfig().calibrate(self.epsilon - self.epsilon * self.split)
-
-    @property
-    def identity(self) -> np.ndarray:
-        """`(32,)` uint8: states of configurations with another one mean something else."""
-        text = repr(("spatial", "paper", self.name, self.domain.bounds, self.domain.depth))
-        return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
+STATE_FORMAT = 2
 
 
 class PHDStream:
     """See the module; implements `engines.contract.Engine`.
 
+    >>> from fractions import Fraction
     >>> from engines.noise import seeded
+    >>> from engines.spatial.domain import BoxDomain
     >>> box = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=8)
     >>> engine = PHDStream(PHDStreamConfig(name="docs", domain=box, epsilon=Fraction(1)))
     >>> events = Folded(np.array([[12], [14]], np.uint64), np.array([500, 300]))
@@ -97,14 +58,17 @@ class PHDStream:
 
     def __init__(self, config: PHDStreamConfig) -> None:
         self.config = config
+        self._parts = config.parts
         self._placement = Placement(config.name)
-        self._rule = config.rule
-        self._counter = config.counter
+        self._rule, self._first_counter = config.rule, config.first_counter
         self._next = 0
-        self._budgets = Budgets.of(partition=self._rule.epsilon, counts=config.epsilon - self._rule.epsilon)
+        self._started = False
+        self._budgets = Budgets.of(event=config.epsilon)
         self._tree = Tree.root()
+        self._counters = NodeCounters.none(config.leaf_counter)
         self._released = Counts.nothing()
         self._pending = Folded.empty(1)
+        self._alive = Alive.nothing()
         self._expiry = Expiry.empty()
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
@@ -118,95 +82,133 @@ class PHDStream:
             expired, expiry = expiry.taken(batch.step)
             events = events.merge(expired)
         events = self._pending.merge(events)
-        if batch.step < config.initial_steps - 1:
+        if not self._started and batch.step < config.initial_steps - 1:
             self._pending, self._expiry, self._next = events, expiry, batch.step + 1
             return Release(step=batch.step, added=(), removed=(), measurements=(), total=0, gathered=True)
-        # Refused here, no noise is drawn.
-        budgets = self._budgets.charged(step=batch.step, partition=self._rule.epsilon, counts=self._counter.epsilon)
-        partition = descend(
-            Changes.of(events),
-            self._tree,
-            depth=config.domain.depth,
-            threshold=config.threshold,
-            rule=self._rule,
-            placement=self._placement,
-            noise=noise,
-        )
-        net = partition.net
-        increments, _ = self._counter.step(net, self._counter.initial(len(net)), noise.child("counts"))
-        # From here on nothing is private: the partition's nodes and the increments are released.
-        tree, after = self._counted(self._measured(partition, increments, batch.step), batch.step)
-        added, removed = difference(config.domain, self._placement, before=self._released, after=after)
-        nodes, depths = partition.leaf_nodes()
-        counts = tree.counts[np.searchsorted(tree.nodes, nodes)]
-        self._tree, self._released, self._expiry = tree, after, expiry
-        self._pending, self._next, self._budgets = Folded.empty(1), batch.step + 1, budgets
+        budgets = self._charged(batch.step)  # refused here, no noise is drawn
+        alive = self._alive
+        if self._parts.events == "alive":
+            alive = alive.after(events)
+            events = alive.inserts
+        cells = self._partition(Changes.of(events), noise)
+        nodes, depths = cells.leaf_nodes()
+        increments, counters = self._count(nodes, cells.net, noise.child("counts"))
+        # From here on nothing is private: the partition's cells and the increments are released.
+        before = self._tree if self._parts.private else Tree.root()
+        tree = measured(before, cells, increments, step=batch.step)
+        result = self._counted(tree, counters, batch.step)
+        added, removed = difference(config.domain, self._placement, before=self._released, after=result.released)
+        measurements = self._measurements(nodes, depths, increments, result)
+        self._tree, self._released, self._counters = result.tree, result.released, counters
+        self._pending, self._expiry, self._alive = Folded.empty(1), expiry, alive
+        self._next, self._started, self._budgets = batch.step + 1, True, budgets
         return Release(
             step=batch.step,
             added=added,
             removed=removed,
-            measurements=self._measurements(nodes, depths, increments, counts),
-            total=after.total,
+            measurements=measurements,
+            total=result.released.total,
             notes={
                 "leaves": len(nodes),
                 "depth": int(depths.max()),
-                "cells": len(after.nodes),
+                "cells": len(result.released.nodes),
             },
         )
 
-    def _measured(self, partition: Partition, increments: IntArray, step: int) -> Tree:
-        """The tree with this release's measurements."""
-        visited = np.concatenate(partition.nodes)
-        tree = self._tree.with_nodes(visited)
-        at = np.searchsorted(tree.nodes, visited)
-        own, seen = tree.own.copy(), tree.seen.copy()
-        own[at[partition.flat_leaves()]] += increments
-        seen[at] = step
-        return Tree(tree.nodes, own, tree.below, tree.counts, seen)
+    @property
+    def _draws(self) -> SplitRule | None:
+        """What the next release draws a partition by, if it does."""
+        return self._rule if self._parts.partition == "each step" or not self._started else None
 
-    def _counted(self, tree: Tree, step: int) -> tuple[Tree, Counts]:
-        """Consistent counts on the partition of this step, the next one's prior, and the counts of its leaves."""
-        live = np.flatnonzero(tree.seen == step)
-        levels = Levels.of(tree.nodes[live])
-        own = levels.cut(tree.own[live])
-        below = consistency.gathered_from_below(own, levels.cut(tree.below[live]), levels.splits)
-        above = consistency.shared_from_above(own, levels.splits)
-        estimates = [a + n + d for a, n, d in zip(above, own, below, strict=True)]
-        first = [self._placement.first_child(nodes[i]) for nodes, i in zip(levels.nodes, levels.splits, strict=True)]
-        new_below, counts = tree.below.copy(), np.full_like(tree.counts, UNRELEASED)
-        new_below[live] = np.concatenate(below)
-        counts[live] = np.concatenate(consistency.project(estimates, levels.splits, first))
-        leaves = np.concatenate([leaf + start for leaf, start in zip(levels.leaves, levels.starts, strict=True)])
-        nodes = tree.nodes[live][leaves]
-        # The papers release the leaves' own estimates: floor plus a Bernoulli of the fraction, fixed per cell.
-        raw = np.maximum(np.concatenate(estimates)[leaves], 0.0)
-        whole = np.floor(raw)
-        released = (whole + (self._placement.fractions(nodes) < raw - whole)).astype(np.int64)
-        after = Counts.of(nodes, node_depths(nodes), released, depth=self.config.domain.depth)
-        return Tree(tree.nodes, tree.own, new_below, counts, tree.seen), after
+    @property
+    def _first(self) -> Counter | None:
+        """What the next release counts by, if that is not the counters of the leaves."""
+        return None if self._started else self._first_counter
+
+    def _charged(self, step: int) -> Budgets:
+        """Raises: BudgetError if an event of this step would cost more than it has."""
+        if not self._parts.private:
+            return self._budgets  # nothing lasts for events that are counted at every step
+        cost = (self._first or self._counters.counter).cost
+        if self._draws is not None:
+            cost += self._draws.epsilon
+        return self._budgets.charged(step=step, event=cost)
+
+    def _partition(self, changes: Changes, noise: NoiseSource) -> Partition:
+        config = self.config
+        depth = config.domain.depth
+        if self._draws is not None:
+            return partition.descend(
+                changes,
+                self._tree if self._parts.prior == "last release" else Tree.root(),
+                depth=depth,
+                threshold=config.threshold,
+                rule=self._draws,
+                placement=self._placement,
+                noise=noise,
+            )
+        if not self._started and config.grid is not None:
+            return partition.over(changes, np.arange(1, 2 << config.grid), depth=depth)
+        return partition.over(changes, self._tree.nodes, depth=depth)
+
+    def _count(self, leaves: IntArray, net: IntArray, noise: NoiseSource) -> tuple[IntArray, NodeCounters]:
+        """Noisy increments of these leaves, and the counters of all cells after them."""
+        if self._first is not None:
+            increments, _ = self._first.step(net, self._first.initial(len(net)), noise)
+            return increments * self._counters.counter.resolution, self._counters
+        counters = self._counters if self._parts.private else NodeCounters.none(self._counters.counter)
+        return counters.count(leaves, net, noise)
+
+    def _counted(self, tree: Tree, counters: NodeCounters, step: int) -> Counted:
+        """Consistent counts on this step's cells, or on all."""
+        live = (tree.seen == step) | (self._parts.cells == "all")
+        variances = counters.variances(tree.nodes)
+        if self._first_counter is not None:
+            variances[~tree.find(2 * tree.nodes)[1]] += self._first_counter.variance(1)
+        return counted(
+            tree,
+            live,
+            variances,
+            placement=self._placement,
+            depth=self.config.domain.depth,
+            resolution=counters.counter.resolution,
+        )
 
     def _measurements(
-        self, nodes: IntArray, depths: IntArray, increments: IntArray, counts: IntArray
+        self, nodes: IntArray, depths: IntArray, increments: IntArray, result: Counted
     ) -> list[dict[str, Any]]:
-        """One object for each leaf of this step, see `Release.measurements`."""
-        variance = self._counter.variance(1)
-        corners = np.stack(self.config.domain.corners(nodes, depths), axis=1).tolist()
-        columns = zip(corners, depths.tolist(), increments.tolist(), counts.tolist(), strict=True)
-        return [
-            {"cell": cell, "depth": depth, "increment": increment, "variance": variance, "estimate": count}
-            for cell, depth, increment, count in columns
-        ]
+        """One object for each leaf of this step's partition, see `Release.measurements`.
+
+        `increment` is what is new in the noisy count of the cell's counter (its first noisy count, the first time),
+        `estimate` the cell's consistent count, `standard_error` that of the noise in it before it was made consistent.
+        With the simple counter all noise is independent, and `variance` is that of one increment.
+        """
+        variance = (self._first or self._counters.counter).variance(1)
+        resolution = self._counters.counter.resolution
+        at = np.searchsorted(result.tree.nodes, nodes)
+        columns = zip(
+            np.stack(self.config.domain.corners(nodes, depths), axis=1).tolist(),
+            depths.tolist(),
+            (increments / resolution if resolution > 1 else increments).tolist(),
+            result.tree.counts[at].tolist(),
+            np.sqrt(result.variances[at]).tolist(),
+            strict=True,
+        )
+        names = ("cell", "depth", "increment", "estimate", "standard_error")
+        return [dict(zip(names, row, strict=True)) | {"variance": variance} for row in columns]
 
     def state(self) -> State:
-        """See `engines.contract.Engine.state`. O(leaves), plus what is gathered or waits for its ttl."""
+        """See `engines.contract.Engine.state`. O(cells), plus events gathered, alive (offline) or yet to expire."""
         return {
-            "header": np.array([STATE_FORMAT, self._next], np.int64),
+            "header": np.array([STATE_FORMAT, self._next, self._started], np.int64),
             "identity": self.config.identity.copy(),
             **self._tree.arrays(),
+            **self._counters.arrays(),
             "released/nodes": self._released.nodes.copy(),
             "released/counts": self._released.counts.copy(),
             "pending/keys": self._pending.keys.copy(),
             "pending/counts": self._pending.counts.copy(),
+            **self._alive.arrays(),
             **self._expiry.arrays(),
             **self._budgets.arrays(),
         }
@@ -220,36 +222,17 @@ class PHDStream:
             keys, counts = np.array(state["pending/keys"], np.uint64), np.array(state["pending/counts"], np.int64)
         except KeyError as error:
             raise EngineInputError(f"state lacks {error}") from None
-        if header.shape != (2,) or int(header[0]) != STATE_FORMAT:
+        if header.shape != (3,) or int(header[0]) != STATE_FORMAT:
             raise EngineInputError("state is of another version")
         if not np.array_equal(identity, self.config.identity):
             raise EngineInputError("state is of another stream, mode or domain")
         tree, expiry, budgets = Tree.of(state), Expiry.of(state), self._budgets.restored(state)
-        self._next = int(header[1])
+        counters, alive = self._counters.restored(state), Alive.of(state)
+        self._next, self._started = int(header[1]), bool(header[2])
         self._tree, self._released, self._expiry, self._budgets = tree, released, expiry, budgets
+        self._counters, self._alive = counters, alive
         self._pending = Folded(keys.reshape(-1, 1), counts)
 
     def guarantee(self) -> Guarantee:
-        """See `engines.contract.Engine.guarantee`. Pure; the two mechanisms add up to epsilon exactly."""
-        return Guarantee(
-            epsilon=self.config.epsilon,
-            mechanisms=(
-                Mechanism(
-                    name="partition of the domain (PrivTree, all levels of a step together)",
-                    distribution="Laplace (one bit)",
-                    l1_sensitivity=1,
-                    scale=self._rule.scale,
-                    epsilon=self._rule.epsilon,
-                ),
-                Mechanism(
-                    name="event counts of the leaves",
-                    distribution="discrete Laplace",
-                    l1_sensitivity=self._counter.l1_sensitivity,
-                    scale=self._counter.scale,
-                    epsilon=self._counter.epsilon,
-                ),
-            ),
-            note="One event is measured in one step. A ttl insert is two events: itself and its expiry."
-            if self.config.ttl_steps is not None
-            else "One event is measured in one step.",
-        )
+        """See `engines.contract.Engine.guarantee`. Pure; `phdstream_guarantee` has the split."""
+        return phdstream_guarantee.of(self.config)

@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from engines.noise import BoolArray, IntArray
 from schemas.errors import EngineInputError
 
 UNRELEASED = -1
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 _FIELDS = ("nodes", "own", "below", "counts", "seen")
 
@@ -110,6 +114,6 @@ class Levels:
             leaves.append(np.flatnonzero(leaf))
         return Levels(levels, splits, leaves, [0, *bounds.tolist()])
 
-    def cut(self, values: IntArray) -> list[IntArray]:
+    def cut(self, values: npt.NDArray[Scalar]) -> list[npt.NDArray[Scalar]]:
         """The values of a tree's nodes, level by level."""
         return np.split(values, self.starts[1:])

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from engines.contract import Batch
+from engines.counters import SimpleCounter
 from engines.noise import NoiseSource, seeded
-from engines.spatial import PHDStream, PHDStreamConfig, partition, phdstream
+from engines.spatial import PHDStream, PHDStreamConfig, partition
 from engines.spatial.split import SplitRule, split_bits
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
@@ -33,7 +34,7 @@ class Seen:
             split_bits(prior, changes, depth=depth, **rest)
             return np.arange(len(prior)) % 3 != 1 if depth < 6 else np.zeros(len(prior), bool)
 
-        counter = phdstream.SimpleCounter
+        counter = SimpleCounter
 
         def count(values: np.ndarray, state: Any, source: NoiseSource) -> Any:
             self.net.append(values)
