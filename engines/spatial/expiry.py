@@ -15,32 +15,38 @@ _DELETE = np.uint64(1)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expiry:
-    """Deletes by step, in the order in which they fall due."""
+    """Deletes by step, in the order in which they fall due. Attributes:
+
+    words: of a key; the lowest bit of the first one says delete.
+    """
 
     due: tuple[tuple[int, Folded], ...]
+    words: int = 1
 
     @staticmethod
-    def empty() -> Expiry:
-        return Expiry(())
+    def empty(words: int = 1) -> Expiry:
+        return Expiry((), words)
 
     def scheduled(self, events: Folded, *, due: int) -> Expiry:
         """Delete the inserts among `events` at step `due`, later than all before."""
         inserts = (events.keys[:, 0] & _DELETE) == 0
         if not inserts.any():
             return self
-        return Expiry((*self.due, (due, Folded(events.keys[inserts] | _DELETE, events.counts[inserts]))))
+        keys = events.keys[inserts]
+        keys[:, 0] |= _DELETE
+        return Expiry((*self.due, (due, Folded(keys, events.counts[inserts]))), self.words)
 
     def taken(self, step: int) -> tuple[Folded, Expiry]:
         """What is due at `step` or before, and the rest."""
         now = [folded for due, folded in self.due if due <= step]
-        return Folded.empty(1).merge(*now), Expiry(self.due[len(now) :])
+        return Folded.empty(self.words).merge(*now), Expiry(self.due[len(now) :], self.words)
 
     def arrays(self) -> dict[str, np.ndarray]:
         parts = [folded for _, folded in self.due]
         return {
             "expiry/due": np.array([due for due, _ in self.due], np.int64),
             "expiry/rows": np.array([len(part.counts) for part in parts], np.int64),
-            "expiry/keys": np.concatenate([np.zeros((0, 1), np.uint64), *(part.keys for part in parts)]),
+            "expiry/keys": np.concatenate([np.zeros((0, self.words), np.uint64), *(part.keys for part in parts)]),
             "expiry/counts": np.concatenate([np.zeros(0, np.int64), *(part.counts for part in parts)]),
         }
 
@@ -58,4 +64,4 @@ class Expiry:
         for step, size in zip(due, rows, strict=True):
             parts.append((step, Folded(keys[start : start + size], counts[start : start + size])))
             start += size
-        return Expiry(tuple(parts))
+        return Expiry(tuple(parts), keys.shape[1])
