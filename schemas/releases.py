@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import orjson
 
 from schemas.errors import WireError
 from schemas.wire import Kind, decode, encode
@@ -73,9 +74,20 @@ def sha256(*parts: bytes) -> str:
     return digest.hexdigest()
 
 
-def link(previous_chain: str, *, stream: str, step: int, digest: str) -> str:
-    """The chain after a step: it names every synthetic and measurement byte since the first step."""
-    return sha256(bytes.fromhex(previous_chain), stream.encode(), str(step).encode(), bytes.fromhex(digest))
+def link(previous_chain: str, *, stream: str, step: int, digest: str, ledger: bytes) -> str:
+    """The chain after a step: it names every public byte since the first step, the ledger's own words included.
+
+    Args:
+        digest: of the framed synthetic and measurement records.
+        ledger: value of the ledger record, with or without its `chain`. Raises: WireError if it is no JSON object.
+    """
+    try:
+        words = orjson.loads(ledger)
+        words.pop("chain", None)
+    except (orjson.JSONDecodeError, AttributeError):
+        raise WireError("a ledger entry is not a JSON object") from None
+    told = orjson.dumps(words, option=orjson.OPT_SORT_KEYS)
+    return sha256(bytes.fromhex(previous_chain), stream.encode(), str(step).encode(), bytes.fromhex(digest), told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +162,15 @@ class Candidate:
             progress=header["progress"],
             arrays={name.removeprefix("state/"): array for name, array in arrays.items()},
         )
+        digest = sha256(payload)
         chain = link(
-            candidate.previous_chain, stream=candidate.stream, step=candidate.step, digest=sha256(candidate.payload)
+            candidate.previous_chain,
+            stream=candidate.stream,
+            step=candidate.step,
+            digest=digest,
+            ledger=candidate.ledger,
         )
-        if sha256(payload) != candidate.digest or chain != candidate.chain:
+        if digest != candidate.digest or chain != candidate.chain:
             raise WireError(f"candidate of step {candidate.step} does not match its digests")
         return candidate
 

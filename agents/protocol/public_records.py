@@ -14,7 +14,7 @@ import orjson
 
 from engines.contract import Release
 from schemas.guarantee import Guarantee
-from schemas.releases import PublicRecord
+from schemas.releases import PublicRecord, link
 
 if TYPE_CHECKING:
     from schemas.config import Stream
@@ -62,10 +62,11 @@ def ledger_entry(
     end_us: int,
     digest: str,
     previous_chain: str,
-    chain: str,
-) -> bytes:
-    """The public account of a step: what was published (by digest), how it was made private, and what a user has paid
-    at most.
+) -> tuple[bytes, str]:
+    """The ledger record of a step and the chain that goes on from it.
+
+    It is the public account of a step: what was published (by digest), how it was made private, and what a user has
+    paid at most.
 
     `epsilon_spent` is an upper bound over all users: one whose events all fell into steps released so far. It can be
     the whole epsilon from the first release on. Where `epsilon_per_us` is null it never grows beyond that; otherwise
@@ -81,7 +82,6 @@ def ledger_entry(
         "end": instant(end_us).isoformat(),
         "digest": digest,
         "previous_chain": previous_chain,
-        "chain": chain,
         "engine": stream.engine,
         "mode": stream.mode,
         "gathered": release.gathered,
@@ -96,4 +96,6 @@ def ledger_entry(
         "guarantee": guarantee.as_json(),
         "notes": dict(release.notes),
     }
-    return orjson.dumps(entry, option=orjson.OPT_SORT_KEYS)
+    words = orjson.dumps(entry, option=orjson.OPT_SORT_KEYS)
+    chain = link(previous_chain, stream=stream.name, step=release.step, digest=digest, ledger=words)
+    return orjson.dumps({**entry, "chain": chain}, option=orjson.OPT_SORT_KEYS), chain

@@ -14,7 +14,7 @@ import orjson
 
 from agents.protocol.release_log import LogView
 from schemas.errors import ForkError, GapError
-from schemas.releases import GENESIS, LogRecord, PublicRecord, unframe_records
+from schemas.releases import GENESIS, LogRecord, PublicRecord, link, unframe_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class StreamPublisher:
         self.stream = stream
         self.last_step = -1
         self._chain = GENESIS
-        self._digests: dict[int, str] = {}
+        self._chains: dict[int, str] = {}
         self._view = LogView(stream)
         self._waiting: Publication | None = None
-        self._next: tuple[str, str] | None = None
+        self._next: str | None = None
 
     def recover(self, ledger: Iterable[bytes]) -> None:
         """Learn what is already public from the values of the public ledger, from its start. Raises: ForkError,
@@ -50,17 +50,18 @@ class StreamPublisher:
         for value in ledger:
             entry = orjson.loads(value)
             step, digest = int(entry["step"]), str(entry["digest"])
-            known = self._digests.get(step)
+            known = self._chains.get(step)
+            before = self._chain if known is None else self._chains.get(step - 1, GENESIS)
+            chain = link(before, stream=self.stream, step=step, digest=digest, ledger=value)
             if known is not None:
-                if known != digest:
+                if known != chain:
                     raise ForkError(f"stream {self.stream}: the public ledger holds step {step} twice")
                 continue
             if step != self.last_step + 1:
                 raise GapError(f"stream {self.stream}: the public ledger jumps from step {self.last_step} to {step}")
-            if entry["previous_chain"] != self._chain:
+            if entry["previous_chain"] != before or entry["chain"] != chain:
                 raise ForkError(f"stream {self.stream}: the public ledger's chain breaks at step {step}")
-            self._digests[step] = digest
-            self.last_step, self._chain = step, entry["chain"]
+            self.last_step, self._chain, self._chains[step] = step, chain, chain
 
     def on_record(self, offset: int, record: LogRecord) -> Publication | None:
         """Take in a record of the release log; return the step that must now be published, if any.
@@ -76,7 +77,7 @@ class StreamPublisher:
         candidate = complete.candidate
         self._view.forget(candidate.step)
         if candidate.step <= self.last_step:
-            if self._digests[candidate.step] != candidate.digest:
+            if self._chains[candidate.step] != candidate.chain:
                 raise ForkError(f"stream {self.stream}: step {candidate.step} is public with other bytes")
             return None
         if candidate.step != self.last_step + 1:
@@ -89,14 +90,13 @@ class StreamPublisher:
         ledger = PublicRecord("ledger", b"%d" % candidate.step, candidate.ledger)
         records = (*unframe_records(candidate.payload), ledger)
         self._waiting = Publication(self.stream, candidate.step, records, complete.first_offset)
-        self._next = (candidate.digest, candidate.chain)
+        self._next = candidate.chain
         return self._waiting
 
     def published(self, step: int) -> None:
         """The transaction of `step` is committed."""
         if self._waiting is None or self._next is None or self._waiting.step != step:
             raise GapError(f"stream {self.stream}: step {step} was not due")
-        digest, chain = self._next
-        self._digests[step] = digest
-        self.last_step, self._chain = step, chain
+        self.last_step, self._chain = step, self._next
+        self._chains[step] = self._next
         self._waiting = self._next = None

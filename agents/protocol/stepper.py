@@ -20,7 +20,7 @@ from engines.noise import NoiseSource
 from engines.registry import build_domain, build_engine
 from schemas.blocks import Block
 from schemas.errors import GapError
-from schemas.releases import GENESIS, Candidate, frame_records, link, sha256
+from schemas.releases import GENESIS, Candidate, frame_records, sha256
 
 if TYPE_CHECKING:
     from schemas.config import Stream
@@ -86,11 +86,10 @@ class Stepper:
             )
         )
         digest = sha256(payload)
-        chain = link(self.chain, stream=self.stream.name, step=step, digest=digest)
         guarantee = self.engine.guarantee()
         if self.caveat:
             guarantee = dataclasses.replace(guarantee, private=False, note=f"NOT PRIVATE: {self.caveat}")
-        ledger = ledger_entry(
+        ledger, chain = ledger_entry(
             release,
             self.stream,
             guarantee,
@@ -98,7 +97,6 @@ class Stepper:
             end_us=end_us,
             digest=digest,
             previous_chain=self.chain,
-            chain=chain,
         )
         previous_chain, self.chain, self.step, self.release = self.chain, chain, step + 1, release
         arrays: dict[str, np.ndarray] = {f"engine/{name}": array for name, array in self.engine.state().items()}

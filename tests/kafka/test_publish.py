@@ -106,7 +106,7 @@ def test_a_public_step_with_other_bytes_stops_the_worker(
             stream=stream,
             step=0,
             previous_chain=chain,
-            chain=link(chain, stream=stream, step=0, digest=sha256(payload)),
+            chain=link(chain, stream=stream, step=0, digest=sha256(payload), ledger=note),
             digest=sha256(payload),
             payload=payload,
             ledger=note,

@@ -15,6 +15,7 @@ from schemas.releases import GENESIS, Candidate, Chunk, Seed, link, sha256
 
 FOLDER = Path(__file__).parent.parent / "golden"
 _DIGEST = sha256(b"payload")
+_LEDGER = b'{"step":6}'
 SAMPLES: dict[str, Any] = {
     "block-v1": Block(
         "taxi", 3, 10, 25, 4,
@@ -25,7 +26,8 @@ SAMPLES: dict[str, Any] = {
     "seed-v1": Seed("taxi", 6, bytes(range(32))),
     "chunk-v1": Chunk("taxi", 6, 1, 3, _DIGEST, b"\x00\x01part"),
     "candidate-v1": Candidate(
-        "taxi", 6, GENESIS, link(GENESIS, stream="taxi", step=6, digest=_DIGEST), _DIGEST, b"payload", b'{"step":6}',
+        "taxi", 6, GENESIS, link(GENESIS, stream="taxi", step=6, digest=_DIGEST, ledger=_LEDGER), _DIGEST, b"payload",
+        _LEDGER,
         {"position": 12, "next_offsets": [3], "ticks": [6], "floors": [None], "pending": []},
         {"engine/nodes": np.array([[1, 2], [3, 4]])},
     ),

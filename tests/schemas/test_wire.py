@@ -116,7 +116,7 @@ def test_chunks_join_to_the_body_and_notice_a_change(body: bytes, size: int) -> 
 
 def test_a_candidate_that_does_not_match_its_digest_is_refused() -> None:
     def candidate(payload: bytes, digest: str) -> Candidate:
-        chain = link(GENESIS, stream="s", step=0, digest=digest)
+        chain = link(GENESIS, stream="s", step=0, digest=digest, ledger=b"{}")
         return Candidate("s", 0, GENESIS, chain, digest, payload, b"{}", {}, {"engine/x": np.arange(3)})
 
     assert Candidate.decode(candidate(b"abc", sha256(b"abc")).encode()).payload == b"abc"
