@@ -54,7 +54,7 @@ class StreamPublisher:
             before = self._chain if known is None else self._chains.get(step - 1, GENESIS)
             chain = link(before, stream=self.stream, step=step, digest=digest, ledger=value)
             if known is not None:
-                if known != chain:
+                if known != chain or entry["chain"] != chain:
                     raise ForkError(f"stream {self.stream}: the public ledger holds step {step} twice")
                 continue
             if step != self.last_step + 1:
