@@ -1,5 +1,21 @@
-"""What spatial events can be, and the cells that they lie in."""
+"""What spatial events can be: a box, polygons or lines on a map; all of them trees of cells, see `base`."""
 
-from engines.spatial.domain.box import MAX_DEPTH, BoxDomain, FloatArray, spread_table
+from engines.spatial.domain.base import BoolArray, FloatArray, SpatialDomain
+from engines.spatial.domain.box import MAX_DEPTH, BoxDomain, spread_table
+from engines.spatial.domain.geojson import Shape, parsed, shape_of
+from engines.spatial.domain.lines import LineDomain
+from engines.spatial.domain.polygons import PolygonDomain
 
-__all__ = ["MAX_DEPTH", "BoxDomain", "FloatArray", "spread_table"]
+__all__ = [
+    "MAX_DEPTH",
+    "BoolArray",
+    "BoxDomain",
+    "FloatArray",
+    "LineDomain",
+    "PolygonDomain",
+    "Shape",
+    "SpatialDomain",
+    "parsed",
+    "shape_of",
+    "spread_table",
+]

@@ -8,6 +8,7 @@ Privacy: knows no data. What a record becomes depends on that record and on publ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,14 +16,24 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.contract import Columns
+from engines.spatial.domain.base import HALF, WHOLE, BoolArray, FloatArray, PublicWords
 from schemas.blocks import IntArray, KeyArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
 
-FloatArray = npt.NDArray[np.floating[Any]]
-
 MAX_DEPTH = 32
 _ONE = np.uint64(1)
+_MASKS = tuple(
+    np.uint64(mask)
+    for mask in (
+        0x5555555555555555,
+        0x3333333333333333,
+        0x0F0F0F0F0F0F0F0F,
+        0x00FF00FF00FF00FF,
+        0x0000FFFF0000FFFF,
+        0xFFFFFFFF,
+    )
+)
 
 
 def spread_table(bits: int, *, top: int) -> KeyArray:
@@ -40,9 +51,18 @@ def spread_table(bits: int, *, top: int) -> KeyArray:
     return table
 
 
+def deepest(low: float, high: float) -> int:
+    """How often an interval can be halved. 2**14 numbers in a cell leave room for positions inside after rounding.
+
+    >>> deepest(-74.05, -73.75), deepest(1e6, 1e6 + 1e-6)
+    (30, -1)
+    """
+    return int(np.floor(np.log2((high - low) / np.spacing(max(abs(low), abs(high))) / 2**14)))
+
+
 @dataclass(frozen=True, slots=True)
 class BoxDomain:
-    """Half-open rectangle `[xmin, xmax) x [ymin, ymax)`, halved `depth` times. Implements `engines.contract.Domain`.
+    """Half-open rectangle `[xmin, xmax) x [ymin, ymax)`, halved `depth` times. Implements `SpatialDomain`.
 
     A key is one word, `cell code << 1 | (1 if delete else 0)`.
 
@@ -76,9 +96,11 @@ class BoxDomain:
             raise EngineInputError("bounds must span a finite width and height")
         object.__setattr__(self, "bounds", bounds)
         for low, high, bits in ((bounds[0], bounds[2], self.x_bits), (bounds[1], bounds[3], self.y_bits)):
-            # 2**14 numbers in a cell leave room for positions that stay inside after rounding.
-            if (high - low) / (1 << bits) < 2**14 * np.spacing(max(abs(low), abs(high))):
-                raise EngineInputError("depth is too large for these bounds: float64 can not tell the cells apart")
+            if bits > (most := deepest(low, high)):
+                raise EngineInputError(
+                    "depth is too large for these bounds: float64 can not tell the cells apart; the deepest that works "
+                    f"is {2 * most if bits == self.y_bits else 2 * most - 1}"
+                )
         object.__setattr__(self, "_x_table", spread_table(self.x_bits, top=self.depth))
         object.__setattr__(self, "_y_table", spread_table(self.y_bits, top=self.depth - 1))
 
@@ -140,14 +162,15 @@ class BoxDomain:
         keys |= operations < 0
         return keys.reshape(-1, 1)
 
+    def cells(self, x: FloatArray, y: FloatArray) -> IntArray:
+        """Finest cells of points inside, `(points,)`."""
+        return self._keys(x, y, np.ones(len(x), np.int8))[:, 0].astype(np.int64) >> 1
+
     def grid(self, codes: IntArray) -> tuple[IntArray, IntArray]:
         """Column and row of finest cells, `(cells,)` each, counted from xmin and ymin."""
-        column, row = np.zeros_like(codes), np.zeros_like(codes)
-        for index in range(self.depth):
-            target = row if index % 2 else column
-            target <<= 1
-            target |= (codes >> (self.depth - 1 - index)) & 1
-        return column, row
+        words = codes.astype(np.uint64)
+        odd, even = _every_other(words >> _ONE), _every_other(words)
+        return (even, odd) if self.depth % 2 else (odd, even)
 
     def corners(self, nodes: IntArray, depths: IntArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Bounds of tree nodes: xmin, ymin, xmax, ymax, `(nodes,)` each, in the coordinates' unit.
@@ -161,3 +184,65 @@ class BoxDomain:
         high = np.int64(1) << (self.y_bits - depths // 2)
         dx, dy = (xmax - xmin) / (1 << self.x_bits), (ymax - ymin) / (1 << self.y_bits)
         return xmin + column * dx, ymin + row * dy, xmin + (column + wide) * dx, ymin + (row + high) * dy
+
+    @property
+    def halved(self) -> bool:
+        return True
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        return (self.bounds, self.depth)
+
+    def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
+        """See `SpatialDomain`."""
+        return depths < self.depth
+
+    def left_shares(self, nodes: IntArray, depths: IntArray) -> IntArray:
+        """See `SpatialDomain`."""
+        return np.where(depths < self.depth, HALF, WHOLE)
+
+    def described(self, nodes: IntArray, depths: IntArray) -> list[dict[str, Any]]:
+        """See `SpatialDomain`."""
+        return [{"cell": cell} for cell in np.stack(self.corners(nodes, depths), axis=1).tolist()]
+
+    @property
+    def record_fields(self) -> tuple[str, ...]:
+        return self.number_fields
+
+    def placed(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> Sequence[list[Any]]:
+        """See `SpatialDomain`."""
+        x, y = self.points(public, nodes, indices)
+        return x.tolist(), y.tolist()
+
+    def points(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
+        """x and y of some points, rounded to a thousandth of the finest cell or better, and inside their cells."""
+        fx, fy = public.positions(nodes, indices)
+        column, row = self.grid(nodes - (1 << self.depth))
+        xmin, ymin, xmax, ymax = self.bounds
+        dx, dy = (xmax - xmin) / (1 << self.x_bits), (ymax - ymin) / (1 << self.y_bits)
+        return _place(xmin, dx, column, fx), _place(ymin, dy, row, fy)
+
+
+def _place(low: float, width: float, cell: IntArray, fraction: FloatArray) -> FloatArray:
+    # A 512th of the cell stays free on each side: rounding moves a point by a 2000th at most, and never out of its
+    # cell.
+    inner = (cell + (1 / 512 + fraction * (510 / 512))) * width + low
+    return rounded(inner, width)
+
+
+def rounded(values: FloatArray, width: float) -> FloatArray:
+    """Coordinates with as many decimals as a thousandth of a cell's width needs."""
+    decimals = int(np.ceil(3 - np.log10(width)))
+    return np.round(values, decimals) if decimals < 300 else values
+
+
+def _every_other(words: KeyArray) -> IntArray:
+    """Bits 0, 2, 4, ... of each word, side by side.
+
+    >>> _every_other(np.array([0b110111], np.uint64)).tolist()
+    [7]
+    """
+    words = words & _MASKS[0]
+    for shift, mask in enumerate(_MASKS[1:]):
+        words = (words | (words >> np.uint64(1 << shift))) & mask
+    return words.astype(np.int64)

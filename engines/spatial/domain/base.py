@@ -1,0 +1,99 @@
+"""What every spatial domain is to the engines: a binary tree of cells with a public measure.
+
+A node is named by its heap number: the root is 1, the children of v are 2v and 2v + 1. Only cells that hold a part of
+the domain have a name: where one half of a cell misses the domain, the tree passes over to the other half, so that
+engines never see, measure or pay for a structural zero. The finest cells may therefore lie at different depths; a key
+holds the code of a finest cell followed by zeros, `depth` bits in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from engines.contract import Columns
+from schemas.blocks import IntArray, KeyArray
+
+FloatArray = npt.NDArray[np.floating[Any]]
+BoolArray = npt.NDArray[np.bool_]
+
+SHARE_BITS = 20
+WHOLE = 1 << SHARE_BITS
+HALF = WHOLE >> 1
+
+
+class PublicWords(Protocol):
+    """Fixed public pseudo-random numbers of a stream's cells, see `engines.spatial.placement`."""
+
+    def words(self, nodes: IntArray) -> npt.NDArray[np.uint64]:
+        """One word for each heap number, `(nodes,)`."""
+        ...
+
+    def positions(self, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Two numbers in [0, 1) for each point of a cell, `(points,)` each, which fill the unit square evenly."""
+        ...
+
+
+class SpatialDomain(Protocol):
+    """Implements `engines.contract.Domain` too. All of it is public, fixed and a pure function of the configuration.
+
+    Attributes:
+        depth: bits of a cell's code; no node is deeper.
+        halved: True where every cell of depth < `depth` has two children of equal share, so that none need be asked.
+        identity: whatever decides what keys and shares mean; stored states of another identity mean something else.
+    """
+
+    @property
+    def depth(self) -> int: ...
+
+    @property
+    def halved(self) -> bool: ...
+
+    @property
+    def identity(self) -> tuple[Any, ...]: ...
+
+    @property
+    def number_fields(self) -> tuple[str, ...]: ...
+
+    @property
+    def text_fields(self) -> tuple[str, ...]: ...
+
+    @property
+    def value_fields(self) -> tuple[str, ...]: ...
+
+    @property
+    def words(self) -> int: ...
+
+    def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]: ...
+
+    def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
+        """`(nodes,)` True where a node has children; False for finest cells and for what lies below them."""
+        ...
+
+    def left_shares(self, nodes: IntArray, depths: IntArray) -> IntArray:
+        """`(nodes,)` of `WHOLE` parts of a node's measure, how many its first child has: 1 to `WHOLE` - 1.
+
+        Below a finest cell it is `WHOLE`: what has no children goes on to the left.
+        """
+        ...
+
+    def described(self, nodes: IntArray, depths: IntArray) -> list[dict[str, Any]]:
+        """What a measurement says of where each node is: `cell` (xmin, ymin, xmax, ymax) or `zones` (names)."""
+        ...
+
+    @property
+    def record_fields(self) -> tuple[str, ...]:
+        """Fields of synthetic records, in the order of `placed`."""
+        ...
+
+    def placed(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> Sequence[list[Any]]:
+        """Column by column, the fields of points of finest cells: `encode` gives each of them back its own cell.
+
+        Args:
+            nodes: `(points,)` heap numbers of depth `depth` (codes of finest cells, followed by zeros).
+            indices: `(points,)` which point of the cell.
+        """
+        ...

@@ -1,0 +1,153 @@
+"""Line networks as a domain: roads, rails, rivers. Events near a line are moved onto it."""
+
+from __future__ import annotations
+
+import numpy as np
+import shapely
+
+from engines.spatial.domain.base import BoolArray, FloatArray
+from engines.spatial.domain.box import rounded
+from engines.spatial.domain.geojson import Shape
+from engines.spatial.domain.growing import grown
+from engines.spatial.domain.mapped import MappedDomain
+from engines.spatial.domain.polygons import grid_over
+from engines.spatial.domain.segments import SegmentPieces
+from engines.spatial.domain.sphere import metres_per_degree
+from schemas.blocks import IntArray
+from schemas.errors import EngineInputError
+
+_FINE_DEGREES = 1e-5
+"""Points of lines are rounded to a thousandth of this, about a millimetre."""
+_NEAR = 2e-8
+"""Degrees; twice what rounding moves a point."""
+
+
+class LineDomain(MappedDomain):
+    """Lines. Cells weigh by their metres; an event counts where the nearest line is nearest to it.
+
+    Args:
+        fields: names of longitude and latitude in raw and in synthetic records.
+        shape: its lines.
+        depth: halvings of the bounding box, 1 to 30.
+        reach_m: metres from a line beyond which an event is outside.
+    Raises: EngineInputError if the lines have no length, or the depth is too large for them or for float64.
+    """
+
+    def __init__(self, fields: tuple[str, str], shape: Shape, depth: int, *, reach_m: float) -> None:
+        if not 0 < reach_m <= 100_000:
+            raise EngineInputError("the reach of lines must be above 0 and at most 100,000 metres")
+        self._reach_m = reach_m
+        self._segments = _segments(shape)
+        south, north = self._segments[:, [1, 3]].min(), self._segments[:, [1, 3]].max()
+        east_m, north_m = metres_per_degree(np.array([south, (south + north) / 2, north]))
+        # A plane in which distances are nearly true; how far off, `margin` allows for.
+        self._flat = float(east_m[1] / north_m[1])
+        margin = float(max(1.0, east_m[1] / max(east_m.min(), 1.0)))
+        self._flat_reach = 1.01 * margin * reach_m / float(north_m.min())
+        self._margin = (self._flat_reach / max(self._flat, 1e-6), self._flat_reach)
+        flat = self._segments * [self._flat, 1, self._flat, 1]
+        self._tree = shapely.STRtree(shapely.linestrings(flat.reshape(-1, 2, 2)))
+        bounds = np.append(self._segments.reshape(-1, 2).min(axis=0), self._segments.reshape(-1, 2).max(axis=0))
+        grid = grid_over(fields, bounds, depth)
+        pieces = SegmentPieces(self._segments, np.zeros(len(self._segments), np.int64), 1)
+
+        def usable(pieces: SegmentPieces, codes: IntArray) -> BoolArray:
+            x, y = _middles(pieces)
+            alive: BoolArray = np.isfinite(x)
+            alive[alive] = grid.cells(x[alive], y[alive]) == codes[alive]
+            return alive
+
+        tree, left = grown(grid, pieces, usable=usable)
+        self._rows, self._ends = left.sorted()
+        self._middle_x, self._middle_y = _middles(left)
+        self._until = np.cumsum(SegmentPieces(self._ends, np.zeros(len(self._ends), np.int64), 1).lengths())
+        super().__init__(fields, tree, bounds, f"lines within {reach_m!r} m")
+
+    @property
+    def nbytes(self) -> int:
+        """Of memory, beside the index of the segments."""
+        return self.tree.nbytes + self._ends.nbytes + self._until.nbytes + self._segments.nbytes
+
+    def _in_bounds(self, x: FloatArray, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        xmin, ymin, xmax, ymax = self.bounds
+        dx, dy = self._margin
+        with np.errstate(invalid="ignore"):
+            turned = np.where(x < xmin - dx, x + 360.0, np.where(x >= xmax + dx, x - 360.0, x))
+            rows = np.flatnonzero((turned >= xmin - dx) & (turned < xmax + dx) & (y >= ymin - dy) & (y < ymax + dy))
+        return rows, turned[rows], y[rows]
+
+    def _inside(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+        near = np.zeros(len(x), np.bool_)
+        at, segment = self._tree.query_nearest(
+            shapely.points(x * self._flat, y), max_distance=self._flat_reach, all_matches=False
+        )
+        if not len(at):
+            return x, y, near
+        x0, y0, x1, y1 = self._segments[segment].T
+        east, north = metres_per_degree(np.clip(y[at], -89.0, 89.0))
+        ax, ay, bx, by = (x[at] - x0) * east, (y[at] - y0) * north, (x1 - x0) * east, (y1 - y0) * north
+        share = np.clip((ax * bx + ay * by) / (bx * bx + by * by), 0.0, 1.0)
+        px = np.clip(x0 + share * (x1 - x0), np.minimum(x0, x1), np.maximum(x0, x1))
+        py = np.clip(y0 + share * (y1 - y0), np.minimum(y0, y1), np.maximum(y0, y1))
+        dx, dy = ax - share * bx, ay - share * by
+        x, y = x.copy(), y.copy()
+        x[at], y[at] = px, py
+        near[at] = dx * dx + dy * dy <= self._reach_m * self._reach_m
+        return x, y, near
+
+    def _drawn(self, pieces: IntArray, u: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+        first, last = self._rows.starts[pieces], self._rows.starts[pieces + 1] - 1
+        begin = np.where(first > 0, self._until[first - 1], 0.0)
+        target = begin + u * (self._until[last] - begin)
+        at = np.clip(np.searchsorted(self._until, target, side="right"), first, last)
+        before = np.where(at > 0, self._until[at - 1], 0.0)
+        share = np.clip((target - before) / (self._until[at] - before), 0.0, 1.0)
+        x0, y0, x1, y1 = self._ends[at].T
+        return x0 + share * (x1 - x0), y0 + share * (y1 - y0), np.ones(len(pieces), np.bool_)
+
+    def _come_back(self, x: FloatArray, y: FloatArray, codes: IntArray) -> BoolArray:
+        # What is so near to a line is moved onto it by less than `_NEAR`, and stays in a cell that it is well inside.
+        rows, x, y = self._in_bounds(x, y)
+        well = np.ones(len(rows), np.bool_)
+        for dx in (-_NEAR, _NEAR):
+            for dy in (-_NEAR, _NEAR):
+                found, _, _ = self.tree.codes(self.grid.cells(x + dx, y + dy))
+                well &= found == codes[rows]
+        result = np.zeros(len(codes), np.bool_)
+        result[rows] = well
+        return result
+
+    def _rounded(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return rounded(x, _FINE_DEGREES), rounded(y, _FINE_DEGREES)
+
+    def _middles(self, pieces: IntArray) -> tuple[FloatArray, FloatArray]:
+        return self._middle_x[pieces], self._middle_y[pieces]
+
+
+def _segments(shape: Shape) -> FloatArray:
+    """`(segments, 4)`, without those of no length."""
+    points, line = shapely.get_coordinates(shape.geometry, return_index=True)
+    same = line[1:] == line[:-1]
+    ends = np.concatenate([points[:-1][same], points[1:][same]], axis=1)
+    ends = np.unique(np.where(_backwards(ends)[:, None], ends[:, [2, 3, 0, 1]], ends), axis=0)
+    long = (ends[:, 0] != ends[:, 2]) | (ends[:, 1] != ends[:, 3])
+    result: FloatArray = ends[long]
+    return result
+
+
+def _backwards(ends: FloatArray) -> BoolArray:
+    """Both directions of a road are one road."""
+    result: BoolArray = (ends[:, 0] > ends[:, 2]) | ((ends[:, 0] == ends[:, 2]) & (ends[:, 1] > ends[:, 3]))
+    return result
+
+
+def _middles(pieces: SegmentPieces) -> tuple[FloatArray, FloatArray]:
+    """The middle of each piece's longest segment, NaN where there is none."""
+    x, y = np.full(pieces.count, np.nan), np.full(pieces.count, np.nan)
+    lengths = pieces.lengths()
+    order = np.argsort(lengths, kind="stable")
+    order = order[lengths[order] > 0]
+    # Of what is written twice the last, the longest, stays.
+    x[pieces.cells[order]] = (pieces.ends[order, 0] + pieces.ends[order, 2]) / 2
+    y[pieces.cells[order]] = (pieces.ends[order, 1] + pieces.ends[order, 3]) / 2
+    return x, y

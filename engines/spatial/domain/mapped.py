@@ -1,0 +1,210 @@
+"""What domains on a map share: a shape inside a grid of longitudes and latitudes, and its tree of cells.
+
+Every point of the shape is in exactly one finest cell: that of its place in the grid or, where nothing of the shape is
+left there (points on borders alone, crumbs), the nearest one by turns from the root.
+Privacy: knows no data. What a record becomes depends on that record and on the public shape only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engines.contract import Columns
+from engines.spatial.domain.base import BoolArray, FloatArray, PublicWords
+from engines.spatial.domain.box import rounded
+from engines.spatial.domain.cells import CellTree
+from schemas.blocks import IntArray, KeyArray
+from schemas.events import Reason
+
+ROUNDS, EXACT_ROUNDS = 24, 72
+"""Draws of a point with rounded, and then with exact coordinates, before its cell's middle is taken."""
+
+
+class MappedDomain:
+    """Implements `SpatialDomain`, but for what `_inside`, `_drawn` and `_middles` say of the shape."""
+
+    def __init__(self, fields: tuple[str, str], tree: CellTree, limits: FloatArray, kind: str) -> None:
+        """Args: limits: west, south, east and north end of the shape. kind: of the shape, and how it takes events."""
+        self.x_field, self.y_field = fields
+        self.tree = tree
+        self.grid = tree.grid
+        self._limits = limits
+        digest = hashlib.sha256()
+        for part in (tree.inner, tree.share, tree.start, tree.first, tree.end_depth, tree.end_level):
+            digest.update(np.ascontiguousarray(part, "<i8").tobytes())
+        self._identity = (kind, self.grid.bounds, self.grid.depth, digest.hexdigest())
+
+    # --- the shape's own ------------------------------------------------------------------------------------------
+
+    def _inside(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Where points belong on the shape, and whether they do."""
+        raise NotImplementedError
+
+    def _drawn(self, pieces: IntArray, u: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Points of pieces, evenly, and whether the draw holds; u and v are in [0, 1)."""
+        raise NotImplementedError
+
+    def _middles(self, pieces: IntArray) -> tuple[FloatArray, FloatArray]:
+        """One point of each piece that can always be taken."""
+        raise NotImplementedError
+
+    # --- as a domain ----------------------------------------------------------------------------------------------
+
+    @property
+    def depth(self) -> int:
+        return self.grid.depth
+
+    @property
+    def bounds(self) -> tuple[float, float, float, float]:
+        """xmin, ymin, xmax, ymax; xmax may be beyond 180."""
+        return self.grid.bounds
+
+    @property
+    def halved(self) -> bool:
+        return False
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        return self._identity
+
+    @property
+    def number_fields(self) -> tuple[str, ...]:
+        return (self.x_field, self.y_field)
+
+    @property
+    def text_fields(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def value_fields(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def words(self) -> int:
+        return 1
+
+    @property
+    def record_fields(self) -> tuple[str, ...]:
+        return (self.x_field, self.y_field)
+
+    def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]:
+        """See `engines.contract.Domain`: outside of the shape is OUTSIDE_DOMAIN, its border belongs to it."""
+        x, y = columns.numbers[self.x_field], columns.numbers[self.y_field]
+        finite = np.isfinite(x) & np.isfinite(y)
+        reasons = np.where(finite, Reason.OUTSIDE_DOMAIN, Reason.NOT_FINITE).astype(np.uint8)
+        keys = np.zeros((len(x), 1), np.uint64)
+        rows, _, _, codes = self.located(x, y)
+        reasons[rows] = Reason.ACCEPTED
+        keys[rows, 0] = (codes.astype(np.uint64) << np.uint64(1)) | (columns.operations[rows] < 0)
+        return keys, reasons
+
+    def located(self, x: FloatArray, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray, IntArray]:
+        """Which points are on the shape, and of those, where on it, and the codes of their finest cells."""
+        rows, x, y = self._in_bounds(x, y)
+        x, y, there = self._inside(x, y)
+        rows, x, y = rows[there], x[there], y[there]
+        finest = self.grid.cells(x, y)
+        codes, _, found = self.tree.codes(finest)
+        if not found.all():
+            codes[~found] = self.tree.nearest(finest[~found])
+        return rows, x, y, codes
+
+    def _in_bounds(self, x: FloatArray, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Rows within the bounds, and their places there: longitudes may be a turn off."""
+        xmin, ymin, xmax, ymax = self.bounds
+        with np.errstate(invalid="ignore"):
+            turned = np.where(x < xmin, x + 360.0, np.where(x >= xmax, x - 360.0, x))
+            rows = np.flatnonzero((turned >= xmin) & (turned < xmax) & (y >= ymin) & (y < ymax))
+        return rows, turned[rows], y[rows]
+
+    def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
+        """See `SpatialDomain`."""
+        return self.tree.divisible(nodes, depths)
+
+    def left_shares(self, nodes: IntArray, depths: IntArray) -> IntArray:
+        """See `SpatialDomain`."""
+        return self.tree.left_shares(nodes, depths)
+
+    def described(self, nodes: IntArray, depths: IntArray) -> list[dict[str, Any]]:
+        """See `SpatialDomain`. A cell across the antimeridian has its west above its east (RFC 7946, 5.2)."""
+        xmin, ymin, xmax, ymax = self.tree.corners(nodes, depths)
+        _, _, east, north = self._limits
+        xmax, ymax = np.minimum(xmax, east), np.minimum(ymax, north)
+        corners = np.stack([self._public(xmin), ymin, self._public(xmax), ymax], axis=1)
+        return [{"cell": cell} for cell in corners.tolist()]
+
+    def placed(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> Sequence[list[Any]]:
+        """See `SpatialDomain`."""
+        x, y = self.points(public, nodes, indices)
+        return x.tolist(), y.tolist()
+
+    def points(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Longitudes and latitudes of points: in cells that lie inside as in a box, in others evenly on the shape."""
+        codes = nodes - (np.int64(1) << self.depth)
+        end = np.searchsorted(self.tree.start, codes, side="right") - 1
+        whole = self.tree.piece[end] < 0
+        x, y = np.zeros(len(nodes)), np.zeros(len(nodes))
+        cells, _ = self.tree.grid_cells(nodes[whole], np.full(int(whole.sum()), self.depth))
+        x[whole], y[whole] = self.grid.points(_Named(public, nodes[whole]), cells, indices[whole])
+        open_rows = np.flatnonzero(~whole)
+        for attempt in range(ROUNDS + EXACT_ROUNDS):
+            if not len(open_rows):
+                break
+            at = nodes[open_rows]
+            draw = public.positions if attempt == 0 else partial(_later, public, attempt=attempt)
+            u, v = draw(at, indices[open_rows])
+            px, py, holds = self._drawn(self.tree.piece[end[open_rows]], u, v)
+            if attempt < ROUNDS:
+                px, py = self._rounded(px, py)
+            px = self._public(px)
+            holds[holds] = self._come_back(px[holds], py[holds], codes[open_rows[holds]])
+            x[open_rows[holds]], y[open_rows[holds]] = px[holds], py[holds]
+            open_rows = open_rows[~holds]
+        if len(open_rows):
+            px, py = self._middles(self.tree.piece[end[open_rows]])
+            x[open_rows], y[open_rows] = self._public(px), py
+        return self._public(x), y
+
+    def _rounded(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        xmin, ymin, xmax, ymax = self.bounds
+        width, height = (xmax - xmin) / (1 << self.grid.x_bits), (ymax - ymin) / (1 << self.grid.y_bits)
+        return rounded(x, width), rounded(y, height)
+
+    def _come_back(self, x: FloatArray, y: FloatArray, codes: IntArray) -> BoolArray:
+        """Whether `encode` would give public points these codes."""
+        rows, _, _, found = self.located(x, y)
+        result = np.zeros(len(x), np.bool_)
+        result[rows] = found == codes[rows]
+        return result
+
+    def _public(self, x: FloatArray) -> FloatArray:
+        """Longitudes in -180 to 180. The difference is exact, so that `_in_bounds` undoes it."""
+        return np.where(x > 180.0, x - 360.0, x)
+
+
+class _Named:
+    """The public words of cells under their names in the tree, which are not those of the grid."""
+
+    def __init__(self, public: PublicWords, names: IntArray) -> None:
+        self._public, self._names = public, names
+
+    def words(self, nodes: IntArray) -> npt.NDArray[np.uint64]:
+        return self._public.words(self._names)
+
+    def positions(self, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
+        return self._public.positions(self._names, indices)
+
+
+def _later(public: PublicWords, nodes: IntArray, indices: IntArray, *, attempt: int) -> tuple[FloatArray, FloatArray]:
+    """Two numbers in [0, 1) for a later attempt, unrelated to the first ones: what these say of where a draw is refused
+    must not say where the next one lands."""
+    words = public.words(nodes).view(np.int64) ^ public.words((indices << 8) + attempt).view(np.int64)
+    first = public.words(words)
+    second = public.words(first.view(np.int64))
+    return (first >> np.uint64(11)) * 2.0**-53, (second >> np.uint64(11)) * 2.0**-53
