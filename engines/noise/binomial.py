@@ -1,0 +1,43 @@
+"""Binomial noise: fair coins counted, less their mean.
+
+Guarantee: exact; a count of independent uniform bits. What privacy it buys is worked out by its user
+    (paper 004, lemma A.2), and is less than that of discrete Gaussian noise of the same variance.
+Source: Dwork, Kenthapadi, McSherry, Mironov, Naor, EUROCRYPT 2006; paper 004, appendix A.3.
+Units: integers.
+"""
+
+import numpy as np
+
+from engines.noise.source import NoiseSource
+from schemas.errors import EngineInputError
+
+MAX_HALF = 2**32
+"""Coins take time: two for each unit of `half`."""
+
+_WORDS = 2**20
+_WORD_BITS = 64
+
+
+def centred_binomial(half: int, source: NoiseSource) -> int:
+    """Draw N with N + half ~ Binomial(2 half, 1/2); variance half / 2.
+
+    Args:
+        half: at least 0, at most 2**32.
+    Raises: EngineInputError if `half` is out of range.
+
+    >>> from engines.noise import seeded
+    >>> centred_binomial(50, seeded(1))
+    -10
+    """
+    if not 0 <= half <= MAX_HALF:
+        raise EngineInputError("half must be between 0 and 2**32")
+    heads, coins = 0, 2 * half
+    while coins:
+        words = source.words(min(_WORDS, -(-coins // _WORD_BITS)))
+        tossed = min(coins, _WORD_BITS * len(words))
+        spare = _WORD_BITS * len(words) - tossed
+        heads += int(np.bitwise_count(words[:-1]).sum())
+        # The last word is cut to the coins that are still wanted.
+        heads += (int(words[-1]) >> spare).bit_count()
+        coins -= tossed
+    return heads - half

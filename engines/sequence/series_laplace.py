@@ -1,0 +1,62 @@
+"""Laplace measurement of a step's totals: pure DP, the budget of an event cut by the events of a unit.
+
+Guarantee: epsilon-DP for a unit over a span: one event moves the totals of one step by its shifts, which costs
+    sum(shift / scale) = epsilon / most; a unit has `most` events in a span at most.
+Source: Dwork, Roth 2014; paper 004, section 8 ("Baseline-Laplace", scale T Delta / epsilon: most = T there).
+Units: lattice steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from engines.accounting import Accountant, PureEvent
+from engines.noise import DiscreteLaplace, NoiseSource, discrete_laplace, scale_for
+from engines.sequence.series_gaussian import Measured
+from engines.sequence.series_presence import Presence
+from schemas.errors import EngineInputError
+
+_LARGEST = 2**61
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaplaceBudget:
+    """Public constants. Args: as `series_gaussian.GaussianBudget`, without a delta."""
+
+    epsilon: Fraction
+    presence: Presence
+    shifts: tuple[int, ...]
+    shares: tuple[Fraction, ...]
+
+    def __post_init__(self) -> None:
+        if self.presence.most is None:
+            raise EngineInputError("Laplace noise needs a horizon, or a bound on the events of a unit")
+        for field in range(len(self.shifts)):
+            self.scale(field)
+
+    @property
+    def event_epsilon(self) -> Fraction:
+        """Of one event."""
+        assert self.presence.most is not None
+        return self.epsilon / self.presence.most
+
+    def accountant(self) -> Accountant:
+        """An unspent budget of one span."""
+        assert self.presence.most is not None
+        return Accountant(epsilon=self.epsilon, contributions=self.presence.most)
+
+    @property
+    def event(self) -> PureEvent:
+        """What a step costs one of its events."""
+        return PureEvent(self.event_epsilon)
+
+    def scale(self, field: int) -> Fraction:
+        """Of the noise of a field."""
+        return scale_for(self.shifts[field], self.event_epsilon * self.shares[field])
+
+    def measure(self, field: int, total: int, noise: NoiseSource) -> Measured:
+        """Draw noise for one total; one that would leave int64 is moved to its end first."""
+        scale = self.scale(field)
+        noisy = max(-_LARGEST, min(_LARGEST, total)) + int(discrete_laplace(1, scale, noise)[0])
+        return Measured(float(noisy), DiscreteLaplace(scale).variance)
