@@ -58,18 +58,6 @@ def gathered_from_below(
     return result
 
 
-def halves(totals: IntArray, first_child: IntArray) -> IntArray:
-    """Integer halves of counts, `(2 * cells,)` in pairs; of an odd one, child `first_child` takes the larger half.
-
-    >>> halves(np.array([4, 5]), np.array([0, 1])).tolist()
-    [2, 2, 2, 3]
-    """
-    pairs = np.empty((len(totals), 2), np.int64)
-    pairs[:, 0] = (totals + 1 - first_child) >> 1
-    pairs[:, 1] = totals - pairs[:, 0]
-    return pairs.reshape(-1)
-
-
 def project_pair(totals: IntArray, estimates: FloatArray, first_child: IntArray) -> IntArray:
     """Counts of pairs of children, nearest to their estimates among non-negative integers that add up to `totals`.
 

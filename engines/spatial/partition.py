@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.noise import BoolArray, IntArray, NoiseSource
-from engines.spatial.consistency import halves
 from engines.spatial.placement import Placement
 from engines.spatial.split import SplitRule, split_bits
 from engines.spatial.tree import UNRELEASED, Levels, Tree
@@ -85,7 +84,7 @@ def descend(
     """Draw the partition of one release.
 
     Args:
-        tree: the last release, whose counts are the prior; below its leaves the prior is halved.
+        tree: the last release, whose counts are the prior; below its leaves the prior is shared by measure.
         threshold: events; public.
     Privacy: `rule.epsilon` for one event. The prior is released and adds up, so no child's score is above its parent's.
     """
@@ -97,17 +96,17 @@ def descend(
     leaves: list[IntArray] = []
     nets: list[IntArray] = []
     for level in range(depth + 1):
+        bits = np.zeros(len(nodes), np.bool_)
         if level < depth:
-            bits = split_bits(
-                prior,
-                changes.moves[high] - changes.moves[low],
+            may = placement.divisible(nodes, np.full(len(nodes), level))
+            bits[may] = split_bits(
+                prior[may],
+                changes.moves[high[may]] - changes.moves[low[may]],
                 depth=level,
                 threshold=threshold,
                 rule=rule,
                 noise=noise.child("partition", level),
             )
-        else:
-            bits = np.zeros(len(nodes), np.bool_)
         split, leaf = np.flatnonzero(bits), np.flatnonzero(~bits)
         levels.append(nodes)
         splits.append(split)
@@ -118,7 +117,7 @@ def descend(
         parents = nodes[split]
         nodes = np.repeat(2 * parents, 2)
         nodes[1::2] += 1
-        prior = _prior_of_children(tree, parents, prior[split], placement=placement)
+        prior = _prior_of_children(tree, parents, prior[split], level=level, placement=placement)
         middle = np.searchsorted(changes.codes, ((2 * parents + 1) << (depth - level - 1)) - (1 << depth))
         low = np.stack([low[split], middle], axis=1).reshape(-1)
         high = np.stack([middle, high[split]], axis=1).reshape(-1)
@@ -141,8 +140,11 @@ def over(changes: Changes, nodes: IntArray, *, depth: int) -> Partition:
     return Partition(levels.nodes, levels.splits, levels.leaves, np.concatenate(nets))
 
 
-def _prior_of_children(tree: Tree, parents: IntArray, counts: IntArray, *, placement: Placement) -> IntArray:
-    prior = halves(counts, placement.first_child(parents))
+def _prior_of_children(
+    tree: Tree, parents: IntArray, counts: IntArray, *, level: int, placement: Placement
+) -> IntArray:
+    first = placement.first_of(parents, np.full(len(parents), level), counts)
+    prior = np.stack([first, counts - first], axis=1).reshape(-1)
     at, there = tree.find(2 * parents)
     at = np.minimum(at, len(tree.nodes) - 1)
     known: BoolArray = there & (tree.counts[at] != UNRELEASED)

@@ -1,10 +1,10 @@
 """Synthetic points as a public function of released leaf counts, and the difference of two releases.
 
-The k-th point of a cell v (k = 0, 1, ...) goes to child `(k & 1) ^ first_child(v)` and has index `k >> 1` there; in a
-finest cell its position is a fixed function of cell and index. So the first n points of a cell, seen in a descendant,
-are the first points of
-that descendant: on the common refinement of two partitions two releases differ by differences of prefixes. Points stay
-put when leaves split or merge, the fewest possible come and go, and no state holds a point.
+The k-th point of a cell (k = 0, 1, ...) goes to the child that `Placement.child_of` says, by the children's measure,
+and is the next one there; in a finest cell its position is a fixed function of cell and index. So the first n points of
+a cell, seen in a descendant, are the first points of that descendant: on the common refinement of two partitions two
+releases differ by differences of prefixes. Points stay put when leaves split or merge, the fewest possible come and go,
+and no state holds a point.
 
 Post-processing of released counts: costs no privacy. Cost: leaves, plus changed points times depth.
 Source: ours; docs/notes/0005-points-are-a-function-of-counts.md.
@@ -21,7 +21,7 @@ import numpy as np
 
 from engines.contract import SyntheticRecord
 from engines.noise import IntArray
-from engines.spatial.domain import BoxDomain, FloatArray
+from engines.spatial.domain import SpatialDomain
 from engines.spatial.placement import Placement
 
 _CHUNK = 1 << 14
@@ -69,7 +69,7 @@ class PointRecords(Sequence[SyntheticRecord]):
         nodes: `(points,)` int64 heap numbers of finest cells. indices: `(points,)` int64, which point of the cell.
     """
 
-    def __init__(self, domain: BoxDomain, placement: Placement, nodes: IntArray, indices: IntArray) -> None:
+    def __init__(self, domain: SpatialDomain, placement: Placement, nodes: IntArray, indices: IntArray) -> None:
         self.ids = PointIds(domain.depth, nodes, indices)
         self._domain, self._placement = domain, placement
 
@@ -77,11 +77,17 @@ class PointRecords(Sequence[SyntheticRecord]):
         return len(self.ids)
 
     def __iter__(self) -> Iterator[SyntheticRecord]:
-        x_field, y_field = self._domain.number_fields
+        fields = self._domain.record_fields
         for start in range(0, len(self), _CHUNK):
-            x, y = self.coordinates(slice(start, start + _CHUNK))
-            for name, px, py in zip(self.ids.texts(slice(start, start + _CHUNK)), x.tolist(), y.tolist(), strict=True):
-                yield SyntheticRecord(name, {x_field: px, y_field: py})
+            which = slice(start, start + _CHUNK)
+            columns = self._domain.placed(self._placement, self.ids.nodes[which], self.ids.indices[which])
+            if len(columns) == 2:
+                x_field, y_field = fields
+                for name, x, y in zip(self.ids.texts(which), *columns, strict=True):
+                    yield SyntheticRecord(name, {x_field: x, y_field: y})
+            else:
+                for name, *values in zip(self.ids.texts(which), *columns, strict=True):
+                    yield SyntheticRecord(name, dict(zip(fields, values, strict=True)))
 
     @overload
     def __getitem__(self, index: int) -> SyntheticRecord: ...
@@ -100,23 +106,10 @@ class PointRecords(Sequence[SyntheticRecord]):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def coordinates(self, which: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
-        """x and y of some points, rounded to a thousandth of the finest cell or better, and inside their cells."""
-        domain = self._domain
-        nodes = self.ids.nodes[which]
-        fx, fy = self._placement.positions(nodes, self.ids.indices[which])
-        column, row = domain.grid(nodes - (1 << domain.depth))
-        xmin, ymin, xmax, ymax = domain.bounds
-        dx, dy = (xmax - xmin) / (1 << domain.x_bits), (ymax - ymin) / (1 << domain.y_bits)
-        return _place(xmin, dx, column, fx), _place(ymin, dy, row, fy)
-
-
-def _place(low: float, width: float, cell: IntArray, fraction: FloatArray) -> FloatArray:
-    # A 512th of the cell stays free on each side: rounding moves a point by a 2000th at most, and never out of its
-    # cell.
-    inner = (cell + (1 / 512 + fraction * (510 / 512))) * width + low
-    decimals = int(np.ceil(3 - np.log10(width)))
-    return np.round(inner, decimals) if decimals < 300 else inner
+    def coordinates(self) -> tuple[np.ndarray, ...]:
+        """The records' fields, column by column."""
+        columns = self._domain.placed(self._placement, self.ids.nodes, self.ids.indices)
+        return tuple(np.array(column) for column in columns)
 
 
 class PointIds(Sequence[str]):
@@ -164,8 +157,8 @@ def prefix_in(
     level, at = depths[rows], nodes[rows]
     while rows.size:
         bit = (cells[rows] >> (cell_depths[rows] - level - 1)) & 1
-        second = bit ^ placement.first_child(at)
-        counts[rows] = (counts[rows] + 1 - second) >> 1
+        first = placement.first_of(at, level, counts[rows])
+        counts[rows] = np.where(bit == 0, first, counts[rows] - first)
         at, level = 2 * at + bit, level + 1
         more = level < cell_depths[rows]
         rows, at, level = rows[more], at[more], level[more]
@@ -185,21 +178,23 @@ def _descend(placement: Placement, nodes: IntArray, indices: IntArray, *, depth:
     low = np.int64(1) << depth
     rows = np.flatnonzero(nodes < low)
     at, k = nodes[rows], indices[rows]
+    level = node_depths(at)
     while rows.size:
-        at = 2 * at + ((k & 1) ^ placement.first_child(at))
-        k >>= 1
+        second, k = placement.child_of(at, level, k)
+        at, level = 2 * at + second, level + 1
         done = at >= low
         if done.any():
             nodes[rows[done]], indices[rows[done]] = at[done], k[done]
-            rows, at, k = rows[~done], at[~done], k[~done]
+            rows, at, k, level = rows[~done], at[~done], k[~done], level[~done]
     return nodes, indices
 
 
 def difference(
-    domain: BoxDomain, placement: Placement, *, before: Counts, after: Counts
+    domain: SpatialDomain, placement: Placement, *, before: Counts, after: Counts
 ) -> tuple[PointRecords, PointIds]:
     """Points that appear and ids that go when released counts change from `before` to `after`.
 
+    >>> from engines.spatial.domain import BoxDomain
     >>> box, nothing = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=2), Counts.nothing()
     >>> two = Counts(np.array([2, 3]), np.array([1, 1]), np.array([1, 0]))
     >>> added, removed = difference(box, Placement("docs"), before=nothing, after=two)

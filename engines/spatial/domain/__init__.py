@@ -1,6 +1,6 @@
 """What spatial events can be: a box, polygons or lines on a map; all of them trees of cells, see `base`."""
 
-from engines.spatial.domain.base import BoolArray, FloatArray, SpatialDomain
+from engines.spatial.domain.base import BoolArray, FloatArray, SpatialDomain, nodes_to
 from engines.spatial.domain.box import MAX_DEPTH, BoxDomain, spread_table
 from engines.spatial.domain.geojson import Shape, parsed, shape_of
 from engines.spatial.domain.lines import LineDomain
@@ -15,6 +15,7 @@ __all__ = [
     "PolygonDomain",
     "Shape",
     "SpatialDomain",
+    "nodes_to",
     "parsed",
     "shape_of",
     "spread_table",

@@ -25,6 +25,18 @@ WHOLE = 1 << SHARE_BITS
 HALF = WHOLE >> 1
 
 
+def nodes_to(domain: SpatialDomain, depth: int) -> IntArray:
+    """All nodes of a depth or less, ascending."""
+    level = np.ones(1, np.int64)
+    levels = [level]
+    for above in range(depth):
+        parents = level[domain.divisible(level, np.full(len(level), above))]
+        level = np.repeat(2 * parents, 2)
+        level[1::2] += 1
+        levels.append(level)
+    return np.concatenate(levels)
+
+
 class PublicWords(Protocol):
     """Fixed public pseudo-random numbers of a stream's cells, see `engines.spatial.placement`."""
 
