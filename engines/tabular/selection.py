@@ -5,7 +5,7 @@ Score of a marginal q: w_q * (sum over its cells of |q(events) + public_q| - pen
     release has more than the model, in these cells, and follows from releases; so do the penalties; weights are
     configured. An event changes one cell of q(events) by 1, so it moves that sum by 1 at most, and the score by w_q:
     the sensitivity is the largest weight. The reverse triangle inequality asks for nothing else, neither for attributes
-    with two values or more nor for a division by the cells, which the papers use (docs/notes/0040).
+    with two values or more nor for a division by the cells, which the papers use (docs/notes/0041).
 Exact: events are integers, and public numbers are rounded to whole quanta before events are added to them, so that
     scores of neighbours differ by what is proved and by no rounding.
 Source: paper 002, sections 6.4 and 7.2; algorithms.md, section 4.

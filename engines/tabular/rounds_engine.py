@@ -1,0 +1,191 @@
+"""What both modes that work in rounds share: batches, expiries, budgets, synthetic rows, measurements and states.
+
+A mode says what it learns from a step's rows (`_learn`) and what it remembers. Everything else here is bookkeeping, or
+post-processing of what was learnt.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engines.accounting.budgets import Budgets
+from engines.contract import Batch, Release, State
+from engines.counters import Counter
+from engines.noise import IntArray, NoiseSource
+from engines.spatial.expiry import Expiry
+from engines.tabular.batches import check_batch, rows
+from engines.tabular.rounds import Measured, Rounds
+from engines.tabular.rounds_config import RoundsConfig
+from schemas.errors import EngineInputError
+from schemas.guarantee import Guarantee, Mechanism
+
+FloatArray = npt.NDArray[np.float64]
+
+STATE_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learnt:
+    """What a step released, before it is made into rows. Public. Attributes:
+
+    released: `(cells,)` of `RoundsConfig.released`: rows in each cell, not negative.
+    total: rows in all.
+    measured: in order, each with the part of the events that it is of: "" where that is all.
+    """
+
+    released: FloatArray
+    total: float
+    measured: tuple[tuple[str, Measured], ...]
+
+
+class RoundsEngine(ABC):
+    """See the module; implements `engines.contract.Engine`."""
+
+    def __init__(self, config: RoundsConfig) -> None:
+        self.config = config
+        self._parts: Rounds = config.parts
+        self._released = config.released
+        self._next = 0
+        # An event is in one step, where it meets all the rounds; a choice and a count each have their share.
+        share = self._parts.rounds * self._parts.selection.epsilon
+        self._budgets = Budgets.of(choices=share, counts=share)
+        self._expiry = Expiry.empty(config.domain.words)
+        self._last = Learnt(np.zeros(self._released.cells), 0.0, ())
+
+    @property
+    def learnt(self) -> Learnt:
+        """What the last step released."""
+        return self._last
+
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        """See `engines.contract.Engine.step`."""
+        config, parts = self.config, self._parts
+        check_batch(batch, step=self._next, keys=config.domain.keys)
+        events, expiry = batch.events, self._expiry
+        if config.ttl_steps is not None:
+            expiry = expiry.scheduled(events, due=batch.step + config.ttl_steps)
+            expired, expiry = expiry.taken(batch.step)
+            events = events.merge(expired)
+        # Refused here, no noise is drawn.
+        share = parts.rounds * parts.selection.epsilon
+        budgets = self._budgets.charged(step=batch.step, choices=share, counts=share)
+        codes, signs = rows(events, config.domain.keys)
+        learnt = self._learn(codes, signs, noise)
+        self._last, self._expiry, self._budgets, self._next = learnt, expiry, budgets, batch.step + 1
+        return Release(
+            step=batch.step,
+            added=(),
+            removed=(),
+            measurements=self._measurements(learnt),
+            total=0,
+            notes={"rounds": len(learnt.measured), "model_cells": parts.fitter.tree.cells},
+        )
+
+    @abstractmethod
+    def _learn(self, codes: IntArray, signs: IntArray, noise: NoiseSource) -> Learnt:
+        """Measure a step's rows `(rows, attributes)`, inserted or deleted `signs` times each, and remember the rest.
+
+        Raises: EngineInputError before anything is remembered.
+        """
+
+    @abstractmethod
+    def _memory(self) -> State:
+        """What the mode remembers, as arrays; names begin with "model/"."""
+
+    @abstractmethod
+    def _remember(self, state: State) -> None:
+        """Undo `_memory`. Raises: KeyError or EngineInputError, before anything is remembered."""
+
+    def _measurements(self, learnt: Learnt) -> list[dict[str, Any]]:
+        """One object for each measurement of this step, see `Release.measurements`.
+
+        `increment` is a noisy marginal of this step's inserts minus deletes, the last attribute's values fastest,
+        `variance` that of the noise in each of its cells, and `estimate` what the release says of all rows alive.
+        """
+        names, layout, released = self.config.domain.names, self._parts.layout, self._released
+        resolution = self._parts.counter.resolution
+        listed = []
+        for part, measured in learnt.measured:
+            clique = layout.cliques[measured.index]
+            estimate = released.table(learnt.released, released.cliques.index(clique))
+            increment = measured.increment if resolution == 1 else measured.increment / resolution
+            listed.append(
+                {
+                    "marginal": [names[attribute] for attribute in clique],
+                    **({"events": part} if part else {}),
+                    "increment": increment.tolist(),
+                    "variance": measured.variance,
+                    "estimate": estimate.ravel().tolist(),
+                }
+            )
+        return listed
+
+    def state(self) -> State:
+        """See `engines.contract.Engine.state`. O(cells of the marginals), plus what waits for its ttl."""
+        return {
+            "header": np.array([STATE_FORMAT, self._next], np.int64),
+            "identity": self.config.identity.copy(),
+            "released": self._last.released.copy(),
+            "total": np.array([self._last.total]),
+            **self._memory(),
+            **self._expiry.arrays(),
+            **self._budgets.arrays(),
+        }
+
+    def restore(self, state: State) -> None:
+        """See `engines.contract.Engine.restore`."""
+        try:
+            header, identity = state["header"], state["identity"]
+            released, total = np.array(state["released"], np.float64), float(state["total"][0])
+            if header.shape != (2,) or int(header[0]) != STATE_FORMAT:
+                raise EngineInputError("state is of another version")
+            if not np.array_equal(identity, self.config.identity):
+                raise EngineInputError("state is of another stream, mode or domain")
+            expiry, budgets = Expiry.of(state), self._budgets.restored(state)
+            self._remember(state)
+        except KeyError as error:
+            raise EngineInputError(f"state lacks {error}") from None
+        self._next = int(header[1])
+        self._last = Learnt(released, total, ())
+        self._expiry, self._budgets = expiry, budgets
+
+    def guarantee(self) -> Guarantee:
+        """See `engines.contract.Engine.guarantee`. Pure; choices and counts add up to epsilon exactly."""
+        parts, expires = self._parts, self.config.ttl_steps is not None
+        return Guarantee(
+            epsilon=self.config.epsilon,
+            mechanisms=(
+                Mechanism(
+                    name="choice of a marginal (its distance from the model)",
+                    distribution="exponential mechanism",
+                    l1_sensitivity=1,
+                    scale=2 / parts.selection.epsilon,
+                    epsilon=parts.selection.epsilon,
+                    uses=parts.rounds,
+                ),
+                Mechanism(
+                    name="counts of a chosen marginal",
+                    distribution="discrete Laplace",
+                    l1_sensitivity=1,
+                    scale=_laplace_scale(parts.counter),
+                    epsilon=parts.counter.cost,
+                    uses=parts.rounds,
+                ),
+            ),
+            note=self._note + (" A ttl insert is two events: itself and its expiry." if expires else ""),
+        )
+
+    @property
+    def _note(self) -> str:
+        return "One event is measured in one step, in its rounds."
+
+
+def _laplace_scale(counter: Counter) -> Fraction:
+    """The largest scale of the counter's noise."""
+    return max(counter.node_noise(1))
