@@ -122,8 +122,8 @@ class RoundsConfig:
         if not fitter.marginals:
             least = min(math.prod(self.domain.sizes[a] for a in clique) for clique in queries)
             raise EngineInputError(
-                f"a model of model_cells = {self.model_cells:,} holds no marginal of the workload, the smallest of which "
-                f"has {least:,} cells: use coarser bins or fewer values, or raise model_cells"
+                f"a model of model_cells = {self.model_cells:,} holds no marginal of the workload, the smallest of "
+                f"which has {least:,} cells: use coarser bins or fewer values, or raise model_cells"
             )
         rounds = min(self.rounds, len(fitter.marginals))
         share = self.epsilon * _HALF / rounds
