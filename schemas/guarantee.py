@@ -34,6 +34,11 @@ class Mechanism:
     uses: int = 1
     events: str = ""
 
+    @property
+    def title(self) -> str:
+        """The name, and which events it sees if not all."""
+        return f"{self.name} ({self.events})" if self.events else self.name
+
     def as_json(self) -> dict[str, Any]:
         return {
             "name": self.name,

@@ -18,6 +18,12 @@ def promise(stream: Stream) -> str:
     """
     privacy = stream.privacy
     epsilon = _plain(privacy.epsilon)
+    if not stream.private:
+        whom = "one event" if privacy.unit == "event" else f"one user (field {privacy.user})"
+        return (
+            f'NOT PRIVATE: mode "{stream.mode}" measures every event again at every step. The answer of ONE step hides '
+            f"{whom} with epsilon = {epsilon}; T steps cost T times that, and nothing bounds the stream."
+        )
     price = f"epsilon = {epsilon}" + (f", delta = {privacy.delta:g}" if privacy.delta else "")
     if privacy.unit == "event":
         return (

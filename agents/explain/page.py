@@ -81,13 +81,12 @@ def _budget(budget: Budget) -> str:
         f'<div class="b{index}" style="flex:{float(share.part):.6f}">{_esc(spent(share.part))}</div>'
         for index, share in enumerate(budget.shares)
     )
-    total = " + ".join(str(share.event_epsilon) for share in budget.shares)
     return (
         f"<p>epsilon of the unit {_esc(exact(budget.unit_epsilon))}, over {budget.contributions} contributions: "
         f"each event {_esc(exact(budget.event_epsilon))}.</p>"
         f'<div class="bar" aria-hidden="true">{bars}</div>'
         + "".join(_share(index, share, budget) for index, share in enumerate(budget.shares))
-        + f'<p class="sum">{_esc(total)} = {_esc(str(budget.event_epsilon))} an event; '
+        + f'<p class="sum">{_esc(budget.terms)} = {_esc(str(budget.event_epsilon))} an event; '
         f"× {budget.contributions} = {_esc(str(budget.unit_epsilon))}, exactly</p>"
     )
 
@@ -107,7 +106,7 @@ def _share(index: int, share: Share, budget: Budget) -> str:
     if mechanism.uses != 1:
         rows.insert(1, ("uses", f"{mechanism.uses}, of {exact(mechanism.epsilon)} each"))
     cells = "".join(f"<dt>{_esc(key)}</dt><dd>{_esc(value)}</dd>" for key, value in rows)
-    return f'<section class="card"><h3><i class="b{index}"></i>{_esc(mechanism.name)}</h3><dl>{cells}</dl></section>'
+    return f'<section class="card"><h3><i class="b{index}"></i>{_esc(mechanism.title)}</h3><dl>{cells}</dl></section>'
 
 
 def _errors(stream: StreamExplanation) -> str:

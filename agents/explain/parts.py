@@ -91,6 +91,7 @@ class Budget:
     Attributes:
         unit_epsilon: as configured, of one protected unit (over the stream, or over one period).
         contributions: changes that one unit may make. event_epsilon: what is left for each of them.
+        terms: how the mechanisms add up to that, as text.
     """
 
     unit_epsilon: Fraction
@@ -98,6 +99,7 @@ class Budget:
     contributions: int
     event_epsilon: Fraction
     shares: tuple[Share, ...]
+    terms: str
 
     @staticmethod
     def of(stream: Stream, guarantee: Guarantee) -> Budget:
@@ -108,7 +110,7 @@ class Budget:
         for mechanism in guarantee:
             spent = mechanism.epsilon * mechanism.uses
             shares.append(Share(mechanism, noise_facts(mechanism), spent, spent * contributions, spent / event))
-        total = sum((share.event_epsilon for share in shares), Fraction(0))
+        total = guarantee.spent
         # A Gaussian guarantee is not the sum of its mechanisms': its engine accounts for them together, exactly.
         adds_up = total == event if guarantee.delta == 0 else guarantee.delta <= stream.privacy.delta
         if guarantee.epsilon != event or not adds_up:
@@ -117,7 +119,7 @@ class Budget:
                 "and its "
                 f"mechanisms spend {total}. Mend: this is a defect of privstream; do not run the stream."
             )
-        return Budget(unit, stream.privacy.delta, contributions, event, tuple(shares))
+        return Budget(unit, stream.privacy.delta, contributions, event, tuple(shares), _terms(guarantee))
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -129,6 +131,16 @@ class Budget:
             "event_epsilon_exact": str(self.event_epsilon),
             "mechanisms": [share.as_json() for share in self.shares],
         }
+
+
+def _terms(guarantee: Guarantee) -> str:
+    """What one event meets, as a sum; where mechanisms see different events, the dearest of several sums."""
+    costs: dict[str, list[str]] = {"": []}
+    for mechanism in guarantee:
+        costs.setdefault(mechanism.events, []).append(str(mechanism.epsilon * mechanism.uses))
+    everybody = costs.pop("")
+    sums = [" + ".join([*everybody, *some]) for some in costs.values()]
+    return f"max({', '.join(sums)})" if sums else " + ".join(everybody)
 
 
 def surest(epsilon: float) -> float:
@@ -248,6 +260,10 @@ class Shared:
         total = self.total
         whom = f"one user (field {total.who})" if total.unit == "user" else f"one event of {total.who}"
         names = ", ".join(self.names[:-1]) + f" and {self.names[-1]}"
+        if total.unbounded:
+            return f"Streams {names} add up for {whom}, and there is NO TOTAL: not private over time: " + (
+                f"{', '.join(total.unbounded)}."
+            )
         if total.lifetime is not None:
             return f"Streams {names} add up for {whom}: {_price(total.lifetime)} together, for ever."
         longest = max(stream.per_us for stream in total.streams if stream.per_us is not None)

@@ -69,7 +69,7 @@ def _budget(budget: Budget) -> Iterator[str]:
     for share in budget.shares:
         mechanism = share.mechanism
         yield ""
-        yield f"  {spent(share.part)} for the {mechanism.name}"
+        yield f"  {spent(share.part)} for the {mechanism.title}"
         uses = "" if mechanism.uses == 1 else f", {mechanism.uses} uses of {exact(mechanism.epsilon)}"
         yield f"      of one event {exact(share.event_epsilon)}{uses}; of the unit {exact(share.unit_epsilon)}"
         yield (
@@ -77,9 +77,9 @@ def _budget(budget: Budget) -> Iterator[str]:
             f"{mechanism.l1_sensitivity * budget.contributions} by the unit"
         )
         yield from _wrapped(noise_words(share), first="      ", rest="      ")
-    total = " + ".join(str(share.event_epsilon) for share in budget.shares)
     yield ""
-    yield f"  sum: {total} = {budget.event_epsilon} an event; x {budget.contributions} = {budget.unit_epsilon}, exactly"
+    each = f"{budget.terms} = {budget.event_epsilon} an event"
+    yield f"  sum: {each}; x {budget.contributions} = {budget.unit_epsilon}, exactly"
 
 
 def noise_words(share: Share) -> str:

@@ -49,9 +49,10 @@ def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
         else "whether any one user is in the data"
     )
     again = "" if stream.privacy.per is None else " in one period"
+    seen = "every public topic of this stream" if stream.private else "the answer of ONE step, and no other,"
     lines = [
         promise(stream),
-        "Somebody who sees every public topic of this stream, has unlimited computing power short of breaking "
+        f"Somebody who sees {seen}{',' if stream.private else ''} has unlimited computing power short of breaking "
         "SHAKE-256, knows "
         f"everybody else's data and held {whom}{again} for an even chance before, can be at most {chance(sure)} sure "
         "afterwards.",
@@ -84,11 +85,10 @@ def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, 
         "Pr[M(D) ∈ S] ≤ exp(ε) · Pr[M(D') ∈ S]"
         + (f" + {delta:g}" if delta else "")
         + f"  for every S and all D ~ D', ε = {epsilon}",
-        f"M(D) = every record of the public topics, {over}",
+        f"M(D) = every record of the public topics, {over}" if stream.private else "M(D) = the answer of ONE step",
         "D ~ D' : " + neighbours_of(stream, guarantee),
     ]
-    terms = " + ".join(str(share.event_epsilon) for share in budget.shares)
-    lines.append(f"ε of one event = {terms} = {budget.event_epsilon}")
+    lines.append(f"ε of one event{'' if stream.private else ' in one step'} = {budget.terms} = {budget.event_epsilon}")
     lines.append(f"ε of the unit = {budget.contributions} · {budget.event_epsilon} = {budget.unit_epsilon}")
     if stream.privacy.per is not None:
         twice = exact(2 * budget.unit_epsilon)

@@ -58,6 +58,11 @@ def noise_facts(mechanism: Mechanism) -> NoiseFacts:
 
 
 def _discrete_laplace(scale: Fraction) -> NoiseFacts:
+    return NoiseFacts(DiscreteLaplace(scale).variance, laplace_interval(scale), added=True)
+
+
+def laplace_interval(scale: Fraction) -> int:
+    """95 % of discrete Laplace noise lies within plus or minus this."""
     law = DiscreteLaplace(scale)
     # 2 P(X > k) = 2 exp(-(k+1)/scale) / (1 + exp(-1/scale)) <= 5 %, solved for k; then by steps, as floats are rounded.
     rate = float(1 / scale)
@@ -66,7 +71,7 @@ def _discrete_laplace(scale: Fraction) -> NoiseFacts:
         k += 1
     while k > 0 and 2 * law.tail(k) <= OUTSIDE:
         k -= 1
-    return NoiseFacts(law.variance, k, added=True)
+    return k
 
 
 def _laplace_bit(scale: Fraction) -> NoiseFacts:

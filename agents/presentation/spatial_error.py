@@ -1,8 +1,9 @@
 """The error that the noise alone makes, in counts, in regions of each size.
 
-A region's count is a sum of noisy increments: one for each measurement of each of its leaves, all with their own noise.
-So its noise has variance `leaves * releases * v`, v the variance of one draw, and, by the central limit theorem, 95 %
-of it lies within 1.96 standard deviations. Checked against the engine itself in tests/cli/test_explain.py.
+A region's count is a sum over its leaves, which all have their own noise: its variance is `leaves * V(releases)`, V
+that of a leaf's counter, and, by the central limit theorem, 95 % of it lies within 1.96 standard deviations. V(t) = t v
+where every release draws anew, v the variance of one draw. Checked against the engine itself in
+tests/cli/test_explain.py.
 
 Not in it: where inside a leaf its events lie (that depends on the data), and what non-negativity and consistency take
 off.
@@ -11,11 +12,15 @@ off.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
-from agents.presentation.laws import noise_facts
+from agents.presentation.laws import laplace_interval, noise_facts
+from engines.contract import Engine
+from engines.counters import SimpleCounter
 from engines.registry import build_engine
+from engines.spatial import PHDStream, PHDStreamConfig
 from engines.spatial.held import HeldLeaves
 from engines.spatial.held_step import GROUPS
 from engines.spatial.queries import SIZES
@@ -31,30 +36,45 @@ COUNTS = "event counts of the leaves"
 class LeafNoise:
     """Attributes:
 
-    variance: of the noise of one leaf in one release. single: 95 % interval of that one draw, exact.
+    after: variance of the noise in one leaf's count after so many releases.
+    single: 95 % interval of it after the first, exact, where that is one draw.
     """
 
-    variance: float
-    single: float
+    after: Callable[[int], float]
+    single: float | None
 
     @staticmethod
     def of(stream: Stream, guarantee: Guarantee) -> LeafNoise:
         """Raises: PrivstreamError if the engine does not say which of its mechanisms counts."""
+        engine = build_engine(stream)
+        if isinstance(engine, PHDStream):
+            return LeafNoise._of_counters(engine.config)
         counting = [mechanism for mechanism in guarantee if mechanism.name.endswith(COUNTS)]
         if len(counting) != 1:
             raise PrivstreamError(
                 f'engine "{stream.engine}" does not say which of its mechanisms counts. Mend: name it.'
             )
         noise = noise_facts(counting[0])
-        return LeafNoise(noise.variance, noise.interval)
+        return LeafNoise(lambda releases: releases * noise.variance, noise.interval)
+
+    @staticmethod
+    def _of_counters(config: PHDStreamConfig) -> LeafNoise:
+        counter = config.first_counter or config.leaf_counter
+        last = config.leaf_counter.horizon
+        single = None
+        if len(nodes := counter.node_noise(1)) == 1 and counter.resolution == 1:
+            single = laplace_interval(nodes[0])
+        return LeafNoise(
+            lambda releases: config.leaf_variance(releases if last is None else min(releases, last)), single
+        )
 
     def deviation(self, *, leaves: int, releases: int = 1) -> float:
         """Standard deviation of a region's count, in events."""
-        return math.sqrt(leaves * releases * self.variance)
+        return math.sqrt(leaves * self.after(releases))
 
     def interval(self, *, leaves: int, releases: int = 1) -> float:
         """95 % of the errors lie within plus or minus this many events."""
-        if leaves * releases == 1:
+        if leaves * releases == 1 and self.single is not None:
             return self.single  # one draw is not normal: its tails are heavier
         return NORMAL_95 * self.deviation(leaves=leaves, releases=releases)
 
@@ -67,6 +87,15 @@ class LeafNoise:
             lambda t: self.deviation(leaves=leaves, releases=t),
             lambda t: self.interval(leaves=leaves, releases=t),
         )
+
+
+def _growth(engine: Engine) -> str:
+    if isinstance(engine, PHDStream):
+        if not engine.config.parts.private:
+            return "The error does not grow: every release starts anew, which is what it costs its privacy"
+        if not isinstance(engine.config.leaf_counter, SimpleCounter):
+            return "The error grows as that of the leaves' counter (options.counter)"
+    return "The error grows with the square root of the number of releases"
 
 
 def error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
@@ -88,16 +117,21 @@ def error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
             "which makes the noise smaller and the counts later."
         )
     else:
+        assert isinstance(engine, PHDStream)
         how = (
             f"L leaves of the region, of {most:,} in all, say (mode {stream.mode} has no limit), each measured in "
             "every one of t releases."
         )
+        if engine.config.leaf_counter.horizon is not None:
+            how += f" After {engine.config.leaf_counter.horizon:,} releases (options.horizon) the stream stops."
     return ErrorModel(
         tuple(answers),
         sizes="leaves",
-        growth="The error grows with the square root of the number of releases",
-        formula="sd(L, t) = sqrt(L · t · v),  v = Var(noise of one leaf),  95 % in 1.96 · sd (one draw: its own law)",
-        conditions=f"v = {noise.variance:.4g} events². {how} Busy places have more and smaller leaves than quiet ones. "
+        growth=_growth(engine),
+        formula="sd(L, t) = sqrt(L · V(t)),  V(t) = Var(noise of one leaf after t releases),  95 % in 1.96 · sd "
+        "(one draw: its own law)",
+        conditions=f"V(1) = {noise.after(1):.4g} events². {how} Busy places have more and smaller leaves than quiet "
+        "ones. "
         "It is the noise alone: where inside a leaf its events lie is a further error, which depends on the data; "
         "counts that add up, none below zero, take some off. privstream simulate measures the error as a whole on your "
         "own data.",

@@ -44,7 +44,7 @@ def case(
 
     Args:
         make: another engine than the scene's stream names; for those not (yet) registered.
-        claim: of one event; what the engine's own guarantee says if absent.
+        claim: of one event; what the engine's own guarantee says if absent, times the steps where it is of one step.
         faint: the same engine at epsilon `FAINT`, for the comparison of fresh seeds; absent: not compared.
     """
     built = make or (lambda: build_engine(scene.stream))
@@ -62,7 +62,7 @@ def case(
     return Case(
         name,
         "engine",
-        claim or Claim(guarantee.epsilon, guarantee.delta),
+        claim or Claim(guarantee.epsilon * (1 if guarantee.private else STEPS), guarantee.delta),
         neighbours=tuple(pairs),
         fresh=(Fresh(lambda source: _long_run(faint, source), collision=COLLISION),) if faint is not None else (),
     )

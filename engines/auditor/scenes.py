@@ -86,7 +86,7 @@ def spatial(mode: str, *, ttl: str | None = None, epsilon: float = 3.0) -> Scene
             "privacy": {"epsilon": epsilon * (2 if expiries_measured else 1), "unit": "event"},
             "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
             "domain": domain,
-            "options": {"depth": depth, "initial_steps": 1, "max_leaves": 16},
+            "options": {"depth": depth, "initial_steps": 1, "max_leaves": 16, "allow_not_private": True},
         }
     )
     box = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth)

@@ -181,7 +181,8 @@ class PHDStream:
 
         `increment` is what is new in the noisy count of the cell's counter (its first noisy count, the first time),
         `estimate` the cell's consistent count, `standard_error` that of the noise in it before it was made consistent.
-        With the simple counter all noise is independent, and `variance` is that of one increment.
+        With the simple counter all noise is independent, and `variance` is that of one increment. Where all that is
+        alive is counted, `since` is -1: `increment` is of events of all steps until this one.
         """
         variance = (self._first or self._counters.counter).variance(1)
         resolution = self._counters.counter.resolution
@@ -195,7 +196,8 @@ class PHDStream:
             strict=True,
         )
         names = ("cell", "depth", "increment", "estimate", "standard_error")
-        return [dict(zip(names, row, strict=True)) | {"variance": variance} for row in columns]
+        same = {"variance": variance} if self._parts.private else {"variance": variance, "since": -1}
+        return [dict(zip(names, row, strict=True)) | same for row in columns]
 
     def state(self) -> State:
         """See `engines.contract.Engine.state`. O(cells), plus events gathered, alive (offline) or yet to expire."""

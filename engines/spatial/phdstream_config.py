@@ -122,6 +122,14 @@ class PHDStreamConfig:
         share = self.partition_epsilon if self.parts.partition == "each step" else Fraction(0)
         return self.counter.calibrate(self.epsilon - share)
 
+    def leaf_variance(self, releases: int) -> float:
+        """Variance of the noise in a cell's count that was a leaf in all of so many releases, the first included."""
+        if not self.parts.private:
+            return self.leaf_counter.variance(1)
+        if self.first_counter is None:
+            return self.leaf_counter.variance(releases)
+        return self.first_counter.variance(1) + self.leaf_counter.variance(releases - 1)
+
     @property
     def identity(self) -> np.ndarray:
         """`(32,)` uint8: states of configurations with another one mean something else."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from math import ceil
 
 from engines.contract import Engine, EngineSpec
+from engines.counters import COUNTERS
 from engines.spatial.domain import BoxDomain
 from engines.spatial.held import HeldConfig, HeldLeaves
 from engines.spatial.phdstream import PHDStream, PHDStreamConfig
+from engines.spatial.phdstream_config import PARTS
 from engines.spatial.queries import SpatialEvaluator
 from schemas.config import BoxDomain as BoxSection
 from schemas.config import Stream
@@ -23,7 +25,7 @@ def _build(stream: Stream) -> Engine:
     options = stream.options
     ttl_us = stream.domain.ttl_us
     ttl_steps = None if ttl_us is None else ttl_us // stream.time.step_us
-    if stream.mode == "paper":
+    if stream.mode in PARTS:
         return PHDStream(
             PHDStreamConfig(
                 name=stream.name,
@@ -33,6 +35,9 @@ def _build(stream: Stream) -> Engine:
                 initial_steps=options.initial_steps,
                 threshold=ceil(options.threshold),
                 ttl_steps=ttl_steps,
+                parts=PARTS[stream.mode],
+                counter=COUNTERS[options.counter](options.horizon or 1),
+                grid=options.grid,
             )
         )
     return HeldLeaves(

@@ -20,6 +20,8 @@ class EngineFacts:
     whole_unit: True where the engine itself accounts for all that one unit may contribute, because several
         contributions are not simply several times one: it then runs at the unit's epsilon and delta.
     measured_expiry: modes in which a `ttl` expiry is measured as a delete; elsewhere it is post-processing and free.
+    not_private: modes that measure an event at every step again, so that epsilon is the price of ONE step and nothing
+        bounds the stream; they run where `options.allow_not_private` says so.
     """
 
     modes: tuple[str, ...]
@@ -29,10 +31,16 @@ class EngineFacts:
     needs_delta: frozenset[str] = frozenset()
     whole_unit: bool = False
     measured_expiry: frozenset[str] = frozenset()
+    not_private: frozenset[str] = frozenset()
 
 
 ENGINE_FACTS: Mapping[str, EngineFacts] = {
-    "spatial": EngineFacts(modes=("default", "paper"), kinds=("box",), measured_expiry=frozenset({"paper"})),
+    "spatial": EngineFacts(
+        modes=("default", "paper", "fixed-tree", "offline-increments", "offline"),
+        kinds=("box",),
+        measured_expiry=frozenset({"paper", "fixed-tree", "offline-increments"}),
+        not_private=frozenset({"offline"}),
+    ),
 }
 ENGINE_NAMES = tuple(ENGINE_FACTS)
 PLANNED_ENGINES = tuple(name for name in ("tabular", "series", "markov", "trajectory") if name not in ENGINE_FACTS)

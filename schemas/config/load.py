@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from schemas.config.domain import Domain, DomainSection
 from schemas.config.environment import overridden
-from schemas.config.options import OPTIONS
+from schemas.config.options import OPTIONS, OptionsSection
 from schemas.config.privacy import Privacy
 from schemas.config.root import Config, Named, clashes
 from schemas.config.section import COLLECT, FOLDER, Section, below
@@ -137,13 +137,14 @@ def _in_stream(stream: object, folder: Path | None) -> Iterator[ConfigProblem]:
     for name, section in sections.items():
         if section is not None:
             yield from below(name, section.problems())
-    privacy, time, domain = sections["privacy"], sections["time"], sections["domain"]
+    privacy, time, domain, read = (sections[name] for name in ("privacy", "time", "domain", "options"))
     yield from StreamParts(
         engine,
         _text(stream, "mode", "default"),
         privacy if isinstance(privacy, Privacy) else None,
         time if isinstance(time, Timing) else None,
         domain if isinstance(domain, DomainSection) else None,
+        read if isinstance(read, OptionsSection) else None,
     ).problems()
 
 

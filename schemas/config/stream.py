@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from schemas.config.domain import Domain, DomainSection
 from schemas.config.engines import ENGINE_FACTS, ENGINE_NAMES, PLANNED_ENGINES, EngineFacts, measures_expiry
-from schemas.config.options import OPTIONS, OfEngine, Options
+from schemas.config.options import OPTIONS, OfEngine, Options, OptionsSection
 from schemas.config.privacy import Privacy, is_multiple
 from schemas.config.section import Section, below, refusal
 from schemas.config.timing import Timing
@@ -70,6 +70,11 @@ class Stream(Section):
     def facts(self) -> EngineFacts:
         """What the engine can do."""
         return ENGINE_FACTS[self.engine]
+
+    @property
+    def private(self) -> bool:
+        """False in a mode that measures events again at every step: `privacy.epsilon` is then the price of ONE step."""
+        return self.mode not in self.facts.not_private
 
     @property
     def publish_delay_us(self) -> int:
@@ -152,7 +157,7 @@ class Stream(Section):
 
     def problems(self) -> Iterator[ConfigProblem]:
         """What the sections of this stream say against each other."""
-        return StreamParts(self.engine, self.mode, self.privacy, self.time, self.domain).problems()
+        return StreamParts(self.engine, self.mode, self.privacy, self.time, self.domain, self.options).problems()
 
 
 def output_topics(name: str) -> tuple[str, ...]:
@@ -169,6 +174,7 @@ class StreamParts:
     privacy: Privacy | None
     time: Timing | None
     domain: DomainSection | None
+    options: OptionsSection | None
 
     def problems(self) -> Iterator[ConfigProblem]:
         """What the readable parts say against each other."""
@@ -196,7 +202,18 @@ class StreamParts:
                 f'engine "{self.engine}" does not work on a domain of kind "{self.domain.kind}"',
                 f"describe the domain as kind = {kinds}, or choose another engine",
             )
-        if self.privacy is None or self.mode not in facts.modes:
+        if self.mode not in facts.modes:
+            return
+        if self.options is not None:
+            yield from below("options", self.options.in_mode(self.mode))
+            if self.mode in facts.not_private and not self.options.accepts_not_private:
+                yield ConfigProblem(
+                    "options.allow_not_private",
+                    f'mode "{self.mode}" is NOT private: it measures every event again at every step, so epsilon is '
+                    "the price of one step and nothing bounds the stream",
+                    'set mode = "default"; for data that need no protection, set allow_not_private = true',
+                )
+        if self.privacy is None:
             return
         if self.privacy.delta != 0.0 and self.mode not in facts.uses_delta:
             yield ConfigProblem(

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.explain import Budget, noise_facts
+from agents.explain import Budget, explain, noise_facts
 from agents.explain.parts import decimal, exact, surest
-from agents.presentation.error import NORMAL_95
+from agents.presentation.error import NORMAL_95, RELEASES
 from agents.presentation.spatial_error import LeafNoise
 from engines.contract import Batch
-from engines.counters import SimpleConfig
+from engines.counters import COUNTERS, SimpleConfig
 from engines.noise import DiscreteLaplace, seeded
 from engines.registry import build_engine
 from schemas.blocks import Folded
@@ -181,6 +181,35 @@ def test_the_error_formula_is_that_of_the_engine(mode: str) -> None:
         seen = tree.measured.sum() + tree.pending.sum() if mode == "default" else tree.own.sum()
         ratios.append((int(seen) - true) ** 2 / noise_of.deviation(leaves=draws) ** 2)
     assert np.mean(ratios) == pytest.approx(1, abs=5 * (2.2 / runs) ** 0.5)
+
+
+@pytest.mark.parametrize(("name", "options"), [("simple", ""), ("kary", "horizon = 1000"), ("hybrid", "")])
+def test_a_fixed_tree_pays_at_the_first_release_or_later(name: str, options: str) -> None:
+    options = f'counter = "{name}"\n{options}'
+    (stream,) = explained(stream='mode = "fixed-tree"', privacy=EVENT, options=options).streams
+    assert stream.symbols[3] == "ε of one event = max(1/2 + 1/2, 1) = 1"
+    told = stream.as_json()["budget"]["mechanisms"]
+    assert [each["events"] for each in told] == ["events of the first release"] * 2 + ["events of later steps"]
+    counter = COUNTERS[name](1000).calibrate(Fraction(1))
+    first = DiscreteLaplace(Fraction(2)).variance
+    expected = [(first + counter.variance(releases - 1)) ** 0.5 for releases in RELEASES]
+    assert stream.errors.answers[0].deviations == pytest.approx(expected)
+
+
+def test_offline_says_that_it_is_not_private_and_has_no_total() -> None:
+    text = toml(stream='mode = "offline"', privacy=EVENT, options="allow_not_private = true")
+    (stream,) = (explanation := explain(config(text))).streams
+    assert not stream.private
+    assert stream.alerts[0].startswith("NOT PRIVATE: ")
+    assert stream.promise.startswith("NOT PRIVATE: ")
+    assert "M(D) = the answer of ONE step" in stream.symbols
+    assert "of one event in one step" in stream.symbols[3]
+    assert not any("over the whole stream" in form for form in everywhere(explanation))
+    assert stream.errors.answers[0].deviations[3] == stream.errors.answers[0].deviations[0]
+    other = toml(privacy=EVENT)
+    (shared,) = explain(config(text), earlier=[config(other)]).shared
+    assert "NO TOTAL" in shared.sentence()
+    assert shared.as_json()["lifetime_epsilon"] is None
 
 
 def test_regions_grow_and_errors_with_them() -> None:

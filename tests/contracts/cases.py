@@ -63,7 +63,7 @@ CONTRACTS: Mapping[str, EngineCase] = {
     "spatial": EngineCase(
         tables={
             "domain": {"kind": "box", "x": "lon", "y": "lat", "bounds": [-1.0, 40.0, 1.0, 41.0]},
-            "options": {"depth": SPATIAL_DEPTH, "initial_steps": 1, "max_leaves": 16},
+            "options": {"depth": SPATIAL_DEPTH, "initial_steps": 1, "max_leaves": 16, "allow_not_private": True},
         },
         keys=st.tuples(st.integers(0, 2 ** (SPATIAL_DEPTH + 1) - 1)),
         crowd=(8,),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -9,10 +10,20 @@ from pydantic import AfterValidator
 
 from schemas.config.section import Section, refusal
 from schemas.config.values import ExactDecimal, Number
+from schemas.errors import ConfigProblem
 
 
 class OptionsSection(Section):
     """`[streams.options]` of any engine."""
+
+    @property
+    def accepts_not_private(self) -> bool:
+        """Whether a mode that is not private may run; engines without one have no such option."""
+        return False
+
+    def in_mode(self, mode: str) -> Iterator[ConfigProblem]:
+        """What these options say against the stream's mode; keys are relative to the options."""
+        return iter(())
 
     def fingerprint_fields(self) -> dict[str, Any]:
         """Everything that the guarantee and the meaning of stored states rest on: ints, texts, floats, None."""

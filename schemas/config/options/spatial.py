@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from schemas.config.options.common import NotNegative, OptionsSection, Share
 from schemas.config.values import Whole
+from schemas.errors import ConfigProblem
+
+CounterName = Literal[
+    "simple",
+    "block8",
+    "block",
+    "tree",
+    "honaker",
+    "kary",
+    "hybrid",
+    "unbounded-block-paper",
+    "unbounded-block",
+    "unbounded-kary",
+]
+"""Counters of pure DP, by their names in `engines.counters`; a test compares the two lists."""
+NEED_HORIZON = frozenset({"block", "tree", "honaker", "kary"})
 
 
 class SpatialOptions(OptionsSection):
@@ -23,6 +40,14 @@ class SpatialOptions(OptionsSection):
     """Mode `paper`: share of the event budget that decides the partition; the rest counts. Exact."""
     threshold: NotNegative = Field(0.0, examples=[0])
     """Mode `paper`: biased count, in events, above which a cell is divided."""
+    counter: CounterName = Field("simple", examples=["simple"])
+    """Modes `paper`, `fixed-tree`, `offline-increments`: the continual counter of each leaf."""
+    horizon: Whole | None = Field(None, ge=1, le=1_000_000_000)
+    """Releases that a counter is calibrated for, where it needs to know; the stream stops after them."""
+    grid: Whole | None = Field(None, ge=1, le=20)
+    """Mode `fixed-tree`: cells of this depth in place of a tree drawn at the first release."""
+    allow_not_private: Annotated[bool, Field(strict=True)] = Field(False, examples=[False])
+    """Must be true for mode `offline`, which is NOT private: it measures every event again at every step."""
     max_leaves: Whole = Field(4096, ge=2, le=1_048_576, examples=[4096])
     """Mode `default`: leaves of the tree; work and memory of a step are proportional to it."""
 
@@ -31,8 +56,40 @@ class SpatialOptions(OptionsSection):
         """`split` as an exact fraction."""
         return Fraction(self.split)
 
+    @property
+    def accepts_not_private(self) -> bool:
+        return self.allow_not_private
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """What the options say against each other."""
+        if self.counter in NEED_HORIZON and self.horizon is None:
+            yield ConfigProblem(
+                "horizon",
+                f'counter = "{self.counter}" must know for how many releases',
+                'set horizon = 1000, say, or take counter = "unbounded-kary", which goes on for ever',
+            )
+        if self.horizon is not None and self.counter not in NEED_HORIZON:
+            yield ConfigProblem("horizon", f'counter = "{self.counter}" goes on for ever', "remove the key")
+        if self.grid is not None and self.grid > self.depth:
+            yield ConfigProblem("grid", f"is deeper than depth = {self.depth}", "lower grid, or raise depth")
+
+    def in_mode(self, mode: str) -> Iterator[ConfigProblem]:
+        """What they say against the mode."""
+        if self.grid is not None and mode != "fixed-tree":
+            yield ConfigProblem("grid", f'mode "{mode}" has no grid', 'remove the key, or set mode = "fixed-tree"')
+        if self.counter != "simple" and mode in ("default", "offline"):
+            why = "counts each event once" if mode == "default" else "starts anew at each step"
+            yield ConfigProblem(
+                "counter",
+                f'mode "{mode}" {why} and has no counters',
+                'remove the key, or set mode = "paper" or "fixed-tree"',
+            )
+
     def fingerprint_fields(self) -> dict[str, Any]:
         return {
+            "counter": self.counter,
+            "horizon": self.horizon,
+            "grid": self.grid,
             "depth": self.depth,
             "initial_steps": self.initial_steps,
             "split": str(self.split_fraction),
