@@ -51,6 +51,10 @@ class StatesDomain:
         return (self.field_name,)
 
     @property
+    def value_fields(self) -> tuple[str, ...]:
+        return ()
+
+    @property
     def words(self) -> int:
         return 1
 

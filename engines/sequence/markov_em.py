@@ -1,6 +1,6 @@
 """A transition matrix learnt from released counts: expectation maximisation over a window of them.
 
-Counts alone, without anybody's path: a smoother gives the expected products of neighbouring steps' counts, and the matrix
+Counts alone, nobody's path: a smoother gives the expected products of neighbouring steps' counts, and the matrix
 that explains them best in least squares, its rows on the simplex, is the next guess.
 Post-processing of released values: costs no privacy. Source: Shumway, Stoffer 1982 for the recursion; constraint and
     prior are ours.

@@ -1,0 +1,48 @@
+"""Mean squared error of released counts against true ones. Not private: for operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from engines.sequence.markov_domain import StatesDomain
+from schemas.blocks import Folded
+
+
+@dataclass(frozen=True, slots=True)
+class MarkovEvaluator:
+    """Implements `engines.contract.Evaluator` with the metric mse: of this step's counts as first released.
+
+    Revisions of earlier steps are passed over, since their truth is gone by then.
+    """
+
+    domain: StatesDomain
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return ("mse",)
+
+    @property
+    def scope(self) -> Literal["alive", "step"]:
+        return "step"
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return (self.domain.field_name, "count", "revised")
+
+    def size(self, truth: Folded) -> int:
+        return truth.total
+
+    def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
+        """See `engines.contract.Evaluator.measure`. Nothing released is an error as large as the counts."""
+        true = self.domain.counts(truth).astype(np.float64)
+        released = np.zeros(len(true))
+        states = {value: number for number, value in enumerate(self.domain.values)}
+        columns = (synthetic[name] for name in self.fields)
+        for value, count, revised in zip(*columns, strict=True):
+            if value in states and not revised:
+                released[states[value]] = count
+        return {"mse": float(np.mean((true - released) ** 2))}
