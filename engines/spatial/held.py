@@ -1,4 +1,4 @@
-"""Held leaf counters: a synthetic stream of points in the plane, under pure differential privacy for ever.
+"""Held leaf counters: a synthetic stream of points, under pure differential privacy for ever.
 
 No budget is spent on finding a partition: it is refined and merged from released counts alone. A leaf's events are
 HELD, as a private integer, until the public forecast of the leaf says that a measurement is worth its noise; then they
@@ -22,7 +22,7 @@ import numpy as np
 from engines.contract import Batch, Release, State
 from engines.noise import NoiseSource
 from engines.spatial.budgets import Budgets
-from engines.spatial.domain import BoxDomain, FloatArray
+from engines.spatial.domain import FloatArray, SpatialDomain, nodes_to
 from engines.spatial.gathering import Gathered, check_batch
 from engines.spatial.held_estimate import Estimates, project
 from engines.spatial.held_measure import LeafCounter, Measured
@@ -31,7 +31,7 @@ from engines.spatial.held_step import Rules, StepWork
 from engines.spatial.held_tree import HeldTree
 from engines.spatial.held_watch import Watch
 from engines.spatial.placement import Placement
-from engines.spatial.points import difference
+from engines.spatial.points import difference, node_depths
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
 
@@ -59,7 +59,7 @@ class HeldConfig:
     """
 
     name: str
-    domain: BoxDomain
+    domain: SpatialDomain
     epsilon: Fraction
     initial_steps: int = 1
     max_leaves: int = 4096
@@ -80,8 +80,13 @@ class HeldConfig:
 
     @property
     def watch(self) -> Watch:
+        depth = self.start_depth
+        nodes = nodes_to(self.domain, depth)
+        # A finest cell above stands at the first of the places below it.
+        first = (nodes << (depth - node_depths(nodes))) - (1 << depth)
+        missing = np.setdiff1d(np.arange(1 << depth), first)
         epsilon = self.epsilon * WATCH_SHARE
-        return Watch(epsilon=epsilon, depth=self.start_depth, domain_depth=self.domain.depth)
+        return Watch(epsilon=epsilon, depth=depth, domain_depth=self.domain.depth, missing=tuple(missing.tolist()))
 
     @property
     def counter(self) -> LeafCounter:
@@ -90,12 +95,12 @@ class HeldConfig:
 
     @property
     def rules(self) -> Rules:
-        return Rules(self.counter, self.watch, Placement(self.name), self.max_leaves, self.ttl_steps)
+        return Rules(self.counter, self.watch, Placement(self.name, self.domain), self.max_leaves, self.ttl_steps)
 
     @property
     def identity(self) -> np.ndarray:
         """`(32,)` uint8: states of configurations with another one mean something else."""
-        text = repr(("spatial", "held", self.name, self.domain.bounds, self.domain.depth, self.start_depth))
+        text = repr(("spatial", "held", self.name, *self.domain.identity, self.start_depth))
         return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
 
 
@@ -103,6 +108,7 @@ class HeldLeaves:
     """See the module; implements `engines.contract.Engine`.
 
     >>> from engines.noise import seeded
+    >>> from engines.spatial.domain import BoxDomain
     >>> from schemas.blocks import Folded
     >>> box = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=8)
     >>> engine = HeldLeaves(HeldConfig(name="docs", domain=box, epsilon=Fraction(1)))
@@ -119,7 +125,7 @@ class HeldLeaves:
         self._started = False
         # An event is once in the watch, at its step, and once in a leaf measurement, then or later.
         self._budgets = Budgets.of(watch=config.watch.epsilon, leaves=config.epsilon - config.watch.epsilon)
-        self._tree = HeldTree.full(config.domain.depth, config.start_depth)
+        self._tree = HeldTree.full(config.domain, config.start_depth)
         self._average: FloatArray = np.zeros(0)
         self._windows = Windows.none()
         self._gathered = Gathered.nothing()
@@ -179,7 +185,6 @@ class HeldLeaves:
         at = np.searchsorted(self._tree.nodes, nodes)
         depths = self._tree.depths[at]
         columns = zip(
-            np.stack(self.config.domain.corners(nodes, depths), axis=1).tolist(),
             depths.tolist(),
             np.repeat(np.arange(len(measured)), [len(part.nodes) for part in measured]).tolist(),
             np.concatenate([part.since for part in measured]).tolist(),
@@ -188,9 +193,12 @@ class HeldLeaves:
             np.sqrt(estimates.variances[at]).tolist(),
             strict=True,
         )
-        names = ("cell", "depth", "round", "since", "increment", "estimate", "standard_error")
-        variance = self._rules.counter.variance
-        return [dict(zip(names, row, strict=True)) | {"variance": variance} for row in columns]
+        names = ("depth", "round", "since", "increment", "estimate", "standard_error")
+        places = self.config.domain.described(nodes, depths)
+        variance = {"variance": self._rules.counter.variance}
+        return [
+            place | dict(zip(names, row, strict=True)) | variance for place, row in zip(places, columns, strict=True)
+        ]
 
     def state(self) -> State:
         """See `engines.contract.Engine.state`. O(leaves), plus measurements that are alive under a ttl."""
@@ -214,7 +222,7 @@ class HeldLeaves:
             raise EngineInputError("state is of another version")
         if not np.array_equal(identity, self.config.identity):
             raise EngineInputError("state is of another stream, mode or domain")
-        tree = HeldTree.of(self.config.domain.depth, state)
+        tree = HeldTree.of(self.config.domain, state)
         windows, gathered, budgets = Windows.of(state), Gathered.of(state), self._budgets.restored(state)
         self._next, self._started = int(header[1]), bool(header[2])
         self._tree, self._average, self._windows, self._gathered = tree, average, windows, gathered

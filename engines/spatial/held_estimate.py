@@ -66,8 +66,9 @@ def estimate(tree: HeldTree, *, now: int, unit: float) -> Estimates:
         at, left, right = tree.inner[first:end], slice(2 * first + 1, 2 * end, 2), slice(2 * first + 2, 2 * end + 1, 2)
         shared = from_above[at] + tree.measured[at]
         smooth = SMOOTHING * np.sqrt(noise[left] + noise[right]) + 0.5
-        share = (positive[left] + smooth) / (positive[left] + positive[right] + 2 * smooth)
         seen = positive[left] + positive[right] + 2 * smooth
+        # What nothing was measured in is shared by measure.
+        share = (positive[left] + 2 * tree.shares(first, end) * smooth) / seen
         doubt = (1 - share) ** 2 * (noise[left] + positive[left]) + share**2 * (noise[right] + positive[right])
         unsure[first:end] = shared * shared * np.minimum(doubt / (seen * seen), 0.25)
         from_above[left] = shared * share
@@ -86,13 +87,14 @@ def project(tree: HeldTree, estimates: Estimates, *, placement: Placement) -> In
     counts = np.zeros(len(values), np.int64)
     counts[0] = max(int(np.rint(values[0])), 0)
     was = tree.counts.copy()
-    second = placement.first_child(tree.nodes[tree.inner])
     for first, end in tree.levels:
         left, right = slice(2 * first + 1, 2 * end, 2), slice(2 * first + 2, 2 * end + 1, 2)
         at = tree.inner[first:end]
         total, before = counts[at], was[at]
         new = was[left] < 0
-        was[left] = np.where(new, (before + 1 - second[first:end]) >> 1, was[left])
+        if new.any():
+            cells = at[new]
+            was[left][new] = placement.first_of(tree.nodes[cells], tree.depths[cells], before[new])
         was[right] = before - was[left]
         both = variances[left] + variances[right]
         wanted = values[left] + (total - values[left] - values[right]) * (variances[left] / both)

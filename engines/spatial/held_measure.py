@@ -158,7 +158,7 @@ def _cheapest(tree: HeldTree, estimates: Estimates, *, rank: int) -> float:
 def _wanted(tree: HeldTree, at: IntArray, values: FloatArray, *, unit: float) -> tuple[IntArray, IntArray]:
     """Halvings of each leaf, and the positions in `at` of those to be divided, most urgent first."""
     urgency = values / (SPLIT * np.sqrt(unit * (tree.parts[at] + 1)))
-    room = tree.depth - tree.depths[at]
+    room = tree.room(at)
     halvings: IntArray = np.minimum(np.where(urgency >= 2.0, 2, 1), room)
     order: IntArray = np.argsort(-urgency, kind="stable")
     wanted = (urgency > 1.0) & (room > 0)

@@ -15,7 +15,8 @@ import numpy as np
 
 from engines.contract import State
 from engines.noise import BoolArray, IntArray
-from engines.spatial.domain import FloatArray
+from engines.spatial.domain import FloatArray, SpatialDomain, nodes_to
+from engines.spatial.domain.base import WHOLE
 from engines.spatial.points import Counts, node_depths
 from schemas.errors import EngineInputError
 
@@ -48,29 +49,34 @@ class HeldTree:
     forecast: FloatArray
     doubt: FloatArray
 
-    def __init__(self, depth: int, arrays: Mapping[str, np.ndarray]) -> None:
-        self.depth = depth
+    def __init__(
+        self, domain: SpatialDomain, arrays: Mapping[str, np.ndarray], *, shares: FloatArray | None = None
+    ) -> None:
+        self.domain, self.depth = domain, domain.depth
         for name in (*_WHOLE, *_REAL):
             setattr(self, name, arrays[name])
+        # `(nodes,)` the first child's share of each inner node; NaN where it was not asked for yet.
+        self._shares = np.full(len(self.nodes), np.nan) if shares is None else shares
         self._derive()
 
     @staticmethod
-    def full(depth: int, start: int) -> HeldTree:
-        """The tree of a domain of `depth` halvings whose leaves are all cells of depth `start`, empty."""
-        nodes = np.arange(1, 2 << start)
+    def full(domain: SpatialDomain, start: int) -> HeldTree:
+        """The tree whose leaves are all cells of depth `start`, or finest cells above, empty."""
+        nodes = nodes_to(domain, start)
         zeros = {name: np.zeros(len(nodes), np.int64) for name in _WHOLE}
-        return HeldTree(depth, zeros | {name: np.zeros(len(nodes)) for name in _REAL} | {"nodes": nodes})
+        return HeldTree(domain, zeros | {name: np.zeros(len(nodes)) for name in _REAL} | {"nodes": nodes})
 
     def copy(self) -> HeldTree:
         """A tree that can be changed without changing this one."""
-        return HeldTree(self.depth, {name: getattr(self, name).copy() for name in (*_WHOLE, *_REAL)})
+        arrays = {name: getattr(self, name).copy() for name in (*_WHOLE, *_REAL)}
+        return HeldTree(self.domain, arrays, shares=self._shares.copy())
 
     def arrays(self) -> State:
         """Everything, for a state; copies."""
         return {f"tree/{name}": getattr(self, name).copy() for name in (*_WHOLE, *_REAL)}
 
     @staticmethod
-    def of(depth: int, arrays: Mapping[str, np.ndarray]) -> HeldTree:
+    def of(domain: SpatialDomain, arrays: Mapping[str, np.ndarray]) -> HeldTree:
         """Raises: EngineInputError if arrays are missing, of different lengths, or not a tree."""
         try:
             parts = {name: np.array(arrays[f"tree/{name}"], np.int64) for name in _WHOLE}
@@ -80,7 +86,7 @@ class HeldTree:
         nodes = parts["nodes"]
         if len({part.shape for part in parts.values()}) > 1 or nodes.ndim != 1 or len(nodes) == 0 or nodes[0] != 1:
             raise EngineInputError("state holds no tree")
-        if (np.diff(nodes) <= 0).any() or int(nodes[-1]) >> (depth + 1) or len(nodes) % 2 == 0:
+        if (np.diff(nodes) <= 0).any() or int(nodes[-1]) >> (domain.depth + 1) or len(nodes) % 2 == 0:
             raise EngineInputError("nodes of the state's tree are not ascending or too deep")
         if (
             (nodes[1::2] % 2).any()
@@ -88,7 +94,7 @@ class HeldTree:
             or not np.isin(nodes >> 1, nodes)[1:].all()
         ):
             raise EngineInputError("nodes of the state's tree lack a sibling or a parent")
-        return HeldTree(depth, parts)
+        return HeldTree(domain, parts)
 
     def _derive(self) -> None:
         """Work out the structure: all of it is public.
@@ -109,13 +115,29 @@ class HeldTree:
         order = np.argsort(starts, kind="stable")
         self.leaves: IntArray = at[order]
         self.starts: IntArray = starts[order]
+        if not self.domain.halved:
+            unknown = self.inner[np.isnan(self._shares[self.inner])]
+            self._shares[unknown] = self.domain.left_shares(nodes[unknown], self.depths[unknown]) / WHOLE
+
+    def shares(self, first: int, end: int) -> FloatArray | float:
+        """The first child's share of inner nodes `first` .. `end` - 1."""
+        return 0.5 if self.domain.halved else self._shares[self.inner[first:end]]
+
+    def room(self, at: IntArray) -> IntArray:
+        """`(nodes,)`: how often nodes can be divided, all parts alike; more than twice is not told from twice."""
+        if self.domain.halved:
+            return self.depth - self.depths[at]
+        nodes, depths = self.nodes[at], self.depths[at]
+        once = self.domain.divisible(nodes, depths)
+        both = self.domain.divisible(2 * nodes, depths + 1) & self.domain.divisible(2 * nodes + 1, depths + 1)
+        return once.astype(np.int64) + (once & both)
 
     def released(self) -> Counts:
         """The released counts of the leaves, in the order of the domain."""
         return Counts(self.nodes[self.leaves], self.depths[self.leaves], self.counts[self.leaves])
 
     def split(self, at: IntArray, halvings: IntArray, *, now: int) -> None:
-        """Divide leaves that were measured just now into 2 or 4 cells, whose rates are equal shares.
+        """Divide leaves that were measured just now into 2 or 4 cells, whose rates are shares by measure.
 
         Args:
             at: `(cells,)` ascending positions. halvings: `(cells,)` 1 or 2; the domain must be deep enough.
@@ -123,9 +145,9 @@ class HeldTree:
         if not len(at):
             return
         assert not self.pending[at].any(), "a cell is divided only when all its events have been measured"
-        once = _children(self.nodes[at], self.rate[at], self.rate_variance[at])
+        once = self._children(self.nodes[at], self.rate[at], self.rate_variance[at])
         more = np.repeat(halvings > 1, 2)
-        twice = _children(once[0][more], once[1][more], once[2][more])
+        twice = self._children(once[0][more], once[1][more], once[2][more])
         new, rate, variance = (np.concatenate(pair) for pair in zip(once, twice, strict=True))
         rate[: len(more)][more] = variance[: len(more)][more] = 0.0
         parts = np.ones(len(new), np.int64)
@@ -152,6 +174,7 @@ class HeldTree:
             new = fresh.get(name)
             padding = np.full(len(fresh["nodes"]), NEW if name == "counts" else 0, old.dtype) if new is None else new
             setattr(self, name, np.concatenate([old, padding])[order])
+        self._shares = np.concatenate([self._shares, np.full(len(fresh["nodes"]), np.nan)])[order]
         self._derive()
 
     def sibling_leaves(self, *, least_depth: int) -> tuple[IntArray, IntArray]:
@@ -179,11 +202,18 @@ class HeldTree:
         keep[left] = keep[right] = False
         for name in (*_WHOLE, *_REAL):
             setattr(self, name, getattr(self, name)[keep])
+        self._shares = self._shares[keep]
         self._derive()
 
-
-def _children(nodes: IntArray, rate: FloatArray, variance: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Both children of each node, in pairs, each with half of the rate."""
-    pairs = np.repeat(2 * nodes, 2)
-    pairs[1::2] += 1
-    return pairs, np.repeat(rate / 2, 2), np.repeat(variance / 4 + rate * rate / 8, 2)
+    def _children(
+        self, nodes: IntArray, rate: FloatArray, variance: FloatArray
+    ) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Both children of each node, in pairs, each with its share of the rate."""
+        pairs = np.repeat(2 * nodes, 2)
+        pairs[1::2] += 1
+        if self.domain.halved:
+            return pairs, np.repeat(rate / 2, 2), np.repeat(variance / 4 + rate * rate / 8, 2)
+        share = self.domain.left_shares(nodes, node_depths(nodes)) / WHOLE
+        shares = np.stack([share, 1 - share], axis=1).reshape(-1)
+        rates = np.repeat(rate, 2) * shares
+        return pairs, rates, np.repeat(variance, 2) * shares * shares + rates * rates / 2

@@ -27,11 +27,13 @@ class Watch:
 
     Args:
         epsilon: of one event. depth: of the cells. domain_depth: of the finest cells.
+        missing: numbers of cells of `depth` that the domain has not, since a finest cell lies above; never counted.
     """
 
     epsilon: Fraction
     depth: int
     domain_depth: int
+    missing: tuple[int, ...] = ()
 
     @property
     def scale(self) -> Fraction:
@@ -45,13 +47,18 @@ class Watch:
         """Count a step's events.
 
         Args:
-            average: `(cells,)` float64 moving averages, or `(0,)` before the first count; released.
-        Returns: `(cells,)` True where a cell is hot, and the averages now; safe to publish.
+            average: float64 moving averages of the cells that are there, or `(0,)` before the first count; released.
+        Returns: `(2**depth,)` True where a cell is hot, and the averages now; safe to publish.
         """
         starts = np.arange((1 << self.depth) + 1) << (self.domain_depth - self.depth)
-        counts = self.noisy(np.diff(changes.gains[np.searchsorted(changes.codes, starts)]), noise)
+        events = np.diff(changes.gains[np.searchsorted(changes.codes, starts)])
+        there = np.ones(len(events), np.bool_)
+        there[list(self.missing)] = False
+        counts = self.noisy(events[there], noise)
+        hot = np.zeros(len(events), np.bool_)
         if not len(average):
-            return np.zeros(len(counts), np.bool_), counts.astype(np.float64)
+            return hot, counts.astype(np.float64)
         habit = np.abs(average)
         allowed = ALARM * float(self.scale) + np.maximum(habit, 4 * np.sqrt(habit))
-        return np.abs(counts - average) > allowed, average + MEMORY * (counts - average)
+        hot[there] = np.abs(counts - average) > allowed
+        return hot, average + MEMORY * (counts - average)

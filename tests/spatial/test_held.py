@@ -67,7 +67,7 @@ def test_a_ttl_empties_the_city_again(initial_steps: int) -> None:
 
 def test_what_is_retired_is_exactly_what_was_measured() -> None:
     """Linear in between, all of it in the end, in whole numbers."""
-    tree = HeldTree.full(4, 1)
+    tree = HeldTree.full(BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), 4), 1)
     tree.measured[1:] = [7, -5]
     tree.parts[1:] = 2
     at = np.array([1, 2])
@@ -89,7 +89,7 @@ def test_what_is_retired_is_exactly_what_was_measured() -> None:
     ttl=st.integers(1, 40),
 )
 def test_joined_windows_retire_to_nothing(rows: list[tuple[int, int, int]], ttl: int) -> None:
-    tree = HeldTree.full(4, 1)
+    tree = HeldTree.full(BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), 4), 1)
     windows = Windows.none()
     for now, (node, length, increment) in enumerate(rows):
         windows = windows.retired(tree, now=now, ttl=ttl)
