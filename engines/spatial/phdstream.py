@@ -23,6 +23,7 @@ from engines.noise import IntArray, NoiseSource
 from engines.spatial import partition, phdstream_guarantee
 from engines.spatial.alive import Alive
 from engines.spatial.budgets import Budgets
+from engines.spatial.domain import nodes_to
 from engines.spatial.expiry import Expiry
 from engines.spatial.gathering import check_batch
 from engines.spatial.node_counters import NodeCounters
@@ -59,7 +60,7 @@ class PHDStream:
     def __init__(self, config: PHDStreamConfig) -> None:
         self.config = config
         self._parts = config.parts
-        self._placement = Placement(config.name)
+        self._placement = Placement(config.name, config.domain)
         self._rule, self._first_counter = config.rule, config.first_counter
         self._next = 0
         self._started = False
@@ -148,7 +149,7 @@ class PHDStream:
                 noise=noise,
             )
         if not self._started and config.grid is not None:
-            return partition.over(changes, np.arange(1, 2 << config.grid), depth=depth)
+            return partition.over(changes, nodes_to(config.domain, config.grid), depth=depth)
         return partition.over(changes, self._tree.nodes, depth=depth)
 
     def _count(self, leaves: IntArray, net: IntArray, noise: NoiseSource) -> tuple[IntArray, NodeCounters]:
@@ -188,16 +189,16 @@ class PHDStream:
         resolution = self._counters.counter.resolution
         at = np.searchsorted(result.tree.nodes, nodes)
         columns = zip(
-            np.stack(self.config.domain.corners(nodes, depths), axis=1).tolist(),
             depths.tolist(),
             (increments / resolution if resolution > 1 else increments).tolist(),
             result.tree.counts[at].tolist(),
             np.sqrt(result.variances[at]).tolist(),
             strict=True,
         )
-        names = ("cell", "depth", "increment", "estimate", "standard_error")
+        names = ("depth", "increment", "estimate", "standard_error")
         same = {"variance": variance} if self._parts.private else {"variance": variance, "since": -1}
-        return [dict(zip(names, row, strict=True)) | same for row in columns]
+        places = self.config.domain.described(nodes, depths)
+        return [place | dict(zip(names, row, strict=True)) | same for place, row in zip(places, columns, strict=True)]
 
     def state(self) -> State:
         """See `engines.contract.Engine.state`. O(cells), plus events gathered, alive (offline) or yet to expire."""

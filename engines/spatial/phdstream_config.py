@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 
 from engines.counters import Counter, CounterConfig, SimpleConfig
-from engines.spatial.domain import BoxDomain
+from engines.spatial.domain import SpatialDomain
 from engines.spatial.node_counters import check_counter
 from engines.spatial.split import SplitRule
 from schemas.errors import EngineInputError
@@ -76,7 +76,7 @@ class PHDStreamConfig:
     """
 
     name: str
-    domain: BoxDomain
+    domain: SpatialDomain
     epsilon: Fraction
     split: Fraction = Fraction(1, 2)
     initial_steps: int = 1
@@ -133,5 +133,5 @@ class PHDStreamConfig:
     @property
     def identity(self) -> np.ndarray:
         """`(32,)` uint8: states of configurations with another one mean something else."""
-        parts = (self.parts.mode, self.name, self.domain.bounds, self.domain.depth, self.grid)
+        parts = (self.parts.mode, self.name, *self.domain.identity, self.grid)
         return np.frombuffer(hashlib.sha256(repr(("spatial", *parts)).encode()).digest(), np.uint8)

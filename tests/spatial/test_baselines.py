@@ -8,8 +8,9 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+import shapely
 
-from engines.contract import Batch
+from engines.contract import Batch, Columns
 from engines.contract_checks import check_engine
 from engines.counters import COUNTERS, KaryConfig, SimpleConfig, SimpleCounter
 from engines.noise import seeded
@@ -21,6 +22,7 @@ from engines.spatial.tree_counts import counted
 from schemas.blocks import Folded
 from schemas.config.options.spatial import NEED_HORIZON, CounterName
 from schemas.errors import EngineInputError
+from tests.spatial.shapes import lines, polygons
 from tests.spatial.streams import BOX, alive, city, encode
 
 NAMES = get_args(CounterName)
@@ -281,3 +283,28 @@ def test_standard_errors_are_those_of_the_estimates() -> None:
         tree(np.zeros(len(nodes), np.int64)), live, variances, placement=Placement("s"), depth=8, resolution=1
     )
     assert found.variances[live] == pytest.approx(expected)
+
+
+# --- on a map ---
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+@pytest.mark.parametrize("kind", ["polygons", "lines"])
+def test_a_domain_need_not_be_a_box(name: str, kind: str) -> None:
+    """Events in a triangle and on two roads: points come out there, and nowhere else."""
+    triangle = shapely.Polygon([(10.0, 50.0), (11.0, 50.0), (10.0, 51.0)])
+    roads = lines([[(10.0, 50.0), (11.0, 50.7)], [(10.0, 50.5), (11.0, 50.5)]], 12, reach_m=2_000)
+    domain = polygons(triangle, 12) if kind == "polygons" else roads
+    random = np.random.default_rng(3)
+    made = PHDStream(PHDStreamConfig(**({"name": "s", "domain": domain, "epsilon": Fraction(20)} | COMBINATIONS[name])))
+    releases = []
+    for step in range(3):
+        u, v = random.random((2, 3000))
+        columns = Columns({"x": 10 + u, "y": 50 + v}, {}, np.ones(3000, np.int8))
+        keys, reasons = domain.encode(columns)
+        events = Folded.of(keys[reasons == 0])
+        releases.append(made.step(Batch(step, events), seeded(step)))
+        assert releases[-1].total == pytest.approx((step + 1) * events.total, rel=0.1)
+    points = np.array([list(fields.values()) for fields in alive(releases).values()])
+    columns = Columns({"x": points[:, 0], "y": points[:, 1]}, {}, np.ones(len(points), np.int8))
+    assert not domain.encode(columns)[1].any()
