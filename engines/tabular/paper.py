@@ -16,7 +16,7 @@ import numpy as np
 
 from engines.contract import State
 from engines.noise import IntArray, NoiseSource
-from engines.tabular.rounds import Memory
+from engines.tabular.rounds import Memory, rounded
 from engines.tabular.rounds_config import RoundsConfig
 from engines.tabular.rounds_engine import Learnt, RoundsEngine
 from schemas.errors import EngineInputError
@@ -48,7 +48,7 @@ class PaperTable(RoundsEngine):
         outcome = self._parts.step(self._parts.layout.counts(codes, signs), self._model, noise)
         self._model = outcome.memory
         return Learnt(
-            outcome.beliefs.vector(self._released),
+            rounded(outcome.beliefs.vector(self._released)),
             outcome.memory.total,
             tuple(("", measured) for measured in outcome.measured),
         )

@@ -23,10 +23,12 @@ from engines.noise import BoolArray, IntArray, NoiseSource
 from engines.tabular.beliefs import Beliefs
 from engines.tabular.fitting import Fitter, Observed
 from engines.tabular.marginals import Marginals
-from engines.tabular.selection import Selection
+from engines.tabular.selection import QUANTUM, Selection
 from schemas.errors import EngineInputError
 
 FloatArray = npt.NDArray[np.float64]
+POTENTIAL = Fraction(1, 1 << 20)
+"""Potentials are rounded to it: libraries and machines differ in the last bits of logarithms."""
 LEAST_TOTAL = 1.0
 """A model is a distribution: it has a row at least, whatever noise says."""
 
@@ -144,15 +146,20 @@ class Rounds:
             carried[cells] += increment / self.counter.resolution
             variance = max(self.counter.variance(before + 1), np.finfo(np.float64).tiny)
             observed.append(Observed(layout.cliques[index], carried[cells].reshape(layout.shape(index)), variance))
-            total = estimated_total(observed)
-            potentials = self.fitter.fit(potentials, observed, total=max(LEAST_TOTAL, total))
-            beliefs = self.fitter.beliefs(potentials, total=max(LEAST_TOTAL, total))
-            model = beliefs.vector(layout)
+            total = max(LEAST_TOTAL, estimated_total(observed))
+            potentials = rounded(self.fitter.fit(potentials, observed, total=total), POTENTIAL)
+            beliefs = self.fitter.beliefs(potentials, total=total)
+            model = rounded(beliefs.vector(layout))
         assert beliefs is not None
         # What was not measured is what the release says; what was, goes on from its measurement.
         chosen = layout.spread([not free for free in allowed])
-        after = Memory(potentials, model, np.where(chosen, carried, model), counters, max(LEAST_TOTAL, total))
+        after = Memory(potentials, model, np.where(chosen, carried, model), counters, total)
         return Outcome(after, tuple(measured), beliefs)
+
+
+def rounded(values: FloatArray, grid: Fraction = QUANTUM) -> FloatArray:
+    """To multiples of `grid`: what is released, and decides what is measured next, has no last bits to differ in."""
+    return np.asarray(np.rint(values * float(1 / grid)) * float(grid))
 
 
 def increment_variance(counter: Counter, activation: int) -> float:
@@ -171,4 +178,4 @@ def estimated_total(observed: Sequence[Observed]) -> float:
     """Inverse-variance mean of the sums of noisy marginals. Public."""
     sums = np.array([each.counts.sum() for each in observed])
     weights = np.array([1.0 / (each.counts.size * each.variance) for each in observed])
-    return float((weights * sums).sum() / weights.sum())
+    return float(rounded((weights * sums).sum() / weights.sum()))

@@ -108,11 +108,20 @@ class RoundsConfig:
         return {c: w for c, w in weights.items() if not any(set(c) < set(larger) for larger in weights)}
 
     @property
+    def active(self) -> tuple[int, ...]:
+        """Attributes with two values or more: of the others nothing is to be learnt."""
+        return tuple(a for a, size in enumerate(self.domain.sizes) if size > 1)
+
+    @property
     def released(self) -> Marginals:
-        """Marginals that the release speaks of: each attribute's, then the workload's larger ones."""
-        sizes = self.domain.sizes
-        larger = (clique for clique in self._workload.cliques if len(clique) > 1)
-        return Marginals(sizes, (*((attribute,) for attribute in range(len(sizes))), *larger))
+        """Marginals that the release speaks of: those of each active attribute, then the workload's larger ones."""
+        kept = [self.reduced(clique) for clique in self._workload.cliques]
+        larger = sorted({clique for clique in kept if len(clique) > 1}, key=lambda clique: (len(clique), clique))
+        return Marginals(self.domain.sizes, (*((attribute,) for attribute in self.active), *larger))
+
+    def reduced(self, clique: Clique) -> Clique:
+        """A marginal without attributes that have one value: the same cells."""
+        return tuple(attribute for attribute in clique if self.domain.sizes[attribute] > 1)
 
     @property
     def parts(self) -> Rounds:

@@ -113,7 +113,8 @@ class RoundsEngine(ABC):
         listed = []
         for part, measured in learnt.measured:
             clique = layout.cliques[measured.index]
-            estimate = released.table(learnt.released, released.cliques.index(clique))
+            kept = self.config.reduced(clique)
+            table = released.table(learnt.released, released.cliques.index(kept)) if kept else np.array(learnt.total)
             increment = measured.increment if resolution == 1 else measured.increment / resolution
             listed.append(
                 {
@@ -121,7 +122,7 @@ class RoundsEngine(ABC):
                     **({"events": part} if part else {}),
                     "increment": increment.tolist(),
                     "variance": measured.variance,
-                    "estimate": estimate.ravel().tolist(),
+                    "estimate": table.ravel().tolist(),
                 }
             )
         return listed

@@ -16,7 +16,7 @@ import numpy as np
 
 from engines.contract import State
 from engines.noise import IntArray, NoiseSource
-from engines.tabular.rounds import Measured
+from engines.tabular.rounds import Measured, rounded
 from engines.tabular.rounds_config import RoundsConfig
 from engines.tabular.rounds_engine import FloatArray, Learnt, RoundsEngine
 from schemas.errors import EngineInputError
@@ -56,7 +56,7 @@ class StreamingMwem(RoundsEngine):
             mine = signs * sign > 0 if sign else np.ones(len(signs), np.bool_)
             events = self._parts.layout.counts(codes[mine], np.abs(signs[mine]) if sign else signs)
             outcome = self._parts.step(events, self._parts.empty(), noise.child(part))
-            sums += (sign or 1) * outcome.beliefs.vector(self._released)
+            sums += (sign or 1) * rounded(outcome.beliefs.vector(self._released))
             count += (sign or 1) * outcome.memory.total
             measured += [(part, each) for each in outcome.measured]
         self._sums, self._rows = sums, count
