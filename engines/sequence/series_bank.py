@@ -18,8 +18,10 @@ from engines.sequence.series_clock import Clock, FloatArray
 from engines.sequence.series_filters import Filters, Hypotheses
 from engines.sequence.series_spending import power_share, water_level
 
-FORGETTING = 0.998
-"""Exponent of old weights at each step: what was true a thousand steps ago counts little."""
+_LEVEL_SCALE = 1000.0
+"""Prior scale of the level, in units of the noise."""
+FORGETTING = 0.995
+"""Exponent of old weights at each step: what was true five hundred steps ago counts little."""
 _PLAIN_SCALES = 10.0 ** np.arange(-2.5, 3.01, 0.25)
 _PLAIN_CORRELATIONS = (0.0, 0.5, 0.8, 0.93, 0.98, 0.995)
 _SEASONAL_SCALES = 10.0 ** np.arange(-1.5, 3.01, 0.5)
@@ -37,9 +39,10 @@ _FIRST_STEPS, _FIRST_FRONT = 2, 0.5
 """The very first steps have at least this power: whoever moves little needs them most, and they cost others little."""
 
 
-def plain(noise: float, weight: float) -> Hypotheses:
-    """Hypotheses without a clock, of `weight` together; scales are relative to `noise`."""
-    grid = [(scale * noise, rho) for scale in _PLAIN_SCALES for rho in _PLAIN_CORRELATIONS]
+def plain(noise: float, weight: float, most: float) -> Hypotheses:
+    """Hypotheses without a clock, of `weight` together; scales are relative to `noise`, and at most `most`."""
+    scales = _PLAIN_SCALES[_PLAIN_SCALES * noise <= max(most, _PLAIN_SCALES[0] * noise)]
+    grid = [(scale * noise, rho) for scale in scales for rho in _PLAIN_CORRELATIONS]
     scale, rho = np.array(grid).T
     prior = np.full(len(grid), np.log(weight / len(grid)))
     return Hypotheses(scale, rho, np.zeros(len(grid)), np.zeros(len(grid)), prior)
@@ -59,19 +62,35 @@ def seasonal(noise: float, weight: float) -> Hypotheses:
 
 
 class FilterBank:
-    """An estimator, see `series_modes`. One field; `noise` is the standard deviation of an even measurement."""
+    """An estimator, see `series_modes`, for one field.
 
-    def __init__(self, noise: float, clock: Clock | None, span: int | None) -> None:
+    Args:
+        noise: standard deviation of a measurement if the budget is spent evenly.
+        clock: of days and weeks. span: steps that the series has; None: no end.
+        limits: between which values are known to lie; infinite where that is not known.
+    """
+
+    def __init__(
+        self,
+        noise: float,
+        clock: Clock | None,
+        span: int | None,
+        limits: tuple[float, float] = (-np.inf, np.inf),
+    ) -> None:
         self.noise, self.clock = noise, clock
+        width = limits[1] - limits[0]
+        # Where the range is known, the level is somewhere in it, and nothing moves by more than half of it.
+        self._centre = (limits[0] + limits[1]) / 2 if np.isfinite(width) else 0.0
+        level = min(_LEVEL_SCALE * noise, width / 12**0.5)
         # A profile needs two periods to be of use.
         if clock is not None and (span is None or span >= 2 * clock.period):
             scales = clock.scales
             self._groups = [
-                Filters(plain(noise, 1 - _SEASONAL_WEIGHT), np.zeros(0), noise),
-                Filters(seasonal(noise, _SEASONAL_WEIGHT), scales, noise),
+                Filters(plain(noise, 1 - _SEASONAL_WEIGHT, width / 2), np.zeros(0), level),
+                Filters(seasonal(noise, _SEASONAL_WEIGHT), scales, level),
             ]
         else:
-            self._groups = [Filters(plain(noise, 1.0), np.zeros(0), noise)]
+            self._groups = [Filters(plain(noise, 1.0, width / 2), np.zeros(0), level)]
         self._seen = self._step = 0
         self._fronts = [
             np.clip(_FRONT - _FRONT_SLOPE * np.log10(group.spread / noise**2), 0, 1) for group in self._groups
@@ -104,9 +123,9 @@ class FilterBank:
             return None, 1.0
         weight, group = self._weights[1], self._groups[1]
         mean = (weight[:, None] * group.mean).sum(0) / max(float(weight.sum()), 1e-300)
-        level = max(float(mean[0]), 1e-9 * self.noise)
+        level = float(mean[0]) + self._centre
         coming = self.clock.regressors(self._step, self.clock.period)
-        values = np.clip((mean[0] + coming @ mean[2:]) / level, _LEAST_PROFILE, _MOST_PROFILE)
+        values = np.clip((level + coming @ mean[2:]) / max(level, 1e-9 * self.noise), _LEAST_PROFILE, _MOST_PROFILE)
         values /= np.sqrt((values**2).mean())
         return values, float(values[0])
 
@@ -149,7 +168,7 @@ class FilterBank:
             self._look()
         # The first value says where the level is; how well it was predicted says nothing of the hypotheses.
         forgetting = FORGETTING if self._seen else None
-        parts = [group.update(value, variance, forgetting=forgetting) for group in self._groups]
+        parts = [group.update(value - self._centre, variance, forgetting=forgetting) for group in self._groups]
         top = max(float(group.weight.max()) for group in self._groups)
         for group in self._groups:
             group.weight -= top
@@ -164,12 +183,12 @@ class FilterBank:
 
     def _mixed(self, parts: list[tuple[FloatArray, FloatArray]]) -> tuple[float, float]:
         weights = self._weights
-        mean = float(sum((w * estimate).sum() for w, (estimate, _) in zip(weights, parts, strict=True)))
+        mean = float(sum(float((w * estimate).sum()) for w, (estimate, _) in zip(weights, parts, strict=True)))
         variance = sum(
             (w * (own + (estimate - mean) ** 2)).sum() for w, (estimate, own) in zip(weights, parts, strict=True)
         )
         self._next()
-        return mean, float(variance)
+        return mean + self._centre, float(variance)
 
     def _next(self) -> None:
         self._step += 1

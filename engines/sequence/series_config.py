@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import inf
 
 import numpy as np
 
@@ -166,18 +167,20 @@ class SeriesConfig:
         return np.frombuffer(hashlib.sha256(repr(("series", 1, self)).encode()).digest(), np.uint8)
 
 
-def _bank(config: SeriesConfig, variance: float) -> FilterBank:
+def _bank(config: SeriesConfig, index: int, variance: float) -> FilterBank:
     span = config.horizon if config.presence.renews or config.presence.steps is None else config.presence.steps
-    return FilterBank(variance**0.5, config.clock, span)
+    field = config.domain.fields[index]
+    limits = (field.bounds[0] + 0.0, field.bounds[1] + 0.0) if config.domain.readings else (-inf, inf)
+    return FilterBank(variance**0.5, config.clock, span, limits)
 
 
 def _default(config: SeriesConfig) -> Mode:
     if not config.adaptive:
-        return _fixed(config, lambda index, variance: _bank(config, variance))
+        return _fixed(config, lambda index, variance: _bank(config, index, variance))
     amounts = AdaptiveAmounts(config.gaussian)
     steps = config.presence.steps
     assert steps is not None
-    banks = [_bank(config, steps / amounts.precision(index)) for index in range(len(config.shifts))]
+    banks = [_bank(config, index, steps / amounts.precision(index)) for index in range(len(config.shifts))]
     return Adaptive(amounts, banks)
 
 

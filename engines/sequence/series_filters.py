@@ -16,9 +16,6 @@ import numpy as np
 from engines.contract import State
 from engines.sequence.series_clock import FloatArray
 
-LEVEL_SCALE = 1000.0
-"""Prior scale of the level, in units of `noise`."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hypotheses:
@@ -44,13 +41,13 @@ class Hypotheses:
 class Filters:
     """Filters of the same size of state; `mean`, `covariance` and `weight` are what they know."""
 
-    def __init__(self, hypotheses: Hypotheses, regressor_scales: FloatArray, noise: float) -> None:
-        """Before any data. Args: `noise` sets the level's prior, see `LEVEL_SCALE`."""
+    def __init__(self, hypotheses: Hypotheses, regressor_scales: FloatArray, level_scale: float) -> None:
+        """Before any data. Args: `level_scale`: of the level's prior, which is around zero."""
         size = 2 + len(regressor_scales)
         self.hypotheses = hypotheses
         self.mean = np.zeros((len(hypotheses), size))
         self.covariance = np.zeros((len(hypotheses), size, size))
-        self.covariance[:, 0, 0] = (LEVEL_SCALE * noise) ** 2
+        self.covariance[:, 0, 0] = level_scale**2
         self.covariance[:, 1, 1] = hypotheses.scale**2
         at = np.arange(2, size)
         coefficients = (hypotheses.seasonal[:, None] * regressor_scales) ** 2

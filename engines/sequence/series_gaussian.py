@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, floor, log2, sqrt
-
-import numpy as np
 
 from engines.accounting import Accountant, GaussianEvent, gaussian
 from engines.accounting.lattice import ROUNDING, dominating
@@ -30,6 +29,11 @@ _LEAST_SIGMA = 2**11
 _LARGEST = 2**61
 _MARGIN = Fraction(1, 2**20)
 """Beyond it floats of sigma might round a fraction's square down."""
+
+
+@lru_cache(maxsize=64)
+def _mu_squared(epsilon: Fraction, delta: float) -> Fraction:
+    return Fraction(gaussian.mu_for(epsilon, delta)) ** 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class GaussianBudget:
     @property
     def mu_squared(self) -> Fraction:
         """Of the whole span."""
-        return Fraction(gaussian.mu_for(self.epsilon, self.delta)) ** 2
+        return _mu_squared(self.epsilon, self.delta)
 
     def accountant(self) -> Accountant:
         """An unspent budget of one span."""
@@ -157,8 +161,3 @@ class AdaptiveAmounts:
         """Noise that an amount buys."""
         moved = Fraction(self.budget.presence.per_step) ** 2
         return self.budget.sigma_squared(field, moved=moved, mu_squared=self.budget.mu_squared * amount / WHOLE)
-
-
-def spent_array(values: Sequence[int]) -> np.ndarray:
-    """Amounts as a state array."""
-    return np.array(values, np.int64)

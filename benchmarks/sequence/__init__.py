@@ -1,0 +1,1 @@
+"""Error of the sequence engines on the papers' experiments and on real series: `make bench-sequence`."""

@@ -1,0 +1,186 @@
+"""Error of the series engine and of the methods of paper 004, on every series: the series part of `bench-sequence`.
+
+Per series and epsilon, over the same series and 20 seeds: `default` and `kalman` as they run in the job (exact noise,
+engine, accounting), and the other methods at their best parameters in hindsight (`series_comparators`). One user is
+in every step and moves it by at most 1; delta is 1e-6 where a method has one.
+Writes benchmarks/results/series.csv, .md and .png.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+
+from benchmarks.sequence.series_comparators import BASELINES, DELTA, Best, relative_error, releaser
+from benchmarks.sequence.series_data import DRIVE, SOURCES, SeriesData, Source
+from engines.contract import Batch
+from engines.noise import seeded
+from engines.sequence.series import Series
+from engines.sequence.series_config import SeriesConfig
+from engines.sequence.series_fields import SeriesDomain, SeriesField
+from engines.sequence.series_presence import Presence
+from schemas.blocks import Folded
+
+RESULTS = Path(__file__).parents[1] / "results"
+EPSILONS = ("0.1", "0.5", "1", "2", "5", "10")
+SEEDS = 20
+QUICK_SEEDS, QUICK_EPSILONS, QUICK_STEPS = 3, ("0.1", "1", "10"), 400
+QUICK_SERIES = ("AR(1) .5", "AR(1) .95", "bike days", "road segment", "bike hours")
+WIDE = 2.0**20
+PAPER, EXACT = "paper", "paper, exact"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Mean over seeds of one method on one series at one epsilon, and its spread."""
+
+    series: str
+    epsilon: str
+    method: str
+    mse: float
+    spread: float
+    relative: float
+    parameter: str
+
+    FIELDS = ("series", "epsilon", "method", "mse", "spread", "relative", "parameter")
+
+    @staticmethod
+    def of(series: str, epsilon: str, method: str, found: Best) -> Row:
+        errors = found.errors
+        spread = float(errors.std(ddof=1) / len(errors) ** 0.5) if len(errors) > 1 else 0.0
+        relative = float(found.relative.mean()) if found.relative is not None else float("nan")
+        return Row(series, epsilon, method, float(errors.mean()), spread, relative, found.parameter)
+
+
+def release(data: SeriesData, epsilon: str, mode: str, seed: int) -> np.ndarray:
+    """Released values of one run of the engine, as it runs in the job."""
+    limits = (0.0, WIDE) if data.positive else (-WIDE, WIDE)
+    if float(data.values.max()) <= 1:
+        limits = (0.0, 1.0)  # the drive cycle is relative to its public range
+    domain = SeriesDomain((SeriesField(name="value", of="value", limits=limits, sensitivity=1.0),))
+    config = SeriesConfig(
+        name="benchmark",
+        domain=domain,
+        mode=mode,
+        epsilon=Fraction(epsilon),
+        delta=DELTA,
+        presence=Presence(steps=len(data.values)),
+        clock=data.clock,
+    )
+    engine = Series(config)
+    keys = domain.fields[0].lattice(data.values).reshape(-1, 1).view(np.uint64)
+    one = np.ones(1, np.int64)
+    released = []
+    for step in range(len(keys)):
+        noise = seeded(seed).child("series", mode, step)
+        released.append(engine.step(Batch(step, Folded(keys[step : step + 1], one)), noise).added[0].fields["value"])
+    return np.array(released)
+
+
+def ours(made: Sequence[SeriesData], epsilon: str, mode: str) -> Best:
+    """One run of the engine per seed."""
+    truth = np.stack([data.values for data in made])
+    released = np.stack([release(data, epsilon, mode, seed) for seed, data in enumerate(made)])
+    return Best(((released - truth) ** 2).mean(axis=1), "", relative_error(released, truth))
+
+
+def rows(name: str, source: Source, epsilon: str, seeds: int, steps: int | None) -> Iterator[Row]:
+    """All methods on one series at one epsilon."""
+    made = [_cut(source.make(seed), steps) for seed in range(seeds)]
+    truth = np.stack([data.values for data in made])
+    normal = np.random.default_rng(5).normal(size=truth.shape)
+    value = float(epsilon)
+    yield Row.of(name, epsilon, "default", ours(made, epsilon, "default"))
+    yield Row.of(name, epsilon, "kalman", ours(made, epsilon, "kalman"))
+    yield Row.of(name, epsilon, PAPER, releaser(truth, normal, value, exact=False))
+    yield Row.of(name, epsilon, EXACT, releaser(truth, normal, value, exact=True))
+    for method, run in BASELINES.items():
+        yield Row.of(name, epsilon, method, run(truth, np.random.default_rng(6), value))
+
+
+def _cut(data: SeriesData, steps: int | None) -> SeriesData:
+    return SeriesData(data.values[:steps], data.clock, data.positive)
+
+
+def run(*, quick: bool, console: Console) -> dict[str, float]:
+    """All of it; the figures of the last line."""
+    names = [name for name in SOURCES if not quick or name in QUICK_SERIES]
+    absent = [name for name in names if SOURCES[name].missing]
+    if absent:
+        console.print(f"[yellow]skipped, their data are not there:[/] {', '.join(absent)}")
+    names = [name for name in names if name not in absent]
+    epsilons = QUICK_EPSILONS if quick else EPSILONS
+    found: list[Row] = []
+    with Progress(console=console) as progress:
+        task = progress.add_task("series", total=len(names) * len(epsilons))
+        for name in names:
+            for epsilon in epsilons:
+                seeds, steps = (QUICK_SEEDS, QUICK_STEPS) if quick else (SEEDS, None)
+                found += rows(name, SOURCES[name], epsilon, seeds, steps)
+                progress.advance(task)
+            # A part is kept if the rest is stopped; quick figures do not replace the true ones.
+            if not quick:
+                write(found, RESULTS / "series.csv")
+    if not quick:
+        from benchmarks.sequence.series_figures import figure, table
+
+        (RESULTS / "series.md").write_text(table(found) + "\n", encoding="utf-8")
+        figure(found, RESULTS / "series.png")
+    return summary(found)
+
+
+def write(found: Sequence[Row], path: Path) -> None:
+    """As CSV."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file)
+        out.writerow(Row.FIELDS)
+        out.writerows([getattr(row, field) for field in Row.FIELDS] for row in found)
+
+
+def read(path: Path) -> list[Row]:
+    """What `write` wrote."""
+    with path.open(encoding="utf-8") as file:
+        return [
+            Row(
+                r["series"],
+                r["epsilon"],
+                r["method"],
+                *(float(r[f]) for f in ("mse", "spread", "relative")),
+                r["parameter"],
+            )
+            for r in csv.DictReader(file)
+        ]
+
+
+def ratios(found: Sequence[Row], other: str, *, drive: bool = False) -> dict[tuple[str, str], float]:
+    """MSE of `default` over that of another method, by series and epsilon."""
+    mse = {(row.series, row.epsilon, row.method): row.mse for row in found}
+    return {
+        (series, epsilon): value / mse[series, epsilon, other]
+        for (series, epsilon, method), value in mse.items()
+        if method == "default" and (series == DRIVE) == drive
+    }
+
+
+def mean(values: Sequence[float]) -> float:
+    """Geometric mean."""
+    return float(np.exp(np.log(values).mean()))
+
+
+def summary(found: Sequence[Row]) -> dict[str, float]:
+    """Geometric means over series and epsilons, the drive cycle apart; the worst of all against the exact paper."""
+    paper, exact = ratios(found, PAPER), ratios(found, EXACT)
+    untouched = [ratio for (series, _), ratio in exact.items() if not SOURCES[series].tuned]
+    return {
+        "series_ratio": round(mean(list(paper.values())), 3),
+        "series_ratio_exact": round(mean(list(exact.values())), 3),
+        "series_worst": round(max(exact.values()), 3),
+        **({"series_ratio_exact_untouched": round(mean(untouched), 3)} if untouched else {}),
+    }

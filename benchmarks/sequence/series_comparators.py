@@ -1,0 +1,193 @@
+"""The methods that `default` is compared with, all seeds at once and at their best parameters in hindsight.
+
+Floating-point noise, for speed: these give errors, no releases. The engine's own modes (paper, fast, ba, ...) are the
+ones that run in the job; tests hold both to the same errors.
+Source: paper 004, sections 4 and 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from engines.accounting import gaussian
+
+DELTA = 1e-6
+WEIGHTS = (0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+DECAYS = (0.97, 0.98, 0.99, 0.995, 0.998)
+FloatArray = np.ndarray
+
+
+@dataclass(frozen=True)
+class Best:
+    """Mean squared errors `(seeds,)` of a method at the parameter with the least mean; which one that was."""
+
+    errors: FloatArray
+    parameter: str = ""
+    relative: FloatArray | None = None
+
+
+def best(tried: Mapping[str, FloatArray], truth: FloatArray) -> Best:
+    """Of releases `(seeds, steps)` by parameter."""
+    errors = {name: ((released - truth) ** 2).mean(axis=1) for name, released in tried.items()}
+    name = min(errors, key=lambda name: float(errors[name].mean()))
+    return Best(errors[name], name, relative_error(tried[name], truth))
+
+
+def relative_error(released: FloatArray, truth: FloatArray) -> FloatArray:
+    """RE of paper 004, section 8: ||z - x|| / (T max |z|), by seed."""
+    return np.linalg.norm(released - truth, axis=1) / (truth.shape[1] * np.abs(truth).max(axis=1))
+
+
+def mu_squared(epsilon: float, *, exact: bool) -> float:
+    """What the squared weights over the noise may add up to: exactly, or by corollary 5.2."""
+    if exact:
+        return gaussian.mu_for(epsilon, DELTA) ** 2
+    return 1 / gaussian.corollary_5_2(epsilon=epsilon, delta=DELTA) ** 2
+
+
+def releaser(truth: FloatArray, normal: FloatArray, epsilon: float, *, exact: bool) -> Best:
+    """The AR(1) releaser: the best of 20 schedules, and of correcting the correlation for noise or adding 1/(t-1)."""
+    seeds, steps = truth.shape
+    schedules = {f"w={w:g}": np.full(steps, w) for w in WEIGHTS}
+    schedules |= {f"r={r:g}": r ** (np.arange(steps) / 2) for r in DECAYS}
+    weights = np.stack(list(schedules.values()))
+    weights[:, :2] = 1
+    sigma = np.sqrt((weights**2).sum(axis=1) / mu_squared(epsilon, exact=exact))
+    tried = {}
+    for corrected in (False, True):
+        x = np.zeros((seeds, len(weights), steps))
+        x[:, :, :2] = truth[:, None, :2] + sigma[:, None] * normal[:, None, :2]
+        total, squares = x[:, :, :2].sum(axis=2), (x[:, :, :2] ** 2).sum(axis=2)
+        products = x[:, :, 0] * x[:, :, 1]
+        for t in range(2, steps):
+            mean = total / t
+            noisy = np.maximum((squares - t * mean**2) / (t - 1), 1e-9)
+            pairs = products - mean * (2 * total - x[:, :, 0] - x[:, :, t - 1]) + (t - 1) * mean**2
+            rho = pairs / np.maximum(noisy * (t - 1), 1e-12)
+            variance = np.maximum(noisy - sigma**2, 1e-3 * noisy)
+            rho = rho * (variance + sigma**2) / variance if corrected else rho + 1 / (t - 1)
+            pull = np.clip(rho, 0, 0.99) * variance / (variance + sigma**2)
+            guess = mean * (1 - pull) + pull * x[:, :, t - 1]
+            w = weights[:, t]
+            x[:, :, t] = (1 - w) * guess + w * truth[:, t, None] + sigma * normal[:, t, None]
+            total += x[:, :, t]
+            squares += x[:, :, t] ** 2
+            products += x[:, :, t] * x[:, :, t - 1]
+        kind = "corrected" if corrected else "+1/(t-1)"
+        tried |= {f"{name}, {kind}": x[:, index] for index, name in enumerate(schedules)}
+    return best(tried, truth)
+
+
+def plain_gaussian(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Best:
+    """Independent noise with the paper's accounting."""
+    sigma = (truth.shape[1] / mu_squared(epsilon, exact=False)) ** 0.5
+    return best({"": truth + sigma * random.normal(size=truth.shape)}, truth)
+
+
+def laplace(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Best:
+    """Scale T / epsilon at every step."""
+    return best({"": truth + random.laplace(scale=truth.shape[1] / epsilon, size=truth.shape)}, truth)
+
+
+def fast(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Best:
+    """Without sampling; the random walk's variance in hindsight."""
+    scale = truth.shape[1] / epsilon
+    noisy = truth + random.laplace(scale=scale, size=truth.shape)
+    tried = {}
+    for ratio in 10.0 ** np.arange(-10, 3):
+        walk, noise = ratio * 2 * scale**2, 2 * scale**2
+        released = np.empty_like(noisy)
+        released[:, 0], variance = noisy[:, 0], noise
+        for t in range(1, noisy.shape[1]):
+            spread = variance + walk
+            gain = spread / (spread + noise)
+            released[:, t] = released[:, t - 1] + gain * (noisy[:, t] - released[:, t - 1])
+            variance = gain * noise
+        tried[f"{ratio:g}"] = released
+    return best(tried, truth)
+
+
+def fourier(truth: FloatArray, random: np.random.Generator, epsilon: float, *, delay: int | None) -> Best:
+    """Lowest coefficients of blocks of `delay` steps, or of the whole series (offline); their number in hindsight."""
+    seeds, steps = truth.shape
+    block = steps if delay is None else delay
+    tried = {}
+    for kept in sorted({1, 2, 3, 5, 9, 17, 33, 65, 129, 257} | {block}):
+        if kept > block:
+            continue
+        released = np.empty_like(truth)
+        scale = -(-steps // block) * (kept * block) ** 0.5 / epsilon
+        for first in range(0, steps, block):
+            basis = _basis(min(block, steps - first))[:kept]
+            noise = random.laplace(scale=scale, size=(seeds, len(basis)))
+            released[:, first : first + block] = (truth[:, first : first + block] @ basis.T + noise) @ basis
+        tried[f"d={kept}"] = released
+    return best(tried, truth)
+
+
+def _basis(size: int) -> FloatArray:
+    steps = np.arange(size)
+    rows = [np.full(size, size**-0.5)]
+    for k in range(1, size // 2 + 1):
+        turn = 2 * np.pi * k * steps / size
+        rows.append(np.cos(turn) * ((1 if 2 * k == size else 2) / size) ** 0.5)
+        if 2 * k != size:
+            rows.append(np.sin(turn) * (2 / size) ** 0.5)
+    return np.stack(rows)
+
+
+def tree(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Best:
+    """Differences of a binary tree's sums; one user is in all steps, so each event gets epsilon / T."""
+    seeds, steps = truth.shape
+    levels = steps.bit_length()
+    drawn = random.laplace(scale=steps * levels / epsilon, size=(seeds, steps))
+    nodes = np.zeros((seeds, levels))
+    before = np.zeros(seeds)
+    released = np.empty_like(truth)
+    for t in range(1, steps + 1):
+        level = (t & -t).bit_length() - 1
+        nodes[:, :level] = 0
+        nodes[:, level] = drawn[:, t - 1]
+        released[:, t - 1] = truth[:, t - 1] + nodes.sum(axis=1) - before
+        before = nodes.sum(axis=1)
+    return best({"": released}, truth)
+
+
+def window(truth: FloatArray, random: np.random.Generator, epsilon: float, *, absorb: bool) -> Best:
+    """BA or BD with a window as long as the series, so that the promise is the same as of the others."""
+    seeds, steps = truth.shape
+    even = epsilon / (2 * steps)
+    released, last = np.empty_like(truth), np.zeros(seeds)
+    spent, since, nullified = np.zeros(seeds), np.ones(seeds), np.zeros(seeds)
+    for t in range(steps):
+        distance = np.abs(truth[:, t] - last) + random.laplace(scale=1 / even, size=seeds)
+        offer = np.clip(since - nullified, 0, steps) * even if absorb else (epsilon / 2 - spent) / 2
+        with np.errstate(divide="ignore"):
+            scale = 1 / np.maximum(offer, 0)
+        fresh = distance > scale
+        noise = random.laplace(size=seeds)
+        last = np.where(fresh, truth[:, t] + noise * np.where(fresh, scale, 0), last)
+        spent += np.where(fresh, offer, 0)
+        nullified = np.where(fresh, np.maximum(0, np.round(offer / even) - 1), nullified)
+        since = np.where(fresh, 1, since + 1)
+        released[:, t] = last
+    return best({"": released}, truth)
+
+
+BASELINES: Mapping[str, Callable[[FloatArray, np.random.Generator, float], Best]] = {
+    "gaussian": plain_gaussian,
+    "laplace": laplace,
+    "fast": fast,
+    "dft, delay 24": lambda *arguments: fourier(*arguments, delay=24),
+    "dft, offline": lambda *arguments: fourier(*arguments, delay=None),
+    "bd": lambda *arguments: window(*arguments, absorb=False),
+    "ba": lambda *arguments: window(*arguments, absorb=True),
+    "tree": tree,
+}
+"""By name; all but `gaussian` are pure epsilon-DP."""
+
+Arguments = Any
