@@ -1,0 +1,214 @@
+"""What blocks of steps were measured to be: the evidence from which tables are fitted. Public; post-processing.
+
+A block covers steps first+1 .. last. Its one-way marginals are an estimate, already improved by the sums of its larger
+marginals where those were measured; larger marginals are as measured. Blocks of steps that a ttl has taken are left
+out, and one that it takes a part of counts by the part that is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engines.contract import State
+from engines.tabular.attributes import FloatArray
+from engines.tabular.marginals import Marginals
+from schemas.errors import EngineInputError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Attributes:
+
+    first, last: it covers steps first + 1 .. last.
+    net: rows that it added, less those that it took, by the released totals.
+    ones: `(cells of one-ways,)` estimated net counts; ones_variance `(attributes,)` of each cell.
+    larger: `(cells of larger ones,)` weighted noisy net counts, empty where they were not measured.
+    larger_variance: `(larger marginals,)` of each cell of `larger`.
+    larger_net: what every marginal of `larger` sums to but for noise.
+    """
+
+    first: int
+    last: int
+    net: float
+    ones: FloatArray
+    ones_variance: FloatArray
+    larger: FloatArray
+    larger_variance: FloatArray
+    larger_net: float
+
+    @property
+    def complete(self) -> bool:
+        """True if the larger marginals were measured."""
+        return len(self.larger) > 0
+
+    def weighted(self, share: float) -> Block:
+        """The part of it that is left, by share."""
+        if share == 1.0:
+            return self
+        return Block(
+            self.first,
+            self.last,
+            self.net * share,
+            self.ones * share,
+            self.ones_variance * (share * share),
+            self.larger * share,
+            self.larger_variance * (share * share),
+            self.larger_net * share,
+        )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {
+            "span": np.array([self.first, self.last], np.int64),
+            "nets": np.array([self.net, self.larger_net]),
+            "ones": self.ones.copy(),
+            "ones_variance": self.ones_variance.copy(),
+            "larger": self.larger.copy(),
+            "larger_variance": self.larger_variance.copy(),
+        }
+
+    @staticmethod
+    def of(arrays: Mapping[str, np.ndarray]) -> Block:
+        """Raises: KeyError if an array is missing."""
+        first, last = arrays["span"].tolist()
+        net, larger_net = arrays["nets"].tolist()
+        ones, ones_variance, larger, larger_variance = (
+            np.array(arrays[name], np.float64) for name in ("ones", "ones_variance", "larger", "larger_variance")
+        )
+        return Block(first, last, net, ones, ones_variance, larger, larger_variance, larger_net)
+
+
+def together(blocks: Sequence[Block]) -> Block:
+    """One block for several; measured cells and variances add up. At least one block."""
+    if len(blocks) == 1:
+        return blocks[0]
+    complete = [block for block in blocks if block.complete]
+    return Block(
+        min(block.first for block in blocks),
+        max(block.last for block in blocks),
+        _sum([block.net for block in blocks]),
+        _added([block.ones for block in blocks]),
+        _added([block.ones_variance for block in blocks]),
+        _added([block.larger for block in complete]) if complete else np.zeros(0),
+        _added([block.larger_variance for block in complete]) if complete else np.zeros(0),
+        _sum([block.larger_net for block in complete]),
+    )
+
+
+def _sum(values: Sequence[float]) -> float:
+    total = 0.0
+    for value in values:
+        total += value
+    return total
+
+
+def _added(arrays: Sequence[FloatArray]) -> FloatArray:
+    total = arrays[0]
+    for array in arrays[1:]:
+        total = total + array
+    return total
+
+
+def improved(
+    ones: FloatArray,
+    ones_variance: FloatArray,
+    larger: FloatArray,
+    larger_variance: FloatArray,
+    *,
+    ones_layout: Marginals,
+    larger_layout: Marginals,
+) -> tuple[FloatArray, FloatArray]:
+    """One-way counts and variances, weighted by inverse variance with the sums of the larger marginals.
+
+    The one-way marginal of attribute `a` is marginal `a` of its layout.
+    """
+    weights = 1 / ones_variance
+    sums = ones * ones_layout.spread(weights)
+    for index, clique in enumerate(larger_layout.cliques):
+        table = larger_layout.table(larger, index)
+        for axis, attribute in enumerate(clique):
+            others = tuple(place for place in range(len(clique)) if place != axis)
+            cells = table.size // table.shape[axis]
+            weight = 1 / (larger_variance[index] * cells)
+            part = slice(ones_layout.offsets[attribute], ones_layout.offsets[attribute + 1])
+            sums[part] += table.sum(axis=others) * weight
+            weights[attribute] += weight
+    return sums / ones_layout.spread(weights), 1 / weights
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Blocks in order of time: settled ones, then those since, of which only the one-way marginals are known yet.
+
+    Args:
+        ttl_steps: None merges all settled blocks into one.
+    """
+
+    settled: tuple[Block, ...] = ()
+    recent: tuple[Block, ...] = ()
+    ttl_steps: int | None = None
+
+    def with_recent(self, block: Block) -> Evidence:
+        """After a measurement of one-way marginals."""
+        recent = (*self.recent, block)
+        if self.ttl_steps is None:
+            recent = (together(recent),)
+        return Evidence(self.settled, recent, self.ttl_steps)
+
+    def settle(self, block: Block) -> Evidence:
+        """After the recent blocks were replaced by one whose measurement is over."""
+        settled = (*self.settled, block)
+        if self.ttl_steps is None:
+            settled = (together(settled),)
+        return Evidence(settled, (), self.ttl_steps)
+
+    def at(self, step: int) -> Evidence:
+        """What is left of it after this step: blocks wholly past their ttl are gone, but for the newest block."""
+        if self.ttl_steps is None:
+            return self
+        past = step - self.ttl_steps
+        newest = max((block.last for block in (*self.settled, *self.recent)), default=past)
+        return Evidence(
+            tuple(block for block in self.settled if block.last > past or block.last == newest),
+            tuple(block for block in self.recent if block.last > past or block.last == newest),
+            self.ttl_steps,
+        )
+
+    def sums(self, step: int) -> tuple[Block | None, Block | None]:
+        """Settled and recent blocks, each as one, weighted by what a ttl leaves of them after this step."""
+        return self._one(self.settled, step), self._one(self.recent, step)
+
+    def _one(self, blocks: Sequence[Block], step: int) -> Block | None:
+        left = [block.weighted(self._share(block, step)) for block in blocks if self._share(block, step) > 0]
+        if not left and blocks and blocks is self.settled:
+            # A table that is kept past its ttl still has the shape that was measured last.
+            left = [blocks[-1]]
+        return together(left) if left else None
+
+    def _share(self, block: Block, step: int) -> float:
+        if self.ttl_steps is None:
+            return 1.0
+        past = step - self.ttl_steps
+        return min(max((block.last - max(block.first, past)) / (block.last - block.first), 0.0), 1.0)
+
+    def arrays(self) -> State:
+        state: State = {"blocks/count": np.array([len(self.settled), len(self.recent)], np.int64)}
+        for index, block in enumerate((*self.settled, *self.recent)):
+            state |= {f"blocks/{index}/{name}": array for name, array in block.arrays().items()}
+        return state
+
+    def restored(self, state: Mapping[str, np.ndarray]) -> Evidence:
+        """Raises: EngineInputError if arrays are missing."""
+        try:
+            settled, recent = state["blocks/count"].tolist()
+            blocks = []
+            for index in range(settled + recent):
+                prefix = f"blocks/{index}/"
+                blocks.append(
+                    Block.of({name.removeprefix(prefix): a for name, a in state.items() if name.startswith(prefix)})
+                )
+        except KeyError as error:
+            raise EngineInputError(f"state lacks {error}") from None
+        return Evidence(tuple(blocks[:settled]), tuple(blocks[settled:]), self.ttl_steps)

@@ -1,0 +1,196 @@
+"""Tables that agree with each other, fitted to the evidence: one-way marginals first, then the larger ones.
+
+Post-processing. One-way: the settled estimate, drawn to even counts as far as noise explains it, grown in proportion,
+plus what recent blocks show beyond their noise. Pairs: independence, corrected by the believed part of the noisy
+residual; from those a forest, whose paths give every pair a better prior; corrected again and raked to the one-way
+marginals. Marginals of three: no interaction of three, corrected and raked to their pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engines.contract import State
+from engines.noise import BoolArray, IntArray
+from engines.tabular.attributes import FloatArray
+from engines.tabular.forest import along_paths, dependences, spanning_forest
+from engines.tabular.growing_blocks import Block
+from engines.tabular.marginals import Marginals
+from engines.tabular.shrink import news_share, shrunken, simplex
+from engines.tabular.sides import Sides
+from schemas.errors import EngineInputError
+
+LEAST = 1e-3
+"""Rows that every value is taken to have at least: what is not seen is not impossible."""
+BELIEVED = 2.0
+"""Recent news count from so many times their noise."""
+_FIRST, _LAST = 6, 30
+_TINY = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """Attributes:
+
+    ones: `(cells of one-ways,)` shares of the rows, 1 in all for each marginal. larger: the same for larger ones.
+    apart: `(larger marginals,)` L1 distance from the prior of lower order, as a share; 0 before they were measured.
+    drift: mean over the attributes of the believed L1 change since the last settled block, as a share of the rows.
+    edges: `(edges,)` indices of the forest's pairs.
+    """
+
+    ones: FloatArray
+    larger: FloatArray
+    apart: FloatArray
+    drift: float
+    edges: IntArray
+
+    def arrays(self) -> State:
+        return {
+            "fitted/ones": self.ones.copy(),
+            "fitted/larger": self.larger.copy(),
+            "fitted/apart": self.apart.copy(),
+            "fitted/drift": np.array([self.drift]),
+            "fitted/edges": self.edges.copy(),
+        }
+
+    @staticmethod
+    def of(state: Mapping[str, np.ndarray]) -> Fitted | None:
+        """None where nothing was fitted yet. Raises: EngineInputError if an array is missing."""
+        if "fitted/ones" not in state:
+            return None
+        try:
+            ones, larger, apart, drift = (
+                np.array(state[f"fitted/{name}"], np.float64) for name in ("ones", "larger", "apart", "drift")
+            )
+            return Fitted(ones, larger, apart, float(drift[0]), np.array(state["fitted/edges"], np.int64))
+        except KeyError as error:
+            raise EngineInputError(f"state lacks {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Fitter:
+    """Args:
+
+    ones, larger: layouts; one-way marginal `a` is attribute `a`; of the larger ones pairs come first, and with each
+    marginal of three its pairs are there.
+    possible: `(cells of larger ones,)` False at structural zeros, or None where there are none.
+    """
+
+    ones: Marginals
+    larger: Marginals
+    possible: BoolArray | None = None
+    _pairs: Sides = field(init=False, repr=False, compare=False)
+    _triples: Sides = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        pairs = Marginals(self.larger.sizes, tuple(clique for clique in self.larger.cliques if len(clique) == 2))
+        triples = Marginals(self.larger.sizes, tuple(clique for clique in self.larger.cliques if len(clique) == 3))
+        object.__setattr__(self, "_pairs", Sides.of(pairs, self.ones))
+        object.__setattr__(self, "_triples", Sides.of(triples, pairs))
+
+    def start(self) -> Fitted:
+        """Even shares."""
+        larger = 1 / self.larger.spread(self.larger.lengths.astype(np.float64))
+        ones = 1 / self.ones.spread(self.ones.lengths.astype(np.float64))
+        return Fitted(ones, larger, np.zeros(len(self.larger)), 0.0, np.zeros(0, np.int64))
+
+    def fit(self, settled: Block | None, recent: Block | None, rows: float) -> Fitted:
+        """Args: rows: alive, at least 1."""
+        margins, drift = self._ones(settled, recent, rows)
+        if not len(self.larger):
+            return Fitted(margins / rows, np.zeros(0), np.zeros(0), drift, np.zeros(0, np.int64))
+        known = settled if settled is not None and settled.complete and settled.larger_net > 0 else None
+        pairs, independent, edges = self._fit_pairs(margins, known, rows)
+        triples, prior = self._fit_triples(pairs, margins, known, rows)
+        larger = np.concatenate([pairs, triples])
+        apart = self.larger.sums(np.abs(larger - np.concatenate([independent, prior]))) / rows
+        return Fitted(margins / rows, larger / rows, apart, drift, edges)
+
+    def _ones(self, settled: Block | None, recent: Block | None, rows: float) -> tuple[FloatArray, float]:
+        """Counts of all attributes, and the drift."""
+        margins, drift = [], 0.0
+        for attribute in range(len(self.ones)):
+            counts, news = self._one(attribute, settled, recent, rows)
+            counts = np.maximum(counts, LEAST)
+            margins.append(counts * (rows / counts.sum()))
+            drift += news
+        return np.concatenate(margins), drift / len(self.ones) / rows
+
+    def _one(
+        self, attribute: int, settled: Block | None, recent: Block | None, rows: float
+    ) -> tuple[FloatArray, float]:
+        size = self.ones.sizes[attribute]
+        if settled is None:
+            if recent is None:
+                return np.full(size, rows / size), 0.0
+            part = self.ones.table(recent.ones, attribute)
+            scale = rows / max(recent.net, 1.0)
+            return shrunken(part * scale, float(recent.ones_variance[attribute]) * scale * scale, rows), 0.0
+        before = max(settled.net, 1.0)
+        base = shrunken(self.ones.table(settled.ones, attribute), float(settled.ones_variance[attribute]), before)
+        if recent is None:
+            return base, 0.0
+        growth = base * ((rows - before) / before)
+        residual = self.ones.table(recent.ones, attribute) - base * (recent.net / before)
+        residual = residual - residual.mean()
+        share = news_share(residual, float(recent.ones_variance[attribute]), least=BELIEVED)
+        return simplex(base + growth + share * residual, rows), share * float(np.abs(residual).sum())
+
+    def _fit_pairs(
+        self, margins: FloatArray, known: Block | None, rows: float
+    ) -> tuple[FloatArray, FloatArray, IntArray]:
+        """Pairs, what they would be if attributes were independent, and the forest's edges."""
+        sides = self._pairs
+        targets = sides.targets(margins)
+        independent = targets[0][sides.groups[0]] * targets[1][sides.groups[1]] / rows
+        allowed = None if self.possible is None else self.possible[: sides.layout.cells]
+        if allowed is not None:
+            independent = sides.rake(independent * allowed, targets, rounds=_LAST)
+        if known is None:
+            return independent, independent, np.zeros(0, np.int64)
+        scale = rows / known.larger_net
+        noisy = known.larger[: sides.layout.cells] * scale
+        variances = known.larger_variance[: len(sides.layout)] * (scale * scale)
+
+        def corrected(prior: FloatArray, rounds: int) -> FloatArray:
+            believed = np.maximum(sides.posterior(noisy, prior, variances), 0.0) + _TINY
+            return sides.rake(believed if allowed is None else believed * allowed, targets, rounds=rounds)
+
+        first = corrected(independent, _FIRST)
+        cliques = [(clique[0], clique[1]) for clique in sides.layout.cliques]
+        edges = spanning_forest(cliques, dependences(sides.layout, first, independent), len(self.ones))
+        prior = independent.copy()
+        chosen = {cliques[i]: sides.layout.table(first, i) for i in edges}
+        paths = along_paths(chosen, self._tables(margins))
+        for index, clique in enumerate(cliques):
+            if clique in paths:
+                sides.layout.table(prior, index)[:] = paths[clique]
+        return corrected(prior, _LAST), independent, np.array(edges, np.int64)
+
+    def _tables(self, margins: FloatArray) -> Sequence[FloatArray]:
+        return [self.ones.table(margins, attribute) for attribute in range(len(self.ones))]
+
+    def _fit_triples(
+        self, pairs: FloatArray, margins: FloatArray, known: Block | None, rows: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Marginals of three, and what they would be without an interaction of three."""
+        sides = self._triples
+        if not len(sides.layout):
+            return np.zeros(0), np.zeros(0)
+        targets = sides.targets(pairs)
+        # Summed over its last axis a marginal of three is a pair; spread that evenly and rake.
+        sizes = np.bincount(sides.groups[2], minlength=len(targets[2]))
+        start = (targets[2] / sizes)[sides.groups[2]]
+        prior = sides.rake(start, targets, rounds=_LAST)
+        if known is None:
+            return prior, prior
+        scale = rows / known.larger_net
+        first, cells = len(self._pairs.layout), self._pairs.layout.cells
+        noisy, variances = known.larger[cells:] * scale, known.larger_variance[first:] * (scale * scale)
+        believed = np.maximum(sides.posterior(noisy, prior, variances), 0.0) + _TINY
+        if self.possible is not None:
+            believed = believed * self.possible[cells:]
+        return sides.rake(believed, targets, rounds=_LAST), prior

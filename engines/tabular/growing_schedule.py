@@ -1,0 +1,83 @@
+"""When a block closes: what it must have gathered, by released totals. Public.
+
+Blocks grow with the table. Noise of a block is the same however long it is, so few large blocks cost less; but what a
+block holds is not known until it closes. A block may hold a fixed share of what was covered before.
+Units: events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from engines.tabular.attributes import FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Args:
+
+    epsilon: of one event over the whole stream. attributes: that are measured.
+    deletable: rows may be deleted by events of their own.
+    windowed: rows expire by a ttl.
+    larger: there are marginals of two or more attributes.
+    """
+
+    epsilon: float
+    attributes: int
+    deletable: bool
+    windowed: bool
+    larger: bool
+
+    def early(self, events: float) -> bool:
+        """True while all of the budget goes to the one-way marginals: so few events would drown in larger ones.
+
+        Not where rows can be deleted: what was inserted without being counted could not be taken back.
+        """
+        return not self.larger or (not self.deletable and events < 8000 / self.epsilon)
+
+    def ones_due(self, fresh: float, covered: float, alive: float) -> bool:
+        """True if a block of one-way marginals with so many fresh events closes."""
+        least = 200 * max(self.attributes, 1) / 15 / self.epsilon
+        return fresh >= max(least, 0.3 * self._size(covered, alive))
+
+    def larger_due(self, fresh: float, covered: float, alive: float, drift: float) -> bool:
+        """True if a block of larger marginals closes, sooner where the one-way ones have drifted."""
+        least = 2000 / self.epsilon
+        if self.deletable:
+            return fresh >= max(least, 1.2 * self._size(covered, alive))
+        size = max(least, 0.7 * self._size(covered, alive))
+        return fresh >= size or (drift > 0.02 and fresh >= max(least, 0.43 * size))
+
+    def _size(self, covered: float, alive: float) -> float:
+        covered = max(covered, 0.0)
+        small = min(max(alive, 0.0), covered)
+        return small if self.windowed else sqrt(covered * small)
+
+
+def larger_weights(
+    plain: FloatArray, lengths: FloatArray, apart: FloatArray, rows: float, epsilon: float, blocks: int
+) -> FloatArray:
+    """Weights by which larger marginals share their budget.
+
+    Noise of marginal i costs w_i = plain_i / cells^1.2 a row in the wrong cell, so its best share is in proportion to
+    sqrt(w_i cells_i). Marginals whose last fit is closer to its prior than noise would allow to see get 0.3 of that.
+
+    Args:
+        apart: L1 distance of each from its prior in the last fit, as a share of the rows; all 0 before there was one.
+        blocks: that were measured before.
+    """
+    worth = plain * lengths**-1.2
+    root = np.sqrt(worth * lengths)
+    if not apart.any():
+        return root
+    missed = apart * rows * worth
+    order = np.argsort(-missed / root, kind="stable")
+    noise = np.cumsum(root[order]) ** 2 * (0.7 * max(1.0, sqrt(blocks)) / epsilon)
+    best = int(np.argmin(noise + missed.sum() - np.cumsum(missed[order]))) + 1
+    kept = np.zeros(len(root), np.bool_)
+    kept[order[:best]] = True
+    weights: FloatArray = np.where(kept, root, 0.3 * root)
+    return weights

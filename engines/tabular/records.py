@@ -1,0 +1,294 @@
+"""The synthetic table: rows that are kept from step to step, and change as little as the fitted tables ask for.
+
+Post-processing of fitted tables: a step adds and removes rows to reach the released total, then moves single attributes
+of rows to values that lower the squared distance between the rows' marginals and the fitted ones (batched greedy
+moves). New rows begin as copies of rows; the very first ones are drawn along the forest. The randomness is that of the
+step's noise source, under a label of its own; it protects nobody.
+Units: rows. A moved row counts as one removed and one added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engines.contract import State
+from engines.noise import BoolArray, IntArray, NoiseSource, uniform_below
+from engines.tabular.attributes import FloatArray
+from engines.tabular.domain import TableDomain
+from engines.tabular.growing_fit import Fitted
+from engines.tabular.marginals import Marginals
+from schemas.errors import EngineInputError
+
+CANDIDATES = 4
+"""Rows looked at for each one that is added or removed."""
+BATCH, SHARE = 400, 0.35
+"""Rows looked at in a round of moves, at least; and the part of the moves worth making that is made at once, since
+moves made together do not know of each other."""
+FEW, MANY = 12, 150
+"""Rounds of a step: usually, and when the fit is new."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """The table. Attributes:
+
+    codes: `(rows, attributes)` int16. ids: `(rows,)` int64 serial numbers, new for a row that was moved.
+    origins: `(rows,)` int64, the id with which the row began: places numbers in their bins. serial: the next id.
+    """
+
+    codes: np.ndarray
+    ids: IntArray
+    origins: IntArray
+    serial: int
+
+    @staticmethod
+    def none(attributes: int) -> Rows:
+        return Rows(np.zeros((0, attributes), np.int16), np.zeros(0, np.int64), np.zeros(0, np.int64), 0)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def arrays(self, domain: TableDomain) -> State:
+        keys = domain.keys.pack(self.codes.astype(np.int64), np.ones(len(self), np.int8))
+        return {
+            "rows/keys": keys,
+            "rows/ids": self.ids.copy(),
+            "rows/origins": self.origins.copy(),
+            "rows/serial": np.array([self.serial], np.int64),
+        }
+
+    @staticmethod
+    def of(state: Mapping[str, np.ndarray], domain: TableDomain) -> Rows:
+        """Raises: EngineInputError if arrays are missing or do not fit together."""
+        try:
+            keys = np.array(state["rows/keys"], np.uint64).reshape(-1, domain.words)
+            ids, origins = np.array(state["rows/ids"], np.int64), np.array(state["rows/origins"], np.int64)
+            (serial,) = state["rows/serial"].tolist()
+        except (KeyError, ValueError):
+            raise EngineInputError("state lacks rows") from None
+        if not len(keys) == len(ids) == len(origins):
+            raise EngineInputError("the state's rows do not fit together")
+        return Rows(domain.keys.codes(keys).astype(np.int16), ids, origins, serial)
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """Keeps the rows of one stream. Public constants only.
+
+    Args:
+        domain: of all attributes. active: those that the layouts below are over.
+        ones, larger: layouts of the fitted tables.
+    """
+
+    domain: TableDomain
+    active: tuple[int, ...]
+    ones: Marginals
+    larger: Marginals
+    _all: Marginals = field(init=False, repr=False, compare=False)
+    _strides: IntArray = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        both = Marginals(self.ones.sizes, (*self.ones.cliques, *self.larger.cliques))
+        strides = np.zeros((len(both), len(self.active)), np.int64)
+        for index, clique in enumerate(both.cliques):
+            for place, attribute in enumerate(clique):
+                strides[index, attribute] = int(np.prod(both.shape(index)[place + 1 :]))
+        object.__setattr__(self, "_all", both)
+        object.__setattr__(self, "_strides", strides)
+
+    def follow(self, rows: Rows, fitted: Fitted, *, total: int, most: int, new_fit: bool, noise: NoiseSource) -> Rows:
+        """The rows after a step.
+
+        Args:
+            total: rows that there should be. most: rows that may be added and removed together.
+            new_fit: the fitted tables have changed, so that more work is worth while.
+        """
+        work = _Moving(self, rows, fitted, most, noise)
+        work.resize(total)
+        work.improve(MANY if new_fit else FEW)
+        return work.rows()
+
+    def counts(self, codes: np.ndarray) -> FloatArray:
+        """All marginals of rows with these active codes."""
+        return self._all.counts(codes.astype(np.int64), np.ones(len(codes), np.int64)).astype(np.float64)
+
+    def cells(self, codes: np.ndarray) -> IntArray:
+        """`(rows, marginals)` cells of rows with these active codes."""
+        return self._all.cell_numbers(codes.astype(np.int64))
+
+    def shares(self, fitted: Fitted) -> FloatArray:
+        return np.concatenate([fitted.ones, fitted.larger])
+
+    def draw(self, fitted: Fitted, count: int, noise: NoiseSource) -> np.ndarray:
+        """`(count, active)` codes drawn along the forest; rows that cannot be are left out."""
+        places = np.zeros((count, len(self.active)), np.int64)
+        drawn = np.zeros(len(self.active), np.bool_)
+        for root in range(len(self.active)):
+            if drawn[root]:
+                continue
+            places[:, root] = _choices(self.ones.table(fitted.ones, root)[None, :], np.zeros(count, np.int64), noise)
+            drawn[root] = True
+            waiting = [root]
+            while waiting:
+                here = waiting.pop()
+                for edge in fitted.edges.tolist():
+                    left, right = self.larger.cliques[edge]
+                    if here not in (left, right) or drawn[left + right - here]:
+                        continue
+                    there = left + right - here
+                    table = self.larger.table(fitted.larger, edge)
+                    places[:, there] = _choices(table if here == left else table.T, places[:, here], noise)
+                    drawn[there] = True
+                    waiting.append(there)
+        return places[self.possible(places)].astype(np.int16)
+
+    def whole(self, codes: np.ndarray) -> np.ndarray:
+        """Rows of all attributes from active codes: an attribute with one value has code 0."""
+        full = np.zeros((len(codes), len(self.domain.attributes)), np.int16)
+        full[:, list(self.active)] = codes
+        return full
+
+    def possible(self, codes: np.ndarray) -> BoolArray:
+        """`(rows,)` False where active codes have a structural zero."""
+        if not self.domain.impossible:
+            return np.ones(len(codes), np.bool_)
+        return self.domain.possible(self.whole(codes).astype(np.int64))
+
+
+def _choices(tables: FloatArray, given: IntArray, noise: NoiseSource) -> IntArray:
+    """One code for each row of `given`, in proportion to that line of the tables."""
+    sums = np.cumsum(tables, axis=1)
+    points = _fractions(len(given), noise) * sums[given, -1]
+    chosen: IntArray = np.minimum((sums[given] <= points[:, None]).sum(axis=1), tables.shape[1] - 1)
+    return chosen
+
+
+def _fractions(count: int, noise: NoiseSource) -> FloatArray:
+    """`(count,)` in [0, 1)."""
+    fractions: FloatArray = (noise.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return fractions
+
+
+class _Moving:
+    """Rows while they change. `excess` is how many rows too many each cell has."""
+
+    def __init__(self, keeper: Keeper, rows: Rows, fitted: Fitted, most: int, noise: NoiseSource) -> None:
+        self.keeper, self.before, self.fitted, self.noise = keeper, rows, fitted, noise
+        self.left = most
+        self.codes = rows.codes[:, list(keeper.active)].copy()
+        self.place = np.arange(len(rows))
+        """Row before this step that each row was, -1 for new ones."""
+        self.free = np.zeros(len(rows), np.bool_)
+        """Rows that may move at no further cost: new ones, and those that were moved."""
+        self.excess: FloatArray = np.zeros(0)
+
+    def resize(self, total: int) -> None:
+        """Add or remove rows, the better ones of some candidates, as far as the limit allows."""
+        present = len(self.codes)
+        change = max(-self.left, min(self.left, total - present))
+        self.left -= abs(change)
+        self.excess = self.keeper.counts(self.codes) - self.keeper.shares(self.fitted) * (present + change)
+        if change > 0:
+            self._add(change)
+        elif change < 0:
+            self._remove(-change)
+
+    def _add(self, count: int) -> None:
+        keeper, noise = self.keeper, self.noise.child("add")
+        if len(self.codes) == 0:
+            new = keeper.draw(self.fitted, count, noise)
+        else:
+            candidates = self.codes[uniform_below(len(self.codes), CANDIDATES * count, noise)]
+            new = candidates[np.argsort(self._crowding(candidates), kind="stable")[:count]]
+        self.codes = np.concatenate([self.codes, new])
+        self.place = np.concatenate([self.place, np.full(len(new), -1)])
+        self.free = np.concatenate([self.free, np.ones(len(new), np.bool_)])
+        self.excess += keeper.counts(new)
+
+    def _remove(self, count: int) -> None:
+        present = len(self.codes)
+        words = self.noise.child("remove").words(present)
+        candidates = np.argsort(words, kind="stable")[: min(present, CANDIDATES * count)]
+        gone = candidates[np.argsort(-self._crowding(self.codes[candidates]), kind="stable")[:count]]
+        self.excess -= self.keeper.counts(self.codes[gone])
+        kept = np.ones(present, np.bool_)
+        kept[gone] = False
+        self.codes, self.place, self.free = self.codes[kept], self.place[kept], self.free[kept]
+
+    def _crowding(self, codes: np.ndarray) -> FloatArray:
+        """`(rows,)`: how full the cells of each row are."""
+        crowding: FloatArray = self.excess[self.keeper.cells(codes)].sum(axis=1)
+        return crowding
+
+    def improve(self, rounds: int) -> None:
+        """Rounds of moves: some rows, one attribute."""
+        rows, attributes = self.codes.shape
+        if rows == 0 or attributes == 0:
+            return
+        noise = self.noise.child("move")
+        batch = min(rows, max(BATCH, rows // 40))
+        which = uniform_below(attributes, rounds, noise)
+        starts = uniform_below(rows, rounds, noise)
+        order = np.argsort(noise.words(rows), kind="stable")
+        for attribute, start in zip(which.tolist(), starts.tolist(), strict=True):
+            some = order[start : start + batch]
+            if len(some) < batch:
+                some = np.concatenate([some, order[: batch - len(some)]])
+            self._round(attribute, some)
+
+    def _round(self, attribute: int, some: IntArray) -> None:
+        if self.left < 2:
+            some = some[self.free[some]]
+            if len(some) == 0:
+                return
+        keeper = self.keeper
+        codes = self.codes[some].astype(np.int64)
+        now = codes[:, attribute].copy()
+        strides = keeper._strides[keeper._strides[:, attribute] > 0]
+        offsets = keeper._all.offsets[:-1][keeper._strides[:, attribute] > 0]
+        codes[:, attribute] = 0
+        base = codes @ strides.T + offsets
+        values = np.arange(keeper.ones.sizes[attribute])
+        crowding = self.excess[base[:, :, None] + strides[:, attribute][None, :, None] * values].sum(axis=1)
+        best = crowding.argmin(axis=1)
+        line = np.arange(len(some))
+        gain = crowding[line, now] - crowding[line, best] - len(strides)
+        worth = np.flatnonzero((gain > 0) & (best != now))
+        if len(worth) == 0:
+            return
+        worth = worth[np.argsort(-gain[worth], kind="stable")[: max(1, int(SHARE * len(worth)))]]
+        self._move(attribute, some[worth], best[worth])
+
+    def _move(self, attribute: int, rows: IntArray, values: IntArray) -> None:
+        codes = self.codes[rows]
+        codes[:, attribute] = values
+        fine = self.keeper.possible(codes)
+        costly = fine & ~self.free[rows]
+        # A move of a row that was published costs a removal and an addition.
+        beyond = np.cumsum(costly) > self.left // 2
+        fine &= ~(costly & beyond)
+        rows, codes = rows[fine], codes[fine]
+        self.left -= 2 * int((costly & fine).sum())
+        self.free[rows] = True
+        cells = self.keeper.cells
+        np.subtract.at(self.excess, cells(self.codes[rows]).ravel(), 1.0)
+        np.add.at(self.excess, cells(codes).ravel(), 1.0)
+        self.codes[rows] = codes
+
+    def rows(self) -> Rows:
+        """The table after the step: rows that are as before keep their id."""
+        before, keeper = self.before, self.keeper
+        old = self.place >= 0
+        same = old.copy()
+        active = list(keeper.active)
+        same[old] = (before.codes[self.place[old]][:, active] == self.codes[old]).all(axis=1)
+        ids = np.empty(len(self.codes), np.int64)
+        ids[same] = before.ids[self.place[same]]
+        changed = np.flatnonzero(~same)
+        ids[changed] = before.serial + np.arange(len(changed))
+        origins = ids.copy()
+        origins[old] = before.origins[self.place[old]]
+        return Rows(keeper.whole(self.codes), ids, origins, before.serial + len(changed))
