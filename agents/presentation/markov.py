@@ -1,0 +1,165 @@
+"""How engine `markov` is shown and tried."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from agents.plots import BLUE, curves
+from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
+from agents.presentation.error import NORMAL_95, Answer, ErrorModel
+from agents.presentation.laws import noise_facts
+from engines.auditor.scenes import DENSE, Focus, state_focus
+from engines.registry import build_engine
+from engines.sequence.leakage import EXACT_STATES, Adversary
+from engines.sequence.markov import Markov
+from schemas.config import Stream
+from schemas.config.domain.states import StatesDomain
+from schemas.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from agents.protocol.truth import TruthAudit
+    from agents.report import StepRow
+
+_BESIDE = 3
+_CURVE = 1000
+
+
+def _section(stream: Stream) -> StatesDomain:
+    section = stream.domain
+    assert isinstance(section, StatesDomain)
+    return section
+
+
+def _domain(stream: Stream) -> str:
+    section = _section(stream)
+    chain = "learnt from released counts" if section.transition is None else f"declared in {section.transition.path}"
+    unseen = ", or in none" if section.unseen else ""
+    return (
+        f"each of {section.population:,} users is in one of {len(section.values):,} states of {section.field}{unseen}, "
+        f"by declaration and not from the data; how they move is {chain}."
+    )
+
+
+def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
+    noise = noise_facts(next(iter(guarantee)))
+    states = len(_section(stream).values)
+
+    def answer(name: str, size: int, what: str) -> Answer:
+        deviation = math.sqrt(size) * noise.deviation
+        interval = noise.interval if size == 1 else NORMAL_95 * deviation
+        return Answer.of(name, size, what, lambda t: deviation, lambda t: interval)
+
+    answers = [answer("one state", 1, "the count of one state in one step")]
+    if states > 2:
+        answers.append(answer("half of the states", states // 2, "the sum over so many states"))
+    conditions = (
+        "Every step has noise of its own, in every state, and this is that noise alone, as mode raw releases it. The "
+        "other modes use that counts add up to the population and that users move as the chain says; their error is "
+        "smaller where the chain is strong, and each released record holds its own standard error and 90 % interval."
+    )
+    return ErrorModel(
+        tuple(answers),
+        sizes="states",
+        growth="The error does not grow: every step is counted anew, which is why a horizon or a period must end it",
+        formula="sd(L) = sqrt(L · V),  V = variance of discrete Laplace noise of scale 2/ε_step",
+        conditions=conditions,
+    )
+
+
+def _remarks(stream: Stream) -> Iterator[str]:
+    yield (
+        "What the estimates make of the noisy counts costs nothing. They rest on the declared population of "
+        f"{_section(stream).population:,}; privacy does not: the noise hides any one user's records whoever else sends."
+    )
+    engine = build_engine(stream)
+    assert isinstance(engine, Markov)
+    yield from leakage_lines(engine)
+
+
+def leakage_lines(engine: Markov) -> Iterator[str]:
+    """The leakage curve of one step's record, in words and figures."""
+    config = engine.config
+    if config.transition is None:
+        yield (
+            "Temporal privacy leakage is not known, since no chain is declared: somebody who knows how users move learns "
+            "of one step from the others, at most what all steps cost together."
+        )
+        return
+    if config.transition.states > EXACT_STATES:
+        yield (
+            f"Temporal privacy leakage is worked out for at most {EXACT_STATES} states; with more it is bounded by what "
+            "all steps cost together."
+        )
+        return
+    adversary = Adversary.of(config.transition.dense)
+    steps = min(config.horizon or _CURVE, _CURVE)
+    curve = adversary.curve([float(config.budget(step)) for step in range(steps)])
+    shown = sorted({0, *(step for step in (1, 9, 99, 999) if step < steps - 1), steps - 1})
+    figures = "; ".join(
+        f"step {step + 1}: {curve.backward[step]:.3g} backward, {curve.forward[step]:.3g} forward, "
+        f"{curve.total[step]:.3g} in all"
+        for step in shown
+    )
+    worst = float(curve.total.max())
+    yield (
+        f"Temporal privacy leakage (Cao et al.) of ONE step's record, to somebody who knows the chain and sees {steps} "
+        f"steps: {figures}. At worst {worst:.3g}, where that step alone costs {float(config.budget(0)):.3g}."
+    )
+    if config.horizon is None:
+        supremum = adversary.supremum(float(config.budget(1)))
+        yield (
+            "Without an end it grows beyond every bound."
+            if supremum is None
+            else f"Without an end it approaches {supremum:.3g}."
+        )
+
+
+def _sections(stream: Stream, audit: TruthAudit, steps: Sequence[StepRow]) -> Sequence[str]:
+    released = [row for row in steps if not row.gathered and "mse" in row.metrics]
+    if not released:
+        return []
+    return [
+        "<h2>Error of the counts over time</h2><p class=sub>Root of the mean squared error over all states, of counts "
+        "as first released, in users. Lower is better; revisions of earlier steps are better still.</p>",
+        curves(
+            [row.start for row in released],
+            {"error": [math.sqrt(row.metrics["mse"]) for row in released]},
+            {"error": BLUE},
+        ),
+    ]
+
+
+def _tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
+    return [("last error (users)", f"{math.sqrt(value):.3g}") for name, value in metrics.items() if name == "mse"]
+
+
+def _rehearsal(stream: Stream) -> Rehearsal:
+    """`DENSE` users in the first state and a few in the second, each step; the audited one joins them or is alone."""
+    section = _section(stream)
+    dense: dict[str, Any] = {section.field: section.values[0]}
+    places: dict[str, Fields] = {"dense state": dense}
+    crowd: list[tuple[Fields, int]] = [(dense, DENSE)]
+    if len(section.values) > 1:
+        places["empty state"] = {section.field: section.values[-1]}
+    if len(section.values) > 2:
+        crowd.append(({section.field: section.values[1]}, _BESIDE))
+
+    def focuses(places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
+        located = [(step, fields[section.field], count) for step, fields, count in known]
+        return {name: state_focus(at[section.field], located) for name, at in places.items()}
+
+    horizon = stream.options.horizon
+    late = 2 if horizon is None else max(0, min(2, horizon - 2))
+    return Rehearsal(places=places, crowd=crowd, late=late, held=0, expiries_known=False, focuses=focuses)
+
+
+PRESENTATION = Presentation(
+    domain=_domain,
+    error_model=_error_model,
+    sections=_sections,
+    tiles=_tiles,
+    rehearsal=_rehearsal,
+    remarks=_remarks,
+)

@@ -1,0 +1,68 @@
+"""Engine `markov` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
+
+from __future__ import annotations
+
+from scipy import sparse
+
+from engines.contract import Engine, EngineSpec
+from engines.sequence.leakage import Adversary
+from engines.sequence.leakage_budget import Allocation, allocate
+from engines.sequence.markov import Markov
+from engines.sequence.markov_chain import Transition
+from engines.sequence.markov_config import MarkovConfig
+from engines.sequence.markov_domain import StatesDomain
+from engines.sequence.markov_evaluate import MarkovEvaluator
+from schemas.config import Stream
+from schemas.config.domain.states import StatesDomain as StatesSection
+
+
+def _section(stream: Stream) -> StatesSection:
+    section = stream.domain
+    assert isinstance(section, StatesSection)
+    return section
+
+
+def _domain(stream: Stream) -> StatesDomain:
+    section = _section(stream)
+    return StatesDomain(section.field, section.values)
+
+
+def transition(stream: Stream) -> Transition | None:
+    """The declared chain, or None where it is learnt. Raises: EngineInputError."""
+    matrix = _section(stream).matrix
+    if matrix is None:
+        return None
+    shape = (matrix.states, matrix.states)
+    return Transition.of(sparse.csr_array((matrix.probabilities, (matrix.rows, matrix.columns)), shape=shape))
+
+
+def allocation(stream: Stream) -> Allocation | None:
+    """Budgets of the steps under `allocation = "leakage"`, else None. Raises: EngineInputError if there are none."""
+    chain = transition(stream)
+    if stream.options.allocation != "leakage" or chain is None:
+        return None
+    return allocate(stream.privacy.epsilon_fraction, Adversary.of(chain.dense), horizon=stream.options.horizon)
+
+
+def _build(stream: Stream) -> Engine:
+    section, options = _section(stream), stream.options
+    return Markov(
+        MarkovConfig(
+            name=stream.name,
+            domain=_domain(stream),
+            population=section.population,
+            epsilon=stream.event_epsilon,
+            mode=stream.mode,
+            transition=transition(stream),
+            unseen=section.unseen,
+            first=options.prior,
+            lag=options.lag,
+            horizon=options.horizon,
+            allocation=allocation(stream),
+        )
+    )
+
+
+SPEC = EngineSpec(
+    name="markov", domain=_domain, build=_build, evaluator=lambda stream: MarkovEvaluator(_domain(stream))
+)
