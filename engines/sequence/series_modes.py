@@ -85,6 +85,8 @@ class Estimator(Protocol):
     def restore(self, state: State) -> None: ...
 
 
+_LEAST_AMOUNT = WHOLE >> 40
+"""Less would ask for more noise than a draw can have."""
 NORMAL_90 = 1.6448536269514722
 """Half width of a normal 90 % interval in standard deviations."""
 
@@ -248,11 +250,11 @@ class Adaptive:
         assert steps is not None
         whole = self._amounts.whole(index)
         left = whole - self._spent[index]
-        if left <= 0:
+        if left < _LEAST_AMOUNT:
             return 0
         per_amount = self._amounts.precision(index) / whole
         wished = self._banks[index].wish(remaining=left * per_amount, left=steps - at)
-        return left if at == steps - 1 else max(1, min(left, int(wished / per_amount)))
+        return left if at == steps - 1 else min(left, max(_LEAST_AMOUNT, int(wished / per_amount)))
 
     def arrays(self) -> State:
         own: State = {

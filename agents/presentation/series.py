@@ -1,0 +1,217 @@
+"""How engine `series` is shown and tried."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
+from agents.presentation.error import Answer, ErrorModel
+from agents.presentation.laws import noise_facts
+from engines.accounting import gaussian
+from engines.auditor.scenes import Focus
+from engines.sequence.series_config import GAUSSIAN_MODES, WINDOW_MODES, SeriesConfig
+from engines.sequence.series_spec import config
+from schemas.config import Stream
+from schemas.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from agents.protocol.truth import TruthAudit
+    from agents.report import StepRow
+
+_CROWD = 20
+_LATE = 3
+_WIDTH, _HEIGHT = 720, 220
+
+
+def _domain(stream: Stream) -> str:
+    parts = []
+    for field in config(stream).domain.fields:
+        of = {"sum": f"the sum of {field.name}", "count": "the number of events", "value": f"the reading {field.name}"}
+        text = f"{of[field.of]} in each step"
+        if field.limits is not None:
+            text += f", values clipped to [{field.limits[0]:g}, {field.limits[1]:g}]"
+        if field.sensitivity is not None:
+            text += f", of which one user moves {field.sensitivity:g} at most"
+        parts.append(f"{text}, on a lattice of {field.unit:g}")
+    return "; ".join(parts) + "; by declaration and not from the data."
+
+
+def error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
+    """The noise of one step's measurement; filters make less of it, by how much depends on the series."""
+    recipe = config(stream)
+    answers = []
+    units = [field.unit for field in recipe.domain.fields]
+    last = list(guarantee)[-len(units) :] if recipe.mode not in WINDOW_MODES else list(guarantee)[1::2]
+    for field, unit, mechanism in zip(recipe.domain.fields, units, last, strict=True):
+        factor = unit / 2**16 if recipe.mode == "dft" else unit
+        deviation = noise_facts(mechanism).deviation * factor
+        answers.append(
+            Answer.of(f"{field.name}, one step", 1, "noise of one measurement", lambda t, d=deviation: d)  # type: ignore[misc]
+        )
+    return ErrorModel(
+        tuple(answers),
+        sizes="draws",
+        growth="The error of a step does not grow with the number of releases within a span",
+        formula="sd of the noise of one step's measurement at an even share of the budget",
+        conditions="It is the noise alone. The modes default, kalman, paper and fast filter it: where a series moves "
+        "little against the noise, the released value is much closer; each release carries its own standard error. "
+        "Where the noise is far below what the series moves by, no filter helps. Events beyond the bounds, and what "
+        "clipping takes away, are not in it. privstream simulate measures the error on your own data.",
+        unit="units of the field",
+    )
+
+
+def remarks(stream: Stream) -> Iterator[str]:
+    """The accounting, the paper's beside it; what the length of the stream costs."""
+    recipe = config(stream)
+    presence = recipe.presence
+    if recipe.mode in WINDOW_MODES:
+        yield (
+            f'Mode "{recipe.mode}" is w-event private: epsilon for any {presence.steps} steps in a row. It is NOT a '
+            "bound over the whole stream."
+        )
+    if recipe.mode in GAUSSIAN_MODES - {"paper-binomial"}:
+        yield from _accounting(recipe)
+    if recipe.mode == "paper-binomial":
+        yield (
+            "Binomial noise is accounted by lemma A.2 and theorem A.3 of the paper (Zhang, Khalili, Liu 2022), which "
+            "need several times the standard deviation of Gaussian noise for the same promise."
+        )
+    if recipe.delta:
+        yield (
+            f"delta = {recipe.delta:g} must be far below one in your users: among N of them, N times delta may be "
+            "unprotected."
+        )
+    yield from _length(recipe)
+
+
+def _accounting(recipe: SeriesConfig) -> Iterator[str]:
+    exact = gaussian.sigma_for(epsilon=recipe.epsilon, delta=recipe.delta)
+    paper = gaussian.corollary_5_2(epsilon=recipe.epsilon, delta=recipe.delta)
+    yield (
+        f"Exact Gaussian accounting: sigma = {exact:.4g} for each unit of total L2 shift. Corollary 5.2 of the paper "
+        f"(Zhang, Khalili, Liu 2022) asks for {paper:.4g}, {(paper / exact) ** 2:.2f} times the variance, for the same "
+        "promise."
+    )
+
+
+def _length(recipe: SeriesConfig) -> Iterator[str]:
+    presence = recipe.presence
+    if recipe.horizon is not None:
+        yield (
+            f"After {recipe.horizon:,} steps the stream goes on with empty releases that say so. A new stream over the "
+            "same users adds its epsilon to this one's."
+        )
+    if presence.renews and recipe.mode not in WINDOW_MODES:
+        yield f"The budget renews every {presence.steps:,} steps; what was learnt of the series is kept."
+    if presence.busy is None:
+        yield (
+            "One user may be in every step for ever, so weights decay: the noise grows without end. Against a stream "
+            "that knows its horizon the mean squared error is 1.07 (a lucky guess of decay) to 10 times as large; "
+            "bounds that renew (per) are the better offer."
+        )
+    elif presence.everywhere and presence.steps is not None and recipe.mode in ("default", "kalman", "gaussian"):
+        share = 1 / presence.steps
+        yield (
+            f"One user may be in all {presence.steps:,} steps, so that an even step gets {share:.2g} of mu squared: "
+            "twice the horizon is twice the variance."
+        )
+    elif presence.busy is not None and not presence.everywhere:
+        yield (
+            f"One user is in at most {presence.busy:,} steps, so the noise does not depend on the length of the "
+            "stream. A lower max_per_step makes it smaller."
+        )
+
+
+def _rehearsal(stream: Stream) -> Rehearsal:
+    """Events of the largest size, and of a middling one, beside a crowd of middling ones."""
+    fields = config(stream).domain.fields
+    limits = {field.name: field.limits for field in fields if field.limits is not None}
+    high: dict[str, Any] = {name: max(ends, key=abs) for name, ends in limits.items()}
+    middle: dict[str, Any] = {name: sum(ends) / 2 for name, ends in limits.items()}
+
+    def focuses(places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
+        def focus(step: int, measurements: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+            found = {}
+            for measurement in measurements:
+                if "value" in measurement and "coefficient" not in measurement:
+                    name = measurement["field"]
+                    there = sum(
+                        count * float(event.get(name, 1)) for at, event, count in known if at == measurement["of_step"]
+                    )
+                    found[f"residual of {name}"] = float(measurement["value"]) - there
+            return found
+
+        return dict.fromkeys(places, focus)
+
+    return Rehearsal(
+        places={"largest": high, "middling": middle},
+        crowd=((middle, _CROWD),),
+        late=_LATE,
+        held=stream.options.delay if stream.mode == "dft" else 1,
+        expiries_known=False,
+        focuses=focuses,
+    )
+
+
+def tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
+    """Truth and release of the last step."""
+    return [(name.replace("_", " "), f"{value:.6g}") for name, value in metrics.items()]
+
+
+def sections(stream: Stream, truth: TruthAudit, steps: Sequence[StepRow]) -> Sequence[str]:
+    """A plot of truth and release with its band for each field."""
+    found = []
+    names = [field.name for field in config(stream).domain.fields]
+    for name in names:
+        tail = f"_{name}" if len(names) > 1 else ""
+        rows = [
+            (row.step, row.metrics[f"true{tail}"], row.metrics[f"released{tail}"], row.metrics.get(f"se{tail}", 0.0))
+            for row in steps
+            if row.metrics.get(f"released{tail}") is not None
+            and row.metrics[f"released{tail}"] == row.metrics[f"released{tail}"]
+            and row.metrics[f"true{tail}"] == row.metrics[f"true{tail}"]
+        ]
+        if len(rows) > 1:
+            found.append(f"<h2>{html.escape(name)}: truth and release</h2>{_plot(rows)}")
+    return found
+
+
+def _plot(rows: Sequence[tuple[int, float, float, float]]) -> str:
+    """SVG: truth as a line, the release as another, its 90 % interval as a band."""
+    wide = 1.645
+    low = min(min(true, released - wide * error) for _, true, released, error in rows)
+    high = max(max(true, released + wide * error) for _, true, released, error in rows)
+    first, last = rows[0][0], rows[-1][0]
+
+    def at(step: int, value: float) -> str:
+        x = 40 + (_WIDTH - 50) * (step - first) / max(1, last - first)
+        y = _HEIGHT - 20 - (_HEIGHT - 30) * (value - low) / ((high - low) or 1.0)
+        return f"{x:.1f},{y:.1f}"
+
+    upper = [at(step, released + wide * error) for step, _, released, error in rows]
+    lower = [at(step, released - wide * error) for step, _, released, error in reversed(rows)]
+    true_line = " ".join(at(step, true) for step, true, _, _ in rows)
+    released_line = " ".join(at(step, released) for step, _, released, _ in rows)
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="truth, release and its 90 % interval by step" '
+        'style="max-width:100%">'
+        f'<polygon points="{" ".join(upper + lower)}" fill="#5b8def" opacity="0.25"/>'
+        f'<polyline points="{released_line}" fill="none" stroke="#2f5fc4" stroke-width="1.5"/>'
+        f'<polyline points="{true_line}" fill="none" stroke="#c4572f" stroke-width="1"/>'
+        f'<text x="2" y="14" font-size="11">{high:.4g}</text><text x="2" y="{_HEIGHT - 20}" font-size="11">{low:.4g}'
+        f'</text><text x="40" y="{_HEIGHT - 4}" font-size="11">steps {first} to {last}; orange: truth, blue: release '
+        "and its 90 % interval</text></svg>"
+    )
+
+
+PRESENTATION = Presentation(
+    domain=_domain,
+    error_model=error_model,
+    sections=sections,
+    tiles=tiles,
+    rehearsal=_rehearsal,
+    remarks=remarks,
+)

@@ -1,0 +1,132 @@
+"""`kind = "series"`: one number, or several, per step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from schemas.config.domain.common import DomainSection
+from schemas.config.section import Section, below, refusal
+from schemas.config.values import ExactDecimal, FieldName, Number
+from schemas.errors import ConfigProblem
+
+_WIDEST = 2.0**34
+"""Of limits, in sensitivities: beyond it, exact sums would not fit."""
+
+
+def _limits(limits: tuple[float, float]) -> tuple[float, float]:
+    if not limits[0] < limits[1]:
+        raise refusal("are inverted or empty", "write limits = [low, high] with low < high")
+    return limits
+
+
+def _share(share: Decimal) -> Decimal:
+    if share <= 0:
+        raise refusal("must be greater than 0", "write 1 for an even share of the budget")
+    return share
+
+
+def _sensitivity(value: float) -> float:
+    if value <= 0:
+        raise refusal("must be greater than 0", "write how far one user can move a reading at most")
+    return value
+
+
+class SeriesFieldSection(Section):
+    """An entry of `fields`: one series."""
+
+    name: FieldName = Field(examples=["volume"])
+    """Field of the raw events (but for a count), and of the released records."""
+    of: Literal["sum", "count", "value"] = Field(examples=["sum"])
+    """`sum` of the field over a step's events, their `count`, or the `value` of a reading aggregated upstream."""
+    limits: Annotated[tuple[Number, Number], AfterValidator(_limits)] | None = Field(None, examples=[[0, 10000]])
+    """Public; values outside are clipped to them, and counted."""
+    sensitivity: Annotated[Number, AfterValidator(_sensitivity)] | None = Field(None, examples=[1])
+    """`value` only: how far one user can move a reading."""
+    share: Annotated[ExactDecimal, AfterValidator(_share)] = Field(Decimal(1), examples=[1])
+    """Of the budget, relative to the other fields' shares."""
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """Limits and a sensitivity where they have a meaning, and only there."""
+        if self.of != "count" and self.limits is None:
+            yield ConfigProblem(
+                "limits",
+                "missing: without public limits one user could move the release by anything",
+                "add limits = [0, 10000], with bounds of your own that do not come from the data",
+            )
+        if self.of == "count" and self.limits is not None:
+            yield ConfigProblem("limits", "a count adds 1 for each event and reads no field", "remove the key")
+        if self.of == "value" and self.sensitivity is None:
+            yield ConfigProblem(
+                "sensitivity",
+                "missing: nothing says how far one user can move a reading",
+                "add sensitivity = 1 if it counts people, or the largest contribution of one of them",
+            )
+        if self.of != "value" and self.sensitivity is not None:
+            yield ConfigProblem("sensitivity", f"a {self.of} is as sensitive as its limits say", "remove the key")
+        widest = _WIDEST * (self.sensitivity or 1.0)
+        if self.of == "value" and self.limits is not None and max(map(abs, self.limits)) > widest:
+            yield ConfigProblem(
+                "limits", "are wider than 2^34 times the sensitivity", "write narrower limits, or another unit"
+            )
+
+
+class SeriesDomain(DomainSection):
+    """`kind = "series"`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, populate_by_name=True)
+
+    kind: Literal["series"] = "series"
+    series: tuple[SeriesFieldSection, ...] = Field(
+        alias="fields", min_length=1, max_length=64, examples=[[{"name": "visits", "of": "count"}]]
+    )
+
+    @property
+    def readings(self) -> bool:
+        """True where records are readings that somebody else aggregated: they name no user."""
+        return all(field.of == "value" for field in self.series)
+
+    @property
+    def names_user(self) -> bool:  # type: ignore[override]
+        return not self.readings
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self.series if field.of != "count")
+
+    def roles(self) -> Iterator[tuple[str, str]]:
+        for index, field in enumerate(self.series):
+            if field.of != "count":
+                yield f"fields[{index}].name", field.name
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """Each field by itself; one name twice; readings beside sums."""
+        for index, field in enumerate(self.series):
+            yield from below(f"fields[{index}]", field.problems())
+            if field.name in [earlier.name for earlier in self.series[:index]]:
+                yield ConfigProblem(f"fields[{index}].name", "is the name of an earlier field", "name each field once")
+        if not self.readings and any(field.of == "value" for field in self.series):
+            yield ConfigProblem(
+                "fields",
+                "mix readings, whose users nobody can tell, with sums over users",
+                'describe them as two streams: one with of = "value" only',
+            )
+
+    def fingerprint_fields(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "fields": [
+                {
+                    "name": field.name,
+                    "of": field.of,
+                    "limits": None if field.limits is None else list(field.limits),
+                    "sensitivity": field.sensitivity,
+                    "share": str(Fraction(field.share)),
+                }
+                for field in self.series
+            ],
+        }

@@ -1,0 +1,58 @@
+"""Small series engines and streams for the tests beside this file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from engines.contract import Batch, Release
+from engines.noise import seeded
+from engines.sequence.series import Series
+from engines.sequence.series_config import GAUSSIAN_MODES, WINDOW_MODES, SeriesConfig
+from engines.sequence.series_fields import SeriesDomain, SeriesField
+from engines.sequence.series_presence import Presence
+from schemas.blocks import Folded
+
+READING = SeriesDomain((SeriesField(name="v", of="value", limits=(-1000.0, 1000.0), sensitivity=1.0),))
+COUNT = SeriesDomain((SeriesField(name="n"),))
+TWO = SeriesDomain((SeriesField(name="n"), SeriesField(name="km", of="sum", limits=(-3.0, 10.0), share=Fraction(3))))
+
+
+def recipe(mode: str = "default", domain: SeriesDomain = READING, **changes: Any) -> SeriesConfig:
+    """A config with a horizon, or a window, of 12 steps."""
+    given: dict[str, Any] = {
+        "name": "test",
+        "domain": domain,
+        "mode": mode,
+        "epsilon": Fraction(1),
+        "delta": 1e-6 if mode in GAUSSIAN_MODES else 0.0,
+        "presence": Presence(steps=12, renews=mode in WINDOW_MODES)
+        if domain.readings
+        else Presence(events=6, per_step=2, steps=12, renews=mode in WINDOW_MODES),
+        "horizon": 12,
+        "delay": 4,
+        "coefficients": 2,
+    }
+    return SeriesConfig(**{**given, **changes})
+
+
+def reading(step: int, *values: float, domain: SeriesDomain = READING) -> Batch:
+    """A step with readings of the first field."""
+    lattice = domain.fields[0].lattice(np.array(values, np.float64))
+    return Batch(step, Folded.of(lattice.reshape(-1, 1).view(np.uint64)))
+
+
+def run(config: SeriesConfig, values: Sequence[float], *, seed: int = 1) -> list[Release]:
+    """One reading a step; NaN: none."""
+    engine = Series(config)
+    batches = [reading(t, *([] if np.isnan(value) else [value])) for t, value in enumerate(values)]
+    return [engine.step(batch, seeded(seed).child(batch.step)) for batch in batches]
+
+
+def released(releases: Sequence[Release], name: str = "v") -> np.ndarray:
+    """Released values in the order of their steps."""
+    rows = sorted((record.fields["step"], record.fields[name]) for release in releases for record in release.added)
+    return np.array([value for _, value in rows])
