@@ -101,10 +101,10 @@ def _java() -> Finding:
 def config_findings(config: Config) -> Iterator[Finding]:
     """Files that a configuration names."""
     for stream in config.streams:
-        if stream.privacy.unit != "user":
+        if stream.privacy.unit == "event":
             detail = f'stream {stream.name} has unit = "event": single events are protected, not people'
             yield Finding("privacy unit", "warning", detail, 'set unit = "user" where the data has a user id')
-        else:
+        elif stream.privacy.bounds_users:
             yield _key_file(stream.name, stream.privacy.user_key_file)
     yield _data_dir(config.job.data_dir)
 

@@ -47,7 +47,7 @@ def user_key_ids(config: Config) -> dict[str, str | None]:
 
 
 def _user_key(stream: Stream) -> bytes | None:
-    if stream.privacy.unit != "user":
+    if not stream.privacy.bounds_users:
         return None
     where = f"streams.{stream.name}.privacy.user_key_file"
     mend = "name a file with at least 16 random bytes, or set PRIVSTREAM_USER_KEY_FILE"

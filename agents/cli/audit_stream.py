@@ -96,7 +96,7 @@ class StreamAudit:
 
     def units(self) -> Iterator[tuple[str, list[Sent]]]:
         """What one protected unit may send, by name."""
-        user = self.stream.privacy.unit == "user"
+        user = self.stream.privacy.bounds_users
         count = (self.stream.privacy.max_contributions or 1) + _OVER if user else 1
         operations = ["insert", "delete"] if self.stream.domain.operation_field is not None else ["insert"]
         moments = {"early step": [self.early], "late step": [self.late]}

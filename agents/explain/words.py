@@ -16,10 +16,11 @@ from schemas.topics import Topics
 def unit_of(stream: Stream) -> str:
     """What is protected, in words."""
     privacy = stream.privacy
-    if privacy.unit != "user":
-        return (
-            "one single event, NOT a person" if privacy.unit == "event" else "one member of a fixed public population"
-        )
+    if privacy.unit == "event":
+        return "one single event, NOT a person"
+    if privacy.unit == "replace":
+        period = "" if privacy.per is None else f" in one aligned period of {format_duration(privacy.per)}"
+        return f"one member (field {privacy.user}) of a fixed public population{period}: where they were in every step"
     if privacy.per is None:
         return f"one user (field {privacy.user}): all that the user contributes, for ever"
     return f"one user (field {privacy.user}) in one aligned period of {format_duration(privacy.per)}"
@@ -187,7 +188,7 @@ def unprotected(stream: Stream, *, job: str) -> Iterator[Point]:
             "up.",
             loud=True,
         )
-    if privacy.unit == "user":
+    if privacy.bounds_users:
         yield Point(
             "users with several ids",
             f"The bound holds for each value of {privacy.user}. Somebody with k ids is protected with k times "

@@ -54,11 +54,11 @@ class SourceSpec:
         Args:
             stream: a `schemas.config.Stream`.
             domain: of the engine.
-            key: 16 bytes, see `userhash.user_key`; needed with `unit = "user"`, ignored without.
+            key: 16 bytes, see `userhash.user_key`; needed where users are bounded, ignored elsewhere.
             start_us: begin of step 0 where the configuration says `now`.
         Raises: ConfigError if a user's events could not be kept together, or the key or the start is missing.
         """
-        user = stream.privacy.user if stream.privacy.unit == "user" else None
+        user = stream.privacy.user if stream.privacy.bounds_users else None
         if user is not None and stream.partitioner == "none" and partitions > 1:
             raise _refused(
                 f"streams.{stream.name}.partitioner",
@@ -68,7 +68,7 @@ class SourceSpec:
         if user is not None and key is None:
             raise _refused(
                 f"streams.{stream.name}.privacy.user_key_file",
-                'missing: unit = "user" needs the secret of the hash of user ids',
+                "missing: bounds on users need the secret of the hash of user ids",
                 "name a file with at least 16 random bytes, or set PRIVSTREAM_USER_KEY_FILE",
             )
         return SourceSpec(

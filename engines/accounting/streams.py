@@ -124,7 +124,8 @@ def totals(config: Config, earlier: Iterable[Config] = ()) -> tuple[Total, ...]:
                 continue
             seen.append(fields)
             privacy = stream.privacy
-            by_user = privacy.unit == "user" and privacy.user is not None
-            groups[privacy.unit, str(privacy.user) if by_user else stream.source].append(StreamCost.of(stream))
+            # Replacing a user's records is no less than taking them away: both add up under the user's field.
+            unit: Unit = "user" if privacy.bounds_users else privacy.unit
+            groups[unit, str(privacy.user) if privacy.bounds_users else stream.source].append(StreamCost.of(stream))
     found = [Total(unit, who, tuple(streams)) for (unit, who), streams in groups.items()]
     return tuple(sorted(found, key=lambda total: total.unit != "user"))

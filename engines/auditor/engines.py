@@ -1,6 +1,7 @@
 """Every registered engine and mode as a case: neighbouring steps through the engine's own `step`, all it releases seen.
 
-Neighbours: one event inserted or deleted, at the first or a later step, in a dense or an empty cell.
+Neighbours: one event inserted or deleted, at the first or a later step, in a dense or an empty cell; one event replaced
+by another, where that is what the engine promises to hide.
 """
 
 from __future__ import annotations
@@ -58,6 +59,18 @@ def case(
         for moment, step in (("first", 0), ("later", LATE))
         for place, (insert, delete, focus) in scene.places.items()
         for verb, key in (("insert", insert), ("delete", delete))
+        if key is not None
+    ]
+    pairs += [
+        Neighbours(
+            f"{name}, {moment} step",
+            Shared(observe(built, scene.base, {step: taken}, focuses)).beside(
+                observe(built, scene.base, {step: put}, focuses)
+            ),
+            times=1,
+        )
+        for moment, step in (("first", 0), ("later", LATE))
+        for name, (taken, put) in scene.replaced.items()
     ]
     return Case(
         name,

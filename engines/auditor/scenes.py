@@ -6,7 +6,7 @@ An engine is audited by having a scene in `SCENES`; a test holds that to all reg
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -37,12 +37,14 @@ class Scene:
 
     stream: configured as for production, but small, so that outputs repeat often enough to be counted.
     base: events of every step, the same in both inputs.
-    places: name -> (key of an insert there, key of a delete there, focus).
+    places: name -> (key of an insert there, key of a delete there or None, focus).
+    replaced: name -> (key of an event of one input, key of the one that stands in its place in the other).
     """
 
     stream: Stream
     base: Folded
-    places: Mapping[str, tuple[int, int, Focus]]
+    places: Mapping[str, tuple[int, int | None, Focus]]
+    replaced: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def spatial_focus(x: float, y: float, known: Sequence[Located]) -> Focus:
@@ -53,18 +55,21 @@ def spatial_focus(x: float, y: float, known: Sequence[Located]) -> Focus:
 
     def focus(step: int, measurements: Sequence[Mapping[str, Any]]) -> Features:
         for measurement in measurements:
-            xmin, ymin, xmax, ymax = measurement["cell"]
-            if xmin <= x < xmax and ymin <= y < ymax:
+            if _within(measurement["cell"], x, y):
                 since = measurement.get("since", step - 1)
                 there = sum(
-                    count
-                    for at, px, py, count in known
-                    if since < at <= step and xmin <= px < xmax and ymin <= py < ymax
+                    count for at, px, py, count in known if since < at <= step and _within(measurement["cell"], px, py)
                 )
                 return {"depth": float(measurement["depth"]), "residual": float(measurement["increment"] - there)}
         return {}
 
     return focus
+
+
+def _within(cell: Sequence[float], x: float, y: float) -> bool:
+    """A cell across the antimeridian has its west above its east."""
+    xmin, ymin, xmax, ymax = cell
+    return (xmin <= x < xmax if xmin <= xmax else x >= xmin or x < xmax) and ymin <= y < ymax
 
 
 def spatial(mode: str, *, ttl: str | None = None, epsilon: float = 3.0) -> Scene:
@@ -110,7 +115,48 @@ def _centre(box: BoxDomain, code: int) -> tuple[float, float]:
     return (xmin + xmax) / 2, (ymin + ymax) / 2
 
 
-SCENES: Mapping[str, Callable[[str], Scene]] = {"spatial": spatial}
+def state_focus(value: str, known: Sequence[tuple[int, str, int]]) -> Focus:
+    """What was measured in a state beyond the known events: all of a release that a user there can move.
+
+    Args: known: step, state and number of events that both inputs have.
+    """
+
+    def focus(step: int, measurements: Sequence[Mapping[str, Any]]) -> Features:
+        there = sum(count for at, state, count in known if (at, state) == (step, value))
+        return {"residual": float(m["count"] - there) for m in measurements if m["state"] == value}
+
+    return focus
+
+
+def markov(mode: str, *, epsilon: float = 3.0) -> Scene:
+    """Three states; one holds `DENSE` users in each step, one a few, one nobody; the bound renews with every step."""
+    content = b"0.8,0.1,0.1\n0.1,0.8,0.1\n0.1,0.1,0.8\n"
+    values = ("dense", "few", "empty")
+    stream = Stream.model_validate(
+        {
+            "name": "audit",
+            "engine": "markov",
+            "mode": mode,
+            "source": "raw.audit",
+            "privacy": {"epsilon": epsilon, "unit": "replace", "user": "u", "per": "1h"}
+            | {"max_contributions": 1, "max_per_step": 1},
+            "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
+            "domain": {"kind": "states", "field": "s", "values": values, "population": DENSE + 4}
+            | {"transition": {"path": "chain.csv", "sha256": "", "content": content}},
+            "options": {"lag": 1},
+        }
+    )
+    crowd = (DENSE, 3)
+    known = [(step, values[at], count) for step in range(STEPS) for at, count in enumerate(crowd)]
+    places = {
+        "dense cell": (0, None, state_focus(values[0], known)),
+        "empty cell": (2, None, state_focus(values[2], known)),
+    }
+    base = Folded(np.array([[0], [1]], np.uint64), np.array(crowd, np.int64))
+    return Scene(stream, base, places, {"moved from a dense to an empty state": (0, 2)})
+
+
+SCENES: Mapping[str, Callable[[str], Scene]] = {"spatial": spatial, "markov": markov}
 
 
 def numbers(prefix: str, value: object) -> Features:

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from engines.contract import State
 from engines.sequence.markov_chain import Transition
@@ -25,6 +26,9 @@ START_WEIGHTS = (1.0, 2.0, 3.0)
 """Of the starts, in the order of `starts`; chosen on simulated chains with even, random and single-state starts."""
 LEAST_WEIGHT = 1e-4
 """A start is dropped below it."""
+ALIKE = 0.02
+"""Means so few standard deviations apart, and variances so close, are the same belief."""
+_ROUNDING = 1e-9
 
 
 class BeliefFilter(Protocol):
@@ -85,7 +89,7 @@ class Collective:
             weights[start] += evidence
         weights -= weights.max()
         weights -= np.log(np.exp(weights).sum())
-        kept = np.flatnonzero(weights >= np.log(LEAST_WEIGHT))
+        kept = self._kept(weights, updated)
         if step == 0:
             # What stood there was the belief before anything was seen: it is of no step.
             means, spreads = means[:, :0], spreads[:, :0]
@@ -99,6 +103,20 @@ class Collective:
             "possible": possible[keep],
         }
         return after, self._estimates(after, step, last=last)
+
+    def _kept(self, weights: FloatArray, beliefs: list[Belief]) -> npt.NDArray[np.intp]:
+        """Starts that still matter; one that has come to believe what the best one does leaves it its weight."""
+        best = int(np.argmax(weights))
+        known, variances = beliefs[best].mean, self.filter.variances(beliefs[best])
+        kept = weights >= np.log(LEAST_WEIGHT)
+        for start, belief in enumerate(beliefs):
+            if start == best or not kept[start]:
+                continue
+            near = ((belief.mean - known) ** 2 <= ALIKE**2 * variances + _ROUNDING).all()
+            if near and (np.abs(self.filter.variances(belief) - variances) <= ALIKE * variances + _ROUNDING).all():
+                kept[start] = False
+                weights[best] = np.logaddexp(weights[best], weights[start])
+        return np.flatnonzero(kept)
 
     def _estimates(self, state: State, step: int, *, last: bool) -> tuple[Estimate, ...]:
         window = state["means"].shape[1]

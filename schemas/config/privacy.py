@@ -67,6 +67,11 @@ class Privacy(Section):
         """Length of a period in microseconds, or None where the bound never renews."""
         return None if self.per is None else microseconds(self.per)
 
+    @property
+    def bounds_users(self) -> bool:
+        """Whether events are bounded by user: where records name one, and a user is what is protected or replaced."""
+        return self.unit != "event" and self.user is not None
+
     def bounds(self, *, names_user: bool) -> Iterator[ConfigProblem]:
         """An unbounded user, or bounds that have nobody to bound.
 
@@ -77,8 +82,14 @@ class Privacy(Section):
             yield from self._bounds_without_users('unit = "event" protects single events')
         elif not names_user:
             yield from self._bounds_without_users("the records of this domain are sums that name no user")
-        elif self.unit == "user":
+        else:
             yield from self._unbounded_user()
+            if self.unit == "replace" and self.max_per_step != 1:
+                yield ConfigProblem(
+                    "max_per_step",
+                    'must be 1 with unit = "replace": each member of the population is in one state in a step',
+                    "set max_per_step = 1",
+                )
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Bounds that contradict each other."""
@@ -93,7 +104,7 @@ class Privacy(Section):
         if self.user is None:
             yield ConfigProblem(
                 "user",
-                'missing: unit = "user" cannot bound a user whom it cannot tell',
+                f'missing: unit = "{self.unit}" cannot bound a user whom it cannot tell',
                 'add user = "<field with the user id>"; only if the data has none, set unit = "event"',
             )
         if self.max_contributions is None:

@@ -116,7 +116,7 @@ class Stream(Section):
     @property
     def checks_partition(self) -> bool:
         """True where a record on another partition than its user's is a dead letter."""
-        return self.privacy.unit == "user" and self.partitioner != "none"
+        return self.privacy.bounds_users and self.partitioner != "none"
 
     def fingerprint_fields(self) -> dict[str, Any]:
         """Everything that the guarantee and the meaning of stored states rest on, ready for canonical JSON.
@@ -206,6 +206,7 @@ class StreamParts:
             return
         if self.options is not None:
             yield from below("options", self.options.in_mode(self.mode))
+            yield from self.options.in_stream(self.mode, self.privacy, self.time, self.domain)
             if self.mode in facts.not_private and not self.options.accepts_not_private:
                 yield ConfigProblem(
                     "options.allow_not_private",

@@ -8,7 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
+from schemas.config.domain.common import DomainSection
+from schemas.config.privacy import Privacy
 from schemas.config.section import Section, refusal
+from schemas.config.timing import Timing
 from schemas.config.values import ExactDecimal, Number
 from schemas.errors import ConfigProblem
 
@@ -23,6 +26,12 @@ class OptionsSection(Section):
 
     def in_mode(self, mode: str) -> Iterator[ConfigProblem]:
         """What these options say against the stream's mode; keys are relative to the options."""
+        return iter(())
+
+    def in_stream(
+        self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
+    ) -> Iterator[ConfigProblem]:
+        """What these options say against the other sections, None where unreadable; keys are relative to the stream."""
         return iter(())
 
     def fingerprint_fields(self) -> dict[str, Any]:
