@@ -55,6 +55,7 @@ def simulate(
         )
     if insecure_seed and seed is None:
         raise PrivstreamError("--insecure-seed says nothing alone. Mend: add --seed N, or leave it out.")
+    from agents.domains import outside_warning
     from agents.simulate import SimulateOptions
     from agents.simulate import simulate as run
     from schemas.config import with_overrides
@@ -75,6 +76,11 @@ def simulate(
                 f"{each.stream}: {each.steps:,} steps, {each.events:,} of {each.rows:,} rows accepted, "
                 f"{each.records:,} synthetic records, epsilon {each.epsilon:g}"
             )
+            warning = outside_warning(
+                loaded.stream(each.stream).domain.fields, outside=each.reasons.get("outside domain", 0), rows=each.rows
+            )
+            if warning is not None:
+                warn(f"stream {each.stream}: {warning}")
             lost = ", ".join(f"{name} {count:,}" for name, count in sorted(each.reasons.items()))
             if lost:
                 typer.echo(f"  rows not used: {lost}")

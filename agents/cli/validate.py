@@ -13,10 +13,12 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     import typer
 
     from agents.cli.sentences import promise
+    from agents.domains import check_domains
     from schemas.config import format_duration
     from schemas.topics import Topics
 
     loaded = config_of(config)
+    remarks = check_domains(loaded)
     if as_json:
         streams = [
             {
@@ -35,6 +37,8 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
             }
             for stream in loaded.streams
         ]
+        for entry in streams:
+            entry["remarks"] = list(remarks.get(str(entry["name"]), ()))
         print_json({"ok": True, "job": loaded.job.name, "streams": streams})
         return
     count = len(loaded.streams)
@@ -45,5 +49,7 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
             f"engine {stream.engine} ({stream.mode}), a release every {format_duration(stream.time.step)}"
         )
         typer.echo(f"  {promise(stream)}")
+        for remark in remarks.get(stream.name, ()):
+            warn(f"stream {stream.name}: {remark}")
         if stream.privacy.unit == "event":
             warn(f'stream {stream.name}: unit = "event". Where the data has a user id, set unit = "user".')

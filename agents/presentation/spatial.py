@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+
+import numpy as np
 
 from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
 from agents.presentation.spatial_error import error_model
 from agents.presentation.spatial_report import sections, tiles
 from engines.auditor.scenes import DENSE, Focus, spatial_focus
-from schemas.config import BoxDomain, Stream
+from engines.registry import build_domain
+from engines.spatial.domain import LineDomain
+from engines.spatial.domain.mapped import MappedDomain
+from engines.spatial.placement import Placement
+from schemas.config import BoxDomain, GeoJsonDomain, PlanarDomain, Stream
 from schemas.config.engines import measures_expiry
 
 _AT = {"dense cell": (0.28, 0.28), "empty cell": (0.91, 0.91)}
@@ -17,6 +24,14 @@ _BESIDE = 3
 
 def _domain(stream: Stream) -> str:
     domain = stream.domain
+    if isinstance(domain, GeoJsonDomain):
+        name, digest = PurePath(domain.file.path).name, domain.file.sha256[:12]
+        halved = f"whose bounds are halved {stream.options.depth} times, by declaration and not from the data."
+        if isinstance(build_domain(stream), LineDomain):
+            where = f"moved onto the nearest line of {name} (SHA-256 {digest}...) within {domain.reach_m:g} m"
+        else:
+            where = f"inside the polygons of {name} (SHA-256 {digest}...), borders included"
+        return f"{domain.x} and {domain.y} as longitude and latitude, {where}, {halved}"
     assert isinstance(domain, BoxDomain)
     (xmin, ymin), (xmax, ymax) = domain.bounds[:2], domain.bounds[2:]
     return (
@@ -25,15 +40,32 @@ def _domain(stream: Stream) -> str:
     )
 
 
-def _rehearsal(stream: Stream) -> Rehearsal:
-    """`DENSE` events in one place and a few beside it, each step; the audited unit joins them or is alone."""
-    domain = stream.domain
-    assert isinstance(domain, BoxDomain)
+def _places_in_box(domain: BoxDomain) -> tuple[dict[str, Fields], Fields]:
     xmin, ymin, xmax, ymax = domain.bounds
     width, height = xmax - xmin, ymax - ymin
     places = {name: {domain.x: xmin + fx * width, domain.y: ymin + fy * height} for name, (fx, fy) in _AT.items()}
     dense = places["dense cell"]
-    beside = {domain.x: dense[domain.x] + width / 16, domain.y: dense[domain.y] + height / 16}
+    return dict(places), {domain.x: dense[domain.x] + width / 16, domain.y: dense[domain.y] + height / 16}
+
+
+def _places_on_map(stream: Stream, domain: PlanarDomain) -> tuple[dict[str, Fields], Fields]:
+    """Synthetic points of cells of the shape: they lie on it, whatever it is."""
+    mapped = build_domain(stream)
+    assert isinstance(mapped, MappedDomain)
+    starts = mapped.tree.start
+    shares = [_AT["dense cell"][0], _AT["dense cell"][0] + 1 / 16, _AT["empty cell"][0]]
+    nodes = starts[[int(share * len(starts)) for share in shares]] + (1 << mapped.depth)
+    x, y = mapped.points(Placement("rehearsal"), nodes, np.zeros(3, np.int64))
+    dense, beside, empty = ({domain.x: px, domain.y: py} for px, py in zip(x.tolist(), y.tolist(), strict=True))
+    return {"dense cell": dense, "empty cell": empty}, beside
+
+
+def _rehearsal(stream: Stream) -> Rehearsal:
+    """`DENSE` events in one place and a few beside it, each step; the audited unit joins them or is alone."""
+    domain = stream.domain
+    assert isinstance(domain, PlanarDomain)
+    places, beside = _places_in_box(domain) if isinstance(domain, BoxDomain) else _places_on_map(stream, domain)
+    dense = places["dense cell"]
 
     def focuses(places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
         located = [(step, fields[domain.x], fields[domain.y], count) for step, fields, count in known]

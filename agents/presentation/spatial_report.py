@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from agents.plots import AMBER, BLUE, RED, TRUE, curves, figure, image, quiet
+from agents.plots import AMBER, BLUE, GREY, RED, TRUE, curves, figure, image, quiet
 from schemas.config import Stream
 
 if TYPE_CHECKING:
@@ -34,12 +34,17 @@ class Points:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Maps:
-    """True and synthetic points alive after the last step, and the public domain they lie in."""
+    """True and synthetic points alive after the last step, and the public domain they lie in.
+
+    Attributes:
+        outline: of polygons, or lines; `(points, 2)` each.
+    """
 
     true: Points
     synthetic: Points
     bounds: tuple[float, float, float, float]
     fields: tuple[str, str]
+    outline: Sequence[FloatArray] = ()
 
     @staticmethod
     def of(stream: Stream, audit: TruthAudit) -> Maps:
@@ -52,7 +57,12 @@ class Maps:
         fields = (grid.x_field, grid.y_field)
         x, y = (np.array([row[name] for row in audit.alive.values()], np.float64) for name in fields)
         true = Points((xmin + xmax) / 2, (ymin + ymax) / 2, (truth.counts * signs).astype(np.float64))
-        return Maps(true, Points(x, y, np.ones(len(x))), grid.bounds, fields)
+        mapped = getattr(grid, "mapped", None)
+        if mapped is None:
+            return Maps(true, Points(x, y, np.ones(len(x))), grid.bounds, fields)
+        # Across the antimeridian the map goes on beyond 180 degrees.
+        x = np.where(x < grid.bounds[0], x + 360.0, x)
+        return Maps(true, Points(x, y, np.ones(len(x))), grid.bounds, fields, mapped.outline())
 
 
 def tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
@@ -104,6 +114,10 @@ def _map(grid: FloatArray, maps: Maps, top: float) -> str:
         colours, origin="lower", extent=(xmin, xmax, ymin, ymax), aspect="auto", cmap="magma_r",
         vmin=0.0, vmax=max(float(np.log1p(top)), 1e-9), interpolation="nearest",
     )  # fmt: skip
+    for line in maps.outline:
+        axes.plot(line[:, 0], line[:, 1], color=GREY, linewidth=0.4, alpha=0.7)
+    axes.set_xlim(xmin, xmax)
+    axes.set_ylim(ymin, ymax)
     axes.set_xlabel(maps.fields[0], color=TRUE)
     axes.set_ylabel(maps.fields[1], color=TRUE)
     axes.locator_params(nbins=4)

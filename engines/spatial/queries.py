@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from engines.contract import Columns
 from engines.noise import IntArray
 from engines.spatial.domain import BoxDomain, FloatArray
-from schemas.blocks import Folded
+from engines.spatial.domain.mapped import MappedDomain
+from schemas.blocks import Folded, KeyArray
 
 GRID_DEPTH = 20
 SIZES = {"small": (1e-4, 1e-3), "medium": (1e-3, 1e-2), "large": (1e-2, 1e-1)}
@@ -72,12 +74,26 @@ def relative_errors(true: IntArray, estimate: IntArray, *, alive: int) -> FloatA
     return errors
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedGrid(BoxDomain):
+    """The evaluation grid over a domain on a map: events where that puts them, and none that it refuses."""
+
+    mapped: MappedDomain
+
+    def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]:
+        """See `engines.contract.Domain`."""
+        keys, reasons = self.mapped.encode(columns)
+        rows, x, y, _ = self.mapped.located(columns.numbers[self.x_field], columns.numbers[self.y_field])
+        keys[rows, 0] = self.cells(x, y).astype(np.uint64) << np.uint64(1) | (columns.operations[rows] < 0)
+        return keys, reasons
+
+
 @dataclass(frozen=True, slots=True)
 class SpatialEvaluator:
     """Implements `engines.contract.Evaluator` with the metrics error_small, error_medium and error_large.
 
     Args:
-        domain: the evaluation grid.
+        domain: the evaluation grid; rectangles that lie in its bounds, on land or not.
     """
 
     domain: BoxDomain
@@ -92,9 +108,12 @@ class SpatialEvaluator:
         object.__setattr__(self, "queries", queries)
 
     @staticmethod
-    def over(domain: BoxDomain) -> SpatialEvaluator:
-        """The evaluator of a stream: a grid of 1024 x 1024 over the same box."""
-        return SpatialEvaluator(BoxDomain(domain.x_field, domain.y_field, domain.bounds, GRID_DEPTH))
+    def over(domain: BoxDomain | MappedDomain) -> SpatialEvaluator:
+        """The evaluator of a stream: a grid of 1024 x 1024 over the same box, or over the shape's bounds."""
+        grid = (domain.x_field, domain.y_field, domain.bounds, GRID_DEPTH)
+        if isinstance(domain, MappedDomain):
+            return SpatialEvaluator(MappedGrid(*grid, mapped=domain))
+        return SpatialEvaluator(BoxDomain(*grid))
 
     @property
     def metrics(self) -> tuple[str, ...]:

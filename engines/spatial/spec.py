@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import ceil
 
 from engines.contract import Engine, EngineSpec
 from engines.counters import COUNTERS
-from engines.spatial.domain import BoxDomain
+from engines.spatial.domain import BoxDomain, LineDomain, PolygonDomain, parsed, shape_of
 from engines.spatial.held import HeldConfig, HeldLeaves
 from engines.spatial.phdstream import PHDStream, PHDStreamConfig
 from engines.spatial.phdstream_config import PARTS
 from engines.spatial.queries import SpatialEvaluator
 from schemas.config import BoxDomain as BoxSection
-from schemas.config import Stream
+from schemas.config import GeoJsonDomain, Stream
 
 
-def _domain(stream: Stream) -> BoxDomain:
+def _domain(stream: Stream) -> BoxDomain | PolygonDomain | LineDomain:
     section = stream.domain
+    if isinstance(section, GeoJsonDomain):
+        return _mapped(section.file.content, (section.x, section.y), stream.options.depth, section.reach_m)
     assert isinstance(section, BoxSection)
     return BoxDomain(section.x, section.y, section.bounds, stream.options.depth)
+
+
+@lru_cache(maxsize=8)
+def _mapped(content: bytes, fields: tuple[str, str], depth: int, reach_m: float) -> PolygonDomain | LineDomain:
+    """Worked out once for each content: a large map takes seconds."""
+    shape = shape_of(parsed(content))
+    return LineDomain(fields, shape, depth, reach_m=reach_m) if shape.lines else PolygonDomain(fields, shape, depth)
 
 
 def _build(stream: Stream) -> Engine:

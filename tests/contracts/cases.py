@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +21,7 @@ class EngineCase:
     """Attributes:
 
     tables: `domain`, `options` and what else differs of a stream's configuration, by table.
-    variants: changes to those tables, each tried in every mode that takes them.
+    variants: changes to those tables, each tried in every mode that takes them; None takes a key out.
     keys: draws the key of one event, `words` numbers. foreign: a key outside the domain, None where all are inside.
     measured: noisy integers of a release by name, those that one event moves by no more than is declared; None where
         the engine's own tests check its sensitivity instead.
@@ -48,7 +50,8 @@ class EngineCase:
             **self.tables,
         }
         for table, changes in (variant or {}).items():
-            document[table] = {**document.get(table, {}), **changes}
+            both = {**document.get(table, {}), **changes}
+            document[table] = {key: value for key, value in both.items() if value is not None}
         return Stream.model_validate(document)
 
 
@@ -58,6 +61,16 @@ def _cells(release: Release) -> dict[str, int]:
 
 
 SPATIAL_DEPTH = 6
+_SHELL = [[-1.0, 40.0], [1.0, 40.1], [0.2, 40.4], [0.9, 41.0], [-0.6, 40.8], [-1.0, 40.0]]
+_HOLE = [[-0.4, 40.3], [-0.2, 40.6], [0.0, 40.3], [-0.4, 40.3]]
+
+
+def _geojson(kind: str, coordinates: Any) -> Mapping[str, Any]:
+    """A domain on a map, with what its file would hold."""
+    content = json.dumps({"type": kind, "coordinates": coordinates}).encode()
+    file = {"path": "shape.geojson", "sha256": hashlib.sha256(content).hexdigest(), "content": content}
+    return {"kind": "geojson", "bounds": None, "file": file}
+
 
 CONTRACTS: Mapping[str, EngineCase] = {
     "spatial": EngineCase(
@@ -74,6 +87,8 @@ CONTRACTS: Mapping[str, EngineCase] = {
             {"options": {"initial_steps": 2}},
             {"options": {"initial_steps": 3}, "domain": {"ttl": "1h"}},
             {"domain": {"ttl": "2h"}},
+            {"domain": _geojson("Polygon", [_SHELL, _HOLE]), "options": {"initial_steps": 2}},
+            {"domain": {**_geojson("MultiLineString", [_SHELL, _HOLE]), "ttl": "1h"}},
         ),
     ),
 }

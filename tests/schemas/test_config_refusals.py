@@ -119,7 +119,7 @@ BAD: list[tuple[str, str, str, str, str]] = [
     (BOUNDS, 'bounds = ["a", 40.6, -73.75, 40.9]', f"{D}.bounds[0]", "not a number", "without quotes"),
     (BOUNDS, "bounds = 3", f"{D}.bounds", "list", "square brackets"),
     (BOUNDS, "", f"{D}.bounds", "missing", "bounds ="),
-    ('kind = "box"', 'kind = "geojson"', f"{D}.kind", "not available in this version; available: box", "box"),
+    ('kind = "box"', 'kind = "globe"', f"{D}.kind", "not available in this version; available: box", "box"),
     ('kind = "box"', 'kind = "sphere"', f"{D}.kind", "not available in this version; available: box", "box"),
     ('kind = "box"', "", f"{D}.kind", "missing", 'kind = "box"'),
     ('y = "lat"', 'y = "lon"', f"{D}.y", "same field as x", "other coordinate"),

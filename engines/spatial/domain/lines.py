@@ -10,7 +10,7 @@ from engines.spatial.domain.box import rounded
 from engines.spatial.domain.geojson import Shape
 from engines.spatial.domain.growing import grown
 from engines.spatial.domain.mapped import MappedDomain
-from engines.spatial.domain.polygons import grid_over
+from engines.spatial.domain.polygons import grid_over, outline_detail
 from engines.spatial.domain.segments import SegmentPieces
 from engines.spatial.domain.sphere import metres_per_degree
 from schemas.blocks import IntArray
@@ -67,6 +67,12 @@ class LineDomain(MappedDomain):
     def nbytes(self) -> int:
         """Of memory, beside the index of the segments."""
         return self.tree.nbytes + self._ends.nbytes + self._until.nbytes + self._segments.nbytes
+
+    def outline(self) -> list[FloatArray]:
+        """See `MappedDomain`."""
+        detail = outline_detail(self.bounds)
+        merged = shapely.line_merge(shapely.multilinestrings(self._segments.reshape(-1, 2, 2)))
+        return [shapely.get_coordinates(line) for line in shapely.get_parts(shapely.simplify(merged, detail))]
 
     def _in_bounds(self, x: FloatArray, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
         xmin, ymin, xmax, ymax = self.bounds

@@ -8,7 +8,7 @@ Privacy: knows no data. What a record becomes depends on that record and on the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -52,6 +52,14 @@ class MappedDomain:
 
     def _middles(self, pieces: IntArray) -> tuple[FloatArray, FloatArray]:
         """One point of each piece that can always be taken."""
+        raise NotImplementedError
+
+    def remarks(self) -> Iterator[str]:
+        """What whoever configured the shape should know of it, in sentences."""
+        yield from ()
+
+    def outline(self) -> list[FloatArray]:
+        """The shape as lines to draw, `(points, 2)` each; longitudes as in `bounds`, details left out."""
         raise NotImplementedError
 
     # --- as a domain ----------------------------------------------------------------------------------------------

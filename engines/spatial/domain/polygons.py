@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import shapely
 
@@ -26,7 +28,7 @@ class PolygonDomain(MappedDomain):
     """
 
     def __init__(self, fields: tuple[str, str], shape: Shape, depth: int) -> None:
-        self._geometry = shape.geometry
+        self._geometry, self._repaired = shape.geometry, shape.repaired
         bounds = np.array(shapely.bounds(shape.geometry))
         grid = grid_over(fields, bounds, depth)
         middles: list[tuple[FloatArray, FloatArray]] = []
@@ -51,6 +53,16 @@ class PolygonDomain(MappedDomain):
         """Of memory, beside the polygons themselves."""
         return self.tree.nbytes + self._chords.nbytes + self._middle_x.nbytes + self._middle_y.nbytes
 
+    def remarks(self) -> Iterator[str]:
+        """See `MappedDomain`."""
+        if self._repaired:
+            yield f"{self._repaired} polygons of its map cross themselves; they were cut into parts where they do."
+
+    def outline(self) -> list[FloatArray]:
+        """See `MappedDomain`."""
+        rings = shapely.get_rings(shapely.get_parts(shapely.simplify(self._geometry, outline_detail(self.bounds))))
+        return [shapely.get_coordinates(ring) for ring in rings]
+
     def _inside(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
         _, end, there = self.tree.codes(self.grid.cells(x, y))
         inside = there & (self.tree.piece[end] < 0)
@@ -63,6 +75,11 @@ class PolygonDomain(MappedDomain):
 
     def _middles(self, pieces: IntArray) -> tuple[FloatArray, FloatArray]:
         return self._middle_x[pieces], self._middle_y[pieces]
+
+
+def outline_detail(bounds: tuple[float, float, float, float]) -> float:
+    """Degrees that no drawing of the whole shows."""
+    return max(bounds[2] - bounds[0], bounds[3] - bounds[1]) / 1000
 
 
 def grid_over(fields: tuple[str, str], bounds: FloatArray, depth: int) -> BoxDomain:

@@ -9,10 +9,11 @@ from pydantic import BeforeValidator
 
 from schemas.config.domain.box import BoxDomain, PlanarDomain
 from schemas.config.domain.common import DeletableDomain, DomainSection
+from schemas.config.domain.geojson import GeoJsonDomain
 from schemas.config.section import refusal
 from schemas.config.tagged import tagged
 
-DOMAINS: Mapping[str, type[DomainSection]] = {"box": BoxDomain}
+DOMAINS: Mapping[str, type[DomainSection]] = {"box": BoxDomain, "geojson": GeoJsonDomain}
 DOMAIN_KINDS = tuple(DOMAINS)
 PLANNED_KINDS = tuple(
     kind for kind in ("geojson", "zones", "table", "series", "states", "trips") if kind not in DOMAINS
@@ -55,5 +56,6 @@ __all__ = [
     "DeletableDomain",
     "Domain",
     "DomainSection",
+    "GeoJsonDomain",
     "PlanarDomain",
 ]

@@ -1,0 +1,83 @@
+"""`kind = "geojson"`: polygons or lines on a map, from a public file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import AfterValidator, Field
+
+from schemas.config.domain.box import PlanarDomain
+from schemas.config.files import PublicFile, PublicFileAt
+from schemas.config.section import refusal
+from schemas.config.values import Number
+from schemas.errors import ConfigProblem
+
+_TYPES = (
+    "FeatureCollection",
+    "Feature",
+    "GeometryCollection",
+    "Polygon",
+    "MultiPolygon",
+    "LineString",
+    "MultiLineString",
+)
+MOST_REACH_M = 100_000.0
+
+
+def _geojson(file: PublicFile) -> PublicFile:
+    """What can be told without geometry: the engine looks at the shapes when it is built."""
+    mend = "write a FeatureCollection of polygons, or one of lines (RFC 7946)"
+    try:
+        document = orjson.loads(file.content)
+    except orjson.JSONDecodeError:
+        raise refusal("is not JSON", mend) from None
+    kind = document.get("type") if isinstance(document, dict) else None
+    if kind == "Topology":
+        raise refusal("is TopoJSON, not GeoJSON", "convert it, for example with ogr2ogr or topo2geo")
+    if kind not in _TYPES:
+        raise refusal("is not GeoJSON of polygons or lines", mend)
+    if kind == "FeatureCollection" and not document.get("features"):
+        raise refusal("holds no features", mend)
+    crs = document.get("crs")
+    name = str(crs.get("properties", {}).get("name", "")) if isinstance(crs, dict) else ""
+    if name and not name.endswith(("CRS84", "EPSG::4326", "EPSG:4326", "4269")):
+        raise refusal("is not in longitude and latitude (WGS 84)", "transform it to EPSG:4326")
+    return file
+
+
+def _reach(value: float) -> float:
+    if not 0 < value <= MOST_REACH_M:
+        raise refusal(f"must be above 0 and at most {MOST_REACH_M:,.0f} metres", "write 50 for the accuracy of GPS")
+    return value
+
+
+class GeoJsonDomain(PlanarDomain):
+    """`kind = "geojson"`: events in polygons (their border belongs to them), or near lines, onto which they are moved.
+
+    `x` is the longitude and `y` the latitude, in degrees.
+    """
+
+    kind: Literal["geojson"] = "geojson"
+    file: Annotated[PublicFileAt, AfterValidator(_geojson)] = Field(examples=["new_york.geojson"])
+    """GeoJSON of polygons alone or lines alone; its path is relative to the configuration."""
+    reach_m: Annotated[Number, AfterValidator(_reach)] = Field(50.0, examples=[50])
+    """Of lines: metres from the nearest one beyond which an event is outside."""
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """Coordinates the wrong way round, and what any plane has."""
+        if "lat" in self.x.lower() and any(part in self.y.lower() for part in ("lon", "lng")):
+            yield ConfigProblem("x", f'"{self.x}" sounds like the latitude', "x is the longitude: swap x and y")
+        yield from super().problems()
+
+    def fingerprint_fields(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "x": self.x,
+            "y": self.y,
+            "file": self.file.sha256,
+            "reach_m": self.reach_m,
+            "op": self.op,
+            "ttl_us": self.ttl_us,
+        }
