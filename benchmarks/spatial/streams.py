@@ -1,0 +1,138 @@
+"""Spatial streams that engines are compared on: the papers' circles, and cities' events from ../shared/data.
+
+A stream is a list of steps of inserted and deleted points of a public domain, an initialisation time t0 (a tenth of the
+steps, at least 200 events and one ttl), and steps at which it is evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from engines.contract import Columns
+from engines.spatial import BoxDomain, SpatialEvaluator
+from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
+from schemas.blocks import Folded
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+DEPTH = 18
+EVALUATIONS = 12
+EARLY = 0.1
+"""Share of the steps that come before t0."""
+Bounds = tuple[float, float, float, float]
+Domain = BoxDomain | PolygonDomain | LineDomain
+Points = np.ndarray
+NOTHING: Points = np.zeros((0, 2))
+
+
+@dataclass(frozen=True)
+class StreamData:
+    """One stream. `inserts` and `deletes` hold `(events, 2)` points for each step; `ttl` deletes are not among them."""
+
+    domain: Domain
+    inserts: list[Points]
+    deletes: list[Points]
+    ttl: int | None
+    initial_steps: int
+
+    @staticmethod
+    def of(
+        domain: Domain, inserts: list[Points], deletes: list[Points], *, ttl: int | None, early: float
+    ) -> StreamData:
+        """Points are put where they belong in the domain; t0 is at a share of the steps, at least."""
+        inserts = [located(domain, points) for points in inserts]
+        deletes = [located(domain, points) for points in deletes]
+        sizes = np.cumsum([len(points) for points in inserts])
+        start = max(int(len(inserts) * early), int(np.searchsorted(sizes, 200)), ttl or 0)
+        return StreamData(domain, inserts, deletes, ttl, start + 1)
+
+    @property
+    def evaluated(self) -> list[int]:
+        """Steps after t0."""
+        first = self.initial_steps + 2
+        return np.unique(np.linspace(first, len(self.inserts) - 1, EVALUATIONS).astype(int)).tolist()
+
+    def batch(self, step: int) -> Folded:
+        """Events of a step, as an engine gets them."""
+        return encoded(self.domain, self.inserts[step], self.deletes[step])
+
+    def alive(self, step: int, domain: Domain) -> Folded:
+        """Everything inserted until `step` and neither deleted nor expired, in a domain's keys."""
+        first = 0 if self.ttl is None else max(0, step - self.ttl + 1)
+        return encoded(
+            domain, np.concatenate(self.inserts[first : step + 1]), np.concatenate(self.deletes[first : step + 1])
+        )
+
+    @cached_property
+    def evaluator(self) -> SpatialEvaluator:
+        """Rectangles in the domain's bounding box."""
+        bounds = self.domain.bounds
+        return SpatialEvaluator.over(BoxDomain("x", "y", bounds, DEPTH))
+
+
+def inside(domain: Domain, points: Points) -> np.ndarray:
+    """`(points,)` True where the domain takes a point."""
+    _, reasons = domain.encode(Columns({"x": points[:, 0], "y": points[:, 1]}, {}, np.ones(len(points), np.int8)))
+    return np.asarray(reasons == 0)
+
+
+def located(domain: Domain, points: Points) -> Points:
+    """Where points are in the domain: those near a road are moved onto it. That is what is asked for."""
+    if isinstance(domain, BoxDomain):
+        return points[inside(domain, points)]
+    _, x, y, _ = domain.located(points[:, 0], points[:, 1])
+    return np.stack([x, y], axis=1)
+
+
+def encoded(domain: Domain, inserts: Points, deletes: Points) -> Folded:
+    points = np.concatenate([inserts, deletes])
+    signs = np.repeat(np.array([1, -1], np.int8), [len(inserts), len(deletes)])
+    keys, reasons = domain.encode(Columns({"x": points[:, 0], "y": points[:, 1]}, {}, signs))
+    return Folded.of(keys[reasons == 0])
+
+
+def box(*bounds: float) -> Callable[[], Domain]:
+    west, south, east, north = bounds
+    return lambda: BoxDomain("x", "y", (west, south, east, north), DEPTH)
+
+
+def land(file: str) -> Callable[[], Domain]:
+    """Polygons of a file."""
+    return lambda: PolygonDomain(("x", "y"), shape_of(parsed((DATA / file).read_bytes())), DEPTH)
+
+
+def roads(file: str, *, reach_m: float) -> Callable[[], Domain]:
+    """Lines of a file, and what is so near to one."""
+    return lambda: LineDomain(("x", "y"), shape_of(parsed((DATA / file).read_bytes())), DEPTH, reach_m=reach_m)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A stream to be made.
+
+    Attributes:
+        make: from a seed (only simulated streams differ with it) and the share of steps before t0.
+        needs: files under ../shared/data. tuned: whether constants of `default` were chosen on it.
+    """
+
+    make: Callable[[int, float], StreamData]
+    needs: tuple[str, ...] = ()
+    tuned: bool = False
+
+    @property
+    def missing(self) -> str | None:
+        """Why it must be skipped, if so."""
+        gone = [str(DATA / file) for file in self.needs if not (DATA / file).exists()]
+        return f"{', '.join(gone)} is not there" if gone else None
+
+
+def sources() -> Mapping[str, Source]:
+    """Every stream by name, simulated ones first."""
+    from benchmarks.spatial.circles import CIRCLES
+    from benchmarks.spatial.cities import CITIES
+
+    return {**CIRCLES, **CITIES}
