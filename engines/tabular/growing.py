@@ -125,7 +125,7 @@ class GrowingBlocks:
     def _marginals_json(self, measured: Sequence[Measured]) -> list[dict[str, Any]]:
         """One object for each marginal of a closed block.
 
-        `increments` are noisy net counts of the events of steps `since` + 1 to this one, its last attribute fastest;
+        `increment` holds noisy net counts of the events of steps `since` + 1 to this one, its last attribute fastest;
         `variance` is that of the noise of each.
         """
         names, parts = self._parts.names, self._parts
@@ -138,7 +138,7 @@ class GrowingBlocks:
                     {
                         "marginal": list(names[first + index]),
                         "since": block.since,
-                        "increments": layout.table(block.counts, index).ravel().tolist(),
+                        "increment": layout.table(block.counts, index).ravel().tolist(),
                         "variance": variance,
                     }
                 )

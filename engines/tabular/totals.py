@@ -67,7 +67,7 @@ class Totals:
         trend = self.inserts.after(float(released[0]), variance)
         levels = self.levels
         if self.ttl_steps is not None and trend.steps % self.stride == 0:
-            levels = np.append(levels, trend.level)[-(KEPT + 2) :]
+            levels = np.append(levels, trend.level)[-(-(-self.ttl_steps // self.stride) + 2) :]
         return Totals(
             self.epsilon,
             self.ttl_steps,
@@ -102,9 +102,15 @@ class Totals:
 
     @property
     def most_changes(self) -> float:
-        """Twice the events of a step, as far as is sure: less a standard error, but at least once."""
+        """Twice the events of a step, expiries included, as far as is sure: less a standard error, but at least
+        once.
+        """
         doubt = sqrt(max(self.inserts.rate_variance + self.deletes.rate_variance, 0.0))
-        return max(self.rate, 2 * (self.rate - doubt))
+        expired = 0.0
+        if self.ttl_steps is not None:
+            past = self.steps - self.ttl_steps
+            expired = max(self._level(past) - self._level(past - 1), 0.0)
+        return max(self.rate, 2 * (self.rate - doubt)) + 2 * expired
 
     def _level(self, steps: int) -> float:
         """Level of the inserts after so many steps."""

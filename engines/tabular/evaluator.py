@@ -1,0 +1,90 @@
+"""The utility metrics of tables: workload errors, absolute and relative, averaged over marginals and at worst.
+
+Not private: for operators. Source: paper 002, section 7.3, on counts divided by the true number of rows, as its tables
+are. For a marginal W with |W| cells, true counts q(f) and synthetic ones q(g):
+
+    WE(W)    = 1/|W| sum |q(f) - q(g)| / |f|        RelWE(W) = 1/|W| sum |q(f) - q(g)| / q(f)
+
+`avg_*` is the mean over the marginals, `max_*` the largest. Zero-query rule: a cell with q(f) = 0 has no relative error
+and adds 0 to RelWE's sum; it counts in |W|. Where no row is alive |f| is taken to be 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from engines.tabular.attributes import FloatArray
+from engines.tabular.domain import TableDomain
+from engines.tabular.marginals import Marginals
+from engines.tabular.workload import Workload
+from schemas.blocks import Folded
+
+METRICS = ("avg_we", "max_we", "avg_rel_we", "max_rel_we")
+
+
+def workload_errors(true: FloatArray, synthetic: FloatArray, layout: Marginals, rows: float) -> dict[str, float]:
+    """The metrics of counts `(cells,)`; `rows` is the true number of rows.
+
+    >>> layout = Marginals((2,), ((0,),))
+    >>> workload_errors(np.array([8.0, 0.0]), np.array([6.0, 2.0]), layout, 8.0)
+    {'avg_we': 0.25, 'max_we': 0.25, 'avg_rel_we': 0.125, 'max_rel_we': 0.125}
+    """
+    gaps = np.abs(true - synthetic)
+    absolute = layout.sums(gaps) / layout.lengths / max(rows, 1.0)
+    relative = layout.sums(np.where(true > 0, gaps / np.maximum(true, 1.0), 0.0)) / layout.lengths
+    values = (absolute.mean(), absolute.max(), relative.mean(), relative.max())
+    return {name: float(value) for name, value in zip(METRICS, values, strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class TableEvaluator:
+    """Implements `engines.contract.Evaluator`.
+
+    Args:
+        domain: of the rows. workload: its marginals of two or more attributes are compared, or all if it has none.
+    """
+
+    domain: TableDomain
+    workload: Workload
+    layout: Marginals = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        larger = tuple(clique for clique in self.workload.cliques if len(clique) > 1)
+        object.__setattr__(self, "layout", Marginals(self.domain.sizes, larger or self.workload.cliques))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return METRICS
+
+    @property
+    def scope(self) -> Literal["alive", "step"]:
+        return "alive"
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self.domain.names
+
+    def size(self, truth: Folded) -> int:
+        """Inserts less deletes."""
+        return int((truth.counts * self.domain.keys.signs(truth.keys)).sum())
+
+    def true_counts(self, truth: Folded, layout: Marginals) -> FloatArray:
+        """Inserts less deletes in all cells of a layout."""
+        codes, signs = self.domain.keys.codes(truth.keys), self.domain.keys.signs(truth.keys)
+        return layout.counts(codes, truth.counts * signs).astype(np.float64)
+
+    def synthetic_counts(self, synthetic: Mapping[str, Sequence[Any]], layout: Marginals) -> FloatArray:
+        """Rows in all cells of a layout; what the domain cannot say is in none."""
+        columns = [synthetic[name] for name in self.domain.names]
+        codes, reasons = self.domain.encode_values(columns, len(columns[0]))
+        codes = codes[reasons == 0]
+        return layout.counts(codes, np.ones(len(codes), np.int64)).astype(np.float64)
+
+    def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
+        """See `engines.contract.Evaluator.measure`."""
+        true, found = self.true_counts(truth, self.layout), self.synthetic_counts(synthetic, self.layout)
+        return workload_errors(true, found, self.layout, float(self.size(truth)))

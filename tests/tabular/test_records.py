@@ -1,0 +1,105 @@
+"""The synthetic table: it follows the fitted tables, keeps what it can, and never has a row that cannot be."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from engines.contract import Batch
+from engines.noise import seeded
+from engines.tabular import Category, Impossible, Numeric, TableDomain
+from engines.tabular.growing import GrowingBlocks
+from engines.tabular.growing_config import GrowingConfig
+from engines.tabular.records import Rows
+from engines.tabular.rows_out import places, records, stream_key
+from schemas.errors import EngineInputError
+from tests.tabular.tables import folded, growing, random_rows, table
+
+TABLE = table(2, 5, 4)
+
+
+def follow(engine: GrowingBlocks, steps: int, rows: int = 200) -> list[tuple[set[str], set[str]]]:
+    """Added and removed ids of each step."""
+    changes = []
+    for step in range(steps):
+        release = engine.step(Batch(step, folded(TABLE, random_rows(TABLE, rows, step))), seeded(9).child(step))
+        changes.append(({record.id for record in release.added}, set(release.removed)))
+    return changes
+
+
+def test_rows_follow_the_released_marginals() -> None:
+    engine = growing(TABLE, Fraction(20))
+    follow(engine, 12)
+    keeper, rows = engine.config.parts.keeper, engine._rows
+    counts = keeper.counts(rows.codes)
+    wanted = np.concatenate([table.ravel() for table in engine.marginals.values()])
+    assert abs(len(rows) - 2400) < 60
+    assert np.abs(counts - wanted).sum() / np.abs(wanted).sum() < 0.05
+
+
+def test_a_step_changes_no_more_rows_than_it_may() -> None:
+    engine = growing(TABLE, Fraction(20), churn=Fraction(1, 100))
+    for step, (added, removed) in enumerate(follow(engine, 15)):
+        # Twice the events, a hundredth of the table, and some for the noise of the rate.
+        assert len(added) + len(removed) <= 2 * 200 * 1.1 + 0.01 * 200 * (step + 1) + 1
+
+
+def test_a_quiet_step_keeps_nearly_all_rows() -> None:
+    engine = growing(TABLE, Fraction(20), churn=Fraction(0))
+    follow(engine, 8)
+    for step in range(8, 30):
+        release = engine.step(Batch(step, folded(TABLE, np.zeros((0, 3)))), seeded(9).child(step))
+    assert len(release.added) + len(release.removed) <= 20
+
+
+def test_a_number_stays_where_it_is_while_its_row_moves() -> None:
+    domain = TableDomain((Category(name="sex", values=("f", "m")), Numeric(name="age", edges=(0, 18, 65, 120))))
+    codes, origins = np.array([[0, 1], [1, 1]], np.int16), np.array([5, 5])
+    before, after = records(domain, stream_key("s"), codes, np.array([5, 9]), origins)
+    assert (before.id, after.id) == ("5", "9")
+    assert before.fields["age"] == after.fields["age"]
+    assert (before.fields["sex"], after.fields["sex"]) == ("f", "m")
+
+
+def test_places_are_even_and_differ_between_streams_and_attributes() -> None:
+    first, second = places(stream_key("a"), np.arange(4000), 2), places(stream_key("b"), np.arange(4000), 2)
+    for column in (*first.T, *second.T):
+        # Null: uniform. Chi-squared of 20 cells with 19 degrees of freedom; 68 has probability below 1e-6.
+        counts = np.bincount((column * 20).astype(int), minlength=20)
+        assert ((counts - 200) ** 2 / 200).sum() < 68
+    assert not np.isclose(first[:, 0], first[:, 1]).any()
+    assert not np.isclose(first, second).any()
+
+
+def test_no_row_has_a_structural_zero() -> None:
+    zeros = (
+        Impossible(left=0, left_codes=(1,), right=1, right_codes=(0, 1, 2)),
+        Impossible(left=1, left_codes=(4,), right=2, right_codes=(0,)),
+    )
+    domain = table(2, 5, 4, impossible=zeros)
+    engine = GrowingBlocks(GrowingConfig(name="z", domain=domain, epsilon=Fraction(2)))
+    for step in range(12):
+        codes = random_rows(domain, 300, step)
+        codes = codes[domain.possible(codes)]
+        engine.step(Batch(step, folded(domain, codes)), seeded(2).child(step))
+    rows = engine._rows
+    assert len(rows) > 500
+    assert domain.possible(rows.codes.astype(np.int64)).all()
+    for clique, found in engine.marginals.items():
+        if clique == (0, 1):
+            assert not found[1, :3].any()
+
+
+def test_rows_of_a_state_are_checked() -> None:
+    engine = growing(TABLE)
+    arrays = Rows.none(3).arrays(TABLE)
+    assert len(Rows.of(arrays, TABLE)) == 0
+    arrays["rows/ids"] = np.array([1])
+    with pytest.raises(EngineInputError, match="rows"):
+        Rows.of(arrays, TABLE)
+    state = engine.state()
+    del state["rows/ids"]
+    with pytest.raises(EngineInputError, match="rows"):
+        engine.restore(state)
