@@ -30,10 +30,13 @@ def promise(stream: Stream) -> str:
             f"Single events are protected, NOT people: whether any one event was there is hidden with {price} over the "
             f"whole stream; somebody with k events is hidden with k times that."
         )
-    events = f"at most {privacy.max_contributions} events"
-    if privacy.max_per_step:
-        events += f", {privacy.max_per_step} a step"
-    who = f"Everything that one user (field {privacy.user}) contributes, {events}"
+    if privacy.bounds_users:
+        events = f"at most {privacy.max_contributions} events"
+        if privacy.max_per_step:
+            events += f", {privacy.max_per_step} a step"
+        who = f"Everything that one user (field {privacy.user}) contributes, {events}"
+    else:
+        who = "Everything that one user contributes to readings that somebody else aggregated, in every step"
     if privacy.per is None:
         return f"{who} in the whole life of the stream, is hidden with {price}."
     period = format_duration(privacy.per)

@@ -21,9 +21,10 @@ def unit_of(stream: Stream) -> str:
     if privacy.unit == "replace":
         period = "" if privacy.per is None else f" in one aligned period of {format_duration(privacy.per)}"
         return f"one member (field {privacy.user}) of a fixed public population{period}: where they were in every step"
+    who = f"one user (field {privacy.user})" if privacy.bounds_users else "one user, in every reading"
     if privacy.per is None:
-        return f"one user (field {privacy.user}): all that the user contributes, for ever"
-    return f"one user (field {privacy.user}) in one aligned period of {format_duration(privacy.per)}"
+        return f"{who}: all that the user contributes, for ever"
+    return f"{who} in one aligned period of {format_duration(privacy.per)}"
 
 
 def neighbours_of(stream: Stream, guarantee: Guarantee) -> str:
@@ -153,7 +154,7 @@ def public(stream: Stream) -> Iterator[Point]:
         "stands among the "
         "records of a partition is part of the public input.",
     )
-    yield Point("domain and bounds", f"{presentation(stream).domain(stream)} Events outside are refused and counted.")
+    yield Point("domain and bounds", f"{presentation(stream).domain(stream)} {stream.domain.outside}")
     privacy = stream.privacy
     bounds = [f"epsilon = {exact(privacy.epsilon_fraction)}", f"unit = {privacy.unit}"]
     bounds += [f"max_contributions = {privacy.max_contributions}"] if privacy.max_contributions else []

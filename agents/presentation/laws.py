@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from agents.presentation.error import NORMAL_95
 from engines.noise import DiscreteLaplace
 from schemas.errors import PrivstreamError
 from schemas.guarantee import Mechanism
@@ -78,7 +79,14 @@ def _laplace_bit(scale: Fraction) -> NoiseFacts:
     return NoiseFacts(2 * float(scale) ** 2, float(scale) * math.log(1 / OUTSIDE), added=False)
 
 
+def _normal(sigma: Fraction) -> NoiseFacts:
+    """Discrete Gaussian and binomial noise on a lattice that is far finer than sigma: the scale is sigma itself."""
+    return NoiseFacts(float(sigma) ** 2, NORMAL_95 * float(sigma), added=True)
+
+
 LAWS: Mapping[str, Callable[[Fraction], NoiseFacts]] = {
     "discrete Laplace": _discrete_laplace,
     "Laplace (one bit)": _laplace_bit,
+    "discrete Gaussian": _normal,
+    "binomial": _normal,
 }

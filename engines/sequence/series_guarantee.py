@@ -1,14 +1,14 @@
 """What a series engine promises, as data: of one UNIT over a span (`EngineFacts.whole_unit`), mode by mode.
 
 Guarantee: says what the modes prove; draws nothing.
-Units: scales in lattice steps of their field: of Laplace noise its scale, of Gaussian and binomial noise sigma.
+Units: scales of Laplace noise in lattice steps of their field; of Gaussian and binomial noise sigma, in its own units.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from math import sqrt
+from math import ceil, sqrt
 from typing import TYPE_CHECKING
 
 from engines.accounting import gaussian
@@ -65,10 +65,10 @@ def _measurements(config: SeriesConfig, distribution: str, sigma: Callable[[int]
             epsilon = Fraction(gaussian.epsilon(config.delta, mu * float(share) ** 0.5)).limit_denominator(_SHORT)
         mechanisms.append(
             Mechanism(
-                name=f"{field.name}: totals of all steps of a span together",
+                name=f"{field.name}: totals of all steps of a span together, scale at an even share",
                 distribution=distribution,
-                l1_sensitivity=field.shift * config.presence.per_step,
-                scale=Fraction(sigma(index)).limit_denominator(_SHORT),
+                l1_sensitivity=ceil(field.shift * field.unit * config.presence.per_step),
+                scale=Fraction(sigma(index) * field.unit).limit_denominator(_SHORT),
                 epsilon=max(epsilon, Fraction(1, _SHORT)),
             )
         )
@@ -108,7 +108,7 @@ def _laplace(config: SeriesConfig) -> tuple[Mechanism, ...]:
     assert budget.presence.most is not None
     return tuple(
         Mechanism(
-            name=f"{field.name}: total of a step",
+            name=f"{field.name}: total of a step, in lattice steps of {field.unit:g}",
             distribution="discrete Laplace",
             l1_sensitivity=field.shift,
             scale=budget.scale(index),
@@ -128,7 +128,7 @@ def _tree(config: SeriesConfig) -> tuple[Mechanism, ...]:
     assert most is not None
     return tuple(
         Mechanism(
-            name=f"{field.name}: nodes of a binary tree",
+            name=f"{field.name}: nodes of a binary tree, in lattice steps of {field.unit:g}",
             distribution="discrete Laplace",
             l1_sensitivity=field.shift * counter.l1_sensitivity,
             scale=counter.scale,
@@ -143,7 +143,7 @@ def _fourier(config: SeriesConfig) -> tuple[Mechanism, ...]:
     budget = config.fourier
     return tuple(
         Mechanism(
-            name=f"{field.name}: {budget.kept} Fourier coefficients of each {budget.block} steps, times 2^16",
+            name=f"{field.name}: {budget.kept} Fourier coefficients of each {budget.block} steps, in 2^-16 of {field.unit:g}",
             distribution="discrete Laplace",
             l1_sensitivity=budget.l1_sensitivity(index),
             scale=budget.scale(index),
@@ -162,7 +162,7 @@ def _window(config: SeriesConfig) -> tuple[Mechanism, ...]:
         moved, even = budget.moved(index), budget.even(index)
         mechanisms += [
             Mechanism(
-                name=f"{field.name}: distance of a step's total from the last release",
+                name=f"{field.name}: distance of a step's total from the last release, in lattice steps of {field.unit:g}",
                 distribution="discrete Laplace",
                 l1_sensitivity=moved,
                 scale=budget.dissimilarity_scale(index),
@@ -170,7 +170,7 @@ def _window(config: SeriesConfig) -> tuple[Mechanism, ...]:
                 uses=budget.window,
             ),
             Mechanism(
-                name=f"{field.name}: releases of a window (scale of one at an even share)",
+                name=f"{field.name}: releases of a window (scale of one at an even share), in lattice steps of {field.unit:g}",
                 distribution="discrete Laplace",
                 l1_sensitivity=moved,
                 scale=budget.scale(index, GRAINS),

@@ -81,7 +81,11 @@ class Privacy(Section):
         if self.unit == "event":
             yield from self._bounds_without_users('unit = "event" protects single events')
         elif not names_user:
-            yield from self._bounds_without_users("the records of this domain are sums that name no user")
+            # A budget may renew all the same: every user is in every period.
+            yield from self._bounds_without_users(
+                "the records of this domain are sums that name no user",
+                keys=("user", "max_contributions", "max_per_step"),
+            )
         else:
             yield from self._unbounded_user()
             if self.unit == "replace" and self.max_per_step != 1:
@@ -114,8 +118,10 @@ class Privacy(Section):
                 "add max_contributions = 2 (or more: each event then gets a smaller share of epsilon)",
             )
 
-    def _bounds_without_users(self, why: str) -> Iterator[ConfigProblem]:
-        for key in ("user", "max_contributions", "max_per_step", "per"):
+    def _bounds_without_users(
+        self, why: str, keys: tuple[str, ...] = ("user", "max_contributions", "max_per_step", "per")
+    ) -> Iterator[ConfigProblem]:
+        for key in keys:
             if getattr(self, key) is not None:
                 yield ConfigProblem(
                     key,

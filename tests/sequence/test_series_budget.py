@@ -55,7 +55,7 @@ def test_discrete_noise_costs_no_more_than_what_dominates_it(shift: int, count: 
 def test_a_coarse_lattice_is_refused() -> None:
     # There continuous noise of the same sigma is no bound at all.
     coarse = privacy_loss.delta(DiscreteGaussianEvent(sigma_squared=Fraction(1)), 1.0)
-    assert coarse > 2 * gaussian.delta(1.0, 1.0)
+    assert coarse > 1.1 * gaussian.delta(1.0, 1.0)
     with pytest.raises(EngineInputError, match="finer"):
         dominating(Fraction(100))
 

@@ -19,9 +19,11 @@ class DomainSection(Section):
     Attributes:
         names_user: False where records say nothing of users, since they are summed up upstream; then `privacy` names
             no user and no bound either.
+        outside: what becomes of events outside, as a sentence.
     """
 
     names_user: ClassVar[bool] = True
+    outside: ClassVar[str] = "Events outside are refused and counted."
 
     kind: str
 

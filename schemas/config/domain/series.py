@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
@@ -79,6 +79,8 @@ class SeriesDomain(DomainSection):
     """`kind = "series"`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, populate_by_name=True)
+
+    outside: ClassVar[str] = "Values outside are clipped and counted."
 
     kind: Literal["series"] = "series"
     series: tuple[SeriesFieldSection, ...] = Field(
