@@ -1,0 +1,175 @@
+"""Engines on maps: structural zeros are never measured, points lie on the shape, and one event still moves one unit."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import shapely
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engines.contract import Batch, Columns, Release
+from engines.noise import seeded
+from engines.spatial import HeldConfig, HeldLeaves, PHDStream, PHDStreamConfig, SpatialEvaluator
+from engines.spatial.domain import LineDomain, PolygonDomain
+from schemas.blocks import Folded
+from tests.spatial.shapes import XY, encoded, lines, polygons, star
+from tests.spatial.test_domain_lines import network
+from tests.spatial.test_held_privacy import DEPTH, schedules, shifts
+
+ISLANDS = shapely.union_all(
+    [
+        shapely.Polygon(
+            [(10, 50), (11.5, 50.1), (10.9, 50.6), (10.2, 50.9)], [[(10.4, 50.3), (10.6, 50.3), (10.5, 50.5)]]
+        ),
+        shapely.box(12.3, 50.8, 12.31, 50.81),
+        star(np.random.default_rng(1), corners=9, at=(12.0, 50.2), radius=0.3),
+    ]
+)
+LAND = polygons(ISLANDS, DEPTH)
+ROADS = lines(network(8), DEPTH, reach_m=2000.0)
+
+
+def stream(domain: PolygonDomain | LineDomain, *, steps: int, each: int, seed: int = 0) -> list[Folded]:
+    """Events clustered in two places, some of them deleted later; and some outside, which are refused."""
+    random = np.random.default_rng(seed)
+    west, south, east, north = domain.bounds
+    kept: list[np.ndarray] = []
+    result = []
+    for step in range(steps):
+        centre = np.array([west, south]) + np.array([east - west, north - south]) * [[0.3, 0.4], [0.7, 0.3]][step % 2]
+        points = random.normal(centre, [(east - west) / 6, (north - south) / 6], (each, 2))
+        gone = kept.pop(0) if len(kept) > 3 else points[:0]
+        both = np.concatenate([points, gone])
+        signs = np.append(np.ones(len(points), np.int8), -np.ones(len(gone), np.int8))
+        keys, reasons = domain.encode(Columns({"x": both[:, 0], "y": both[:, 1]}, {}, signs))
+        kept.append(points[reasons[: len(points)] == 0][: each // 4])
+        result.append(Folded.of(keys[reasons == 0]))
+    return result
+
+
+def build(mode: str, domain: PolygonDomain | LineDomain, **changes: Any) -> HeldLeaves | PHDStream:
+    if mode == "paper":
+        return PHDStream(PHDStreamConfig(name="m", domain=domain, epsilon=Fraction(1), **changes))
+    return HeldLeaves(HeldConfig(name="m", domain=domain, epsilon=Fraction(1), max_leaves=128, **changes))
+
+
+def check_released(release: Release, domain: PolygonDomain | LineDomain, alive: dict[str, tuple[float, float]]) -> None:
+    """Points come back to the domain; what is measured has something of the shape in it."""
+    for name in release.removed:
+        del alive[name]
+    alive |= {record.id: (record.fields["x"], record.fields["y"]) for record in release.added}
+    assert len(alive) == release.total
+    if alive:
+        _, reasons = encoded(domain, *np.array(list(alive.values())).T)
+        assert not reasons.any()
+    cells = [shapely.box(*measurement["cell"]) for measurement in release.measurements]
+    shape = shapely.multilinestrings(domain._segments.reshape(-1, 2, 2)) if isinstance(domain, LineDomain) else ISLANDS
+    assert shapely.intersects(cells, shape).all(), "a structural zero was measured"
+
+
+@pytest.mark.parametrize("domain", [LAND, ROADS], ids=["land", "roads"])
+@pytest.mark.parametrize("mode", ["default", "paper"])
+@pytest.mark.parametrize("ttl", [None, 4])
+def test_streams_on_maps(mode: str, domain: PolygonDomain | LineDomain, ttl: int | None) -> None:
+    engine = build(mode, domain, ttl_steps=ttl)
+    alive: dict[str, tuple[float, float]] = {}
+    totals = []
+    for step, events in enumerate(stream(domain, steps=12, each=800)):
+        release = engine.step(Batch(step, events), seeded(1).child(step))
+        check_released(release, domain, alive)
+        totals.append(release.total)
+        parts = sum(len(each) for each in (release.added, release.removed))
+        assert parts <= totals[-1] + (totals[-2] if step else 0)
+    assert totals[-1] > 200
+
+
+@pytest.mark.parametrize("mode", ["default", "paper"])
+def test_points_are_where_the_events_are(mode: str) -> None:
+    """Far below the error of the same points anywhere on the map."""
+    evaluator = SpatialEvaluator.over(LAND)
+    random = np.random.default_rng(4)
+    x, y = random.normal([10.6, 50.2], 0.05, (20_000, 2)).T
+    columns = Columns({"x": x, "y": y}, {}, np.ones(len(x), np.int8))
+    keys, reasons = LAND.encode(columns)
+    grid, grid_reasons = evaluator.domain.encode(columns)
+    assert np.array_equal(reasons, grid_reasons)
+    engine = build(mode, LAND)
+    release = engine.step(Batch(0, Folded.of(keys[reasons == 0])), seeded(2))
+    points = np.array([(record.fields["x"], record.fields["y"]) for record in release.added])
+    truth = Folded.of(grid[reasons == 0])
+    assert evaluator.size(truth) == (reasons == 0).sum()
+    good = evaluator.measure(truth, {"x": points[:, 0].tolist(), "y": points[:, 1].tolist()})
+    anywhere = random.uniform([10, 50], [12, 51], (len(points), 2))
+    bad = evaluator.measure(truth, {"x": anywhere[:, 0].tolist(), "y": anywhere[:, 1].tolist()})
+    assert good["error_large"] < bad["error_large"] / 5
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    steps=schedules(),
+    place=st.integers(0, 10**6),
+    gone=st.booleans(),
+    at=st.integers(0, 13),
+    ttl=st.sampled_from([None, 2]),
+    initial_steps=st.integers(1, 3),
+    domain=st.sampled_from([LAND, ROADS]),
+)
+def test_one_event_on_a_map_moves_one_measurement_and_one_watch_by_one(
+    steps: list[Folded],
+    place: int,
+    gone: bool,
+    at: int,
+    ttl: int | None,
+    initial_steps: int,
+    domain: PolygonDomain | LineDomain,
+) -> None:
+    ends = domain.tree.start
+
+    def there(events: Folded) -> Folded:
+        cells = ends[(events.keys[:, 0] >> np.uint64(1)).astype(np.int64) % len(ends)].astype(np.uint64)
+        return Folded.of(((cells << np.uint64(1)) | (events.keys[:, 0] & np.uint64(1))).reshape(-1, 1), events.counts)
+
+    extra = there(Folded.of(np.array([[2 * (place % len(ends)) + gone]], np.uint64)))
+    moved = shifts(
+        [there(events) for events in steps],
+        extra,
+        at % len(steps),
+        ttl_steps=ttl,
+        initial_steps=initial_steps,
+        domain=domain,
+    )
+    assert moved["leaves"] <= 1
+    assert moved["watch"] <= int(at % len(steps) >= initial_steps)
+
+
+def test_a_state_of_another_shape_is_refused() -> None:
+    other = PolygonDomain(XY, _shifted(), DEPTH)
+    with pytest.raises(ValueError, match="another stream, mode or domain"):
+        build("default", other).restore(build("default", LAND).state())
+
+
+def _shifted() -> Any:
+    from engines.spatial.domain import shape_of
+
+    return shape_of(np.array([shapely.transform(ISLANDS, lambda xy: xy * np.array([1.0, 0.999]))]))
+
+
+def test_the_watch_counts_in_cells_that_there_are() -> None:
+    """An islet far away is one finest cell after one turn: it is watched once, not once for each place below it."""
+    domain = polygons(shapely.union(ISLANDS, shapely.box(30, 50, 30.0001, 50.0001)), DEPTH)
+    config = HeldConfig(name="m", domain=domain, epsilon=Fraction(1), max_leaves=128)
+    assert len(config.watch.missing) == 2**config.start_depth - len(HeldLeaves(config)._tree.leaves) > 0
+    engine = HeldLeaves(config)
+    islet = np.array([domain.tree.start[-1] << 1], np.uint64).reshape(-1, 1)
+    for step in range(4):
+        release = engine.step(Batch(step, Folded.of(islet, np.array([3 if step < 3 else 5000]))), seeded(3).child(step))
+    watched = engine.state()["watch/average"]
+    assert len(watched) == 2**config.start_depth - len(config.watch.missing)
+    assert release.notes["hot"] == 1
+    x, y = np.array([(each.fields["x"], each.fields["y"]) for each in release.added]).T
+    assert (x > 29).sum() > 4000
+    assert shapely.intersects_xy(shapely.box(30, 50, 30.0001, 50.0001), x[x > 29], y[x > 29]).all()
