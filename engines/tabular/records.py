@@ -25,8 +25,8 @@ from schemas.errors import EngineInputError
 CANDIDATES = 4
 """Rows looked at for each one that is added or removed."""
 BATCH, SHARE = 400, 0.35
-"""Rows looked at in a round of moves, at least; and the part of the moves worth making that is made at once, since
-moves made together do not know of each other."""
+"""Rows looked at in a round of moves, at least where the table is large; and the part of the moves worth making that is
+made at once, since moves made together do not know of each other."""
 FEW, MANY = 12, 150
 """Rounds of a step: usually, and when the fit is new."""
 
@@ -229,7 +229,8 @@ class _Moving:
         if rows == 0 or attributes == 0:
             return
         noise = self.noise.child("move")
-        batch = min(rows, max(BATCH, rows // 40))
+        # Moves of a small part of the table at once: all of a small table would rush into the same cells, and back.
+        batch = min(max(1, rows // 20), max(BATCH, rows // 40))
         which = uniform_below(attributes, rounds, noise)
         starts = uniform_below(rows, rounds, noise)
         order = np.argsort(noise.words(rows), kind="stable")

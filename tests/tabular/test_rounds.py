@@ -27,7 +27,7 @@ DOMAIN = small_domain()
 
 
 def recipe(mode: Any, **settings: Any) -> RoundsConfig:
-    standard = {"name": "t", "domain": DOMAIN, "epsilon": Fraction(1), "rounds": 2, "fit": "joint"}
+    standard = {"name": "t", "domain": DOMAIN, "epsilon": Fraction(1), "rounds": 2, "fit": "joint", "records": False}
     return RoundsConfig(mode=mode, **{**standard, **settings})
 
 
@@ -47,7 +47,7 @@ def counted(release: Release, at: int) -> dict[str, int]:
 @pytest.mark.parametrize("fit", ["joint", "pgm"])
 @pytest.mark.parametrize("mode", sorted(MODES))
 def test_the_contract_is_kept(mode: str, fit: str) -> None:
-    check_engine(lambda: engine(mode, fit=fit), random_batches(DOMAIN, steps=3, rows=30, seed=1))
+    check_engine(lambda: engine(mode, fit=fit, records=True), random_batches(DOMAIN, steps=2, rows=30, seed=1))
 
 
 @pytest.mark.parametrize("mode", sorted(MODES))
@@ -224,3 +224,30 @@ def test_states_of_others_and_batches_of_other_tables_are_refused(mode: str) -> 
     for events in (turned, outside, negative):
         with pytest.raises(EngineInputError):
             made.step(Batch(0, events), seeded(1))
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_rows_follow_the_released_marginals_and_few_change(mode: str) -> None:
+    made = engine(mode, epsilon=Fraction(40), rounds=3, deletable=True, records=True)
+    alive: dict[str, list[Any]] = {}
+    ones = sum(DOMAIN.sizes)
+    before = made.learnt.released
+    for each in random_batches(DOMAIN, steps=6, rows=300, seed=9, deletes=True):
+        rows = len(alive)
+        release = made.step(each, seeded(each.step))
+        for gone in release.removed:
+            del alive[gone]
+        alive |= {record.id: [record.fields[name] for name in DOMAIN.names] for record in release.added}
+        assert release.total == len(alive)
+        came = np.abs(made.learnt.released - before)[:ones].sum() / len(DOMAIN.sizes)
+        assert len(release.added) + len(release.removed) <= 2 * came + rows / 50
+        before = made.learnt.released
+    assert abs(len(alive) - made.learnt.total) <= 0.02 * made.learnt.total + 1
+    layout = made._released
+    counts = layout.counts(np.array(list(alive.values())), np.ones(len(alive), np.int64))
+    assert np.abs(counts - made.learnt.released).sum() / len(layout) < 0.15 * made.learnt.total
+
+
+def test_measurements_without_rows() -> None:
+    release = engine("paper", records=False).step(batch(DOMAIN, 0, np.zeros((9, 3))), seeded(1))
+    assert (len(release.added), release.total, len(release.measurements)) == (0, 0, 2)
