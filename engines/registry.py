@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from engines.contract import Domain, Engine, EngineSpec, Evaluator
+from engines.sequence import markov_spec as markov
+from engines.sequence import series_spec as series
 from engines.spatial import spec as spatial
 from schemas.config import Stream
 
-ENGINES: Mapping[str, EngineSpec] = {spec.name: spec for spec in (spatial.SPEC,)}
+ENGINES: Mapping[str, EngineSpec] = {spec.name: spec for spec in (spatial.SPEC, markov.SPEC, series.SPEC)}
 
 
 def build_domain(stream: Stream) -> Domain:

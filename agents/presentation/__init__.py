@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agents.presentation import spatial
+from agents.presentation import markov, series, spatial
 from agents.presentation.contract import Presentation, Rehearsal
 from schemas.config import Stream
 from schemas.errors import PrivstreamError
 
-PRESENTATIONS: Mapping[str, Presentation] = {"spatial": spatial.PRESENTATION}
+PRESENTATIONS: Mapping[str, Presentation] = {
+    "spatial": spatial.PRESENTATION,
+    "markov": markov.PRESENTATION,
+    "series": series.PRESENTATION,
+}
 
 
 def presentation(stream: Stream) -> Presentation:

@@ -42,10 +42,12 @@ def error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
     """The noise of one step's measurement; filters make less of it, by how much depends on the series."""
     recipe = config(stream)
     answers = []
-    units = [field.unit for field in recipe.domain.fields]
-    last = list(guarantee)[-len(units) :] if recipe.mode not in WINDOW_MODES else list(guarantee)[1::2]
-    for field, unit, mechanism in zip(recipe.domain.fields, units, last, strict=True):
-        factor = unit / 2**16 if recipe.mode == "dft" else unit
+    found = list(guarantee)[1::2] if recipe.mode in WINDOW_MODES else list(guarantee)
+    for field, mechanism in zip(recipe.domain.fields, found, strict=True):
+        # Gaussian noise is told in the field's own units, Laplace noise on its lattice.
+        factor = 1.0 if recipe.mode in GAUSSIAN_MODES else field.unit
+        if recipe.mode == "dft":
+            factor *= 2.0**-16
         deviation = noise_facts(mechanism).deviation * factor
         answers.append(
             Answer.of(f"{field.name}, one step", 1, "noise of one measurement", lambda t, d=deviation: d)  # type: ignore[misc]
@@ -118,7 +120,7 @@ def _length(recipe: SeriesConfig) -> Iterator[str]:
             f"One user may be in all {presence.steps:,} steps, so that an even step gets {share:.2g} of mu squared: "
             "twice the horizon is twice the variance."
         )
-    elif presence.busy is not None and not presence.everywhere:
+    elif not presence.everywhere:
         yield (
             f"One user is in at most {presence.busy:,} steps, so the noise does not depend on the length of the "
             "stream. A lower max_per_step makes it smaller."

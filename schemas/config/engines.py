@@ -41,6 +41,28 @@ ENGINE_FACTS: Mapping[str, EngineFacts] = {
         measured_expiry=frozenset({"paper", "fixed-tree", "offline-increments"}),
         not_private=frozenset({"offline"}),
     ),
+    "markov": EngineFacts(
+        modes=("default", "kalman", "paper", "mle", "prior", "raw"), kinds=("states",), units=("replace",)
+    ),
+    "series": EngineFacts(
+        modes=(
+            "default",
+            "kalman",
+            "paper",
+            "paper-binomial",
+            "gaussian",
+            "laplace",
+            "fast",
+            "dft",
+            "bd",
+            "ba",
+            "tree",
+        ),
+        kinds=("series",),
+        uses_delta=frozenset({"default", "kalman", "paper", "paper-binomial", "gaussian"}),
+        needs_delta=frozenset({"default", "kalman", "paper", "paper-binomial", "gaussian"}),
+        whole_unit=True,
+    ),
 }
 ENGINE_NAMES = tuple(ENGINE_FACTS)
 PLANNED_ENGINES = tuple(name for name in ("tabular", "series", "markov", "trajectory") if name not in ENGINE_FACTS)

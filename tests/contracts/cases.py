@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from engines.contract import Release
-from schemas.config import Stream
+from schemas.config import ENGINE_FACTS, Stream
 
 Key = tuple[int, ...]
 
@@ -72,6 +72,24 @@ def _geojson(kind: str, coordinates: Any) -> Mapping[str, Any]:
     return {"kind": "geojson", "bounds": None, "file": file}
 
 
+SERIES_HIGHEST = 8192
+"""Lattice steps of a summed value at its limit, 4."""
+
+
+class SeriesCase(EngineCase):
+    """Modes that add Gaussian noise have a delta; those that protect windows, a window."""
+
+    __slots__ = ()
+
+    def stream(self, name: str, mode: str, variant: Mapping[str, Any] | None = None) -> Stream:
+        changes: dict[str, Any] = {"delta": 1e-4} if mode in ENGINE_FACTS[name].needs_delta else {}
+        if mode in ("ba", "bd"):
+            changes["per"] = "2h"
+        given = dict(variant or {})
+        # super() would look for the class that `slots` replaced.
+        return EngineCase.stream(self, name, mode, {**given, "privacy": {**changes, **given.get("privacy", {})}})
+
+
 CONTRACTS: Mapping[str, EngineCase] = {
     "spatial": EngineCase(
         tables={
@@ -90,5 +108,36 @@ CONTRACTS: Mapping[str, EngineCase] = {
             {"domain": _geojson("Polygon", [_SHELL, _HOLE]), "options": {"initial_steps": 2}},
             {"domain": {**_geojson("MultiLineString", [_SHELL, _HOLE]), "ttl": "1h"}},
         ),
+    ),
+    "markov": EngineCase(
+        tables={
+            "domain": {
+                "kind": "states",
+                "field": "zone",
+                "values": ["a", "b", "c"],
+                "population": 100,
+                "transition": {"path": "chain.csv", "sha256": "", "content": b"0.9,0.1,0\n0,0.5,0.5\n0.2,0.2,0.6\n"},
+            },
+            "options": {"horizon": 10},
+        },
+        privacy={"unit": "replace", "max_contributions": 10, "max_per_step": 1},
+        keys=st.tuples(st.integers(0, 2)),
+        crowd=(1,),
+        foreign=(3,),
+        measured=lambda release: {str(m["state"]): int(m["count"]) for m in release.measurements},
+        variants=({}, {"options": {"lag": 1}}, {"options": {"lag": 0, "prior": "uniform"}}),
+    ),
+    "series": SeriesCase(
+        tables={
+            "domain": {"kind": "series", "fields": [{"name": "km", "of": "sum", "limits": [0.0, 4.0]}]},
+            "options": {"horizon": 3, "delay": 2, "coefficients": 1},
+        },
+        privacy={"max_contributions": 4, "max_per_step": 2},
+        keys=st.tuples(st.integers(0, SERIES_HIGHEST)),
+        crowd=(SERIES_HIGHEST,),
+        foreign=(SERIES_HIGHEST + 1,),
+        # Each event moves every measurement of its step; tests/sequence checks by how much.
+        measured=None,
+        variants=({}, {"privacy": {"max_contributions": 6}}),
     ),
 }

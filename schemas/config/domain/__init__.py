@@ -10,10 +10,17 @@ from pydantic import BeforeValidator
 from schemas.config.domain.box import BoxDomain, PlanarDomain
 from schemas.config.domain.common import DeletableDomain, DomainSection
 from schemas.config.domain.geojson import GeoJsonDomain
+from schemas.config.domain.series import SeriesDomain
+from schemas.config.domain.states import StatesDomain
 from schemas.config.section import refusal
 from schemas.config.tagged import tagged
 
-DOMAINS: Mapping[str, type[DomainSection]] = {"box": BoxDomain, "geojson": GeoJsonDomain}
+DOMAINS: Mapping[str, type[DomainSection]] = {
+    "box": BoxDomain,
+    "geojson": GeoJsonDomain,
+    "states": StatesDomain,
+    "series": SeriesDomain,
+}
 DOMAIN_KINDS = tuple(DOMAINS)
 PLANNED_KINDS = tuple(
     kind for kind in ("geojson", "zones", "table", "series", "states", "trips") if kind not in DOMAINS
@@ -58,4 +65,6 @@ __all__ = [
     "DomainSection",
     "GeoJsonDomain",
     "PlanarDomain",
+    "SeriesDomain",
+    "StatesDomain",
 ]

@@ -6,10 +6,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from schemas.config.options.common import NotNegative, OptionsSection, Share
+from schemas.config.options.markov import MarkovOptions
+from schemas.config.options.series import SeriesOptions
 from schemas.config.options.spatial import SpatialOptions
 from schemas.config.tagged import tagged
 
-OPTIONS: Mapping[str, type[OptionsSection]] = {"spatial": SpatialOptions}
+OPTIONS: Mapping[str, type[OptionsSection]] = {
+    "spatial": SpatialOptions,
+    "markov": MarkovOptions,
+    "series": SeriesOptions,
+}
 """By engine."""
 
 
@@ -34,4 +40,14 @@ if TYPE_CHECKING:
 else:
     Options = tagged(OPTIONS, _engine)
 
-__all__ = ["OPTIONS", "NotNegative", "OfEngine", "Options", "OptionsSection", "Share", "SpatialOptions"]
+__all__ = [
+    "OPTIONS",
+    "MarkovOptions",
+    "NotNegative",
+    "OfEngine",
+    "Options",
+    "OptionsSection",
+    "SeriesOptions",
+    "Share",
+    "SpatialOptions",
+]
