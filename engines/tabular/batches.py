@@ -27,6 +27,6 @@ def check_batch(batch: Batch, *, step: int, keys: RowKeys) -> None:
         raise EngineInputError("keys must be distinct and ascending")
 
 
-def rows(events: Folded, keys: RowKeys) -> tuple[IntArray, IntArray]:
+def signed_rows(events: Folded, keys: RowKeys) -> tuple[IntArray, IntArray]:
     """Codes `(rows, attributes)`, and how many times each row is inserted (positive) or deleted; private."""
     return keys.codes(events.keys), events.counts * keys.signs(events.keys)

@@ -119,6 +119,15 @@ class RoundsConfig:
         larger = sorted({clique for clique in kept if len(clique) > 1}, key=lambda clique: (len(clique), clique))
         return Marginals(self.domain.sizes, (*((attribute,) for attribute in self.active), *larger))
 
+    @property
+    def layouts(self) -> tuple[Marginals, Marginals]:
+        """`released` in two parts, one-way and larger, over the places of active attributes."""
+        place = {attribute: index for index, attribute in enumerate(self.active)}
+        sizes = tuple(self.domain.sizes[attribute] for attribute in self.active)
+        cliques = [tuple(place[a] for a in clique) for clique in self.released.cliques]
+        ones, larger = cliques[: len(sizes)], cliques[len(sizes) :]
+        return Marginals(sizes, tuple(ones)), Marginals(sizes, tuple(larger))
+
     def reduced(self, clique: Clique) -> Clique:
         """A marginal without attributes that have one value: the same cells."""
         return tuple(attribute for attribute in clique if self.domain.sizes[attribute] > 1)

@@ -19,9 +19,14 @@ from engines.contract import Batch, Release, State
 from engines.counters import Counter
 from engines.noise import IntArray, NoiseSource
 from engines.spatial.expiry import Expiry
-from engines.tabular.batches import check_batch, rows
+from engines.tabular.batches import check_batch, signed_rows
+from engines.tabular.forest import dependences, spanning_forest
+from engines.tabular.growing_fit import Fitted
+from engines.tabular.marginals import Marginals
+from engines.tabular.records import Keeper, Rows
 from engines.tabular.rounds import Measured, Rounds
 from engines.tabular.rounds_config import RoundsConfig
+from engines.tabular.rows_out import record_id, records, stream_key
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
 
@@ -57,6 +62,10 @@ class RoundsEngine(ABC):
         self._budgets = Budgets.of(choices=share, counts=share)
         self._expiry = Expiry.empty(config.domain.words)
         self._last = Learnt(np.zeros(self._released.cells), 0.0, ())
+        ones, larger = config.layouts
+        self._keeper = Keeper(config.domain, config.active, ones, larger)
+        self._key = stream_key(config.name)
+        self._rows = Rows.none(len(config.domain.sizes))
 
     @property
     def learnt(self) -> Learnt:
@@ -75,17 +84,63 @@ class RoundsEngine(ABC):
         # Refused here, no noise is drawn.
         share = parts.rounds * parts.selection.epsilon
         budgets = self._budgets.charged(step=batch.step, choices=share, counts=share)
-        codes, signs = rows(events, config.domain.keys)
+        codes, signs = signed_rows(events, config.domain.keys)
         learnt = self._learn(codes, signs, noise)
+        before, after = self._rows, self._followed(learnt, noise.child("rows"))
         self._last, self._expiry, self._budgets, self._next = learnt, expiry, budgets, batch.step + 1
+        self._rows = after
+        new = after.ids >= before.serial
         return Release(
             step=batch.step,
-            added=(),
-            removed=(),
+            added=records(config.domain, self._key, after.codes[new], after.ids[new], after.origins[new]),
+            removed=[record_id(gone) for gone in np.setdiff1d(before.ids, after.ids, assume_unique=True).tolist()],
             measurements=self._measurements(learnt),
-            total=0,
-            notes={"rounds": len(learnt.measured), "model_cells": parts.fitter.tree.cells},
+            total=len(after),
+            notes={
+                "rows_estimate": round(learnt.total),
+                "measured": len(learnt.measured),
+                "model_cells": parts.fitter.tree.cells,
+            },
         )
+
+    def _followed(self, learnt: Learnt, noise: NoiseSource) -> Rows:
+        """The rows, closer to what was released.
+
+        A step may change a share of the rows, and twice what came or went: an event changes one value in each
+        attribute's marginal by one, so what those changed by, in the mean, says how many events there were.
+        """
+        config, rows = self.config, self._rows
+        if not config.records:
+            return rows
+        ones = self._keeper.ones
+        changed = np.abs(learnt.released - self._last.released)[: ones.cells].sum()
+        came = float(changed) / len(ones) if len(ones) else abs(learnt.total - self._last.total)
+        return self._keeper.follow(
+            rows,
+            self._shares(learnt, draw=not len(rows)),
+            total=round(learnt.total),
+            most=int(2 * came + config.churn * len(rows)),
+            new_fit=True,
+            noise=noise,
+        )
+
+    def _shares(self, learnt: Learnt, *, draw: bool) -> Fitted:
+        """Released marginals as shares of the rows, and, to draw the first rows along, a forest of pairs."""
+        ones, larger = self._keeper.ones, self._keeper.larger
+        sums = self._released.sums(learnt.released)
+        even = 1 / self._released.spread(self._released.lengths.astype(np.float64))
+        divisor = self._released.spread(np.where(sums > 0, sums, 1.0))
+        shares = np.where(self._released.spread(sums) > 0, learnt.released / divisor, even)
+        first, rest = shares[: ones.cells], shares[ones.cells :]
+        edges: list[int] = []
+        if draw:
+            pairs = [clique for clique in larger.cliques if len(clique) == 2]
+            layout = Marginals(larger.sizes, tuple(pairs))
+            margins = [ones.table(first, attribute) for attribute in range(len(ones))]
+            independent = [np.outer(margins[left], margins[right]).ravel() for left, right in pairs]
+            scores = dependences(layout, rest[: layout.cells], np.concatenate([np.zeros(0), *independent]))
+            edges = spanning_forest([(left, right) for left, right in pairs], scores, len(ones))
+        return Fitted(first, rest, np.zeros(len(larger)), 0.0, np.array(edges, np.int64))
 
     @abstractmethod
     def _learn(self, codes: IntArray, signs: IntArray, noise: NoiseSource) -> Learnt:
@@ -134,6 +189,7 @@ class RoundsEngine(ABC):
             "identity": self.config.identity.copy(),
             "released": self._last.released.copy(),
             "total": np.array([self._last.total]),
+            **self._rows.arrays(self.config.domain),
             **self._memory(),
             **self._expiry.arrays(),
             **self._budgets.arrays(),
@@ -149,12 +205,13 @@ class RoundsEngine(ABC):
             if not np.array_equal(identity, self.config.identity):
                 raise EngineInputError("state is of another stream, mode or domain")
             expiry, budgets = Expiry.of(state), self._budgets.restored(state)
+            kept = Rows.of(state, self.config.domain)
             self._remember(state)
         except KeyError as error:
             raise EngineInputError(f"state lacks {error}") from None
         self._next = int(header[1])
         self._last = Learnt(released, total, ())
-        self._expiry, self._budgets = expiry, budgets
+        self._expiry, self._budgets, self._rows = expiry, budgets, kept
 
     def guarantee(self) -> Guarantee:
         """See `engines.contract.Engine.guarantee`. Pure; choices and counts add up to epsilon exactly."""

@@ -46,10 +46,10 @@ class StreamingMwem(RoundsEngine):
         super().__init__(config)
         self._parted = config.deletable or config.ttl_steps is not None
         self._sums: FloatArray = np.zeros(self._released.cells)
-        self._rows = 0.0
+        self._count = 0.0
 
     def _learn(self, codes: IntArray, signs: IntArray, noise: NoiseSource) -> Learnt:
-        sums, count = self._sums.copy(), self._rows
+        sums, count = self._sums.copy(), self._count
         measured: list[tuple[str, Measured]] = []
         # Which parts there are is configured: whether rows were deleted in this step must not show.
         for part, sign in ((INSERTS, 1), (DELETES, -1)) if self._parted else (("", 0),):
@@ -59,17 +59,17 @@ class StreamingMwem(RoundsEngine):
             sums += (sign or 1) * rounded(outcome.beliefs.vector(self._released))
             count += (sign or 1) * outcome.memory.total
             measured += [(part, each) for each in outcome.measured]
-        self._sums, self._rows = sums, count
+        self._sums, self._count = sums, count
         return Learnt(np.maximum(sums, 0.0), max(0.0, count), tuple(measured))
 
     def _memory(self) -> State:
-        return {"model/sums": self._sums.copy(), "model/rows": np.array([self._rows])}
+        return {"model/sums": self._sums.copy(), "model/count": np.array([self._count])}
 
     def _remember(self, state: State) -> None:
         sums = np.array(state["model/sums"], np.float64)
         if sums.shape != self._sums.shape:
             raise EngineInputError("the state's marginals are others")
-        self._sums, self._rows = sums, float(state["model/rows"][0])
+        self._sums, self._count = sums, float(state["model/count"][0])
 
     @property
     def _note(self) -> str:
