@@ -1,7 +1,7 @@
 """From a shape to its tree of cells: cut level by level, pruned from below, passed over from above.
 
 Work and memory: cells that the shape's border runs through, at all levels; a cell that lies inside as a whole is never
-cut. A part of less than a 4096th of a finest cell is no cell of its own: its points belong to the cell beside it.
+cut. What is left of a shape in a cell is a part of the domain, however small, if a point can be drawn in it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What domains on a map share: a shape inside a grid of longitudes and latitudes, and its tree of cells.
 
 Every point of the shape is in exactly one finest cell: that of its place in the grid or, where nothing of the shape is
-left there (points on borders alone, crumbs), the nearest one by turns from the root.
+left there (points on borders alone), the nearest one by turns from the root.
 Privacy: knows no data. What a record becomes depends on that record and on the public shape only.
 """
 

@@ -13,8 +13,8 @@ import numpy as np
 from engines.spatial.domain.base import BoolArray, FloatArray
 from schemas.blocks import IntArray
 
-CRUMB = 2.0**-12
-"""Of a finest cell: what is smaller is no cell of its own."""
+CRUMB = 2.0**-32
+"""Of a finest cell: what is smaller is what rounding leaves of borders that meet, and no cell of its own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
