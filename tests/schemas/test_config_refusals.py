@@ -74,7 +74,7 @@ BAD: list[tuple[str, str, str, str, str]] = [
     (USER, 'unit = "event"\nuser = "id"', f"{P}.user", "single events", 'unit = "user"'),
     (USER, 'unit = "event"\nmax_contributions = 2', f"{P}.max_contributions", "single events", "remove"),
     (USER, 'unit = "event"\nper = "30d"', f"{P}.per", "single events", "remove"),
-    ('unit = "user"', 'unit = "replace"', f"{P}.unit", "needs an engine", 'unit = "user"'),
+    ('unit = "user"', 'unit = "replace"', f"{P}.unit", "needs engine markov", 'unit = "user"'),
     ('unit = "user"', 'unit = "household"', f"{P}.unit", "not one of", '"user"'),
     ("_contributions = 2", '_contributions = 2\nper = "7h"', f"{P}.per", "whole number of steps of 6h", "multiple"),
     ("_contributions = 2", '_contributions = 2\nper = "0s"', f"{P}.per", "not longer than nothing", "positive"),
@@ -264,7 +264,7 @@ def test_all_problems_are_listed_at_once_whatever_else_is_broken() -> None:
         ("depth = 18", "depth = 99"),
         ('audit = "audit.taxi"', 'audit = "raw.taxi"'),
         ("[kafka]", '[kafka]\nssl_cafile = "x"'),
-        ('engine = "spatial"', 'engine = "markov"'),
+        ('engine = "spatial"', 'engine = "sphere"'),
     ]:
         text = text.replace(old, new, 1)
     keys = [problem.key for problem in refused(text).problems]

@@ -1,0 +1,186 @@
+"""Counts of a Markov chain: paper 003's experiments with the prior mean and the collective filter beside its methods.
+
+Every method works on the same noisy counts: 20 seeds of users and of exact noise. Epsilon is that of ONE step; MSE is
+over all steps and states. Writes benchmarks/results/markov.csv (means and their spread), .md and .png.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import exp, log
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+
+from benchmarks.sequence.markov_chains import LEARNT, METHODS, STRONG, WORLDS, Method, World, errors, ring, smoothed
+from benchmarks.sequence.markov_speed import map_speed, step_times
+from engines.sequence.leakage import Adversary
+from engines.sequence.leakage_budget import allocate
+
+RESULTS = Path(__file__).parents[1] / "results"
+SEEDS, LEARNT_SEEDS, QUICK_SEEDS = 20, 5, 2
+EPSILONS = ("0.01", "0.1", "0.5", "1", "2")
+QUICK_EPSILONS = ("0.01", "0.5", "2")
+QUICK_WORLDS = (WORLDS[0], WORLDS[2], WORLDS[4])
+RIVALS = ("raw", "MLE", "prior mean", "MAP")
+EVEN = ("prior mean, even", "MAP, even")
+Groups = dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setting of one experiment; `x` is what varies."""
+
+    experiment: str
+    x: str
+    world: World
+    budgets: tuple[Fraction, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Mean over seeds of a method's MSE, and the standard error of that mean."""
+
+    experiment: str
+    world: str
+    x: str
+    method: str
+    mse: float
+    spread: float
+    seeds: int
+
+
+def even(epsilon: str, world: World) -> tuple[Fraction, ...]:
+    return (Fraction(epsilon),) * world.steps
+
+
+def leaking(alpha: str, world: World) -> tuple[Fraction, ...]:
+    """Budgets of alpha-DP_T."""
+    made = allocate(Fraction(alpha), Adversary.of(world.matrix), horizon=world.steps)
+    return tuple(made.at(step) for step in range(world.steps))
+
+
+def points(*, quick: bool) -> list[Point]:
+    """All experiments: the table of chains, then those of paper 003, section 6.2, and its n and m varied."""
+    epsilons = QUICK_EPSILONS if quick else EPSILONS
+    made = [
+        Point("chains", e, world, even(e, world)) for world in (QUICK_WORLDS if quick else WORLDS) for e in epsilons
+    ]
+    if quick:
+        return made
+    base = [World("paper's chain", smoothed(s), 200) for s in (0.0, 0.01)]
+    made += [Point("fig 4a, epsilon (s=0)", e, base[0], even(e, base[0])) for e in ("0.2", "0.6", "1", "1.4", "2")]
+    made += [Point("fig 4b, alpha (s=.01)", a, base[1], leaking(a, base[1])) for a in ("0.2", "0.6", "1", "1.4", "2")]
+    for steps in (100, 150, 200):
+        world = World("paper's chain", smoothed(0.01), 200, steps)
+        made.append(Point("fig 5, T at epsilon 1", str(steps), world, even("1", world)))
+        made.append(Point("fig 5, T at alpha 1", str(steps), world, leaking("1", world)))
+    for s in (0.01, 0.1, 1.0):
+        world = World("paper's chain", smoothed(s), 200)
+        made.append(Point("fig 6, s at epsilon 1", f"{s:g}", world, even("1", world)))
+        made.append(Point("fig 6, s at alpha 1", f"{s:g}", world, leaking("1", world)))
+    for users in (50, 1000, 5000):
+        world = World("paper's chain", smoothed(0.01), users)
+        made.append(Point("n at epsilon .5 (s=.01)", str(users), world, even("0.5", world)))
+    for states in (5, 10, 50):
+        world = World("ring", ring(states), 100 * states, 100)
+        made.append(Point("m at epsilon .5 (ring, n=100m)", str(states), world, even("0.5", world)))
+    return made
+
+
+def measured(point: Point, methods: Sequence[Method], *, seeds: int) -> list[Row]:
+    groups: Groups = {}
+    for seed in range(seeds):
+        for name, mse in errors(point.world, seed, point.budgets, methods).items():
+            groups.setdefault(name, []).append(mse)
+    return [
+        Row(point.experiment, point.world.name, point.x, name, float(np.mean(found)), spread(found), len(found))
+        for name, found in groups.items()
+    ]
+
+
+def spread(found: Sequence[float]) -> float:
+    return float(np.std(found, ddof=1) / len(found) ** 0.5) if len(found) > 1 else 0.0
+
+
+def by(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, float]]:
+    """(world, epsilon) of the table of chains -> method -> MSE."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for row in rows:
+        if row.experiment == "chains":
+            found.setdefault((row.world, row.x), {})[row.method] = row.mse
+    return found
+
+
+def geometric(values: Sequence[float]) -> float:
+    return exp(sum(log(value) for value in values) / len(values))
+
+
+def summary(rows: Sequence[Row]) -> dict[str, float]:
+    """What the last line says. `markov_worst`: over all chains, default over the best rival, both priors tried."""
+    cells = by(rows)
+    usual = {key: found for key, found in cells.items() if float(key[1]) >= 0.1}
+    strong = [found for (world, _), found in usual.items() if world == STRONG]
+    strict = {key: found for key, found in cells.items() if float(key[1]) < 0.1}
+
+    def worst(where: dict[tuple[str, str], dict[str, float]]) -> float:
+        return max(found["default"] / min(found[name] for name in (*RIVALS, *EVEN)) for found in where.values())
+
+    return {
+        "markov_ratio": round(geometric([found["default"] / found["MAP"] for found in strong]), 4),
+        "markov_smoother_ratio": round(geometric([found["default, lag 5"] / found["MAP"] for found in strong]), 4),
+        "markov_worst": round(worst(usual), 4),
+        "markov_worst_at_0.01": round(worst(strict), 4),
+    }
+
+
+def unknown(rows: Sequence[Row], learnt: Sequence[Row]) -> float:
+    """The worst ratio of unknown to known chain at epsilon .5 and more, over the same seeds."""
+    known = {(row.world, row.x): row.mse for row in learnt if row.method == "default"}
+    ratios = [
+        row.mse / known[row.world, row.x]
+        for row in learnt
+        if row.method == "default, P unknown" and float(row.x) >= 0.5
+    ]
+    return round(max(ratios), 4)
+
+
+def run(*, quick: bool, console: Console) -> dict[str, float]:
+    """All of it; writes the results unless quick."""
+    seeds, learnt = (QUICK_SEEDS, 1) if quick else (SEEDS, LEARNT_SEEDS)
+    rows: list[Row] = []
+    same: list[Row] = []
+    todo = points(quick=quick)
+    with Progress(console=console) as progress:
+        bar = progress.add_task("markov", total=len(todo))
+        for point in todo:
+            if point.experiment == "chains":
+                same += measured(point, (METHODS["default"], LEARNT), seeds=learnt)
+            rows += measured(point, list(METHODS.values()), seeds=seeds)
+            progress.advance(bar)
+            if not quick:
+                write(rows, same)
+    figures = summary(rows) | {"markov_unknown": unknown(rows, same)}
+    figures |= map_speed(quick=quick) | step_times(quick=quick)
+    if not quick:
+        from benchmarks.sequence.markov_figures import figure, table
+
+        RESULTS.joinpath("markov.md").write_text(table(rows, same, figures))
+        figure(rows, RESULTS / "markov.png")
+    return figures
+
+
+def write(rows: Sequence[Row], same: Sequence[Row]) -> None:
+    with RESULTS.joinpath("markov.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["experiment", "world", "x", "method", "mse", "spread", "seeds"])
+        both = [*rows, *(row for row in same if row.method == "default, P unknown")]
+        for row in both:
+            writer.writerow(
+                [row.experiment, row.world, row.x, row.method, f"{row.mse:.6g}", f"{row.spread:.3g}", row.seeds]
+            )
