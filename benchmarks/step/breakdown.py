@@ -1,0 +1,69 @@
+"""What a step is spent on: processor time inside its parts, without the parts that they call."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from engines.spatial import held, held_measure, held_step, held_tree, held_watch, node_counters, partition, phdstream
+
+PARTS: tuple[tuple[Any, str, str], ...] = (
+    (held_tree.HeldTree, "copy", "copy of the tree"),
+    (held_watch.Watch, "step", "watch"),
+    (held_step, "hold", "hold"),
+    (held_step, "due", "who is due"),
+    (held_step, "measure", "measure, learn rates"),
+    (held_measure.LeafCounter, "noisy", "exact noise of leaves"),
+    (held_step, "divide", "divide"),
+    (held_step, "unite", "merge"),
+    (held_step, "estimate", "estimate"),
+    (held, "project", "project"),
+    (held, "difference", "points that change"),
+    (held.HeldLeaves, "_measurements", "measurements"),
+    (partition, "descend", "partition"),
+    (node_counters.NodeCounters, "count", "count leaves"),
+    (phdstream.PHDStream, "_counted", "consistent counts"),
+    (phdstream, "difference", "points that change"),
+    (phdstream.PHDStream, "_measurements", "measurements"),
+)
+"""Owner, name of the function there, what to call it."""
+
+
+class Clock:
+    """Seconds by part."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._open: list[float] = []
+
+    def run(self, label: str, call: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call something and note its time, less that of the parts inside."""
+        start = time.process_time()
+        self._open.append(0.0)
+        try:
+            return call(*args, **kwargs)
+        finally:
+            spent = time.process_time() - start
+            self.seconds[label] += spent - self._open.pop()
+            if self._open:
+                self._open[-1] += spent
+
+
+@contextmanager
+def watching(clock: Clock) -> Iterator[None]:
+    """Every part notes its time while this lasts."""
+    kept = [(owner, name, getattr(owner, name)) for owner, name, _ in PARTS]
+
+    def noting(label: str, honest: Any) -> Any:
+        return lambda *args, **kwargs: clock.run(label, honest, *args, **kwargs)
+
+    for (owner, name, honest), (_, _, label) in zip(kept, PARTS, strict=True):
+        setattr(owner, name, noting(label, honest))
+    try:
+        yield
+    finally:
+        for owner, name, honest in kept:
+            setattr(owner, name, honest)

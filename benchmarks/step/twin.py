@@ -1,0 +1,252 @@
+"""A step of held leaf counters in plain Python: one event, cell and point at a time, as one would write it down first.
+
+The same algorithm on the same state, events and noise, without numpy but for the noise, which is the engine's own: so
+what it releases can be compared with what the engine does, record by record, and time with time. Steps without hot
+cells and without a ttl, on a box.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.step.twin_points import Points
+from engines.contract import State
+from engines.noise import NoiseSource
+from engines.spatial.held import HeldConfig
+from engines.spatial.held_estimate import DISTRUST, PATIENCE, SMOOTHING
+from engines.spatial.held_measure import DRIFT, DRIFT_FLOOR, MERGE, PRICE, SPLIT, WORN, WORTH
+from engines.spatial.held_step import MERGE_EVERY
+from engines.spatial.held_watch import ALARM, MEMORY
+
+NEW = -1
+
+
+@dataclass(slots=True)
+class Node:
+    """As in `engines.spatial.held_tree.HeldTree`."""
+
+    measured: int = 0
+    parts: int = 0
+    pending: int = 0
+    last: int = 0
+    since: int = 0
+    counts: int = 0
+    rate: float = 0.0
+    rate_variance: float = 0.0
+    forecast: float = 0.0
+    doubt: float = 0.0
+
+
+@dataclass(slots=True)
+class Estimate:
+    """As in `engines.spatial.held_estimate.Estimates`."""
+
+    value: float
+    variance: float
+    unsure: float = 0.0
+
+
+class Twin:
+    """The next steps of an engine whose `state` this was.
+
+    Raises: ValueError if a cell turns hot: such steps are not in it.
+    """
+
+    def __init__(self, config: HeldConfig, state: State) -> None:
+        names = list(Node.__dataclass_fields__)
+        columns = [state[f"tree/{name}"].tolist() for name in names]
+        self.nodes = {node: Node(*values) for node, *values in zip(state["tree/nodes"].tolist(), *columns, strict=True)}
+        self.average: list[float] = state["watch/average"].tolist()
+        self.rules, self.depth, self.most = config.rules, config.domain.depth, config.max_leaves
+        self.unit, self.longest = self.rules.counter.variance, self.rules.counter.longest
+        self.points = Points(config.name, config.domain)
+
+    def step(
+        self, now: int, keys: list[int], noise: NoiseSource
+    ) -> tuple[list[tuple[str, float, float]], list[str], int]:
+        """Records that appear (id, x, y), ids that go, and how many measurements were made."""
+        before = {node: self.nodes[node].counts for node in self._leaves()}
+        if now % MERGE_EVERY == 0:
+            self._unite(self._estimates(now), now)
+        self._watch(keys, noise.child("watch"))
+        for key in keys:
+            self.nodes[self._leaf(key >> 1)].pending += 1 - 2 * (key & 1)
+        at = self._measure(now, noise.child("leaves", 0))
+        self._divide(at, self._estimates(now), now)
+        self._project(self._estimates(now))
+        after = {node: self.nodes[node].counts for node in self._leaves()}
+        added, removed = self.points.difference(before, after)
+        return added, removed, len(at)
+
+    def _leaves(self) -> list[int]:
+        return [node for node in self.nodes if 2 * node not in self.nodes]
+
+    def _leaf(self, code: int) -> int:
+        node, shift = 1, self.depth
+        while 2 * node in self.nodes:
+            shift -= 1
+            node = 2 * node + ((code >> shift) & 1)
+        return node
+
+    def _watch(self, keys: Iterable[int], noise: NoiseSource) -> None:
+        watch = self.rules.watch
+        counts, shift = [0] * (1 << watch.depth), self.depth - watch.depth + 1
+        for key in keys:
+            counts[key >> shift] += 1 - 2 * (key & 1)
+        noisy = watch.noisy(np.array(counts), noise).tolist()
+        if not self.average:
+            self.average = [float(count) for count in noisy]
+            return
+        for cell, count in enumerate(noisy):
+            habit = abs(self.average[cell])
+            if abs(count - self.average[cell]) > ALARM * float(watch.scale) + max(habit, 4 * math.sqrt(habit)):
+                raise ValueError("a cell turned hot")
+            self.average[cell] += MEMORY * (count - self.average[cell])
+
+    def _measure(self, now: int, noise: NoiseSource) -> list[int]:
+        due = []
+        for name in self._leaves():
+            node = self.nodes[name]
+            steps = now - node.last
+            arrivals = max(abs(node.rate), math.sqrt(node.rate_variance) / 2)
+            expected = arrivals * steps + steps * steps * node.rate_variance + node.doubt
+            if expected >= WORTH * self.unit * node.parts or steps >= self.longest:
+                due.append(name)
+        due.sort()
+        pending = np.array([self.nodes[name].pending for name in due], np.int64)
+        for name, increment in zip(due, self.rules.counter.noisy(pending, noise).tolist(), strict=True):
+            node = self.nodes[name]
+            steps = max(now - node.last, 1)
+            surprise = increment - node.forecast
+            variance = node.rate_variance + steps * (DRIFT / 2 * node.rate * node.rate + DRIFT_FLOOR / 2)
+            error = (self.unit + max(abs(node.rate), 0.01) * steps) / (steps * steps)
+            gain = variance / (variance + error)
+            node.rate += gain * (surprise / steps - node.rate)
+            node.rate_variance = (1 - gain) * variance
+            node.measured += increment
+            node.parts += 1
+            node.last = node.since = now
+            node.pending, node.forecast, node.doubt = 0, 0.0, 0.0
+        return due
+
+    def _estimates(self, now: int) -> dict[int, Estimate]:
+        order = sorted(self.nodes)
+        sums: dict[int, tuple[float, float, float, float]] = {}
+        for name in reversed(order):
+            node = self.nodes[name]
+            coming = node.rate * (now - node.last)
+            noise = self.unit * node.parts
+            own = (float(node.measured), node.forecast + coming, noise, noise + abs(coming))
+            if 2 * name in self.nodes:
+                left, right = sums[2 * name], sums[2 * name + 1]
+                own = tuple(a + (b + c) for a, b, c in zip(own, left, right, strict=True))  # type: ignore[assignment]
+            sums[name] = own
+        above = {1: 0.0}
+        result: dict[int, Estimate] = {}
+        for name in order:
+            measured, coming, _, variance = sums[name]
+            result[name] = Estimate(above[name] + measured + coming, variance)
+            if 2 * name not in self.nodes:
+                continue
+            left, right = sums[2 * name], sums[2 * name + 1]
+            shared = above[name] + self.nodes[name].measured
+            smooth = SMOOTHING * math.sqrt(left[2] + right[2]) + 0.5
+            positive = max(left[0], 0.0), max(right[0], 0.0)
+            seen = positive[0] + positive[1] + 2 * smooth
+            share = (positive[0] + 2 * 0.5 * smooth) / seen
+            doubt = (1 - share) ** 2 * (left[2] + positive[0]) + share**2 * (right[2] + positive[1])
+            result[name].unsure = shared * shared * min(doubt / (seen * seen), 0.25)
+            above[2 * name] = shared * share
+            above[2 * name + 1] = shared - above[2 * name]
+        return result
+
+    def _pairs(self, least: int) -> list[int]:
+        """Parents of two leaves, at a depth or below."""
+        leaf = set(self._leaves())
+        return [n for n in sorted(self.nodes) if 2 * n in leaf and 2 * n + 1 in leaf and n.bit_length() > least]
+
+    def _divide(self, at: list[int], estimates: dict[int, Estimate], now: int) -> None:
+        leaves, most, rest = len(self._leaves()), self.most - self.most // 16, self.most - self.most // 8
+        urgency = {}
+        for name in at:
+            room = self.depth - name.bit_length() + 1
+            value = max(estimates[name].value, 0.0) / (SPLIT * math.sqrt(self.unit * (self.nodes[name].parts + 1)))
+            if value > 1.0 and room > 0:
+                urgency[name] = value
+        order = sorted(urgency, key=lambda name: -urgency[name])
+        if leaves >= rest:
+            held = sorted(
+                max(estimates[2 * n].value, 0.0) + max(estimates[2 * n + 1].value, 0.0) for n in self._pairs(0)
+            )
+            price = PRICE * (held[min(most // 16, len(held) - 1)] if held else 0.0)
+            order = [name for name in order if estimates[name].value > price]
+        total = 0
+        for name in order:
+            halvings = min(2 if urgency[name] >= 2.0 else 1, self.depth - name.bit_length() + 1)
+            total += (1 << halvings) - 1
+            if total > most - leaves:
+                break
+            self._split(name, halvings, now)
+
+    def _split(self, name: int, halvings: int, now: int) -> None:
+        node = self.nodes[name]
+        rate, variance = node.rate / 2, node.rate_variance / 4 + node.rate * node.rate / 8
+        for child in (2 * name, 2 * name + 1):
+            self.nodes[child] = Node(0, 1, 0, now, now, NEW, rate, variance)
+            if halvings > 1:
+                self._split(child, 1, now)
+        node.parts, node.rate, node.rate_variance = 0, 0.0, 0.0
+
+    def _unite(self, estimates: dict[int, Estimate], now: int) -> None:
+        held, merged = {}, []
+        for name in self._pairs(self.rules.watch.depth):
+            parts = self.nodes[2 * name].parts + self.nodes[2 * name + 1].parts
+            held[name] = max(estimates[2 * name].value, 0.0) + max(estimates[2 * name + 1].value, 0.0)
+            if held[name] / math.sqrt(self.unit * parts) < MERGE and parts > WORN:
+                merged.append(name)
+        excess = len(self._leaves()) - len(merged) - (self.most - self.most // 8)
+        if excess > 0:
+            rest = sorted((name for name in held if name not in set(merged)), key=lambda name: held[name])
+            merged += rest[:excess]
+        for name in merged:
+            self._merge(name, now)
+
+    def _merge(self, name: int, now: int) -> None:
+        parent, children = self.nodes[name], (self.nodes.pop(2 * name), self.nodes.pop(2 * name + 1))
+        for child in children:
+            steps = now - child.last
+            child.forecast += child.rate * steps
+            child.doubt += abs(child.rate) * steps + steps * steps * child.rate_variance
+        left, right = children
+        for field in ("measured", "parts", "pending", "rate", "rate_variance", "forecast", "doubt"):
+            setattr(parent, field, getattr(parent, field) + (getattr(left, field) + getattr(right, field)))
+        parent.since, parent.last = min(left.since, right.since), now
+
+    def _project(self, estimates: dict[int, Estimate]) -> None:
+        was = {name: node.counts for name, node in self.nodes.items()}
+        self.nodes[1].counts = max(round(estimates[1].value), 0)
+        for name in sorted(self.nodes):
+            if 2 * name not in self.nodes:
+                continue
+            left, right, total, before = (
+                estimates[2 * name],
+                estimates[2 * name + 1],
+                self.nodes[name].counts,
+                was[name],
+            )
+            if was[2 * name] < 0:
+                was[2 * name] = self.points.first_of(name, before)
+            was[2 * name + 1] = before - was[2 * name]
+            both = left.variance + right.variance
+            wanted = left.value + (total - left.value - right.value) * (left.variance / both)
+            noise = PATIENCE * math.sqrt(left.variance * right.variance / both)
+            slack = noise + DISTRUST * math.sqrt(estimates[name].unsure) + 0.5
+            kept, moved = was[2 * name], total - was[2 * name + 1]
+            near = min(max(wanted, min(kept, moved)), max(kept, moved))
+            near = min(max(near, wanted - slack), wanted + slack)
+            self.nodes[2 * name].counts = min(max(round(near), 0), total)
+            self.nodes[2 * name + 1].counts = total - self.nodes[2 * name].counts
