@@ -15,12 +15,14 @@ from tests.audit.cheats import (
     deletes_subtracted,
     divided_delta,
     exact_count,
+    first_weights_dropped,
     float_laplace,
     forgetful_bound,
     half_noise,
     log2_tree,
     moving_boundary,
     negative_counts,
+    raw_parameters,
     real_valued,
     redraw_large,
     redraw_on_replay,
@@ -29,6 +31,9 @@ from tests.audit.cheats import (
     seeded_generator,
     selection_twice,
     shrunk_lambda,
+    two_a_step,
+    table_selection,
+    table_total,
 )
 
 
@@ -62,5 +67,11 @@ CHEATS = (
     _of("PrivTree's lambda times 0.72 at small epsilon", shrunk_lambda, "exact"),
     _of("a crash that redraws when the draw was large", redraw_large, "monte carlo"),
     _of("a contribution bound that a second worker forgets", forgetful_bound, "monte carlo", runs=600),
+    _of("a table scaled to an exact |grad f_t|", table_total, "monte carlo", runs=200),
+    Cheat("a marginal chosen at twice its budget", table_selection.spent_twice, table_selection.honest, "monte carlo"),
+    Cheat("a marginal's score over its cells", table_selection.divided, table_selection.honest, "monte carlo"),
     _of("(epsilon, delta) divided by the number of contributions", divided_delta, "exact"),
+    _of("series: parameters learnt from raw values", raw_parameters, "monte carlo", runs=300),
+    _of("series: weights of the first two steps not accounted for", first_weights_dropped, "exact"),
+    _of("series: sensitivity 1 where a user has two events in a step", two_a_step, "monte carlo", runs=800),
 )
