@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 import numpy as np
+from scipy.stats import binom
 
 from engines.auditor import paths
 from engines.auditor.cases import Case, Claim, Exact, Fresh, Neighbours, Observe
@@ -17,6 +18,7 @@ from engines.auditor.exact import gaussian_epsilon, laplace_loss
 from engines.auditor.observations import Observations
 from engines.noise import (
     NoiseSource,
+    centred_binomial,
     discrete_gaussian,
     discrete_laplace,
     exponential_mechanism,
@@ -75,6 +77,42 @@ def gaussian(sigma_squared: Fraction = Fraction(4), delta: float = 1e-3, *, shif
         exact=(Exact("hockey-stick sum", lambda: exact),),
         fresh=(Fresh(lambda source: discrete_gaussian(WIDE, sigma_squared, source).tobytes(), 1e-20, runs=1000),),
     )
+
+
+def binomial(shift: int = 1, half: int = 100, delta: float = 1e-3) -> Case:
+    """A count moved by `shift` under fair coins; the claim is the exact epsilon at `delta`, rounded up."""
+    exact = binomial_epsilon(shift=shift, half=half, delta=delta)
+
+    def observe(sign: int) -> Observe:
+        def run(side: int, runs: int, source: NoiseSource) -> Observations:
+            drawn = [centred_binomial(half, source.child(index)) for index in range(runs)]
+            return Observations.of_arrays(count=[sign * side * shift + noise for noise in drawn])
+
+        return run
+
+    def fresh(source: NoiseSource) -> bytes:
+        return repr([centred_binomial(2**16, source.child(index)) for index in range(12)]).encode()
+
+    return Case(
+        "binomial",
+        "mechanism",
+        Claim(Fraction(int(np.ceil(exact * 2**30)), 2**30), delta),
+        neighbours=(Neighbours("insert", observe(1), times=5), Neighbours("delete", observe(-1), times=5)),
+        exact=(Exact("hockey-stick sum", lambda: exact),),
+        fresh=(Fresh(fresh, 0.01**12, runs=50),),
+    )
+
+
+def binomial_epsilon(*, shift: int, half: int, delta: float) -> float:
+    """The least epsilon at `delta` of an integer that moves by `shift` under `centred_binomial(half)`, by bisection."""
+    law = binom(2 * half, 0.5)
+    counts = np.arange(-shift, 2 * half + shift + 1)
+    here, there = law.pmf(counts), law.pmf(counts + shift)
+    low, high = 0.0, 20.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.maximum(here - np.exp(middle) * there, 0).sum() > delta else (low, middle)
+    return high
 
 
 def threshold_bit(epsilon: Fraction = Fraction(1)) -> Case:
@@ -169,6 +207,7 @@ def _selection_loss(pairs: object, epsilon: Fraction) -> float:
 MECHANISMS: Mapping[str, Callable[[], list[Case]]] = {
     "discrete_laplace": lambda: [laplace()],
     "discrete_gaussian": lambda: [gaussian()],
+    "centred_binomial": lambda: [binomial()],
     "laplace_exceeds": lambda: [
         threshold_bit(),
         *(privtree(epsilon, fanout) for epsilon in paths.epsilons() for fanout in (2, 4)),

@@ -6,6 +6,7 @@ How long a draw takes depends on the noise drawn: the running time of a step mus
 
 from engines.noise.arguments import BoolArray, IntArray, WordArray, int64_vector
 from engines.noise.bernoulli import bernoulli, bernoulli_exp, bernoulli_exp_multiples
+from engines.noise.binomial import centred_binomial
 from engines.noise.digits import geometric
 from engines.noise.exponential import exponential_mechanism
 from engines.noise.gaussian import DiscreteGaussian, discrete_gaussian, sigma_squared_for
@@ -26,6 +27,7 @@ __all__ = [
     "bernoulli",
     "bernoulli_exp",
     "bernoulli_exp_multiples",
+    "centred_binomial",
     "discrete_gaussian",
     "discrete_laplace",
     "exponential_mechanism",

@@ -17,8 +17,8 @@ from fractions import Fraction
 from functools import cached_property
 from math import ceil, e, exp, expm1, inf, log, sqrt
 
-from engines.noise import NoiseSource
-from engines.noise.binomial import MAX_HALF, centred_binomial
+from engines.noise import NoiseSource, centred_binomial
+from engines.noise.binomial import MAX_HALF
 from engines.sequence.series_gaussian import Measured
 from engines.sequence.series_presence import Presence
 from engines.sequence.series_schedule import Schedule

@@ -143,7 +143,7 @@ def _fourier(config: SeriesConfig) -> tuple[Mechanism, ...]:
     budget = config.fourier
     return tuple(
         Mechanism(
-            name=f"{field.name}: {budget.kept} Fourier coefficients of each {budget.block} steps, in 2^-16 of {field.unit:g}",
+            name=f"{field.name}: {budget.kept} Fourier coefficients of {budget.block} steps, 2^-16 of {field.unit:g}",
             distribution="discrete Laplace",
             l1_sensitivity=budget.l1_sensitivity(index),
             scale=budget.scale(index),
@@ -162,7 +162,7 @@ def _window(config: SeriesConfig) -> tuple[Mechanism, ...]:
         moved, even = budget.moved(index), budget.even(index)
         mechanisms += [
             Mechanism(
-                name=f"{field.name}: distance of a step's total from the last release, in lattice steps of {field.unit:g}",
+                name=f"{field.name}: distance of a total from the last release, in lattice steps of {field.unit:g}",
                 distribution="discrete Laplace",
                 l1_sensitivity=moved,
                 scale=budget.dissimilarity_scale(index),
@@ -170,7 +170,7 @@ def _window(config: SeriesConfig) -> tuple[Mechanism, ...]:
                 uses=budget.window,
             ),
             Mechanism(
-                name=f"{field.name}: releases of a window (scale of one at an even share), in lattice steps of {field.unit:g}",
+                name=f"{field.name}: releases of a window (scale at an even share), in steps of {field.unit:g}",
                 distribution="discrete Laplace",
                 l1_sensitivity=moved,
                 scale=budget.scale(index, GRAINS),

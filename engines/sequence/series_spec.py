@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from engines.contract import Engine, EngineSpec
@@ -18,7 +17,6 @@ from schemas.config.domain.series import SeriesDomain as SeriesSection
 _DAY_US = 86_400_000_000
 _LONGEST_PERIOD = 1440
 _WEEK = 7
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _domain(stream: Stream) -> SeriesDomain:
@@ -57,18 +55,16 @@ def clock(stream: Stream) -> Clock | None:
 
     Places in the day go by the local time of the start; a change to summer time is not followed.
     """
-    step_us, start_us = stream.time.step_us, stream.time.start_us
+    step_us, start_us = stream.time.step_us, stream.time.start_in_week_us
     if not stream.options.seasonal or _DAY_US % step_us or _DAY_US // step_us > _LONGEST_PERIOD:
         return None
     if start_us is None:
         # "now": where a day begins is not known, which waves do not mind; weekends are not told apart.
         return Clock(period=_WEEK if step_us == _DAY_US else _DAY_US // step_us)
-    local = (_EPOCH + timedelta(microseconds=start_us)).astimezone(stream.time.zone)
+    weekday, since = divmod(start_us, _DAY_US)
     if step_us == _DAY_US:
-        return Clock(period=_WEEK, phase=local.weekday())
-    midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
-    phase = (local - midnight) // timedelta(microseconds=step_us)
-    return Clock(period=_DAY_US // step_us, phase=phase, weekday=local.weekday())
+        return Clock(period=_WEEK, phase=weekday)
+    return Clock(period=_DAY_US // step_us, phase=since // step_us, weekday=weekday)
 
 
 def config(stream: Stream) -> SeriesConfig:

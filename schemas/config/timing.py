@@ -108,6 +108,15 @@ class Timing(Section):
         return to_us(datetime.fromisoformat(self.start).replace(tzinfo=self.zone))
 
     @property
+    def start_in_week_us(self) -> int | None:
+        """Local time from Monday, 0:00, to the start, in microseconds; None where it is `now`."""
+        if self.start == "now":
+            return None
+        local = datetime.fromisoformat(self.start)
+        midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
+        return microseconds(local - midnight + timedelta(days=local.weekday()))
+
+    @property
     def step_us(self) -> int:
         """Length of a step in microseconds."""
         return microseconds(self.step)

@@ -31,6 +31,6 @@ def test_its_honest_twin_passes(cheat: Cheat) -> None:
 
 
 def test_each_cheat_of_the_list_is_there() -> None:
-    assert len(CHEATS) == 20
-    assert len({cheat.name for cheat in CHEATS}) == 20
+    assert len(CHEATS) == 23
+    assert len({cheat.name for cheat in CHEATS}) == 23
     assert {cheat.caught_by for cheat in CHEATS} == {"monte carlo", "exact", "fresh seeds"}
