@@ -1,0 +1,215 @@
+"""Synthetic trips from twelve noisy histograms: the trajectory engine's own way.
+
+Start and end of each trip come from a pair matrix, its moves from a walk conditioned on them, its points from rates
+of dwelling (`pairs`, `walks`, `dwell`, `positions`). After `questions` everything is post-processing.
+Guarantee: epsilon-DP for one trip of the window; the histograms' shares add up to epsilon.
+Source: ours, on the outline of Kumar, dissertation 2024, chapter 5; formulas in docs/engines/trajectory.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from engines.noise import NoiseSource
+from engines.trajectory.blocks import Blocks
+from engines.trajectory.chance import systematic, uniforms
+from engines.trajectory.dwell import drawn_visits, fitted, shared_out, sizes_of
+from engines.trajectory.grid import Grid
+from engines.trajectory.histograms import Noisy, deviation_of
+from engines.trajectory.maps import Maps, maps_of
+from engines.trajectory.pairs import PairFit
+from engines.trajectory.positions import positioned
+from engines.trajectory.questions import (
+    COUNT_SHARE,
+    DETOURS,
+    FINE,
+    HOPS,
+    MANY_TRIPS,
+    MOVES,
+    RATES,
+    SLOWEST,
+    Plan,
+    Questions,
+    ask,
+    classes,
+    count,
+    plan_for,
+)
+from engines.trajectory.shrinkage import shrunk
+from engines.trajectory.synthesis import Limits, Synthesis
+from engines.trajectory.tables import drawn, table_of
+from engines.trajectory.trips import FloatArray, Trips
+from engines.trajectory.walks import Errands, EvenGraph, walk
+from schemas.blocks import IntArray
+
+CORRECTIONS = 3
+"""Times that walks are drawn and the weights of moves corrected by what they did."""
+SAMPLE = 20_000
+"""Walks that suffice for a correction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Default:
+    """See the module; implements `engines.trajectory.synthesis.Mode`. `side` is that of the grid, a multiple of 4."""
+
+    side: int = 40
+
+    def budget(self, epsilon: Fraction) -> Mapping[str, Fraction]:
+        return {name: epsilon * share for name, share in {"trips": COUNT_SHARE, **MANY_TRIPS.shares}.items()}
+
+    def synthesise(self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource) -> Synthesis:
+        """See `engines.trajectory.synthesis.Mode`."""
+        drawn_from = noise.child("noise")
+        counted = count(trips, epsilon=epsilon, noise=drawn_from)
+        plan = plan_for(float(counted.values[0]), epsilon, side=self.side)
+        questions = Questions.of(trips, plan, max_moves=limits.moves)
+        grid, blocks = questions.grid, Blocks(questions.grid)
+        noisy = {"trips": counted} | ask(questions.histograms(blocks), plan, epsilon=epsilon, noise=drawn_from)
+        maps = maps_of(noisy, grid)
+        detours = _table(noisy["detours"], (len(HOPS), len(DETOURS)), maps.total)
+        fit = PairFit.of(maps, detours.sum(axis=1), blocks)
+        pairs, heavy = fit.first(), np.zeros(0, np.int64)
+        if "block pairs" in plan.shares:
+            pairs = fit.with_blocks(pairs, noisy["block pairs"])
+            heavy = fit.heavy(pairs, deviation=deviation_of(epsilon * plan.shares["cell pairs"]))
+        if len(heavy):
+            noisy |= ask([questions.cell_pairs(blocks, heavy)], plan, epsilon=epsilon, noise=drawn_from)
+            pairs = fit.with_cells(pairs, heavy, noisy["cell pairs"])
+        del questions, trips
+        # From here on nothing private is in reach.
+        chance = noise.child("chance")
+        starts, ends = fit.sample(pairs, maps.total, chance.child("pairs"))
+        moves = _moves(grid.hops(starts, ends), detours, noisy["detours"], limits, chance.child("moves"))
+        errands = Errands(starts, ends, moves)
+        cells = walk(errands, _graph(errands, maps, noisy, grid, chance), chance.child("walks"))
+        synthetic = _with_points(errands, cells, maps, noisy, plan, limits, chance)
+        notes = {"trips": len(synthetic), "side": plan.side, "heavy_block_pairs": len(heavy)}
+        return Synthesis(synthetic, tuple(noisy.values()), notes)
+
+
+def _table(noisy: Noisy, shape: tuple[int, int], total: float) -> FloatArray:
+    return table_of(noisy.shaped(*shape), deviation=noisy.deviation, total=total)
+
+
+def _moves(hops: IntArray, detours: FloatArray, noisy: Noisy, limits: Limits, noise: NoiseSource) -> IntArray:
+    """`(trips,)` moves: the hops, and a detour from the class drawn; small detours are likelier in a class."""
+    columns = drawn(detours, classes(hops, HOPS), deviation=noisy.deviation, noise=noise.child("classes"))
+    low, high = DETOURS[columns], np.append(DETOURS[1:], 100)[columns]
+    chance = uniforms(len(hops), noise.child("within"))
+    extra = np.floor(low / (1 - chance * (1 - low / high))).astype(np.int64)
+    moves = np.minimum(hops + extra, np.maximum(limits.moves, hops))
+    # Nobody returns to a cell by one move.
+    return np.where((hops == 0) & (moves == 1), 2, moves)
+
+
+def _graph(errands: Errands, maps: Maps, noisy: Mapping[str, Noisy], grid: Grid, chance: NoiseSource) -> EvenGraph:
+    """Weights of moves under which walks, conditioned on start, end and length, move as the histogram says."""
+    targets = grid.neighbours()
+    inside = targets >= 0
+    likely = np.where(inside, np.sqrt(maps.prior[:, None] * maps.prior[np.maximum(targets, 0)]), 0.0)
+    weights = maps.moves + 0.02 * likely * (max(maps.moves.sum(), 1.0) / likely.sum()) + 1e-12 * inside
+    turns = _turns(noisy["turns"]) if "turns" in noisy else None
+    some = _some(errands, chance.child("some"))
+    factor, deviation = len(errands.moves) / max(len(some.moves), 1), noisy["moves"].deviation
+    each = np.repeat(1.0 / np.maximum(some.moves, 1), some.moves) * factor
+    source = np.ones(int(some.offsets[-1]), bool)
+    source[some.offsets[1:] - 1] = False
+    for turn in range(CORRECTIONS):
+        weights /= weights.sum(axis=1, keepdims=True)
+        cells = walk(some, EvenGraph(targets, weights, turns), chance.child("correction", turn))
+        places = np.flatnonzero(source)
+        hopped = np.maximum(grid.hops(cells[places], cells[places + 1]), 1) == 1
+        directions = grid.directions(cells[places][hopped], cells[places + 1][hopped])
+        at = cells[places][hopped] * 8 + directions
+        found = np.bincount(at[directions >= 0], each[hopped][directions >= 0], minlength=grid.size * 8)
+        error = (maps.moves + 0.5 * deviation) / (found.reshape(-1, 8) + 0.5 * deviation)
+        weights = weights * np.clip(error, 0.2, 5.0) ** 0.7
+    return EvenGraph(targets, weights / weights.sum(axis=1, keepdims=True), turns)
+
+
+def _turns(noisy: Noisy) -> FloatArray:
+    """`(8, 8)` factors of a direction after another one."""
+    turning = np.maximum(noisy.values, 0.0) + 0.002 * max(noisy.values.sum(), 1.0)
+    directions = np.arange(8)
+    turns: FloatArray = (turning / turning.mean())[(directions[None, :] - directions[:, None]) % 8]
+    return turns
+
+
+def _some(errands: Errands, noise: NoiseSource) -> Errands:
+    """A systematic sample."""
+    count = len(errands.moves)
+    if count <= SAMPLE:
+        return errands
+    chosen = systematic(np.full(count, SAMPLE / count), noise) > 0
+    return Errands(errands.starts[chosen], errands.ends[chosen], errands.moves[chosen])
+
+
+def _with_points(
+    errands: Errands,
+    cells: IntArray,
+    maps: Maps,
+    noisy: Mapping[str, Noisy],
+    plan: Plan,
+    limits: Limits,
+    chance: NoiseSource,
+) -> Trips:
+    """Trips along the walks: how many points each has, in which of its cells, and where in them."""
+    grid = Grid(plan.side)
+    lengths = _table(noisy["lengths"], (len(MOVES), RATES), maps.total)
+    rows = classes(errands.moves, MOVES)
+    rates = drawn(lengths, rows, deviation=noisy["lengths"].deviation, noise=chance.child("rates"))
+    rates = _fitting(rates, rows, cells, errands.offsets, maps.points, chance.child("fitting"))
+    per_cell = _per_cell(errands.moves + 1, rates, uniforms(len(rates), chance.child("sizes")))
+    groups = np.repeat(classes(rates, np.array(plan.groups)), errands.moves + 1)
+    visits = drawn_visits(groups * grid.size + cells, errands.offsets, rows, chance.child("luck"))
+    found = fitted(
+        per_cell,
+        visits,
+        wanted=maps.points.reshape(-1),
+        deviation=noisy["points"].deviation,
+        ends=np.maximum(noisy["ends of dwell"].values, 0.0) if "ends of dwell" in noisy else None,
+        most=limits.points,
+    )
+    weights = found.weights(visits)
+    sizes = sizes_of(per_cell, visits, most=limits.points)
+    points = shared_out(sizes, weights, visits, chance.child("points"))
+    offsets = errands.offsets
+    fine = _fine(noisy["fine points"], grid) if "fine points" in noisy else np.ones((grid.size, 1))
+    return positioned(cells, offsets, points, shares=fine, grid=grid, noise=chance.child("positions"))
+
+
+def _fitting(
+    rates: IntArray, rows: IntArray, cells: IntArray, offsets: IntArray, points: FloatArray, noise: NoiseSource
+) -> IntArray:
+    """The same rates, swapped within classes of moves: those that dwell are likelier where dwelling was counted."""
+    if len(points) == 1:
+        return rates
+    rank = np.arange(len(points))
+    along = np.add.reduceat((points * rank[:, None]).sum(axis=0)[cells], offsets[:-1])
+    mass = np.add.reduceat(points.sum(axis=0)[cells], offsets[:-1])
+    part = np.clip(along / np.maximum(mass, 1e-12) / rank[-1], 1e-3, 1 - 1e-3)
+    chance = uniforms(len(rows), noise)
+    score = np.log(part / (1 - part)) + np.log(chance / (1 - chance))
+    swapped = np.empty_like(rates)
+    swapped[np.lexsort((score, rows))] = rates[np.lexsort((rates, rows))]
+    return swapped
+
+
+def _per_cell(lengths: IntArray, rates: IntArray, chance: FloatArray) -> FloatArray:
+    """Points per cell of the path, by class: those of whole numbers of points, of which small ones are likelier."""
+    low = np.ceil(lengths * 2.0 ** ((rates + SLOWEST) / 2))
+    high = np.maximum(np.ceil(lengths * 2.0 ** ((rates + SLOWEST + 1) / 2)), low + 1)
+    per_cell: FloatArray = np.floor(low * (high / low) ** chance) / lengths
+    return per_cell
+
+
+def _fine(noisy: Noisy, grid: Grid) -> FloatArray:
+    """`(cells, FINE * FINE)` estimates on the fine grid, cell by cell."""
+    side = grid.side * FINE
+    cube = (side, side, 1)
+    fine = shrunk(noisy.values.reshape(cube), deviation=noisy.deviation, prior=np.ones(cube))
+    return fine.reshape(grid.side, FINE, grid.side, FINE).transpose(0, 2, 1, 3).reshape(grid.size, FINE * FINE)

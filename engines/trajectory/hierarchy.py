@@ -1,0 +1,123 @@
+"""A partition of the box by PrivTree over the points of trips: the `paper` mode's cells.
+
+Cells are found by halving, x first, at most 20 times. A trip of t points weighs 1/t at each of them.
+Guarantee: epsilon-DP for one trip, although its weight lies in many cells: a mean over the trip's points of
+    PrivTree's own bound (docs/notes/0050-a-tree-over-parts.md).
+Source: Kumar, dissertation 2024, algorithm 16, with PrivTree of Zhang, Xiao, Xie, SIGMOD 2016.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from engines.noise import NoiseSource, laplace_exceeds
+from engines.spatial.split import UNIT as SCORE_UNIT
+from engines.spatial.split import SplitRule
+from engines.trajectory.chance import uniforms
+from engines.trajectory.histograms import equal_shares
+from engines.trajectory.trips import LATTICE, LATTICE_BITS, FloatArray, Trips
+from schemas.blocks import IntArray
+
+DEPTH = 20
+_BITS = DEPTH // 2
+
+
+def codes_of(x: IntArray, y: IntArray) -> IntArray:
+    """`(points,)` 20-bit numbers whose bits are those of x and y by turns, x first."""
+    codes = np.zeros(len(x), np.int64)
+    for bit in range(_BITS):
+        place = LATTICE_BITS - 1 - bit
+        codes = codes << 2 | ((x >> place) & 1) << 1 | ((y >> place) & 1)
+    return codes
+
+
+def margins(scores: IntArray, *, depth: int, rule: SplitRule) -> IntArray:
+    """What the noise of each cell must exceed for it to be split, in units of 2**-20 trips; the threshold is 0."""
+    return np.minimum(depth * rule.decay_units - scores, rule.decay_units)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hierarchy:
+    """Released leaves, in the order of their codes.
+
+    Attributes:
+        starts: `(leaves,)` first code of each.
+        depths: `(leaves,)`.
+    """
+
+    starts: IntArray
+    depths: IntArray
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def leaves_of(self, codes: IntArray) -> IntArray:
+        return np.searchsorted(self.starts, codes, side="right") - 1
+
+    def corners(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Lowest x and y of each leaf and its width and height, in lattice steps."""
+        x, y = np.zeros_like(self.starts), np.zeros_like(self.starts)
+        for bit in range(_BITS):
+            x = x << 1 | (self.starts >> (DEPTH - 1 - 2 * bit)) & 1
+            y = y << 1 | (self.starts >> (DEPTH - 2 - 2 * bit)) & 1
+        cell = LATTICE_BITS - _BITS
+        return x << cell, y << cell, LATTICE >> (self.depths + 1) // 2, LATTICE >> self.depths // 2
+
+    def raster(self) -> IntArray:
+        """`(1024, 1024)` the leaf at each finest cell."""
+        x, y, width, height = (values >> (LATTICE_BITS - _BITS) for values in self.corners())
+        raster = np.zeros((1 << _BITS, 1 << _BITS), np.int64)
+        for leaf in range(len(self)):
+            raster[x[leaf] : x[leaf] + width[leaf], y[leaf] : y[leaf] + height[leaf]] = leaf
+        return raster
+
+    def adjacent(self) -> tuple[IntArray, IntArray]:
+        """Pairs of leaves that touch, both ways round, and each leaf with itself, in ascending order."""
+        raster = self.raster()
+        sides = [
+            (raster[1:], raster[:-1]),
+            (raster[:, 1:], raster[:, :-1]),
+            (raster[1:, 1:], raster[:-1, :-1]),
+            (raster[1:, :-1], raster[:-1, 1:]),
+        ]
+        count = len(self)
+        pairs = [np.arange(count) * (count + 1)]
+        for left, right in sides:
+            touching = np.unique((left * count + right)[left != right])
+            pairs += [touching, touching % count * count + touching // count]
+        every = np.unique(np.concatenate(pairs))
+        return every // count, every % count
+
+    def points(self, leaves: IntArray, noise: NoiseSource) -> tuple[IntArray, IntArray]:
+        """Uniform lattice points in these leaves."""
+        x, y, width, height = self.corners()
+        chance: FloatArray = uniforms(2 * len(leaves), noise).reshape(2, -1)
+        across = (chance[0] * width[leaves]).astype(np.int64)
+        return x[leaves] + across, y[leaves] + (chance[1] * height[leaves]).astype(np.int64)
+
+
+def discretised(trips: Trips, *, epsilon: Fraction, noise: NoiseSource) -> Hierarchy:
+    """Draw the partition. See the module for its guarantee."""
+    rule = SplitRule(epsilon=epsilon, fanout=2)
+    codes = codes_of(trips.x, trips.y)
+    order = np.argsort(codes, kind="stable")
+    codes = codes[order]
+    sums = np.append(0, np.cumsum(np.repeat(equal_shares(trips.sizes), trips.sizes)[order]))
+    nodes, starts, depths = np.zeros(1, np.int64), [], []
+    for depth in range(DEPTH + 1):
+        first = nodes << (DEPTH - depth)
+        split = np.zeros(len(nodes), bool)
+        if depth < DEPTH and len(nodes):
+            last = first + (1 << (DEPTH - depth))
+            scores = sums[np.searchsorted(codes, last)] - sums[np.searchsorted(codes, first)]
+            thresholds = margins(scores, depth=depth, rule=rule)
+            split = laplace_exceeds(thresholds, unit=SCORE_UNIT, scale=rule.scale, source=noise.child("split", depth))
+        starts.append(first[~split])
+        depths.append(np.full(int((~split).sum()), depth))
+        nodes = (nodes[split, None] * 2 + np.arange(2)).reshape(-1)
+    every, at = np.concatenate(starts), np.concatenate(depths)
+    order = np.argsort(every)
+    return Hierarchy(every[order], at[order])

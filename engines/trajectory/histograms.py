@@ -1,0 +1,96 @@
+"""Histograms of trips, measured once with exact noise: each trip weighs at most one in each of them.
+
+A trip that says something m times says it with weight 1/m each. Weights are integers, multiples of 2**-20 rounded
+DOWN, so that a trip's weights add up to at most 2**20 units, in integers, whatever m is; the noise is an integer too.
+Guarantee: `measure` is epsilon-DP for one trip that is added or removed, if no trip's weights exceed `UNIT` in total.
+Proof: integers of L1 sensitivity at most `UNIT`, plus discrete Laplace noise of scale `UNIT / epsilon`, rounded up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from engines.noise import DiscreteLaplace, NoiseSource, discrete_laplace, scale_for
+from engines.trajectory.trips import FloatArray
+from schemas.blocks import IntArray
+from schemas.errors import EngineInputError
+
+UNIT_BITS = 20
+UNIT = 1 << UNIT_BITS
+"""A whole trip, in the integers that are measured."""
+MAX_ENTRIES = 1 << 32
+"""Of one histogram: as many whole trips add up exactly in a float64, which is what `bincount` adds in."""
+
+
+def equal_shares(parts: IntArray) -> IntArray:
+    """`parts.shape` weights 2**20 / parts, rounded down; 0 where there are no parts.
+
+    >>> equal_shares(np.array([1, 3, 0])).tolist()
+    [1048576, 349525, 0]
+    """
+    shares: IntArray = np.where(parts > 0, UNIT // np.maximum(parts, 1), 0)
+    return shares
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Histogram:
+    """Exact sums of weights, and thus PRIVATE: `counts` is `(bins,)` int64 in units of 2**-20 trips."""
+
+    name: str
+    counts: IntArray
+
+    @staticmethod
+    def of(name: str, bins: IntArray, *, size: int, weights: IntArray | None = None) -> Histogram:
+        """Add up `weights`, a whole trip each if absent, by bin.
+
+        Raises: EngineInputError if there are too many entries to be added up exactly.
+        """
+        if len(bins) > MAX_ENTRIES:
+            raise EngineInputError("too many points in one window: shorten the step or split the stream")
+        if weights is None:
+            return Histogram(name, np.bincount(bins, minlength=size).astype(np.int64) << UNIT_BITS)
+        # Integers below 2**53 add up exactly in float64, in any order.
+        return Histogram(name, np.bincount(bins, weights, minlength=size).astype(np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Noisy:
+    """A measured histogram: released, everything may look at it.
+
+    Attributes:
+        values: `(bins,)` float64, in trips.
+        deviation: standard deviation of the noise of each value.
+    """
+
+    name: str
+    values: FloatArray
+    deviation: float
+    epsilon: Fraction
+
+    @property
+    def variance(self) -> float:
+        return self.deviation * self.deviation
+
+    def shaped(self, *shape: int) -> FloatArray:
+        """`values` as rows and columns."""
+        return self.values.reshape(shape)
+
+
+def scale_of(epsilon: Fraction) -> Fraction:
+    """Of the noise, in units of 2**-20 trips."""
+    return scale_for(UNIT, epsilon)
+
+
+def deviation_of(epsilon: Fraction) -> float:
+    """Standard deviation of the noise, in trips."""
+    return math.sqrt(DiscreteLaplace(scale_of(epsilon)).variance) / UNIT
+
+
+def measure(histogram: Histogram, *, epsilon: Fraction, noise: NoiseSource) -> Noisy:
+    """See the module. Draws from the child of `noise` that is named as the histogram."""
+    drawn = discrete_laplace(len(histogram.counts), scale_of(epsilon), noise.child(histogram.name))
+    return Noisy(histogram.name, (histogram.counts + drawn) / UNIT, deviation_of(epsilon), epsilon)

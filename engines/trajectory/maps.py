@@ -1,0 +1,106 @@
+"""Estimates of how many trips there are, and of where they are, start, end and move: from released histograms only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from engines.trajectory.grid import Grid
+from engines.trajectory.histograms import Noisy
+from engines.trajectory.shrinkage import shrunk_over_shifts
+from engines.trajectory.trips import FloatArray
+
+NOISE_CUT, MASS_CUT = 1.0, 0.2
+"""A cell with less activity than one deviation of it counts as empty, while that empties a fifth of all at most."""
+FLOOR = 0.0003
+"""Share of trips that priors spread evenly over all cells: nothing is impossible."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Maps:
+    """Trips per cell, `(cells,)` each, non-negative; starts and ends add up to `total`.
+
+    Attributes:
+        total: estimated number of trips, at least 1.
+        prior: where trips are at all.
+        points: `(groups, cells)` shares of points, by group of points per cell of the path.
+        moves: `(cells, 8)` by direction.
+    """
+
+    total: float
+    prior: FloatArray
+    points: FloatArray
+    starts: FloatArray
+    ends: FloatArray
+    moves: FloatArray
+
+
+def total_of(noisy: Mapping[str, Noisy]) -> float:
+    """Inverse-variance mean of the totals of the histograms in which each trip weighs one."""
+    sums = [(noisy[name].values.sum(), noisy[name].variance * len(noisy[name].values)) for name in _TOTALS]
+    mean = sum(value / variance for value, variance in sums) / sum(1 / variance for _, variance in sums)
+    return max(float(mean), 1.0)
+
+
+_TOTALS = ("trips", "detours", "lengths")
+
+
+def maps_of(noisy: Mapping[str, Noisy], grid: Grid) -> Maps:
+    """See `Maps`."""
+    total = total_of(noisy)
+    neighbours = grid.neighbours()
+    inside = neighbours >= 0
+    moves = np.where(inside, noisy["moves"].shaped(grid.size, 8), 0.0)
+    arrivals = np.bincount(neighbours[inside], moves[inside], minlength=grid.size)
+    groups = noisy["points"].shaped(-1, grid.size)
+    looks = [
+        (groups.sum(axis=0), len(groups) * noisy["points"].variance),
+        (noisy["starts"].values, noisy["starts"].variance),
+        (noisy["ends"].values, noisy["ends"].variance),
+        # Half of sixteen noisy values.
+        ((moves.sum(axis=1) + arrivals) / 2, 4 * noisy["moves"].variance),
+    ]
+    precision = sum(1 / variance for _, variance in looks)
+    activity = _scaled(
+        sum(values / variance for values, variance in looks) / precision,
+        grid,
+        deviation=precision**-0.5,
+        prior=np.ones(grid.size),
+        total=total,
+    )
+    prior = _without_specks(activity, deviation=precision**-0.5) + FLOOR * total / grid.size
+    starts, ends = (
+        _scaled(noisy[name].values, grid, deviation=noisy[name].deviation, prior=prior, total=total)
+        for name in ("starts", "ends")
+    )
+    together = np.sqrt(len(groups)) * noisy["points"].deviation
+    every = _scaled(groups.sum(axis=0), grid, deviation=together, prior=prior, total=total)
+    cube = (grid.side, grid.side, len(groups))
+    each = np.repeat(every[:, None], len(groups), axis=1).reshape(cube)
+    points = (
+        shrunk_over_shifts(groups.T.reshape(cube), deviation=noisy["points"].deviation, prior=each)
+        .reshape(grid.size, -1)
+        .T
+    )
+    both = np.where(inside, np.sqrt(prior[:, None] * prior[np.maximum(neighbours, 0)]), 0.0)
+    cube = (grid.side, grid.side, 8)
+    flows = shrunk_over_shifts(moves.reshape(cube), deviation=noisy["moves"].deviation, prior=both.reshape(cube))
+    return Maps(total, prior, points, starts, ends, np.where(inside, flows.reshape(grid.size, 8), 0.0))
+
+
+def _scaled(values: FloatArray, grid: Grid, *, deviation: float, prior: FloatArray, total: float) -> FloatArray:
+    """Shrunk, and scaled to `total`; the prior where nothing is left."""
+    cube = (grid.side, grid.side, 1)
+    estimate = shrunk_over_shifts(values.reshape(cube), deviation=deviation, prior=prior.reshape(cube)).reshape(-1)
+    if estimate.sum() <= 0:
+        estimate = prior
+    scaled: FloatArray = estimate * (total / estimate.sum())
+    return scaled
+
+
+def _without_specks(activity: FloatArray, *, deviation: float) -> FloatArray:
+    ordered = np.sort(activity)
+    below = min(int(np.searchsorted(np.cumsum(ordered), MASS_CUT * activity.sum())), len(ordered) - 1)
+    return np.where(activity < min(NOISE_CUT * deviation, ordered[below]), 0.0, activity)

@@ -1,0 +1,168 @@
+"""How far synthetic trips are from true ones: the five figures of the paper. Not private: for operators only.
+
+Source: Kumar, dissertation 2024, section 5.6.2, equations 5.11 to 5.17.
+| figure | of |
+|---|---|
+| SE_ARE, SE_JSD | numbers of trips by pair of start and end cell |
+| FP_ARE, FP_JSD | the 200 most frequent patterns of 2 to 5 cells among the true trips |
+| CP_ARE, CP_JSD | the same after runs of one cell are collapsed: most frequent patterns are of staying in a cell |
+| QE | numbers of trips that touch a rectangle; 500 of 0.01 % to 0.1 % of the box; divided by 0.1 % of trips at least |
+
+ARE is a mean relative error, JSD the Jensen-Shannon distance (the root of the divergence, natural logarithm).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engines.noise import seeded
+from engines.trajectory.chance import uniforms
+from engines.trajectory.grid import Grid
+from engines.trajectory.trips import LATTICE, FloatArray, Trips
+from schemas.blocks import IntArray
+
+FIGURES = ("SE_ARE", "SE_JSD", "FP_ARE", "FP_JSD", "QE", "CP_ARE", "CP_JSD")
+PATTERNS, LONGEST = 200, 5
+QUERIES, SMALLEST, LARGEST = 500, 1e-4, 1e-3
+_BUCKETS = Grid(128)
+
+
+def distance(left: FloatArray, right: FloatArray) -> float:
+    """Jensen-Shannon distance of two vectors of counts; 1 where one of them is empty and the other is not."""
+    if left.sum() <= 0 or right.sum() <= 0:
+        return float(left.sum() != right.sum())
+    p, q = left / left.sum(), right / right.sum()
+    m = (p + q) / 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(p > 0, p * np.log(p / m), 0.0) + np.where(q > 0, q * np.log(q / m), 0.0)
+    return float(max(terms.sum() / 2, 0.0) ** 0.5)
+
+
+def _patterns(cells: IntArray, owners: IntArray, length: int, base: int) -> IntArray:
+    """A number for each occurrence of `length` cells in a row in a trip."""
+    last = len(cells) - length + 1
+    if last <= 0:
+        return np.zeros(0, np.int64)
+    codes = np.zeros(last, np.int64)
+    for place in range(length):
+        codes = codes * base + cells[place : place + last]
+    inside: IntArray = codes[owners[:last] == owners[length - 1 :]]
+    return inside
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frequent:
+    """The most frequent patterns: for each length, their codes in ascending order and how often they occur."""
+
+    grid: Grid
+    codes: dict[int, IntArray]
+    counts: dict[int, IntArray]
+
+    @staticmethod
+    def of(cells: IntArray, owners: IntArray, grid: Grid) -> Frequent:
+        found = {
+            length: np.unique(_patterns(cells, owners, length, grid.size), return_counts=True)
+            for length in range(2, LONGEST + 1)
+        }
+        every = np.concatenate([counts for _, counts in found.values()])
+        lengths = np.repeat(list(found), [len(counts) for _, counts in found.values()])
+        codes = np.concatenate([codes for codes, _ in found.values()])
+        top = np.sort(np.argsort(-every, kind="stable")[:PATTERNS])
+        lengths, codes, every = lengths[top], codes[top], every[top]
+        members = {length: lengths == length for length in found}
+        return Frequent(
+            grid,
+            {length: codes[member] for length, member in members.items()},
+            {length: every[member] for length, member in members.items()},
+        )
+
+    def errors(self, cells: IntArray, owners: IntArray) -> tuple[float, float]:
+        """ARE and JSD of other trips' patterns."""
+        true, other = [], []
+        for length, codes in self.codes.items():
+            found = _patterns(cells, owners, length, self.grid.size)
+            at = np.minimum(np.searchsorted(codes, found), max(len(codes) - 1, 0))
+            hits = codes[at] == found if len(codes) else np.zeros(len(found), bool)
+            true.append(self.counts[length].astype(np.float64))
+            other.append(np.bincount(at[hits], minlength=len(codes))[: len(codes)].astype(np.float64))
+        counts, others = np.concatenate(true), np.concatenate(other)
+        if not len(counts):
+            return 0.0, 0.0
+        return float(np.mean(np.abs(counts - others) / counts)), distance(counts, others)
+
+
+def rectangles() -> FloatArray:
+    """`(QUERIES, 4)` xmin, xmax, ymin, ymax in the unit square; always the same."""
+    area, aspect, left, low = uniforms(4 * QUERIES, seeded(99).child("rectangles")).reshape(4, -1)
+    area = SMALLEST + (LARGEST - SMALLEST) * area
+    width = np.sqrt(area * np.exp(2 * aspect - 1))
+    height = area / width
+    x, y = left * (1 - width), low * (1 - height)
+    return np.stack([x, x + width, y, y + height], axis=1)
+
+
+def touched(trips: Trips) -> IntArray:
+    """`(QUERIES,)` trips with a point in each rectangle."""
+    buckets = _BUCKETS.cells(trips.x, trips.y)
+    order = np.argsort(buckets, kind="stable")
+    bounds = np.searchsorted(buckets[order], np.arange(_BUCKETS.size + 1))
+    x, y, owners = trips.x[order], trips.y[order], trips.owners[order]
+    answers = np.zeros(QUERIES, np.int64)
+    for query, (left, right, low, high) in enumerate(rectangles() * LATTICE):
+        columns = range(int(left * 128) >> 20, (int(right * 128) >> 20) + 1)
+        first, last = int(low * 128) >> 20, min((int(high * 128) >> 20), 127)
+        near = np.concatenate(
+            [np.arange(bounds[c * 128 + first], bounds[c * 128 + last + 1]) for c in columns if c < 128]
+        )
+        inside = (x[near] >= left) & (x[near] < right) & (y[near] >= low) & (y[near] < high)
+        answers[query] = len(np.unique(owners[near[inside]]))
+    return answers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Truth:
+    """True trips, worked out once, to compare synthetic ones with."""
+
+    grid: Grid
+    trips: int
+    pairs: IntArray
+    pair_counts: IntArray
+    frequent: Frequent
+    collapsed: Frequent
+    queries: IntArray
+
+    @staticmethod
+    def of(trips: Trips, *, side: int = 40) -> Truth:
+        """`trips` is not empty; `side` is that of the scoring grid."""
+        grid = Grid(side)
+        cells, owners = grid.cells(trips.x, trips.y), trips.owners
+        pairs, counts = np.unique(_pairs(cells, trips, grid), return_counts=True)
+        frequent = Frequent.of(cells, owners, grid)
+        collapsed = Frequent.of(*_collapsed(cells, owners), grid)
+        return Truth(grid, len(trips), pairs, counts, frequent, collapsed, touched(trips))
+
+    def errors(self, trips: Trips) -> dict[str, float]:
+        """The `FIGURES`; smaller is better."""
+        cells, owners = self.grid.cells(trips.x, trips.y), trips.owners
+        pairs, counts = np.unique(_pairs(cells, trips, self.grid), return_counts=True)
+        every = np.union1d(pairs, self.pairs)
+        true, other = np.zeros(len(every)), np.zeros(len(every))
+        true[np.searchsorted(every, self.pairs)] = self.pair_counts
+        other[np.searchsorted(every, pairs)] = counts
+        se_are = float(np.mean(np.abs(true - other) / np.maximum(true, 1)))
+        fp_are, fp_jsd = self.frequent.errors(cells, owners)
+        cp_are, cp_jsd = self.collapsed.errors(*_collapsed(cells, owners))
+        below = np.maximum(self.queries, 0.001 * self.trips)
+        qe = float(np.mean(np.abs(self.queries - touched(trips)) / below))
+        return dict(zip(FIGURES, (se_are, distance(true, other), fp_are, fp_jsd, qe, cp_are, cp_jsd), strict=True))
+
+
+def _pairs(cells: IntArray, trips: Trips, grid: Grid) -> IntArray:
+    return cells[trips.offsets[:-1]] * grid.size + cells[trips.offsets[1:] - 1]
+
+
+def _collapsed(cells: IntArray, owners: IntArray) -> tuple[IntArray, IntArray]:
+    keep = np.append(True, (np.diff(cells) != 0) | (np.diff(owners) != 0))[: len(cells)]
+    return cells[keep], owners[keep]

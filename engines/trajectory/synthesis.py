@@ -1,0 +1,55 @@
+"""What a mode of the trajectory engine is: trips of one window in, synthetic trips and what was measured out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Protocol
+
+from engines.noise import NoiseSource
+from engines.trajectory.histograms import Noisy
+from engines.trajectory.trips import Trips
+from schemas.errors import EngineInputError
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Public caps. Longer trips are cut: after `points` points, and after `moves` moves between cells."""
+
+    points: int = 1024
+    moves: int = 250
+
+    def __post_init__(self) -> None:
+        if self.points < 2 or self.moves < 1:
+            raise EngineInputError("a trip must be allowed 2 points and 1 move at least")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Synthesis:
+    """One window's result. All of it is released.
+
+    Attributes:
+        trips: synthetic.
+        measured: every histogram that private trips were counted in.
+        notes: public facts for the ledger.
+    """
+
+    trips: Trips
+    measured: tuple[Noisy, ...]
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Mode(Protocol):
+    """A way to make synthetic trips. Pure: all randomness comes from `noise`."""
+
+    def budget(self, epsilon: Fraction) -> Mapping[str, Fraction]:
+        """What one trip is charged by each mechanism, by its name in the guarantee; adds up to `epsilon`."""
+        ...
+
+    def synthesise(self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource) -> Synthesis:
+        """Synthetic trips for private `trips`, none longer than `limits`.
+
+        Privacy: epsilon-DP for one trip, added or removed.
+        """
+        ...

@@ -1,0 +1,197 @@
+"""Random walks over a grid's cells that start, end and have as many moves as they are told.
+
+Post-processing: sees released values only.
+Method: for each end cell, B_k(u) is the weight of all walks of k moves from u to it; a walk at u with k moves left
+takes the one in direction d with probability proportional to w(u, d) * turn(d | last) * B_{k-1}(target). No power of
+the transition matrix is ever formed: a step is one sparse product, for many end cells at once.
+Source: Kumar, dissertation 2024, algorithm 20 and section 5.3.7, for walks conditioned on their end; turns are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from engines.noise import NoiseSource
+from engines.trajectory.chance import uniforms
+from engines.trajectory.trips import FloatArray
+from schemas.blocks import IntArray
+
+WORKSPACE = 6_000_000
+"""Numbers B_k(u) held at once: 48 MB."""
+
+
+class Graph(Protocol):
+    """Where walks can go. Public, or released."""
+
+    @property
+    def matrix(self) -> csr_matrix:
+        """`(cells, cells)` weights of moves, without what a walk remembers."""
+        ...
+
+    def moved(self, at: IntArray, last: IntArray, onward: Onward, chance: FloatArray) -> tuple[IntArray, IntArray]:
+        """Where walks at the cells `at` go next, and by which move.
+
+        Args:
+            last: the moves that brought them there, -1 for none.
+            onward: weights of cells as the next ones, by rank of the walk and cell.
+            chance: `(walks,)` uniform numbers.
+        Returns: cells, the same as `at` where nothing leads on, and moves, in the graph's own numbers.
+        """
+        ...
+
+
+Onward = Callable[[IntArray, IntArray], FloatArray]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvenGraph:
+    """A graph of few moves from each cell.
+
+    Attributes:
+        targets: `(cells, degree)` cell that each move leads to, -1 for none.
+        weights: `(cells, degree)` of moves, non-negative; 0 where there is none.
+        turns: `(degree, degree)` factor of a move after another one; None if moves do not remember.
+    """
+
+    targets: IntArray
+    weights: FloatArray
+    turns: FloatArray | None = None
+
+    @property
+    def matrix(self) -> csr_matrix:
+        rows, moves = np.nonzero(self.weights)
+        size = len(self.targets)
+        return csr_matrix((self.weights[rows, moves], (rows, self.targets[rows, moves])), (size, size))
+
+    def moved(self, at: IntArray, last: IntArray, onward: Onward, chance: FloatArray) -> tuple[IntArray, IntArray]:
+        """See `Graph.moved`."""
+        options = np.maximum(self.targets[at], 0)
+        weights = self.weights[at] * onward(np.arange(len(at))[:, None], options)
+        if self.turns is not None:
+            weights *= np.where(last[:, None] >= 0, self.turns[last], 1.0)
+        sums = np.cumsum(weights, axis=1)
+        picked = np.minimum((sums <= (chance * sums[:, -1])[:, None]).sum(axis=1), weights.shape[1] - 1)
+        return np.where(sums[:, -1] > 0, options[np.arange(len(at)), picked], at), picked
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseGraph:
+    """A graph whose cells have few or many moves.
+
+    Attributes:
+        matrix: `(cells, cells)` weights of moves, canonical.
+    """
+
+    matrix: csr_matrix
+
+    def moved(self, at: IntArray, last: IntArray, onward: Onward, chance: FloatArray) -> tuple[IntArray, IntArray]:
+        """See `Graph.moved`."""
+        begin, degrees = self.matrix.indptr[at].astype(np.int64), np.diff(self.matrix.indptr)[at].astype(np.int64)
+        if not degrees.sum():
+            return at, last
+        before = np.cumsum(degrees) - degrees
+        rows = np.repeat(np.arange(len(at)), degrees)
+        moves = np.arange(len(rows)) - np.repeat(before - begin, degrees)
+        options = self.matrix.indices[moves].astype(np.int64)
+        weights = self.matrix.data[moves] * onward(rows, options)
+        # Sums run on over all walks, so that one search serves them: each walk has to weigh about the same.
+        largest = np.zeros(len(at))
+        np.maximum.at(largest, rows, weights)
+        sums = np.append(0.0, np.cumsum(weights / np.where(largest > 0, largest, 1.0)[rows]))
+        low, high = sums[before], sums[before + degrees]
+        picked = np.searchsorted(sums, low + chance * (high - low), side="right") - 1
+        picked = np.clip(picked, 0, len(options) - 1)
+        led = largest > 0
+        return np.where(led, options[picked], at), np.where(led, moves[picked], last)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Errands:
+    """What each walk has to do, `(walks,)` each: start cell, end cell, number of moves."""
+
+    starts: IntArray
+    ends: IntArray
+    moves: IntArray
+
+    @property
+    def offsets(self) -> IntArray:
+        """`(walks + 1,)` of the cells of all walks, one more than its moves each."""
+        return np.append(0, np.cumsum(self.moves + 1))
+
+
+def walk(errands: Errands, graph: Graph, noise: NoiseSource) -> IntArray:
+    """Cells of all walks, one after the other (`Errands.offsets`).
+
+    A walk that can not reach its end in its moves stays where that shows, and ends by a jump.
+    """
+    offsets = errands.offsets
+    cells = np.repeat(errands.ends, errands.moves + 1)
+    cells[offsets[:-1]] = errands.starts
+    ends, where = np.unique(errands.ends, return_inverse=True)
+    longest = np.zeros(len(ends), np.int64)
+    np.maximum.at(longest, where, errands.moves)
+    matrix = graph.matrix
+    by_end = np.argsort(where, kind="stable")
+    members = np.split(by_end, np.cumsum(np.bincount(where, minlength=len(ends)))[:-1])
+    order = np.argsort(-longest, kind="stable")
+    first = 0
+    while first < len(order) and longest[order[first]] > 0:
+        width = max(1, WORKSPACE // (matrix.shape[0] * int(longest[order[first]] + 1)))
+        chunk = order[first : first + width]
+        backward = _backward(matrix, ends[chunk], longest[chunk])
+        walks = np.concatenate([members[end] for end in chunk])
+        columns = np.repeat(np.arange(len(chunk)), [len(members[end]) for end in chunk])
+        _forward(errands, graph, walks, columns, backward, cells, offsets, noise.child(first))
+        first += width
+    return cells
+
+
+def _backward(matrix: csr_matrix, ends: IntArray, longest: IntArray) -> FloatArray:
+    """`(moves + 1, cells, ends)` weights of all walks to each end, each (move, end) scaled to a maximum of one."""
+    moves = int(longest.max())
+    weights = np.zeros((moves + 1, matrix.shape[0], len(ends)))
+    weights[0, ends, np.arange(len(ends))] = 1.0
+    for k in range(1, moves + 1):
+        # Ends are in descending order of their longest walk: those still needed come first.
+        needed = int(np.count_nonzero(longest >= k))
+        product = matrix @ np.ascontiguousarray(weights[k - 1, :, :needed])
+        largest = product.max(axis=0)
+        weights[k, :, :needed] = product / np.where(largest > 0, largest, 1.0)
+    return weights
+
+
+def _forward(
+    errands: Errands,
+    graph: Graph,
+    walks: IntArray,
+    columns: IntArray,
+    backward: FloatArray,
+    cells: IntArray,
+    offsets: IntArray,
+    noise: NoiseSource,
+) -> None:
+    """Write the cells of these walks; `columns` is the place of each one's end in `backward`."""
+    order = np.argsort(-errands.moves[walks], kind="stable")
+    walks, columns = walks[order], columns[order]
+    moves, here = errands.moves[walks], errands.starts[walks]
+    last = np.full(len(walks), -1)
+    size, width = backward.shape[1:]
+    flat = backward.reshape(-1)
+    for step in range(int(moves[0])):
+        # Walks are in descending order of moves: those that still walk come first.
+        going = int(np.count_nonzero(moves > step))
+        left, column = moves[:going] - step - 1, columns[:going]
+
+        def onward(walk: IntArray, cell: IntArray, left: IntArray = left, column: IntArray = column) -> FloatArray:
+            weights: FloatArray = flat[(left[walk] * size + cell) * width + column[walk]]
+            return weights
+
+        chance = uniforms(going, noise.child(step))
+        here[:going], last[:going] = graph.moved(here[:going], last[:going], onward, chance)
+        cells[offsets[walks[:going]] + step + 1] = here[:going]
+    cells[offsets[walks] + moves] = errands.ends[walks]

@@ -1,0 +1,159 @@
+"""A trip weighs at most one in every histogram: exactly, in integers, whatever the trip looks like."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engines.noise import seeded
+from engines.spatial.split import SplitRule
+from engines.trajectory import LATTICE, Default, Limits, Mode, Paper, Trips, Uniform, histograms
+from engines.trajectory.blocks import Blocks
+from engines.trajectory.grid import Grid
+from engines.trajectory.hierarchy import margins
+from engines.trajectory.histograms import UNIT, Histogram, equal_shares
+from engines.trajectory.paper import end_weighted_shares
+from engines.trajectory.questions import COUNT_SHARE, FEW_TRIPS, MANY_TRIPS, Plan, Questions
+
+COORDINATE = st.one_of(st.integers(0, LATTICE - 1), st.sampled_from([0, LATTICE // 2 - 1, LATTICE // 2, LATTICE - 1]))
+# Trips that stay, jump over the whole box, and come back; one point and many.
+TRIP = st.lists(st.tuples(COORDINATE, COORDINATE), min_size=1, max_size=40)
+MODES: list[Mode] = [Default(), Paper(), Paper(spread="exponential"), Uniform()]
+
+
+def trips_of(points: list[list[tuple[int, int]]]) -> Trips:
+    x = np.array([x for trip in points for x, _ in trip], np.int64)
+    y = np.array([y for trip in points for _, y in trip], np.int64)
+    return Trips(x, y, np.append(0, np.cumsum([len(trip) for trip in points])).astype(np.int64))
+
+
+@pytest.mark.parametrize("plan", [MANY_TRIPS, FEW_TRIPS])
+@settings(max_examples=60, deadline=None)
+@given(points=st.lists(TRIP, min_size=1, max_size=5), out=st.integers(0, 4), moves=st.integers(1, 90))
+def test_one_trip_moves_each_histogram_of_default_by_one_trip_at_most(
+    plan: Plan, points: list[list[tuple[int, int]]], out: int, moves: int
+) -> None:
+    trips = trips_of(points)
+    some = trips.without(out % len(trips))
+    blocks = Blocks(Grid(plan.side))
+    chosen = np.arange(0, blocks.count**2, 7)
+    with_it, without = (Questions.of(given, plan, max_moves=moves) for given in (trips, some))
+    every = zip(
+        [*with_it.histograms(blocks), with_it.cell_pairs(blocks, chosen)],
+        [*without.histograms(blocks), without.cell_pairs(blocks, chosen)],
+        strict=True,
+    )
+    for left, right in every:
+        assert np.abs(left.counts - right.counts).sum() <= UNIT, left.name
+
+
+class Seen(list[Histogram]):
+    """Stands in for the noise: keeps the exact histograms that are measured."""
+
+    def measure(self, histogram: Histogram, *, epsilon: Fraction, noise: object) -> histograms.Noisy:
+        self.append(histogram)
+        deviation = histograms.deviation_of(epsilon)
+        return histograms.Noisy(histogram.name, histogram.counts / UNIT, deviation, epsilon)
+
+
+def measured_in(mode: Mode, trips: Trips) -> Seen:
+    """What a mode measures, under the partition that the SAME noise draws (decided by margins at the floor)."""
+    seen = Seen()
+    modules = ("questions", "paper", "pair_tree", "uniform")
+    patches = [patch(f"engines.trajectory.{name}.measure", seen.measure) for name in modules]
+    splits = [
+        patch(f"engines.trajectory.{name}.laplace_exceeds", lambda margins, **_: np.arange(len(margins)) < 2)
+        for name in ("hierarchy", "pair_tree")
+    ]
+    for each in [*patches, *splits]:
+        each.start()
+    try:
+        mode.synthesise(trips, epsilon=Fraction(1), limits=Limits(), noise=seeded(1))
+    finally:
+        for each in [*patches, *splits]:
+            each.stop()
+    return seen
+
+
+@pytest.mark.parametrize("mode", [Paper(), Paper(spread="exponential"), Uniform()], ids=repr)
+@settings(max_examples=15, deadline=None)
+@given(points=st.lists(TRIP, min_size=2, max_size=4), out=st.integers(0, 3))
+def test_one_trip_moves_each_histogram_of_a_baseline_by_one_trip_at_most(
+    mode: Mode, points: list[list[tuple[int, int]]], out: int
+) -> None:
+    trips = trips_of(points)
+    with patch("engines.trajectory.uniform._parts", lambda density, grid: np.full(grid.size, 3)):
+        with_it, without = measured_in(mode, trips), measured_in(mode, trips.without(out % len(trips)))
+    for left, right in zip(with_it, without, strict=True):
+        assert np.abs(left.counts - right.counts).sum() <= UNIT, left.name
+
+
+def test_a_whole_weight_for_each_point_would_be_caught() -> None:
+    """The check above can fail: a trip of three moves that weighs one at each of them moves `moves` by three."""
+    trips = trips_of([[(0, 0), (LATTICE // 2, 0), (0, 0)]])
+    with patch("engines.trajectory.questions.equal_shares", lambda parts: np.full_like(parts, UNIT)):
+        asked = Questions.of(trips, MANY_TRIPS, max_moves=250).histograms(Blocks(Grid(40)))
+    assert max(histogram.counts.sum() for histogram in asked) > UNIT
+
+
+@given(parts=st.integers(1, 1 << 40))
+def test_equal_shares_add_up_to_one_trip_at_most(parts: int) -> None:
+    assert parts * int(equal_shares(np.array([parts]))[0]) <= UNIT
+
+
+@given(number=st.integers(1, 3000))
+def test_end_weighted_shares_add_up_to_one_trip_at_most_and_favour_the_ends(number: int) -> None:
+    shares = end_weighted_shares(np.full(number, number), np.arange(number))
+    assert shares.min() >= 0
+    assert UNIT - number <= shares.sum() <= UNIT
+    assert np.array_equal(shares, shares[::-1])
+    assert np.all(np.diff(shares[: (number + 1) // 2]) <= 0)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=repr)
+def test_shares_add_up_to_epsilon(mode: Mode) -> None:
+    assert sum(mode.budget(Fraction(1, 3)).values()) == Fraction(1, 3)
+
+
+@pytest.mark.parametrize("plan", [MANY_TRIPS, FEW_TRIPS])
+def test_whatever_the_plan_the_price_is_the_same(plan: Plan) -> None:
+    assert COUNT_SHARE + sum(plan.shares.values()) == 1
+
+
+def path_losses(shares: np.ndarray, scores: np.ndarray, rule: SplitRule) -> float:
+    """Exact log-ratio of a tree whose nodes all split, with a trip of these shares of each node and without it."""
+    depth = np.floor(np.log2(np.arange(1, len(shares) + 1))).astype(int)
+    total = 0.0
+    for node in range(len(shares)):
+        odds = []
+        for score in (scores[node] + shares[node], scores[node]):
+            margin = float(margins(np.array([score]), depth=int(depth[node]), rule=rule)[0]) / 2**20
+            scaled = margin / float(rule.scale)
+            odds.append(-scaled - np.log(2) if scaled >= 0 else np.log1p(-np.exp(scaled) / 2))
+        total += odds[0] - odds[1]
+    return total
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    epsilon=st.sampled_from([Fraction(1, 20), Fraction(3, 10), Fraction(1), Fraction(4)]),
+    leaves=st.lists(st.integers(0, 3 * UNIT), min_size=16, max_size=16),
+    parts=st.lists(st.integers(0, 1000), min_size=16, max_size=16).filter(any),
+    crowd=st.integers(0, 60),
+)
+def test_a_trip_in_many_leaves_costs_the_tree_no_more_than_one_in_one_leaf(
+    epsilon: Fraction, leaves: list[int], parts: list[int], crowd: int
+) -> None:
+    """Exact loss over a whole tree, not over a path: shares of one trip lie in all of its leaves."""
+    share = np.array(parts, np.int64) * UNIT // sum(parts)
+    score = np.array(leaves, np.int64) + crowd * UNIT // 4
+    levels = [(share, score)]
+    while len(levels[0][0]) > 1:
+        levels.insert(0, tuple(values.reshape(-1, 2).sum(axis=1) for values in levels[0]))  # type: ignore[arg-type]
+    shares, scores = (np.concatenate([level[side] for level in levels]) for side in (0, 1))
+    assert path_losses(shares, scores, SplitRule(epsilon=epsilon, fanout=2)) <= float(epsilon) + 1e-9
