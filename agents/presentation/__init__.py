@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agents.presentation import markov, series, spatial
+from agents.presentation import markov, series, spatial, tabular
 from agents.presentation.contract import Presentation, Rehearsal
 from schemas.config import Stream
 from schemas.errors import PrivstreamError
@@ -13,6 +13,7 @@ PRESENTATIONS: Mapping[str, Presentation] = {
     "spatial": spatial.PRESENTATION,
     "markov": markov.PRESENTATION,
     "series": series.PRESENTATION,
+    "tabular": tabular.PRESENTATION,
 }
 
 

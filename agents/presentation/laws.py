@@ -84,9 +84,15 @@ def _normal(sigma: Fraction) -> NoiseFacts:
     return NoiseFacts(float(sigma) ** 2, NORMAL_95 * float(sigma), added=True)
 
 
+def _gumbel(scale: Fraction) -> NoiseFacts:
+    """The exponential mechanism chooses the largest score plus Gumbel noise of this scale (McSherry, Talwar 2007)."""
+    return NoiseFacts(math.pi**2 / 6 * float(scale) ** 2, -float(scale) * math.log(-math.log(1 - OUTSIDE)), added=False)
+
+
 LAWS: Mapping[str, Callable[[Fraction], NoiseFacts]] = {
     "discrete Laplace": _discrete_laplace,
     "Laplace (one bit)": _laplace_bit,
     "discrete Gaussian": _normal,
     "binomial": _normal,
+    "exponential mechanism": _gumbel,
 }

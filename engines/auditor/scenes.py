@@ -192,7 +192,18 @@ def series(mode: str, *, epsilon: float = 3.0) -> Scene:
     return Scene(stream, base, {"dense cell": (highest, None, focus)})
 
 
-SCENES: Mapping[str, Callable[[str], Scene]] = {"spatial": spatial, "markov": markov, "series": series}
+def _tabular(mode: str) -> Scene:
+    from engines.auditor.tabular import tabular
+
+    return tabular(mode)
+
+
+SCENES: Mapping[str, Callable[[str], Scene]] = {
+    "spatial": spatial,
+    "markov": markov,
+    "series": series,
+    "tabular": _tabular,
+}
 
 
 def numbers(prefix: str, value: object) -> Features:

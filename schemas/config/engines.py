@@ -63,6 +63,11 @@ ENGINE_FACTS: Mapping[str, EngineFacts] = {
         needs_delta=frozenset({"default", "kalman", "paper", "paper-binomial", "gaussian"}),
         whole_unit=True,
     ),
+    "tabular": EngineFacts(
+        modes=("default", "paper", "streaming-mwem"),
+        kinds=("table",),
+        measured_expiry=frozenset({"paper", "streaming-mwem"}),
+    ),
 }
 ENGINE_NAMES = tuple(ENGINE_FACTS)
 PLANNED_ENGINES = tuple(name for name in ("tabular", "series", "markov", "trajectory") if name not in ENGINE_FACTS)

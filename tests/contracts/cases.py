@@ -140,4 +140,27 @@ CONTRACTS: Mapping[str, EngineCase] = {
         measured=None,
         variants=({}, {"privacy": {"max_contributions": 6}}),
     ),
+    "tabular": EngineCase(
+        tables={
+            "domain": {
+                "kind": "table",
+                "attributes": [
+                    {"field": "smokes", "values": [False, True]},
+                    {"field": "age", "edges": [0, 18, 65, 120], "integer": True},
+                    {"field": "city", "values": ["here"], "missing": True},
+                ],
+            },
+            "options": {"fit": "joint"},
+        },
+        keys=st.tuples(st.integers(0, 2 * 2 * 3 * 2 - 1)),
+        crowd=(8,),
+        foreign=(2 * 2 * 3 * 2,),
+        variants=(
+            {},
+            {"domain": {"ttl": "1h"}},
+            {"domain": {"ttl": "2h"}, "options": {"records": False}},
+            {"domain": {"op": "what"}, "options": {"ways": [1, 2, 3]}},
+            {"options": {"marginals": [{"of": ["age", "smokes"], "weight": 3}]}},
+        ),
+    ),
 }

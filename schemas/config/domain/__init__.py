@@ -12,6 +12,7 @@ from schemas.config.domain.common import DeletableDomain, DomainSection
 from schemas.config.domain.geojson import GeoJsonDomain
 from schemas.config.domain.series import SeriesDomain
 from schemas.config.domain.states import StatesDomain
+from schemas.config.domain.table import TableDomain
 from schemas.config.section import refusal
 from schemas.config.tagged import tagged
 
@@ -20,6 +21,7 @@ DOMAINS: Mapping[str, type[DomainSection]] = {
     "geojson": GeoJsonDomain,
     "states": StatesDomain,
     "series": SeriesDomain,
+    "table": TableDomain,
 }
 DOMAIN_KINDS = tuple(DOMAINS)
 PLANNED_KINDS = tuple(
@@ -67,4 +69,5 @@ __all__ = [
     "PlanarDomain",
     "SeriesDomain",
     "StatesDomain",
+    "TableDomain",
 ]

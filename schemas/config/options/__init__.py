@@ -9,12 +9,14 @@ from schemas.config.options.common import NotNegative, OptionsSection, Share
 from schemas.config.options.markov import MarkovOptions
 from schemas.config.options.series import SeriesOptions
 from schemas.config.options.spatial import SpatialOptions
+from schemas.config.options.tabular import TabularOptions
 from schemas.config.tagged import tagged
 
 OPTIONS: Mapping[str, type[OptionsSection]] = {
     "spatial": SpatialOptions,
     "markov": MarkovOptions,
     "series": SeriesOptions,
+    "tabular": TabularOptions,
 }
 """By engine."""
 
@@ -50,4 +52,5 @@ __all__ = [
     "SeriesOptions",
     "Share",
     "SpatialOptions",
+    "TabularOptions",
 ]

@@ -1,0 +1,154 @@
+"""How engine `tabular` is shown and tried."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
+from agents.presentation.error import Answer, ErrorModel
+from agents.presentation.laws import noise_facts
+from agents.presentation.tabular_report import sections, tiles
+from engines.auditor.scenes import Focus
+from engines.auditor.tabular import BESIDE, CROWD, table_focus
+from engines.registry import build_domain, build_engine
+from engines.tabular.attributes import Scalar
+from engines.tabular.domain import TableDomain
+from engines.tabular.growing import GrowingBlocks
+from engines.tabular.measure import split, variances
+from schemas.config import Stream
+from schemas.config.engines import measures_expiry
+from schemas.guarantee import Guarantee
+
+_SHOWN = 8
+
+
+def _table(stream: Stream) -> TableDomain:
+    domain = build_domain(stream)
+    assert isinstance(domain, TableDomain)
+    return domain
+
+
+def _domain(stream: Stream) -> str:
+    domain = _table(stream)
+    listed = [f"{name} ({size})" for name, size in zip(domain.names, domain.sizes, strict=True)]
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    zeros = " Some combinations of values cannot be." if domain.impossible else ""
+    return (
+        f"rows of {len(listed)} attributes, with their numbers of values: {', '.join(listed[:_SHOWN])}{more}, "
+        f"by declaration and not from the data.{zeros}"
+    )
+
+
+def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
+    engine = build_engine(stream)
+    if isinstance(engine, GrowingBlocks):
+        return _of_blocks(engine)
+    counts = [mechanism for mechanism in guarantee if mechanism.name.startswith("counts")]
+    deviation = noise_facts(counts[0]).deviation
+
+    def answer(name: str, size: int, what: str) -> Answer:
+        return Answer.of(name, size, what, lambda t: math.sqrt(size * t) * deviation)
+
+    return ErrorModel(
+        (
+            answer("one cell", 1, "of a marginal that is chosen in every step"),
+            answer("ten cells", 10, "their sum, in one such marginal"),
+        ),
+        sizes="cells",
+        growth="The error grows with the square root of the number of steps that measured the marginal",
+        formula="sd(L, t) = sqrt(L · t · V),  V = variance of the noise in one cell",
+        conditions="It is the noise alone, of a marginal that is chosen in each of t releases. Marginals that are not "
+        "chosen are what the model says, whose error depends on the data. privstream simulate measures the error as a "
+        "whole on your own data.",
+    )
+
+
+def _of_blocks(engine: GrowingBlocks) -> ErrorModel:
+    parts = engine.config.parts
+    answers = []
+    counter = parts.totals_counter
+    answers.append(
+        Answer.of("all rows", 1, "the number of rows that were inserted", lambda t: math.sqrt(counter.variance(t)))
+    )
+    lines = [("one-way", parts.ones, parts.ones_epsilon, np.sqrt(np.sqrt(np.array(parts.ones.sizes, np.float64))))]
+    if len(parts.larger):
+        lengths = parts.larger.lengths.astype(np.float64)
+        lines.append(("larger", parts.larger, parts.larger_epsilon, np.sqrt(parts.weights * lengths**-0.2)))
+    for name, layout, epsilon, weights in lines:
+        if len(layout):
+            deviation = math.sqrt(float(variances(split(epsilon, weights)).max()))
+            answers.append(Answer.of(f"{name} cell", 1, f"one cell of a {name} marginal", _blocks(deviation)))
+    return ErrorModel(
+        tuple(answers),
+        sizes="draws of noise",
+        growth="A cell's error grows with the root of the number of blocks, about the logarithm of the rows where rows "
+        "only come",
+        formula="sd(blocks) = sqrt(blocks · V),  V = variance of the noise in one cell of the noisiest marginal",
+        conditions="t releases are taken for 1 + log2(t) blocks. It is the noise alone, before the fit, which makes it "
+        "several times smaller by what marginals say of each other; what an open block holds is not known yet, a "
+        "further error. privstream simulate measures the error as a whole on your own data.",
+    )
+
+
+def _blocks(deviation: float) -> Callable[[int], float]:
+    return lambda releases: deviation * math.sqrt(1 + math.log2(releases))
+
+
+def _remarks(stream: Stream) -> Iterator[str]:
+    if stream.mode == "default":
+        yield (
+            "Rows are private while a block is open. A block closes when enough events have come, by the noisy totals; "
+            "its counts are then published with noise, once, and forgotten."
+        )
+    if stream.options.records:
+        yield (
+            "Synthetic rows are made from what was published and cost nothing. Each is an invention: none stands for a "
+            "person."
+        )
+
+
+def _value(stream: Stream, index: int, last: bool) -> Scalar:
+    """The raw value of an attribute's first or last code but for null, drawn back from the middle of a bin."""
+    attribute = _table(stream).attributes[index]
+    codes = np.arange(attribute.size)
+    values: list[Scalar] = [value for value in attribute.decode(codes, np.full(len(codes), 0.5)) if value is not None]
+    return values[-1 if last else 0]
+
+
+def _rehearsal(stream: Stream) -> Rehearsal:
+    """A common row, one beside it, and one that nobody has; the audited unit joins the first or is the last."""
+    domain = _table(stream)
+    first = {name: _value(stream, index, False) for index, name in enumerate(domain.names)}
+    last = {name: _value(stream, index, True) for index, name in enumerate(domain.names)}
+    beside = {**first, domain.names[-1]: last[domain.names[-1]]}
+    sizes = dict(zip(domain.names, domain.sizes, strict=True))
+
+    def codes(fields: Fields) -> dict[str, int]:
+        found, _ = domain.encode_values([[fields[name]] for name in domain.names], 1)
+        return dict(zip(domain.names, found[0].tolist(), strict=True))
+
+    def focuses(places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
+        located = [(step, codes(fields), count) for step, fields, count in known]
+        return {name: table_focus(codes(at), sizes, located) for name, at in places.items()}
+
+    return Rehearsal(
+        places={"dense cell": first, "empty cell": last},
+        crowd=((first, CROWD), (beside, BESIDE)),
+        late=2,
+        held=3,
+        expiries_known=measures_expiry(stream.engine, stream.mode),
+        focuses=focuses,
+    )
+
+
+PRESENTATION = Presentation(
+    domain=_domain,
+    error_model=_error_model,
+    sections=sections,
+    tiles=tiles,
+    rehearsal=_rehearsal,
+    remarks=_remarks,
+)

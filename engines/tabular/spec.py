@@ -1,0 +1,135 @@
+"""Engine `tabular` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from engines.contract import Engine, EngineSpec
+from engines.tabular.attributes import Attribute, Category, Numeric, Scalar
+from engines.tabular.domain import Impossible, TableDomain
+from engines.tabular.evaluator import TableEvaluator
+from engines.tabular.growing import GrowingBlocks
+from engines.tabular.growing_config import GrowingConfig
+from engines.tabular.paper import PaperTable
+from engines.tabular.rounds_config import RoundsConfig
+from engines.tabular.rounds_engine import RoundsEngine
+from engines.tabular.streaming_mwem import StreamingMwem
+from engines.tabular.workload import Workload
+from schemas.config import Stream
+from schemas.config.domain.table import Attribute as AttributeSection
+from schemas.config.domain.table import TableDomain as TableSection
+from schemas.errors import EngineInputError
+
+ROUNDS: Mapping[str, type[RoundsEngine]] = {"paper": PaperTable, "streaming-mwem": StreamingMwem}
+
+
+def _attribute(section: AttributeSection) -> Attribute:
+    if section.values is not None:
+        other = section.unknown == "other"
+        return Category(
+            name=section.field,
+            values=section.values,
+            missing=section.missing,
+            unknown="other" if other else "refuse",
+            other_value=section.other,
+        )
+    assert section.edges is not None
+    return Numeric(
+        name=section.field,
+        edges=section.edges,
+        integer=section.integer,
+        points=section.points,
+        missing=section.missing,
+        unknown=section.unknown,
+        other_value=section.other,
+    )
+
+
+def table_domain(stream: Stream) -> TableDomain:
+    """Raises: EngineInputError if attributes or structural zeros do not fit together."""
+    section = stream.domain
+    assert isinstance(section, TableSection)
+    attributes = tuple(_attribute(attribute) for attribute in section.all_attributes)
+    places = {attribute.name: index for index, attribute in enumerate(attributes)}
+    zeros = []
+    for pair in section.impossible:
+        sides = [(places[pair.left], pair.left_values), (places[pair.right], pair.right_values)]
+        (left, left_values), (right, right_values) = sorted(sides, key=lambda side: side[0])
+        zeros.append(
+            Impossible(
+                left=left,
+                left_codes=_codes(attributes[left], left_values),
+                right=right,
+                right_codes=_codes(attributes[right], right_values),
+            )
+        )
+    return TableDomain(attributes, tuple(zeros))
+
+
+def _codes(attribute: Attribute, values: Sequence[Scalar]) -> tuple[int, ...]:
+    codes, reasons = attribute.encode(values)
+    if reasons.any():
+        raise EngineInputError(f"a structural zero names a value that {attribute.name!r} lacks: list it, or remove it")
+    return tuple(np.unique(codes).tolist())
+
+
+def _workload(stream: Stream, domain: TableDomain) -> Workload:
+    options = stream.options
+    if not options.marginals:
+        return Workload.all(len(domain.names), options.ways)
+    places = {name: index for index, name in enumerate(domain.names)}
+    return Workload.of(
+        len(domain.names),
+        {tuple(places[name] for name in marginal.of): Fraction(marginal.weight) for marginal in options.marginals},
+    )
+
+
+def _build(stream: Stream) -> Engine:
+    options, domain = stream.options, table_domain(stream)
+    ttl_us = stream.domain.ttl_us
+    ttl_steps = None if ttl_us is None else ttl_us // stream.time.step_us
+    deletable = stream.domain.operation_field is not None
+    if stream.mode == "default":
+        return GrowingBlocks(
+            GrowingConfig(
+                name=stream.name,
+                domain=domain,
+                epsilon=stream.event_epsilon,
+                workload=_workload(stream, domain),
+                deletable=deletable,
+                ttl_steps=ttl_steps,
+                max_cells=options.max_cells,
+                records=options.records,
+                churn=options.churn_fraction,
+            )
+        )
+    return ROUNDS[stream.mode](
+        RoundsConfig(
+            mode="paper" if stream.mode == "paper" else "streaming-mwem",
+            name=stream.name,
+            domain=domain,
+            epsilon=stream.event_epsilon,
+            workload=_workload(stream, domain),
+            rounds=options.rounds,
+            counter=options.counter,
+            horizon=options.horizon,
+            fit=options.fit,
+            model_cells=options.model_cells,
+            deletable=deletable,
+            ttl_steps=ttl_steps,
+            max_cells=options.max_cells,
+            records=options.records,
+            churn=options.churn_fraction,
+        )
+    )
+
+
+def _evaluator(stream: Stream) -> TableEvaluator:
+    domain = table_domain(stream)
+    return TableEvaluator(domain, _workload(stream, domain))
+
+
+SPEC = EngineSpec(name="tabular", domain=table_domain, build=_build, evaluator=_evaluator)
