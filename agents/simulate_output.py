@@ -71,9 +71,11 @@ class Output:
 
     def snapshot(self, step: int, audit: TruthAudit) -> None:
         """The synthetic records alive after `step`, as a consumer holds them who has read them all."""
-        fields = (self.stream.time.field, *self.stream.domain.fields)
+        known = (self.stream.time.field, *self.stream.domain.fields)
+        # An engine may say more of a record than raw events do: a standard error, an interval.
+        fields = dict.fromkeys([*known, *(name for record in audit.alive.values() for name in record)])
         with self._open(f"synthetic/step-{step:06d}.csv") as target:
-            writer = csv.DictWriter(target, fields, extrasaction="ignore", lineterminator="\n")
+            writer = csv.DictWriter(target, list(fields), lineterminator="\n")
             writer.writeheader()
             writer.writerows(audit.alive.values())
 

@@ -56,6 +56,7 @@ def simulate(
     if insecure_seed and seed is None:
         raise PrivstreamError("--insecure-seed says nothing alone. Mend: add --seed N, or leave it out.")
     from agents.domains import outside_warning
+    from agents.presentation import presentation
     from agents.simulate import SimulateOptions
     from agents.simulate import simulate as run
     from schemas.config import with_overrides
@@ -71,7 +72,8 @@ def simulate(
         print_json({"ok": True, "private": False, "streams": [asdict(each) for each in done]})
     else:
         for each in done:
-            errors = ", ".join(f"{key.removeprefix('error_')} {value:.1%}" for key, value in each.metrics.items())
+            shown = presentation(loaded.stream(each.stream)).tiles(each.metrics)
+            errors = ", ".join(f"{label.removeprefix('last error, ')} {text}" for label, text in shown)
             typer.echo(
                 f"{each.stream}: {each.steps:,} steps, {each.events:,} of {each.rows:,} rows accepted, "
                 f"{each.records:,} synthetic records, epsilon {each.epsilon:g}"
@@ -85,7 +87,7 @@ def simulate(
             if lost:
                 typer.echo(f"  rows not used: {lost}")
             if errors:
-                typer.echo(f"  error of range queries after the last step: {errors}")
+                typer.echo(f"  after the last step: {errors}")
             typer.echo(f"  {each.folder / 'report.html'}")
     for caveat in options.caveats:
         warn(caveat)

@@ -48,6 +48,8 @@ def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
     whom = (
         "whether any one event is in the data"
         if stream.privacy.unit == "event"
+        else "which of two histories any one member has"
+        if stream.privacy.unit == "replace"
         else "whether any one user is in the data"
     )
     again = "" if stream.privacy.per is None else " in one period"

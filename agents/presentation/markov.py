@@ -52,7 +52,7 @@ def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
         return Answer.of(name, size, what, lambda t: deviation, lambda t: interval)
 
     answers = [answer("one state", 1, "the count of one state in one step")]
-    if states > 2:
+    if states > 3:
         answers.append(answer("half of the states", states // 2, "the sum over so many states"))
     conditions = (
         "Every step has noise of its own, in every state, and this is that noise alone, as mode raw releases it. The "
@@ -83,14 +83,14 @@ def leakage_lines(engine: Markov) -> Iterator[str]:
     config = engine.config
     if config.transition is None:
         yield (
-            "Temporal privacy leakage is not known, since no chain is declared: somebody who knows how users move learns "
-            "of one step from the others, at most what all steps cost together."
+            "Temporal privacy leakage is not known, since no chain is declared: somebody who knows how users move "
+            "learns of one step from the others, at most what all steps cost together."
         )
         return
     if config.transition.states > EXACT_STATES:
         yield (
-            f"Temporal privacy leakage is worked out for at most {EXACT_STATES} states; with more it is bounded by what "
-            "all steps cost together."
+            f"Temporal privacy leakage is worked out for at most {EXACT_STATES} states; with more it is bounded by "
+            "what all steps cost together."
         )
         return
     adversary = Adversary.of(config.transition.dense)
@@ -116,23 +116,31 @@ def leakage_lines(engine: Markov) -> Iterator[str]:
         )
 
 
+def _error(metrics: Mapping[str, float | None]) -> float | None:
+    """Root of the mean squared error; None in a step that released nothing."""
+    mse = metrics.get("mse")
+    return None if mse is None or math.isnan(mse) else math.sqrt(mse)
+
+
 def _sections(stream: Stream, audit: TruthAudit, steps: Sequence[StepRow]) -> Sequence[str]:
-    released = [row for row in steps if not row.gathered and "mse" in row.metrics]
+    released = [(row.start, error) for row in steps if (error := _error(row.metrics)) is not None]
     if not released:
         return []
     return [
         "<h2>Error of the counts over time</h2><p class=sub>Root of the mean squared error over all states, of counts "
         "as first released, in users. Lower is better; revisions of earlier steps are better still.</p>",
         curves(
-            [row.start for row in released],
-            {"error": [math.sqrt(row.metrics["mse"]) for row in released]},
+            [start for start, _ in released],
+            {"error": [error for _, error in released]},
             {"error": BLUE},
+            percent=False,
         ),
     ]
 
 
 def _tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
-    return [("last error (users)", f"{math.sqrt(value):.3g}") for name, value in metrics.items() if name == "mse"]
+    error = _error(metrics)
+    return [("last error, users", "nothing released" if error is None else f"{error:.3g}")]
 
 
 def _rehearsal(stream: Stream) -> Rehearsal:

@@ -37,12 +37,13 @@ class MarkovEvaluator:
         return truth.total
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-        """See `engines.contract.Evaluator.measure`. Nothing released is an error as large as the counts."""
+        """See `engines.contract.Evaluator.measure`. NaN where nothing was released, as beyond the horizon."""
         true = self.domain.counts(truth).astype(np.float64)
-        released = np.zeros(len(true))
+        released, found = np.zeros(len(true)), False
         states = {value: number for number, value in enumerate(self.domain.values)}
         columns = (synthetic[name] for name in self.fields)
         for value, count, revised in zip(*columns, strict=True):
             if value in states and not revised:
                 released[states[value]] = count
-        return {"mse": float(np.mean((true - released) ** 2))}
+                found = True
+        return {"mse": float(np.mean((true - released) ** 2)) if found else float("nan")}
