@@ -1,0 +1,220 @@
+"""Error of the trajectory engine's modes on trips that we have: `make bench-trajectory` (QUICK=1: under three minutes).
+
+The five figures of the paper (`engines.trajectory.metrics`) and the patterns of collapsed runs, scored on grids of 40
+and of 33 cells a side (the first is aligned with `default`'s), at epsilon 0.5, 1 and 2 for one trip. `resampled` is no
+mode: as many true trips, drawn again with replacement. NOT private; what chance alone leaves.
+Writes benchmarks/results/trajectory.csv, .md and trajectory-<data>.png (true and synthetic trips side by side). Last
+line, JSON; a baseline's figure is the better one of its variants, means over seeds are compared:
+    metrics_won, metrics_won_unaligned: of five, fewest over large data sets and epsilons, on grids 40 and 33
+    fp_are_ratio, cp_are_ratio, qe_ratio: of `default` to `paper`, the worst of large data sets and epsilons
+    qe_ratio_to_grid: the same to `grid`
+    small_worst_ratio: the worst of five figures to the better of both, over data sets of less than 2,000 trips
+    seconds_per_million_points: a window of the largest data set; seconds and memory of it beside
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import resource
+import sys
+import time
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+
+from benchmarks.trajectory.data import LARGE, SMALL, SOURCES
+from benchmarks.trajectory.pictures import side_by_side
+from engines.noise import seeded
+from engines.trajectory import Default, Limits, Mode, Paper, Trips, Uniform
+from engines.trajectory.metrics import FIGURES, Truth
+
+RESULTS = Path(__file__).parents[1] / "results"
+EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(2))
+GRIDS = (40, 33)
+FIVE = ("SE_ARE", "SE_JSD", "FP_ARE", "FP_JSD", "QE")
+MODES: dict[str, Mode] = {
+    "default": Default(),
+    "paper": Paper(),
+    "paper, exponential": Paper(spread="exponential"),
+    "grid": Uniform(),
+}
+BOUND = "resampled"
+VARIANTS = {"paper": ("paper", "paper, exponential"), "grid": ("grid",)}
+PICTURED = ("manhattan", "aircraft", "storms")
+"""Data that may be shown, or that are simulated."""
+Row = tuple[str, Fraction, str]
+
+
+class Results:
+    """Figures by data set, epsilon and mode: `(seeds, grids, figures)`; trips and seconds beside."""
+
+    def __init__(self) -> None:
+        self.figures: dict[Row, list[np.ndarray]] = {}
+        self.trips: dict[str, int] = {}
+        self.points: dict[str, int] = {}
+        self.seconds: dict[Row, list[float]] = {}
+
+    def mean(self, name: str, epsilon: Fraction, mode: str, figure: str, *, side: int = 40) -> float:
+        values = np.mean(self.figures[name, epsilon, mode], axis=0)
+        return float(values[GRIDS.index(side), FIGURES.index(figure)])
+
+    def best(self, name: str, epsilon: Fraction, baseline: str, figure: str, *, side: int = 40) -> float:
+        return min(self.mean(name, epsilon, mode, figure, side=side) for mode in VARIANTS[baseline])
+
+    def cells(self, *, least: int = 0, most: int = 10**9) -> list[tuple[str, Fraction]]:
+        return [(name, e) for name, e, mode in self.figures if mode == "default" and least <= self.trips[name] < most]
+
+
+def resampled(trips: Trips, seed: int) -> Trips:
+    chosen = np.random.default_rng(seed).integers(0, len(trips), len(trips))
+    sizes = trips.sizes[chosen]
+    offsets = np.append(0, np.cumsum(sizes))
+    at = np.arange(int(offsets[-1])) - np.repeat(offsets[:-1] - trips.offsets[chosen], sizes)
+    return Trips(trips.x[at], trips.y[at], offsets)
+
+
+def run(names: list[str], epsilons: tuple[Fraction, ...], seeds: int, *, pictures: bool) -> Results:
+    results = Results()
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("data", total=len(names) * seeds * len(epsilons) * (len(MODES) + 1))
+        for name in names:
+            trips = SOURCES[name].make()
+            results.trips[name], results.points[name] = len(trips), len(trips.x)
+            truths = [Truth.of(trips, side=side) for side in GRIDS]
+            shown: dict[str, Trips] = {"true": trips}
+            for seed in range(seeds):
+                for epsilon in epsilons:
+                    for mode in [*MODES, BOUND]:
+                        progress.update(task, description=f"{name}, epsilon {float(epsilon):g}, {mode}")
+                        begin = time.perf_counter()
+                        made = (
+                            resampled(trips, seed)
+                            if mode == BOUND
+                            else MODES[mode]
+                            .synthesise(
+                                trips.first(Limits().points),
+                                epsilon=epsilon,
+                                limits=Limits(),
+                                noise=seeded(seed).child(name, str(epsilon), mode),
+                            )
+                            .trips
+                        )
+                        row = (name, epsilon, mode)
+                        results.seconds.setdefault(row, []).append(time.perf_counter() - begin)
+                        errors = [list(truth.errors(made).values()) for truth in truths]
+                        results.figures.setdefault(row, []).append(np.array(errors))
+                        if epsilon == 1 and mode in ("default", "paper", "grid"):
+                            shown[mode] = made
+                        progress.advance(task)
+            if pictures and name in PICTURED:
+                side_by_side(shown, RESULTS / f"trajectory-{name}.png")
+    return results
+
+
+def report(results: Results) -> dict[str, object]:
+    large, small = results.cells(least=LARGE), results.cells(most=SMALL)
+
+    def ratio(figure: str, baseline: str) -> float | None:
+        found = [results.mean(n, e, "default", figure) / results.best(n, e, baseline, figure) for n, e in large]
+        return round(max(found), 3) if found else None
+
+    def won(side: int) -> int | None:
+        counts = [
+            sum(
+                results.mean(n, e, "default", figure, side=side)
+                < min(results.best(n, e, baseline, figure, side=side) for baseline in VARIANTS)
+                for figure in FIVE
+            )
+            for n, e in large
+        ]
+        return min(counts) if counts else None
+
+    worst = [
+        (
+            results.mean(n, e, "default", figure) / min(results.best(n, e, baseline, figure) for baseline in VARIANTS),
+            f"{n}, epsilon {float(e):g}, {figure}",
+        )
+        for n, e in small
+        for figure in FIVE
+    ]
+    largest = max(results.points, key=lambda name: results.points[name])
+    seconds = min(
+        s for (name, _, mode), all_of in results.seconds.items() if (name, mode) == (largest, "default") for s in all_of
+    )
+    return {
+        "metrics_won": won(40),
+        "metrics_won_unaligned": won(33),
+        "fp_are_ratio": ratio("FP_ARE", "paper"),
+        "cp_are_ratio": ratio("CP_ARE", "paper"),
+        "qe_ratio": ratio("QE", "paper"),
+        "qe_ratio_to_grid": ratio("QE", "grid"),
+        "small_worst_ratio": round(max(worst)[0], 3) if worst else None,
+        "small_worst": max(worst)[1] if worst else None,
+        "seconds_per_million_points": round(seconds / results.points[largest] * 1e6, 3),
+        "window": {"data": largest, "points": results.points[largest], "seconds": round(seconds, 2)},
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
+
+
+def markdown(results: Results) -> str:
+    """A table for each scoring grid: means over seeds, the spread of a figure as a percentage in brackets."""
+    lines = []
+    for at, side in enumerate(GRIDS):
+        lines += [f"\nScoring grid {side} x {side}\n"]
+        lines += ["| data (trips) | epsilon | mode | " + " | ".join(FIGURES) + " |", "|---" * (len(FIGURES) + 3) + "|"]
+        for (name, epsilon, mode), every in results.figures.items():
+            values = np.array(every)[:, at]
+            mean, spread = values.mean(axis=0), values.std(axis=0)
+            cells = " | ".join(
+                f"{m:.3f} (±{s / m:.0%})" if m > 0 else f"{m:.3f}" for m, s in zip(mean, spread, strict=True)
+            )
+            mark = ", tuned" if SOURCES[name].tuned else ""
+            lines.append(f"| {name} ({results.trips[name]}{mark}) | {float(epsilon):g} | {mode} | {cells} |")
+    return "\n".join(lines).lstrip() + "\n"
+
+
+def save(results: Results) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    with (RESULTS / "trajectory.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        head = ["data", "trips", "points", "epsilon", "mode", "grid", "figure", "mean", "deviation", "seeds", "seconds"]
+        writer.writerow(head)
+        for (name, epsilon, mode), every in results.figures.items():
+            values, seconds = np.array(every), np.mean(results.seconds[name, epsilon, mode])
+            for at, side in enumerate(GRIDS):
+                for index, figure in enumerate(FIGURES):
+                    column = values[:, at, index]
+                    numbers = [f"{column.mean():.4f}", f"{column.std():.4f}", len(column), f"{seconds:.2f}"]
+                    about = [name, results.trips[name], results.points[name], float(epsilon), mode, side, figure]
+                    writer.writerow(about + numbers)
+    (RESULTS / "trajectory.md").write_text(markdown(results))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", default=bool(os.environ.get("QUICK")))
+    parser.add_argument("--seeds", type=int, help="3, or 2 when quick")
+    parser.add_argument("--data", help="some of them, semicolons between: " + "; ".join(SOURCES))
+    arguments = parser.parse_args()
+    chosen = (arguments.data or ("cabs;storms;geolife" if arguments.quick else ";".join(SOURCES))).split(";")
+    some = arguments.quick or arguments.data
+    for name in list(chosen):
+        if SOURCES[name].missing:
+            print(f"skipped {name}: {SOURCES[name].missing}", file=sys.stderr)
+            chosen.remove(name)
+    epsilons = (Fraction(1),) if arguments.quick else EPSILONS
+    results = run(chosen, epsilons, arguments.seeds or (2 if arguments.quick else 3), pictures=not some)
+    if not some:
+        save(results)
+    print(markdown(results))
+    print(json.dumps(report(results)))
+
+
+if __name__ == "__main__":
+    main()
