@@ -68,6 +68,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 def broken(tmp_path: Path) -> Path:
     text = TAXI.read_text().replace("epsilon = 1.0", "epsilon = 0").replace('clock = "replay"', 'clok = "replay"')
+    text = text.replace('file = "', f'file = "{EXAMPLES}/')
     path = tmp_path / "broken.toml"
     path.write_text(text)
     return path

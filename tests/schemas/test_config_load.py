@@ -100,12 +100,12 @@ def test_charges_of_inserts_and_deletes() -> None:
 
 
 def test_an_event_that_expires_by_itself_makes_two_changes_where_that_is_measured() -> None:
-    text = TAXI.read_text()
-    assert parse_config(text).streams[0].event_epsilon == 1
+    text, folder = TAXI.read_text(), TAXI.parent
+    assert parse_config(text, folder=folder).streams[0].event_epsilon == 1
     text = text.replace("[streams.options]", 'ttl = "1d"\n[streams.options]')
-    assert parse_config(text).streams[0].event_epsilon == 1
+    assert parse_config(text, folder=folder).streams[0].event_epsilon == 1
     text = text.replace('engine = "spatial"', 'engine = "spatial"\nmode = "paper"')
-    assert parse_config(text).streams[0].event_epsilon == Fraction(1, 2)
+    assert parse_config(text, folder=folder).streams[0].event_epsilon == Fraction(1, 2)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_an_event_that_expires_by_itself_makes_two_changes_where_that_is_measure
     ],
 )
 def test_start_is_local(start: str, start_us: int) -> None:
-    config = parse_config(TAXI.read_text().replace('"2016-01-01T00:00:00"', start))
+    config = parse_config(TAXI.read_text().replace('"2016-01-01T00:00:00"', start), folder=TAXI.parent)
     assert config.streams[0].time.start_us == start_us
 
 
@@ -206,8 +206,9 @@ def test_the_environment_wins_over_the_file() -> None:
 def test_the_environment_can_add_sections() -> None:
     text = TAXI.read_text().replace('bootstrap = "localhost:9092"', "")
     with pytest.raises(ConfigError, match=r"kafka\.bootstrap: missing"):
-        parse_config(text)
-    assert parse_config(text, {"PRIVSTREAM_BOOTSTRAP": "a:1,b:2"}).kafka.servers == ("a:1", "b:2")
+        parse_config(text, folder=TAXI.parent)
+    config = parse_config(text, {"PRIVSTREAM_BOOTSTRAP": "a:1,b:2"}, folder=TAXI.parent)
+    assert config.kafka.servers == ("a:1", "b:2")
 
 
 def test_the_user_key_file_reaches_streams_that_name_none() -> None:
