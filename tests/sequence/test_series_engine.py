@@ -1,0 +1,271 @@
+"""What a series engine does at its edges, and how good it is."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.sequence import series_comparators as comparators
+from engines.contract import Batch
+from engines.noise import seeded
+from engines.sequence.series import Series
+from engines.sequence.series_bank import FilterBank
+from engines.sequence.series_clock import Clock
+from engines.sequence.series_config import GAUSSIAN_MODES, MODES
+from engines.sequence.series_guarantee import MECHANISMS
+from engines.sequence.series_presence import Presence
+from engines.sequence.series_spec import clock, config
+from engines.sequence.series_spending import power_share
+from schemas.blocks import Folded
+from schemas.config import ENGINE_FACTS, Stream
+from schemas.errors import ConfigError, EngineInputError
+from tests.sequence.series_support import COUNT, READING, recipe, released, run
+
+every_mode = pytest.mark.parametrize("mode", sorted(MODES))
+
+
+def test_every_table_of_modes_has_the_same_ones() -> None:
+    facts = ENGINE_FACTS["series"]
+    assert set(facts.modes) == set(MODES) == set(MECHANISMS)
+    assert facts.uses_delta == facts.needs_delta == GAUSSIAN_MODES
+    assert facts.modes[0] == "default"
+
+
+@every_mode
+def test_beyond_the_horizon_the_stream_goes_on_without_releases(mode: str) -> None:
+    releases = run(recipe(mode), [5.0] * 15)
+    assert len(released(releases)) == 12
+    for release in releases[12:]:
+        assert not release.added
+        assert not release.measurements
+        assert not release.gathered
+        assert "nothing is released any more" in release.notes["over"]
+        assert release.total == 12
+
+
+@every_mode
+def test_a_missing_reading_is_missing(mode: str) -> None:
+    releases = run(recipe(mode), [5.0, np.nan, 5.0, 5.0, np.nan, 5.0, 5.0, 5.0])
+    told = {record.fields["step"] for release in releases for record in release.added}
+    assert not told & {1, 4}
+    assert {0, 2, 3} <= told
+    assert releases[1].notes["missing"] == "no reading came in this step"
+    assert not releases[1].measurements
+
+
+def test_a_step_without_events_is_a_value() -> None:
+    config_ = recipe("gaussian", COUNT)
+    release = Series(config_).step(Batch(0, Folded.empty(1)), seeded(1))
+    assert "n" in release.added[0].fields
+    assert abs(release.measurements[0]["value"]) < 6 * release.measurements[0]["variance"] ** 0.5
+
+
+@pytest.mark.parametrize("mode", ["default", "kalman", "paper", "fast"])
+def test_a_constant_series_is_found(mode: str) -> None:
+    steps = 60
+    config_ = recipe(mode, presence=Presence(steps=steps), horizon=steps, epsilon=Fraction(8), process_variance=1e-9)
+    releases = run(config_, [500.0] * steps)
+    values = released(releases)
+    assert np.isfinite(values).all()
+    noise = releases[-1].measurements[0]["variance"] ** 0.5
+    assert abs(values[-10:].mean() - 500) < noise
+
+
+def test_a_horizon_of_one_step() -> None:
+    releases = run(recipe("default", presence=Presence(steps=1), horizon=1), [5.0, 5.0])
+    assert [len(release.added) for release in releases] == [1, 0]
+
+
+def test_budgets_renew_and_knowledge_stays() -> None:
+    config_ = recipe("default", presence=Presence(steps=6, renews=True), horizon=None)
+    releases = run(config_, [50.0] * 18)
+    assert len(released(releases)) == 18
+    shares = [
+        sum(m["budget_share"] for r in releases[first : first + 6] for m in r.measurements) for first in (0, 6, 12)
+    ]
+    assert shares == pytest.approx([1, 1, 1])
+
+
+def test_a_stream_without_an_end_needs_weights_that_decay() -> None:
+    with pytest.raises(EngineInputError, match="horizon or weights that decay"):
+        recipe("default", presence=Presence(), horizon=None)
+    config_ = recipe("default", presence=Presence(), horizon=None, decay=Fraction(4, 5))
+    variances = [r.measurements[0]["variance"] for r in run(config_, [5.0] * 10)]
+    assert np.allclose(np.array(variances[1:]) / variances[:-1], 1.25, rtol=1e-3)
+
+
+def test_one_series_of_several_steps_bounded_users_needs_no_horizon() -> None:
+    config_ = recipe("default", COUNT, presence=Presence(events=4, per_step=1), horizon=None)
+    engine = Series(config_)
+    first = engine.step(Batch(0, Folded.empty(1)), seeded(0)).measurements[0]["variance"]
+    for step in range(1, 40):
+        variance = engine.step(Batch(step, Folded.empty(1)), seeded(step)).measurements[0]["variance"]
+    assert variance == first
+
+
+# --- how good ---------------------------------------------------------------------------------------------------
+
+
+def autoregressive(rho: float, steps: int, seed: int) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    values = [10 * random.normal()]
+    for _ in range(steps - 1):
+        values.append(rho * values[-1] + 10 * (1 - rho**2) ** 0.5 * random.normal())
+    return 100 + np.array(values)
+
+
+def errors(mode: str, *, seeds: int = 4, epsilon: int = 4, **changes: Any) -> tuple[float, float]:
+    """Mean squared error, and how often the truth is within the 90 % interval."""
+    squares, inside = [], []
+    for seed in range(seeds):
+        truth = autoregressive(0.95, 150, seed)
+        config_ = recipe(
+            mode, epsilon=Fraction(epsilon), presence=Presence(steps=150), horizon=150, **{"delay": 24, **changes}
+        )
+        releases = run(config_, truth.tolist(), seed=seed)
+        squares.append(((released(releases) - truth) ** 2).mean())
+        rows = [record.fields for release in releases for record in release.added]
+        inside.append(np.mean([row["v_low"] <= truth[row["step"]] <= row["v_high"] for row in rows if row["v_se"] > 0]))
+    return float(np.mean(squares)), float(np.mean(inside))
+
+
+def test_filters_take_most_of_the_noise_off_and_say_how_much_is_left() -> None:
+    """Seeds are fixed: 0.24 and 0.30 of the plain noise were seen, and 89 % in the interval."""
+    noise, covered = errors("gaussian")
+    assert 0.85 < covered < 0.95
+    bank, covered = errors("default")
+    assert bank < 0.35 * noise
+    assert 0.8 < covered < 0.98
+    assert errors("kalman")[0] < 0.45 * noise
+    assert errors("paper")[0] < noise
+
+
+TRUTH = np.stack([autoregressive(0.95, 150, seed) for seed in range(4)])
+
+
+@pytest.mark.parametrize("mode", ["gaussian", "laplace", "tree"])
+def test_the_benchmarks_comparators_have_the_noise_of_the_engines_modes(mode: str) -> None:
+    many = np.tile(TRUTH, (5, 1))
+    if mode == "gaussian":
+        expected, delta = 150 / comparators.mu_squared(4.0, exact=True), {"delta": comparators.DELTA}
+    else:
+        run_ = {"laplace": comparators.laplace, "tree": comparators.tree}[mode]
+        expected, delta = float(run_(many, np.random.default_rng(1), 4.0).errors.mean()), {}
+    squares = []
+    for seed, truth in enumerate(TRUTH):
+        config_ = recipe(mode, epsilon=Fraction(4), horizon=150, presence=Presence(steps=150), **delta)
+        measured = [m["value"] for r in run(config_, truth.tolist(), seed=seed) for m in r.measurements]
+        squares.append(((np.array(measured) - truth) ** 2).mean())
+    assert np.mean(squares) == pytest.approx(expected, rel=0.3)
+
+
+@pytest.mark.parametrize("mode", ["bd", "ba"])
+def test_the_benchmarks_windows_err_as_the_engines_do(mode: str) -> None:
+    """Medians: errors of bd are as heavy as budgets that halve make them."""
+    expected = comparators.window(np.tile(TRUTH, (25, 1)), np.random.default_rng(1), 4.0, absorb=mode == "ba").errors
+    squares = []
+    for seed in range(16):
+        truth = TRUTH[seed % 4]
+        config_ = recipe(mode, epsilon=Fraction(4), horizon=150, presence=Presence(steps=150, renews=True))
+        squares.append(((released(run(config_, truth.tolist(), seed=seed)) - truth) ** 2).mean())
+    assert 0.5 < np.median(squares) / np.median(expected) < 2
+
+
+def test_a_clock_finds_the_days() -> None:
+    """A daily wave under noise: with the clock the error is less than without."""
+    steps, noise = 24 * 14, 30.0
+    day = 60 * np.sin(2 * np.pi * np.arange(steps) / 24)
+    found = []
+    for clocked in (None, Clock(period=24)):
+        bank, random, squares = FilterBank(noise, clocked, steps), np.random.default_rng(3), []
+        for step in range(steps):
+            bank.wish(remaining=float(steps - step) / noise**2, left=steps - step)
+            value, _ = bank.update(200 + day[step] + noise * random.normal(), noise**2)
+            squares.append((value - 200 - day[step]) ** 2)
+        found.append(np.mean(squares[48:]))
+    assert found[1] < 0.7 * found[0]
+
+
+def test_shares_of_a_power_add_up() -> None:
+    for power in (0.0, 0.3, 1.0, 1.4):
+        left, spent = 1.0, []
+        for step in range(400):
+            spent.append(left * power_share(power, first=step + 1, count=400 - step))
+            left -= spent[-1]
+        assert left == pytest.approx(0, abs=1e-12)
+        assert spent[0] / spent[99] == pytest.approx(100**power, rel=0.02)
+
+
+# --- configuration ----------------------------------------------------------------------------------------------
+
+
+def stream(
+    *, privacy: Any = None, domain: Any = None, options: Any = None, time: Any = None, mode: str = "default"
+) -> Stream:
+    readings = [{"name": "v", "of": "value", "limits": [0, 100], "sensitivity": 1}]
+    return Stream.model_validate(
+        {
+            "name": "s",
+            "engine": "series",
+            "mode": mode,
+            "source": "raw.s",
+            "privacy": {"epsilon": 1.0, "delta": 1e-6, **(privacy or {})},
+            "time": {"field": "t", "start": "2024-05-04T06:00:00", "step": "1h", "clock": "replay", **(time or {})},
+            "domain": {"kind": "series", "fields": readings, **(domain or {})},
+            "options": {"horizon": 100} if options is None else options,
+        }
+    )
+
+
+def test_a_configured_stream_becomes_its_recipe() -> None:
+    made = config(stream())
+    assert made.presence == Presence(steps=100)
+    assert made.clock == Clock(period=24, phase=6, weekday=5)
+    assert clock(stream(time={"step": "1d"})) == Clock(period=7, phase=5)
+    assert clock(stream(time={"step": "7h"})) is None
+    users = {"user": "u", "max_contributions": 6, "max_per_step": 2, "per": "1d"}
+    counted = config(stream(privacy=users, domain={"fields": [{"name": "n", "of": "count"}]}, options={}))
+    assert counted.presence == Presence(events=6, per_step=2, steps=24, renews=True)
+    assert not counted.adaptive
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("options.horizon", {"options": {}}),
+        ("options.horizon", {"mode": "tree", "privacy": {"delta": 0.0}, "options": {}}),
+        ("privacy.delta", {"privacy": {"delta": 0.0}}),
+        ("privacy.delta", {"mode": "laplace"}),
+        ("privacy.delta", {"privacy": {"delta": 0.1}}),
+        ("privacy.per", {"mode": "ba", "privacy": {"delta": 0.0}}),
+        ("privacy.user", {"privacy": {"user": "u"}}),
+        ("privacy.max_contributions", {"domain": {"fields": [{"name": "n", "of": "count"}]}, "privacy": {"user": "u"}}),
+        ("limits", {"domain": {"fields": [{"name": "v", "of": "value", "sensitivity": 1}]}}),
+        ("sensitivity", {"domain": {"fields": [{"name": "v", "of": "value", "limits": [0, 1]}]}}),
+        ("options.decay", {"mode": "fast", "privacy": {"delta": 0.0}, "options": {"horizon": 9, "decay": 0.9}}),
+        ("options.decay", {"options": {"horizon": 9, "decay": 0.9}}),
+    ],
+)
+def test_what_cannot_be_promised_is_refused(key: str, changes: Any) -> None:
+    with pytest.raises((ConfigError, ValueError)) as refused:
+        stream(**changes)
+    assert key in str(refused.value)
+
+
+def test_readings_and_sums_are_two_streams() -> None:
+    fields = [{"name": "n", "of": "count"}, {"name": "v", "of": "value", "limits": [0, 1], "sensitivity": 1}]
+    with pytest.raises(ConfigError, match="two streams"):
+        stream(domain={"fields": fields}, privacy={"user": "u", "max_contributions": 1})
+
+
+def test_the_state_of_another_mode_is_refused() -> None:
+    with pytest.raises(EngineInputError, match="another stream"):
+        Series(recipe("kalman")).restore(Series(recipe("default")).state())
+    damaged = Series(recipe("default")).state()
+    damaged["mode/spent"] = np.zeros(3, np.int64)
+    with pytest.raises(EngineInputError):
+        Series(recipe("default")).restore(damaged)
+    assert READING.readings

@@ -1,0 +1,187 @@
+"""Sensitivities of what is measured, and that nothing but measurements decides what is released."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engines.contract import Batch, Columns
+from engines.noise import NoiseSource, seeded
+from engines.sequence.series import Series
+from engines.sequence.series_config import MODES
+from engines.sequence.series_dft import Fourier, FourierBudget
+from engines.sequence.series_fields import SeriesDomain, SeriesField
+from engines.sequence.series_gaussian import GaussianBudget, Measured
+from engines.sequence.series_presence import Presence
+from engines.sequence.series_wevent import GRAINS, WindowBudget, WindowEvents
+from schemas.blocks import Folded
+from tests.sequence.series_support import READING, TWO, reading, recipe, run
+
+FEW = settings(max_examples=40, deadline=None)
+finite = st.floats(-1e6, 1e6, allow_nan=False)
+limits = st.tuples(finite, finite).filter(lambda pair: pair[0] < pair[1]).map(tuple)
+
+
+def total(domain: SeriesDomain, values: list[float]) -> int:
+    keys, reasons = domain.encode(
+        Columns({domain.fields[0].name: np.array(values, float)}, {}, np.ones(len(values), np.int8))
+    )
+    assert not reasons.any()
+    return domain.totals(Folded.of(keys))[0][0]
+
+
+@FEW
+@given(limits=limits, values=st.lists(finite, max_size=5), extra=finite)
+def test_one_event_moves_a_sum_by_its_shift_at_most(
+    limits: tuple[float, float], values: list[float], extra: float
+) -> None:
+    field = SeriesField(name="v", of="sum", limits=limits)
+    domain = SeriesDomain((field,))
+    assert abs(total(domain, [*values, extra]) - total(domain, values)) <= field.shift
+    assert field.shift <= 2**14
+
+
+@FEW
+@given(
+    sensitivity=st.floats(1e-3, 1e3),
+    values=st.lists(st.floats(-2e3, 2e3), min_size=1, max_size=5),
+    moves=st.lists(st.floats(-1, 1), min_size=5, max_size=5),
+)
+def test_readings_that_differ_by_the_sensitivity_move_their_mean_by_the_shift(
+    sensitivity: float, values: list[float], moves: list[float]
+) -> None:
+    field = SeriesField(name="v", of="value", limits=(-1e3, 1e3), sensitivity=sensitivity)
+    domain = SeriesDomain((field,))
+    moved = [value + move * sensitivity * (1 - 1e-12) for value, move in zip(values, moves, strict=False)]
+    # Neighbours are float values that are exactly so close; rounding of this sum may not make them further apart.
+    kept = [
+        m if abs(Fraction(m) - Fraction(v)) <= Fraction(sensitivity) else v for m, v in zip(moved, values, strict=True)
+    ]
+    assert abs(total(domain, kept) - total(domain, values)) <= field.shift
+
+
+def test_a_reading_at_the_edge_of_a_lattice_step_needs_the_floor() -> None:
+    """Rounding to the nearest even number would let a difference of one step become two."""
+    field = READING.fields[0]
+    low, high = field.lattice(np.array([0.5, 1.5]) * field.unit).tolist()
+    assert high - low == 1
+    assert np.rint(1.5) - np.rint(0.5) == 2
+
+
+@FEW
+@given(steps=st.integers(1, 6), kept=st.integers(1, 6), events=st.none() | st.integers(1, 5), seed=st.integers(0, 999))
+def test_fourier_coefficients_move_by_no_more_than_is_declared(
+    steps: int, kept: int, events: int | None, seed: int
+) -> None:
+    presence = Presence(events=events, per_step=2, steps=12)
+    one = FourierBudget(
+        epsilon=Fraction(1), presence=presence, shifts=(7,), shares=(Fraction(1),), block=steps, kept=min(kept, steps)
+    )
+    random = np.random.default_rng(seed)
+    worst = 0
+    for _ in range(30):
+        # A unit's events over all steps, each of a size up to the shift, as many as it may have.
+        shift = np.zeros(12, np.int64)
+        left = presence.most
+        assert left is not None
+        for step in random.permutation(12):
+            there = min(2, left)
+            shift[step], left = there * int(random.choice([-7, 7])), left - there
+        blocks = [shift[first : first + steps] for first in range(0, 12, steps)]
+        worst = max(worst, sum(int(np.abs(one.matrix[:, : len(b)] @ b).sum()) for b in blocks))
+    assert worst <= one.l1_sensitivity(0)
+
+
+@pytest.mark.parametrize("kind", ["bd", "ba"])
+@pytest.mark.parametrize("window", [1, 2, 5])
+def test_no_window_of_releases_costs_more_than_half(kind: Any, window: int) -> None:
+    budget = WindowBudget(
+        epsilon=Fraction(2),
+        presence=Presence(steps=window, per_step=2, renews=True),
+        shifts=(3,),
+        shares=(Fraction(1),),
+    )
+    mode = WindowEvents(budget, kind)
+    random = np.random.default_rng(1)
+    grains, published = [], 0
+    for step in range(120):
+        jump = int(random.integers(0, 4) == 0) * 100_000
+        mode.step(step, [jump * int(random.integers(1, 50))], bool(random.integers(0, 8)), seeded(1).child(step))
+        grains.append(int(mode._series[0].spent[step % window]))
+        published += grains[-1] > 0
+    windows = [sum(grains[first : first + window]) for first in range(120)]
+    assert 10 < published < 120
+    assert max(windows) <= window * GRAINS
+    # Scale and grains say the same: a release of g grains costs g / GRAINS even shares.
+    assert budget.scale(0, GRAINS) == 6 / budget.even(0)
+    assert budget.even(0) * window * 2 == budget.epsilon
+
+
+class Repeats:
+    """In place of `GaussianBudget.measure`: what was measured once, whatever the totals are now."""
+
+    def __init__(self) -> None:
+        self.told: list[Measured] = []
+        self.repeat: list[Measured] = []
+        self.measure = GaussianBudget.measure
+
+    def __call__(self, budget: GaussianBudget, field: int, value: int, sigma: Fraction, noise: NoiseSource) -> Measured:
+        if self.repeat:
+            before = self.repeat.pop(0)
+            # The noise that was asked for must be the same: amounts depend on releases alone.
+            assert before.variance == float(sigma) / 4 ** budget.refinement(field)
+            return before
+        self.told.append(self.measure(budget, field, value, sigma, noise))
+        return self.told[-1]
+
+
+@pytest.mark.parametrize("mode", ["default", "kalman", "paper", "gaussian"])
+def test_what_is_released_is_a_function_of_measurements(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two inputs, one of them far from the other; given the same measurements they give the same releases."""
+    repeats = Repeats()
+    monkeypatch.setattr(GaussianBudget, "measure", lambda *arguments: repeats(*arguments))  # noqa: PLW0108 - so that it is bound
+    config = recipe(mode)
+    first = run(config, [100.0, 90, 110, 105, 80, 100, 130, 90, 95, 100, 105, 99])
+    repeats.repeat = list(repeats.told)
+    second = run(config, [-700.0 + 31 * step for step in range(12)])
+    assert [r.added for r in first] == [r.added for r in second]
+    assert [r.measurements for r in first] == [r.measurements for r in second]
+
+
+@pytest.mark.parametrize("mode", sorted(set(MODES) - {"bd", "ba", "dft"}))
+def test_one_events_shift_is_all_that_differs_in_a_measurement(mode: str) -> None:
+    """Equal noise: the totals of the first step differ by the event, those of both fields."""
+    measured = []
+    for extra in (0, 1):
+        engine = Series(recipe(mode, TWO))
+        shift = TWO.fields[1].shift
+        keys = np.array([[1, 5]] + [[1, shift]] * extra, np.int64).view(np.uint64)
+        release = engine.step(Batch(0, Folded.of(keys)), seeded(5))
+        measured.append([m["value"] for m in release.measurements])
+    moved = np.array(measured[1]) - np.array(measured[0])
+    units = np.array([field.unit for field in TWO.fields])
+    # Coarse binomial lattices may move by one of their steps more.
+    room = np.array([2.0**12, 2.0**12]) if mode == "paper-binomial" else np.zeros(2)
+    assert (np.abs(moved) <= (np.array([1, shift]) + room) * units * (1 + 1e-12)).all()
+    assert (moved != 0).any()
+
+
+def test_held_back_blocks_are_not_released_early() -> None:
+    mode = Fourier(recipe("dft").fourier)
+    outcomes = [mode.step(step, [5], True, seeded(step)) for step in range(8)]
+    assert [len(outcome.released) for outcome in outcomes] == [0, 0, 0, 4, 0, 0, 0, 4]
+    assert [step for step, _ in outcomes[3].released] == [0, 1, 2, 3]
+    assert not any(outcome.measurements for outcome in outcomes if outcome.silent)
+
+
+def test_totals_beyond_all_proportion_are_moved_to_an_end() -> None:
+    """Neighbours stay neighbours, and no error tells of a size."""
+    count = SeriesDomain((SeriesField(name="n"),))
+    folded = Folded(np.array([[1]], np.uint64), np.array([2**62], np.int64))
+    assert count.totals(folded) == ([2**60], True)
+    assert reading(0, 1e9).events.keys.view(np.int64)[0, 0] == READING.fields[0].bounds[1]
