@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -92,6 +92,15 @@ class Domain(Protocol):
 
     def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]:
         """Keys `(events, words)` and `(events,)` `schemas.events.Reason`s: where not 0, the key means nothing."""
+        ...
+
+
+@runtime_checkable
+class ClippingDomain(Protocol):
+    """A domain that moves values outside its limits to them, instead of refusing the event."""
+
+    def clipped(self, columns: Columns) -> npt.NDArray[np.bool_]:
+        """`(events,)` True where a value is moved. Private."""
         ...
 
 

@@ -35,6 +35,7 @@ class Reason(IntEnum):
     BAD_OPERATION = 13
     BAD_TICK = 14
     OVER_BOUND = 15  # counted, not dead-lettered: it is the bound at work, not a fault of the record
+    CLIPPED = 16  # counted beside ACCEPTED: a value was moved to the nearest public limit
 
 
 def encode_tick(step: int, *, row: int, source: str) -> bytes:

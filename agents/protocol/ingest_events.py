@@ -17,7 +17,7 @@ import numpy.typing as npt
 from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes, hash_ids
-from engines.contract import Columns
+from engines.contract import ClippingDomain, Columns
 from schemas.blocks import IntArray, KeyArray
 from schemas.events import Reason
 
@@ -37,12 +37,16 @@ class RawRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filtered:
-    """Per event: `reasons` (0 = passed), and what means something only where it passed."""
+    """Per event: `reasons` (0 = passed), and what means something only where it passed.
+
+    `clipped` is for domains that move values to their limits; None for those that refuse them.
+    """
 
     reasons: ReasonArray
     keys: KeyArray
     steps: IntArray
     hashes: npt.NDArray[np.uint64] | None
+    clipped: npt.NDArray[np.bool_] | None = None
 
 
 class PureFilter:
@@ -66,10 +70,12 @@ class PureFilter:
         steps, step_reasons = self._spec.clock.assign(times, ticked=ticked, arrivals_us=arrivals_us)
         _fill(reasons, step_reasons)
         operations = self._operations(events)
-        keys, domain_reasons = self._spec.domain.encode(self._columns(events, operations))
+        columns, domain = self._columns(events, operations), self._spec.domain
+        keys, domain_reasons = domain.encode(columns)
         _fill(reasons, domain_reasons)
         _mark(reasons, Reason.BAD_OPERATION, operations == 0)
-        return Filtered(reasons, keys, steps, hashes)
+        clipped = domain.clipped(columns) if isinstance(domain, ClippingDomain) else None
+        return Filtered(reasons, keys, steps, hashes, clipped)
 
     def _users(self, events: list[Any], reasons: ReasonArray) -> npt.NDArray[np.uint64]:
         spec = self._spec

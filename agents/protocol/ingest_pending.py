@@ -37,6 +37,10 @@ class PendingBlock:
         self._users.append(users)
         self._charges.append(charges)
 
+    def clipped(self, events: int) -> None:
+        """Accepted events whose value was moved to a limit."""
+        self._counts[Reason.CLIPPED] += events
+
     def account(self, records: int, counts: IntArray, letters: list[DeadLetter]) -> None:
         """`counts` is by reason."""
         self.records += records

@@ -243,6 +243,8 @@ class PartitionIngest:
             self._log.charged(users)
             self._pending.charge(users, charges)
         self._pending.add(keys, steps)
+        if seen.clipped is not None:
+            self._pending.clipped(int((seen.clipped & (seen.reasons == 0)).sum()))
         reasons[rows] = seen.reasons
         return reasons
 

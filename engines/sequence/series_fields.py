@@ -186,14 +186,14 @@ class SeriesDomain:
         reasons[columns.operations != 1] = Reason.BAD_OPERATION
         return keys.view(np.uint64), reasons
 
-    def clipped(self, columns: Columns) -> int:
-        """How many events have a value outside its limits; for operators, since it is not private."""
+    def clipped(self, columns: Columns) -> npt.NDArray[np.bool_]:
+        """See `engines.contract.ClippingDomain`."""
         outside = np.zeros(len(columns.operations), np.bool_)
         for field in self.fields:
             if field.limits is not None and field.of != "count":
                 values = columns.numbers[field.name]
                 outside |= (values < field.limits[0]) | (values > field.limits[1])
-        return int(outside.sum())
+        return outside
 
     def totals(self, events: Folded) -> tuple[list[int], bool]:
         """Totals of a step in lattice steps, one for each field, exact up to 2**60; and whether there are any.

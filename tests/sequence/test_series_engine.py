@@ -6,11 +6,16 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 
+from agents.protocol.ingest_events import RawRecord
+from agents.protocol.ingest_spec import SourceSpec
+from agents.protocol.partition_ingest import PartitionIngest
 from benchmarks.sequence import series_comparators as comparators
 from engines.contract import Batch
 from engines.noise import seeded
+from engines.registry import build_domain
 from engines.sequence.series import Series
 from engines.sequence.series_bank import FilterBank
 from engines.sequence.series_clock import Clock
@@ -269,3 +274,21 @@ def test_the_state_of_another_mode_is_refused() -> None:
     with pytest.raises(EngineInputError):
         Series(recipe("default")).restore(damaged)
     assert READING.readings
+
+
+def test_clipped_values_are_counted_and_used() -> None:
+    configured = stream()
+    spec = SourceSpec.of(configured, build_domain(configured), key=None, partitions=1)
+    machine = PartitionIngest(spec, 0)
+    values = [5, 400, -3, 100]
+    records = [
+        RawRecord(at, -1, None, orjson.dumps({"t": "2024-05-04T06:10:00", "v": value}))
+        for at, value in enumerate(values)
+    ]
+    machine.take(records)
+    block, _ = machine.seal()
+    assert block is not None
+    assert block.counts == {"ACCEPTED": 4, "CLIPPED": 2}
+    highest = READING.fields[0].lattice(np.array([100.0]))[0]
+    assert sorted(block.steps[0].keys.view(np.int64)[:, 0]) == [0, highest * 5 // 100, highest]
+    assert block.steps[0].total == 4
