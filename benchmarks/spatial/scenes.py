@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from benchmarks.spatial.streams import StreamData
@@ -31,15 +33,17 @@ class Scene:
         weights = events.counts * (1 - 2 * (events.keys[:, 0] & np.uint64(1)).astype(np.int64))
         return self._answers(events.keys, weights), int(weights.sum())
 
-    def _answers(self, keys: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
-        """Of the queries of each size, from keys of the evaluator's grid."""
+    def _answers(self, keys: np.ndarray, weights: np.ndarray | None = None) -> list[np.ndarray]:
+        """Of the queries of each size, from keys of the evaluator's grid, which weigh 1 each if not said otherwise."""
         grid = self.evaluator.domain
         column, row = grid.grid((keys.reshape(-1) >> np.uint64(1)).astype(np.int64))
         shape = (1 << grid.x_bits, 1 << grid.y_bits)
-        cells = np.bincount(column * shape[1] + row, weights, shape[0] * shape[1]).reshape(shape)
-        sums = np.zeros((cells.shape[0] + 1, cells.shape[1] + 1))
-        sums[1:, 1:] = cells.cumsum(axis=0).cumsum(axis=1)
-        return [self.evaluator.queries[size].count(sums) for size in SIZES]  # type: ignore[arg-type]
+        cells = np.bincount(column * shape[1] + row, weights, shape[0] * shape[1]).astype(np.int32).reshape(shape)
+        sums = np.zeros((shape[0] + 1, shape[1] + 1), np.int32)
+        np.cumsum(cells, axis=1, out=sums[1:, 1:])
+        for below, line in pairwise(sums):
+            line += below  # a third of the time of a sum along the first axis
+        return [self.evaluator.queries[size].count(sums).astype(np.int64) for size in SIZES]
 
     def errors(self, step: int, released: Counts) -> Errors:
         """Of the synthetic points of released counts, as a consumer holds them."""
@@ -50,6 +54,6 @@ class Scene:
         keys = keys[reasons == 0]
         true, alive = self.true[step]
         return [
-            float(relative_errors(exact, answer, alive=alive).mean())  # type: ignore[arg-type]
-            for exact, answer in zip(true, self._answers(keys, np.ones(len(keys))), strict=True)
+            float(relative_errors(exact, answer, alive=alive).mean())
+            for exact, answer in zip(true, self._answers(keys), strict=True)
         ]

@@ -184,8 +184,8 @@ def concatenate(states: Sequence[CounterState]) -> CounterState:
     """
     if not states:
         raise EngineInputError("states must not be empty")
-    kinds = {int(kind) for state in states for kind in state.get("kind", np.zeros(0, dtype=np.int64))}
-    if len(kinds) > 1 or any(state.keys() != states[0].keys() for state in states):
+    kinds = np.concatenate([state.get("kind", np.zeros(0, dtype=np.int64)) for state in states])
+    if np.any(kinds != kinds[:1]) or any(state.keys() != states[0].keys() for state in states):
         raise EngineInputError("states must be of the same kind of counter")
     return {name: np.concatenate(_padded([state[name] for state in states])) for name in states[0]}
 

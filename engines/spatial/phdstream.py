@@ -195,10 +195,19 @@ class PHDStream:
             np.sqrt(result.variances[at]).tolist(),
             strict=True,
         )
-        names = ("depth", "increment", "estimate", "standard_error")
         same = {"variance": variance} if self._parts.private else {"variance": variance, "since": -1}
         places = self.config.domain.described(nodes, depths)
-        return [place | dict(zip(names, row, strict=True)) | same for place, row in zip(places, columns, strict=True)]
+        return [
+            {
+                **place,
+                "depth": depth,
+                "increment": increment,
+                "estimate": estimate,
+                "standard_error": error,
+                **same,
+            }
+            for place, (depth, increment, estimate, error) in zip(places, columns, strict=True)
+        ]
 
     def state(self) -> State:
         """See `engines.contract.Engine.state`. O(cells), plus events gathered, alive (offline) or yet to expire."""
