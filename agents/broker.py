@@ -264,8 +264,9 @@ class EmbeddedBroker:
             encoding="utf-8",
         )
         self._progress("formatting Kafka's storage", 0, 1)
-        cluster_id = urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
-        command = self._java(class_path, "kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id, "-c")
+        # With "=": one id in 64 begins with "-" and would be read as an option.
+        cluster = f"--cluster-id={urlsafe_b64encode(os.urandom(16)).decode().rstrip('=')}"
+        command = self._java(class_path, "kafka.tools.StorageTool", "format", "--standalone", cluster, "-c")
         with self.log_path.open("ab") as log:
             code = subprocess.run(
                 [*command, str(self._folder / "server.properties")],
