@@ -19,7 +19,7 @@ from engines.trajectory.blocks import Blocks
 from engines.trajectory.chance import systematic, uniforms
 from engines.trajectory.dwell import drawn_visits, fitted, shared_out, sizes_of
 from engines.trajectory.grid import Grid
-from engines.trajectory.histograms import Noisy, deviation_of
+from engines.trajectory.histograms import Noisy, counted, deviation_of
 from engines.trajectory.maps import Maps, maps_of
 from engines.trajectory.pairs import PairFit
 from engines.trajectory.positions import positioned
@@ -45,6 +45,7 @@ from engines.trajectory.tables import drawn, table_of
 from engines.trajectory.trips import FloatArray, Trips
 from engines.trajectory.walks import Errands, EvenGraph, walk
 from schemas.blocks import IntArray
+from schemas.guarantee import Mechanism
 
 CORRECTIONS = 3
 """Times that walks are drawn and the weights of moves corrected by what they did."""
@@ -58,8 +59,16 @@ class Default:
 
     side: int = 40
 
-    def budget(self, epsilon: Fraction) -> Mapping[str, Fraction]:
-        return {name: epsilon * share for name, share in {"trips": COUNT_SHARE, **MANY_TRIPS.shares}.items()}
+    @property
+    def note(self) -> str:
+        return (
+            " The split is that of many trips; where the released number of trips is small, the same total is split "
+            "over fewer histograms."
+        )
+
+    def mechanisms(self, epsilon: Fraction) -> tuple[Mechanism, ...]:
+        shares = {"trips": COUNT_SHARE, **MANY_TRIPS.shares}
+        return tuple(counted(name, epsilon * share) for name, share in shares.items())
 
     def synthesise(self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource) -> Synthesis:
         """See `engines.trajectory.synthesis.Mode`."""

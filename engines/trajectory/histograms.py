@@ -18,6 +18,7 @@ from engines.noise import DiscreteLaplace, NoiseSource, discrete_laplace, scale_
 from engines.trajectory.trips import FloatArray
 from schemas.blocks import IntArray
 from schemas.errors import EngineInputError
+from schemas.guarantee import Mechanism
 
 UNIT_BITS = 20
 UNIT = 1 << UNIT_BITS
@@ -88,6 +89,17 @@ def scale_of(epsilon: Fraction) -> Fraction:
 def deviation_of(epsilon: Fraction) -> float:
     """Standard deviation of the noise, in trips."""
     return math.sqrt(DiscreteLaplace(scale_of(epsilon)).variance) / UNIT
+
+
+def counted(name: str, epsilon: Fraction) -> Mechanism:
+    """A histogram in a guarantee; its scale is in trips."""
+    return Mechanism(
+        name=name,
+        distribution="discrete Laplace",
+        l1_sensitivity=1,
+        scale=scale_of(epsilon) / UNIT,
+        epsilon=epsilon,
+    )
 
 
 def measure(histogram: Histogram, *, epsilon: Fraction, noise: NoiseSource) -> Noisy:

@@ -9,7 +9,6 @@ is stayed in with probability 0.97 at most; walks are conditioned on their end w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -19,14 +18,16 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
 from engines.noise import NoiseSource
+from engines.spatial.split import SplitRule
 from engines.trajectory.chance import uniforms
 from engines.trajectory.hierarchy import Hierarchy, codes_of, discretised
-from engines.trajectory.histograms import UNIT, Histogram, Noisy, equal_shares, measure
+from engines.trajectory.histograms import UNIT, Histogram, Noisy, counted, equal_shares, measure
 from engines.trajectory.pair_tree import pair_counts, sampled
 from engines.trajectory.synthesis import Limits, Synthesis
 from engines.trajectory.trips import FloatArray, Trips
 from engines.trajectory.walks import Errands, SparseGraph, walk
 from schemas.blocks import IntArray
+from schemas.guarantee import Mechanism
 
 SHARES = {"cells": Fraction(3, 10), "transitions": Fraction(4, 10), "pairs": Fraction(3, 10)}
 STAYING = 0.97
@@ -55,6 +56,13 @@ def end_weighted_shares(transitions: IntArray, rank: IntArray) -> IntArray:
     return shares
 
 
+def tree_bits(name: str, rule: SplitRule) -> Mechanism:
+    """PrivTree in a guarantee: all its bits together."""
+    return Mechanism(
+        name=name, distribution="Laplace (one bit)", l1_sensitivity=1, scale=rule.scale, epsilon=rule.epsilon
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paper:
     """See the module; implements `engines.trajectory.synthesis.Mode`.
@@ -64,12 +72,22 @@ class Paper:
 
     spread: Literal["uniform", "exponential"] = "uniform"
 
-    def budget(self, epsilon: Fraction) -> Mapping[str, Fraction]:
-        return {name: epsilon * share for name, share in SHARES.items()}
+    @property
+    def note(self) -> str:
+        return ""
+
+    def mechanisms(self, epsilon: Fraction) -> tuple[Mechanism, ...]:
+        halves = epsilon * SHARES["pairs"] / 2
+        return (
+            tree_bits("cells (one bit for each)", SplitRule(epsilon=epsilon * SHARES["cells"], fanout=2)),
+            counted("transitions", epsilon * SHARES["transitions"]),
+            tree_bits("pairs of cells (one bit for each)", SplitRule(epsilon=halves, fanout=4)),
+            counted("pairs", halves),
+        )
 
     def synthesise(self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource) -> Synthesis:
         """See `engines.trajectory.synthesis.Mode`."""
-        budget = self.budget(epsilon)
+        budget = {name: epsilon * share for name, share in SHARES.items()}
         drawn, chance = noise.child("noise"), noise.child("chance")
         cells = discretised(trips, epsilon=budget["cells"], noise=drawn.child("cells"))
         codes = codes_of(trips.x, trips.y)

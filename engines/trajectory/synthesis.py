@@ -11,6 +11,7 @@ from engines.noise import NoiseSource
 from engines.trajectory.histograms import Noisy
 from engines.trajectory.trips import Trips
 from schemas.errors import EngineInputError
+from schemas.guarantee import Mechanism
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,13 @@ class Synthesis:
 class Mode(Protocol):
     """A way to make synthetic trips. Pure: all randomness comes from `noise`."""
 
-    def budget(self, epsilon: Fraction) -> Mapping[str, Fraction]:
-        """What one trip is charged by each mechanism, by its name in the guarantee; adds up to `epsilon`."""
+    @property
+    def note(self) -> str:
+        """What else the guarantee must say, as sentences that begin with a space; empty for nothing."""
+        ...
+
+    def mechanisms(self, epsilon: Fraction) -> tuple[Mechanism, ...]:
+        """What one trip is charged by each mechanism; adds up to `epsilon`."""
         ...
 
     def synthesise(self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource) -> Synthesis:

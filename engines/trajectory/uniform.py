@@ -7,7 +7,6 @@ Source: after the common outline of DP-Star and AdaTrace as Kumar's dissertation
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -16,11 +15,12 @@ import numpy as np
 from engines.noise import NoiseSource
 from engines.trajectory.chance import choices, uniforms
 from engines.trajectory.grid import Grid
-from engines.trajectory.histograms import Histogram, Noisy, equal_shares, measure
+from engines.trajectory.histograms import Histogram, Noisy, counted, equal_shares, measure
 from engines.trajectory.synthesis import Limits, Synthesis
 from engines.trajectory.trips import LATTICE, FloatArray, Trips
 from engines.trajectory.walks import Errands, EvenGraph, walk
 from schemas.blocks import IntArray
+from schemas.guarantee import Mechanism
 
 SHARES = {
     "trips": Fraction(5, 100),
@@ -40,13 +40,17 @@ class Uniform:
 
     side: int = 6
 
-    def budget(self, epsilon: Fraction) -> Mapping[str, Fraction]:
-        return {name: epsilon * share for name, share in SHARES.items()}
+    @property
+    def note(self) -> str:
+        return ""
+
+    def mechanisms(self, epsilon: Fraction) -> tuple[Mechanism, ...]:
+        return tuple(counted(name, epsilon * share) for name, share in SHARES.items())
 
     def synthesise(self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource) -> Synthesis:
         """See `engines.trajectory.synthesis.Mode`."""
         grid, drawn, chance = Grid(self.side), noise.child("noise"), noise.child("chance")
-        budget = self.budget(epsilon)
+        budget = {name: epsilon * share for name, share in SHARES.items()}
         targets = np.concatenate([np.arange(grid.size)[:, None], grid.neighbours()], axis=1)
         noisy = {
             histogram.name: measure(histogram, epsilon=budget[histogram.name], noise=drawn)

@@ -117,7 +117,7 @@ def test_end_weighted_shares_add_up_to_one_trip_at_most_and_favour_the_ends(numb
 
 @pytest.mark.parametrize("mode", MODES, ids=repr)
 def test_shares_add_up_to_epsilon(mode: Mode) -> None:
-    assert sum(mode.budget(Fraction(1, 3)).values()) == Fraction(1, 3)
+    assert sum(mechanism.epsilon for mechanism in mode.mechanisms(Fraction(1, 3))) == Fraction(1, 3)
 
 
 @pytest.mark.parametrize("plan", [MANY_TRIPS, FEW_TRIPS])

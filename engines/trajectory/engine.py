@@ -1,0 +1,154 @@
+"""The trajectory engine: in each step, synthetic trips for the trips that closed in it.
+
+Points of a trip are gathered, privately, until it closes (`assembly`); then it is measured, in that one step, by the
+histograms of the mode, and forgotten. Each step's synthetic trips stay for ever.
+Guarantee: epsilon-DP for one trip: one contribution, with all its records, added or removed, over the whole stream. It
+    is handed out in one step at most; which step depends on its own records and public rules only; and a window costs a
+    trip of it epsilon (`synthesis.Mode`). Windows do not add up for a trip: parallel composition.
+Source: Kumar, dissertation 2024, chapter 5, for one set of trips; windows and closing are ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from engines.contract import Batch, Release, State
+from engines.noise import NoiseSource
+from engines.spatial.budgets import Budgets
+from engines.trajectory.assembly import Assembly, Closing
+from engines.trajectory.default import Default
+from engines.trajectory.domain import WORDS, TripDomain
+from engines.trajectory.histograms import Noisy
+from engines.trajectory.records import PointRecords
+from engines.trajectory.synthesis import Limits, Mode
+from engines.trajectory.trips import Trips
+from schemas.errors import EngineInputError
+from schemas.guarantee import Guarantee
+
+STATE_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrajectoryConfig:
+    """The recipe. All of it is public.
+
+    Args:
+        name: of the stream.
+        domain: what points are; `trip_field` and `order_field` name two more fields of synthetic records.
+        epsilon: of ONE trip, over the whole stream.
+        records: False where only measurements are released.
+    """
+
+    name: str
+    domain: TripDomain
+    epsilon: Fraction
+    closing: Closing
+    mode: Mode = field(default_factory=Default)
+    limits: Limits = field(default_factory=Limits)
+    trip_field: str = "trip"
+    order_field: str = "point"
+    records: bool = True
+
+    def __post_init__(self) -> None:
+        if self.epsilon <= 0:
+            raise EngineInputError("epsilon must be positive")
+        if self.closing.idle < 1 or self.closing.life < 1:
+            raise EngineInputError("idle and life must be at least one step")
+
+    @property
+    def identity(self) -> np.ndarray:
+        """`(32,)` uint8: states of configurations with another one mean something else."""
+        text = repr(("trajectory", self.name, self.domain, self.closing, self.limits, self.mode))
+        return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
+
+
+class Trajectories:
+    """See the module; implements `engines.contract.Engine`."""
+
+    def __init__(self, config: TrajectoryConfig) -> None:
+        self.config = config
+        self._next = 0
+        self._total = 0
+        self._assembly = Assembly.nothing()
+        # A trip is in one window, whose histograms cost it epsilon together.
+        self._budgets = Budgets.of(windows=config.epsilon)
+
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        """See `engines.contract.Engine.step`. Empty windows are released like any other."""
+        config = self.config
+        if batch.step != self._next:
+            raise EngineInputError(f"step {self._next} comes next, not step {batch.step}")
+        if batch.events.keys.shape[1:] != (WORDS,):
+            raise EngineInputError(f"keys must have {WORDS} words")
+        assembly, trips = self._assembly.with_step(batch.events.keys, step=batch.step, rules=config.closing)
+        budgets = self._budgets.charged(step=batch.step, windows=config.epsilon)
+        made = config.mode.synthesise(
+            trips.first(config.limits.points), epsilon=config.epsilon, limits=config.limits, noise=noise
+        )
+        added = PointRecords.of(
+            batch.step,
+            made.trips if config.records else Trips.none(),
+            config.domain,
+            trip_field=config.trip_field,
+            order_field=config.order_field,
+        )
+        self._assembly, self._budgets = assembly, budgets
+        self._next, self._total = batch.step + 1, self._total + len(added)
+        return Release(
+            step=batch.step,
+            added=added,
+            removed=(),
+            measurements=[_measurement(noisy) for noisy in made.measured],
+            total=self._total,
+            notes=made.notes,
+        )
+
+    def state(self) -> State:
+        """See `engines.contract.Engine.state`. O(points of trips under way)."""
+        return {
+            "header": np.array([STATE_FORMAT, self._next, self._total], np.int64),
+            "identity": self.config.identity.copy(),
+            **self._assembly.arrays(),
+            **self._budgets.arrays(),
+        }
+
+    def restore(self, state: State) -> None:
+        """See `engines.contract.Engine.restore`."""
+        try:
+            header, identity = state["header"], state["identity"]
+        except KeyError as error:
+            raise EngineInputError(f"state lacks {error}") from None
+        if header.shape != (3,) or int(header[0]) != STATE_FORMAT:
+            raise EngineInputError("state is of another version")
+        if not np.array_equal(identity, self.config.identity):
+            raise EngineInputError("state is of another stream, mode or domain")
+        assembly, budgets = Assembly.of(state), self._budgets.restored(state)
+        self._next, self._total, self._assembly, self._budgets = int(header[1]), int(header[2]), assembly, budgets
+
+    def guarantee(self) -> Guarantee:
+        """See `engines.contract.Engine.guarantee`. Pure; of one trip."""
+        config = self.config
+        return Guarantee(
+            epsilon=config.epsilon,
+            mechanisms=config.mode.mechanisms(config.epsilon),
+            note="One contribution is one trip with all its records. It is measured in the one step in which it "
+            "closes; points are spread over its records so that the trip weighs one at most in each histogram."
+            + config.mode.note,
+        )
+
+
+def _measurement(noisy: Noisy) -> dict[str, Any]:
+    """See `Release.measurements`: all values in trips, with the variance of the noise in each."""
+    return {
+        "histogram": noisy.name,
+        "bins": len(noisy.values),
+        "sum": float(noisy.values.sum()),
+        "variance": noisy.variance,
+        "unit": "trips",
+        "values": {"noisy": [round(value, 4) for value in noisy.values.tolist()]},
+    }
