@@ -192,7 +192,9 @@ class StreamAudit:
     # --- what the auditor sees ------------------------------------------------------------------------------------
 
     def case(self, *, units: Sequence[str] | None = None, fresh: bool = True) -> Case:
-        """All neighbours, or those named. The claim is the configured one, of the unit."""
+        """All neighbours, or those named. The claim is the configured one, of the unit; of each step where it is not
+        private over time.
+        """
         focuses = self.rehearsal.focuses(self.places, self.known())
         others = self.others()
         base = Shared(self._observe(others, focuses))
@@ -207,7 +209,7 @@ class StreamAudit:
         return Case(
             f"stream {self.stream.name}",
             "stream",
-            Claim(Fraction(privacy.epsilon_fraction), privacy.delta),
+            Claim(Fraction(privacy.epsilon_fraction) * (1 if self.stream.private else self.steps), privacy.delta),
             neighbours=tuple(pairs),
             fresh=(seeds,) if fresh else (),
         )
