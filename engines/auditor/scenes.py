@@ -123,7 +123,8 @@ def state_focus(value: str, known: Sequence[tuple[int, str, int]]) -> Focus:
 
     def focus(step: int, measurements: Sequence[Mapping[str, Any]]) -> Features:
         there = sum(count for at, state, count in known if (at, state) == (step, value))
-        return {"residual": float(m["count"] - there) for m in measurements if m["state"] == value}
+        counted = [m["count"] for m in measurements if m["state"] == value]
+        return {"residual": float(counted[-1] - there)} if counted else {}
 
     return focus
 
