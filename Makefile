@@ -9,7 +9,7 @@ ARGS   ?=
 KILLS  ?= 200
 SOURCES := schemas engines agents tests requirements $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-spatial bench-trajectory bench-counters audit chaos lock clean
+.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-spatial bench-trajectory bench-maps bench-counters audit chaos lock clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +44,9 @@ bench-spatial: setup  ## error of the spatial engines on every stream; QUICK=1 t
 
 bench-trajectory: setup  ## error of synthetic trips by every mode, on every set of trips; QUICK=1 takes three minutes
 	QUICK=$(QUICK) $(PY) -m benchmarks.trajectory $(ARGS)
+
+bench-maps: setup  ## seconds to make maps spatial domains, and microseconds an event; QUICK=1 builds each once
+	QUICK=$(QUICK) $(PY) -m benchmarks.maps $(ARGS)
 
 bench-counters: setup  ## variances of every counter, and the papers' own comparison of three
 	$(PY) -m benchmarks.counters $(ARGS)

@@ -18,6 +18,9 @@ from schemas.errors import EngineInputError
 
 _FINE_DEGREES = 1e-5
 """Points of lines are rounded to a thousandth of this, about a millimetre."""
+_POLAR = 89.0
+"""Degrees of latitude beyond which a degree of longitude is taken to be as long as there."""
+_CHUNK = 1 << 14
 _NEAR = 2e-8
 """Degrees; twice what rounding moves a point."""
 
@@ -39,14 +42,10 @@ class LineDomain(MappedDomain):
         self._reach_m = reach_m
         self._segments = _segments(shape)
         south, north = self._segments[:, [1, 3]].min(), self._segments[:, [1, 3]].max()
-        east_m, north_m = metres_per_degree(np.array([south, (south + north) / 2, north]))
-        # A plane in which distances are nearly true; how far off, `margin` allows for.
-        self._flat = float(east_m[1] / north_m[1])
-        margin = float(max(1.0, east_m[1] / max(east_m.min(), 1.0)))
-        self._flat_reach = 1.01 * margin * reach_m / float(north_m.min())
-        self._margin = (self._flat_reach / max(self._flat, 1e-6), self._flat_reach)
-        flat = self._segments * [self._flat, 1, self._flat, 1]
-        self._tree = shapely.STRtree(shapely.linestrings(flat.reshape(-1, 2, 2)))
+        east_m, north_m = metres_per_degree(np.clip(np.array([south, north]), -_POLAR, _POLAR))
+        # Degrees that are at least the reach wherever there are lines.
+        self._margin = (1.001 * reach_m / float(east_m.min()), 1.001 * reach_m / float(north_m.min()))
+        self._tree = shapely.STRtree(shapely.linestrings(self._segments.reshape(-1, 2, 2)))
         bounds = np.append(self._segments.reshape(-1, 2).min(axis=0), self._segments.reshape(-1, 2).max(axis=0))
         grid = grid_over(fields, bounds, depth)
         pieces = SegmentPieces(self._segments, np.zeros(len(self._segments), np.int64), 1)
@@ -83,23 +82,40 @@ class LineDomain(MappedDomain):
         return rows, turned[rows], y[rows]
 
     def _inside(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
-        near = np.zeros(len(x), np.bool_)
-        at, segment = self._tree.query_nearest(
-            shapely.points(x * self._flat, y), max_distance=self._flat_reach, all_matches=False
-        )
-        if not len(at):
-            return x, y, near
+        placed_x, placed_y, near = x.copy(), y.copy(), np.zeros(len(x), np.bool_)
+        for start in range(0, len(x), _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            at, segment = self._candidates(x[rows], y[rows])
+            at, px, py, metres = self._nearest(x[rows], y[rows], at, segment)
+            reached = metres <= self._reach_m
+            at = at[reached] + start
+            placed_x[at], placed_y[at], near[at] = px[reached], py[reached], True
+        return placed_x, placed_y, near
+
+    def _candidates(self, x: FloatArray, y: FloatArray) -> tuple[IntArray, IntArray]:
+        """Pairs of points and segments that may be within reach, ordered by point and then by segment."""
+        dx, dy = self._margin
+        at, segment = self._tree.query(shapely.box(x - dx, y - dy, x + dx, y + dy))
+        order = np.lexsort((segment, at))
+        return at[order], segment[order]
+
+    def _nearest(
+        self, x: FloatArray, y: FloatArray, at: IntArray, segment: IntArray
+    ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+        """Of points that have a candidate: which, the nearest place on a line, and how far it is, in metres."""
         x0, y0, x1, y1 = self._segments[segment].T
-        east, north = metres_per_degree(np.clip(y[at], -89.0, 89.0))
+        east, north = (scale[at] for scale in metres_per_degree(np.clip(y, -_POLAR, _POLAR)))
         ax, ay, bx, by = (x[at] - x0) * east, (y[at] - y0) * north, (x1 - x0) * east, (y1 - y0) * north
         share = np.clip((ax * bx + ay * by) / (bx * bx + by * by), 0.0, 1.0)
-        px = np.clip(x0 + share * (x1 - x0), np.minimum(x0, x1), np.maximum(x0, x1))
-        py = np.clip(y0 + share * (y1 - y0), np.minimum(y0, y1), np.maximum(y0, y1))
         dx, dy = ax - share * bx, ay - share * by
-        x, y = x.copy(), y.copy()
-        x[at], y[at] = px, py
-        near[at] = dx * dx + dy * dy <= self._reach_m * self._reach_m
-        return x, y, near
+        metres = np.sqrt(dx * dx + dy * dy)
+        # The first of the nearest: a stable order by distance, of which each point's first row is taken.
+        order = np.lexsort((metres, at))
+        best = order[np.flatnonzero(np.diff(at[order], prepend=-1))]
+        x0, y0, x1, y1 = self._segments[segment[best]].T
+        px = np.clip(x0 + share[best] * (x1 - x0), np.minimum(x0, x1), np.maximum(x0, x1))
+        py = np.clip(y0 + share[best] * (y1 - y0), np.minimum(y0, y1), np.maximum(y0, y1))
+        return at[best], px, py, metres[best]
 
     def _drawn(self, pieces: IntArray, u: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
         first, last = self._rows.starts[pieces], self._rows.starts[pieces + 1] - 1

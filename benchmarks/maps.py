@@ -1,0 +1,86 @@
+"""Seconds and memory to make a map a domain, and microseconds an event and a point: `python -m benchmarks.maps`.
+
+Needs the shared geometry beside the checkout. Each map is built `ROUNDS` times; the fastest counts, since other
+programs only ever slow it down.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
+from engines.spatial.placement import Placement
+
+MAPS = Path("../shared/data/geometry")
+CASES = (
+    ("ne_110m_land.geojson", 20),
+    ("ne_50m_land.geojson", 20),
+    ("nyc_boroughs.geojson", 18),
+    ("nyc_boroughs.geojson", 24),
+    ("manhattan_road_segments.geojson", 18),
+)
+EVENTS = 100_000
+RESULTS = Path(__file__).parent / "results"
+
+
+def built(content: bytes, depth: int) -> PolygonDomain | LineDomain:
+    shape = shape_of(parsed(content))
+    fields = ("x", "y")
+    return LineDomain(fields, shape, depth, reach_m=50.0) if shape.lines else PolygonDomain(fields, shape, depth)
+
+
+def measured(name: str, depth: int, *, rounds: int) -> dict[str, Any]:
+    """Figures of one map."""
+    content = (MAPS / name).read_bytes()
+    seconds, domain = np.inf, None
+    for _ in range(rounds):
+        start = time.perf_counter()
+        domain = built(content, depth)
+        seconds = min(seconds, time.perf_counter() - start)
+    assert domain is not None
+    random = np.random.default_rng(1)
+    # Events where events are: points of the shape itself.
+    cells = domain.tree.start[random.integers(0, len(domain.tree.start), EVENTS)] + (1 << depth)
+    placement = Placement("bench", domain)
+    start = time.perf_counter()
+    x, y = domain.points(placement, cells, random.integers(0, 100, EVENTS))
+    points = time.perf_counter() - start
+    start = time.perf_counter()
+    rows, _, _, codes = domain.located(x, y)
+    encode = time.perf_counter() - start
+    assert np.array_equal(codes, cells - (1 << depth))
+    assert len(rows) == EVENTS
+    return {
+        "map": name,
+        "depth": depth,
+        "seconds": round(seconds, 2),
+        "cells": len(domain.tree.start),
+        "megabytes": round(domain.nbytes / 1e6, 1),
+        "encode_us": round(1e6 * encode / EVENTS, 2),
+        "point_us": round(1e6 * points / EVENTS, 2),
+    }
+
+
+def main() -> None:
+    rounds = 1 if os.environ.get("QUICK") else 3
+    console = Console(stderr=True)
+    rows = [measured(name, depth, rounds=rounds) for name, depth in track(CASES, "maps", console=console)]
+    table = Table(*rows[0])
+    for row in rows:
+        table.add_row(*map(str, row.values()))
+    console.print(table)
+    (RESULTS / "maps.json").write_text(json.dumps({"maps": rows}, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps({"maps": rows}))
+
+
+if __name__ == "__main__":
+    main()
