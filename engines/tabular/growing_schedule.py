@@ -15,6 +15,16 @@ import numpy as np
 from engines.tabular.attributes import FloatArray
 
 
+EARLY = 8000.0
+"""Events times epsilon until which a stream is early."""
+ONES_LEAST, ONES_GROWTH = 200.0, 0.3
+"""Of a block of one-way marginals: events times epsilon for 15 attributes, and share of what was covered before."""
+LARGER_LEAST, LARGER_GROWTH, DELETABLE_GROWTH = 2000.0, 0.7, 1.2
+"""Of a block of larger marginals: events times epsilon, and share of what was covered before."""
+DRIFT, DRIFTED = 0.02, 0.43
+"""Believed change of the one-way marginals above which this share of a block will do."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """Args:
@@ -36,20 +46,20 @@ class Schedule:
 
         Not where rows can be deleted: what was inserted without being counted could not be taken back.
         """
-        return not self.larger or (not self.deletable and events < 8000 / self.epsilon)
+        return not self.larger or (not self.deletable and events < EARLY / self.epsilon)
 
     def ones_due(self, fresh: float, covered: float, alive: float) -> bool:
         """True if a block of one-way marginals with so many fresh events closes."""
-        least = 200 * max(self.attributes, 1) / 15 / self.epsilon
-        return fresh >= max(least, 0.3 * self._size(covered, alive))
+        least = ONES_LEAST * max(self.attributes, 1) / 15 / self.epsilon
+        return fresh >= max(least, ONES_GROWTH * self._size(covered, alive))
 
     def larger_due(self, fresh: float, covered: float, alive: float, drift: float) -> bool:
         """True if a block of larger marginals closes, sooner where the one-way ones have drifted."""
-        least = 2000 / self.epsilon
+        least = LARGER_LEAST / self.epsilon
         if self.deletable:
-            return fresh >= max(least, 1.2 * self._size(covered, alive))
-        size = max(least, 0.7 * self._size(covered, alive))
-        return fresh >= size or (drift > 0.02 and fresh >= max(least, 0.43 * size))
+            return fresh >= max(least, DELETABLE_GROWTH * self._size(covered, alive))
+        size = max(least, LARGER_GROWTH * self._size(covered, alive))
+        return fresh >= size or (drift > DRIFT and fresh >= max(least, DRIFTED * size))
 
     def _size(self, covered: float, alive: float) -> float:
         covered = max(covered, 0.0)
