@@ -40,11 +40,16 @@ _FIRST_STEPS, _FIRST_FRONT = 2, 0.5
 
 
 def plain(noise: float, weight: float, most: float) -> Hypotheses:
-    """Hypotheses without a clock, of `weight` together; scales are relative to `noise`, and at most `most`."""
+    """Hypotheses without a clock, of `weight` together; scales are relative to `noise`, and at most `most`.
+
+    That a series moves by k times the noise, k > 1, gets a k-th of the prior weight: it soon shows if it is true, and
+    believing it for a while because of one large draw of noise costs more than all that filtering gains.
+    """
     scales = _PLAIN_SCALES[_PLAIN_SCALES * noise <= max(most, _PLAIN_SCALES[0] * noise)]
     grid = [(scale * noise, rho) for scale in scales for rho in _PLAIN_CORRELATIONS]
     scale, rho = np.array(grid).T
-    prior = np.full(len(grid), np.log(weight / len(grid)))
+    plausible = np.minimum(1.0, noise / scale)
+    prior = np.log(weight * plausible / plausible.sum())
     return Hypotheses(scale, rho, np.zeros(len(grid)), np.zeros(len(grid)), prior)
 
 
