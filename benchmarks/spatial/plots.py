@@ -29,12 +29,14 @@ def plot(results: Results, path: Path) -> None:
     for axis in axes.flat:
         axis.set_visible(False)
     for index, name in enumerate(names):
-        epsilons = [epsilon for other, epsilon, mode in results if other == name and mode == modes[0]]
         for row, size in enumerate(SIZES):
             axis = axes[index // WIDE * len(SIZES) + row][index % WIDE]
             axis.set_visible(True)
             for mode in modes:
+                epsilons = [epsilon for other, epsilon, which in results if other == name and which == mode]
                 cells = [results[name, epsilon, mode] for epsilon in epsilons]
+                if not cells:
+                    continue
                 means = np.array([cell.mean[row] for cell in cells])
                 bars = np.array([cell.deviation[row] for cell in cells])
                 axis.errorbar([float(epsilon) for epsilon in epsilons], means, bars, label=mode, capsize=2, lw=1.2)
