@@ -59,6 +59,8 @@ class Markov:
     True
     """
 
+    _sensitivity = L1_SENSITIVITY
+
     def __init__(self, config: MarkovConfig) -> None:
         self.config = config
         self._estimator = config.estimator()
@@ -79,7 +81,7 @@ class Markov:
         budget = config.budget(now)
         # A replaced record is in one count, of one step: the charges of different steps do not add up for it.
         charged = self._budget.charged(PureEvent(budget), step=now)
-        scale = scale_for(L1_SENSITIVITY, budget)
+        scale = scale_for(self._sensitivity, budget)
         noisy = counts + discrete_laplace(len(counts), scale, noise.child("counts"))
         last = config.horizon is not None and now == config.horizon - 1
         state, estimates = self._estimator.observe(self._estimate, now, noisy.astype(np.float64), scale, last=last)

@@ -1,0 +1,185 @@
+"""Engine markov from a configuration: what is refused and how to mend it, what explain says, a job without Kafka."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from agents.presentation import presentation
+from agents.presentation.markov import leakage_lines
+from agents.protocol.ingest_spec import SourceSpec
+from engines.accounting.streams import totals
+from engines.registry import build_domain, build_engine
+from engines.sequence.markov import Markov
+from schemas.config import Config, parse_config
+from schemas.config.domain.transition import entries
+from schemas.errors import ConfigError
+
+GOOD = """
+[kafka]
+bootstrap = "localhost:9092"
+[[streams]]
+name = "zones"
+engine = "markov"
+source = "raw.zones"
+[streams.privacy]
+epsilon = 2.0
+unit = "replace"
+user = "u"
+max_contributions = 10
+max_per_step = 1
+[streams.time]
+field = "t"
+format = "s"
+start = "2020-01-01T00:00:00"
+step = "1h"
+clock = "replay"
+[streams.domain]
+kind = "states"
+field = "zone"
+values = ["a", "b", "c"]
+population = 300
+transition = "chain.csv"
+[streams.options]
+horizon = 10
+"""
+CHAIN = "0.9,0.1,0\n0.05,0.9,0.05\n0,0.1,0.9\n"
+
+
+def parsed(folder: Path, text: str = GOOD, chain: str = CHAIN) -> Config:
+    (folder / "chain.csv").write_text(chain)
+    return parse_config(text, folder=folder)
+
+
+def changed(*pairs: tuple[str, str]) -> str:
+    text = GOOD
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+PER_STEP = ("max_contributions = 10", 'max_contributions = 1\nper = "1h"')
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "reason", "mend"),
+    [
+        ([('unit = "replace"', 'unit = "user"')], "privacy.unit", "needs engine", 'unit = "replace"'),
+        ([("max_per_step = 1\n", "")], "privacy.max_per_step", "one state in a step", "max_per_step = 1"),
+        ([('user = "u"\n', "")], "privacy.user", "cannot bound", "user ="),
+        ([("horizon = 10\n", "")], "options.horizon", "charges every user in every step", "horizon"),
+        ([("= 10\nmax_per", "= 11\nmax_per")], "privacy.max_contributions", "more than the 10 steps", "= 10"),
+        ([("= 10\nmax_per", "= 9\nmax_per")], "privacy.max_contributions", "no longer be counted", "unseen"),
+        (
+            [('transition = "chain.csv"\n', ""), ("source", 'mode = "paper"\nsource')],
+            "domain.transition",
+            "declared",
+            "CSV",
+        ),
+        ([("horizon = 10", 'horizon = 10\nallocation = "leakage"')], "options.allocation", "ONE step", "per"),
+        ([('["a", "b", "c"]', '["a", "b", "a"]')], "domain.values", "one state twice", "once"),
+        ([("population = 300", "population = 0")], "domain.population", "1", ""),
+    ],
+)
+def test_what_is_refused_names_key_reason_and_mend(
+    tmp_path: Path, changes: list[tuple[str, str]], key: str, reason: str, mend: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parsed(tmp_path, changed(*changes))
+    found = [problem for problem in caught.value.problems if problem.key == f"streams[0].{key}"]
+    assert found, caught.value
+    assert reason in found[0].reason
+    assert mend in found[0].mend
+
+
+@pytest.mark.parametrize(
+    ("chain", "reason"),
+    [
+        ("0.9,0.1,0\n0.05,0.9,0.04\n0,0.1,0.9\n", "line 2 sums to 0.99"),
+        ("0.9,0.1,0\n0.05,0.9,0.05\n", "2 rows, and there are 3 states"),
+        ("0.9,0.1\n0.05,0.9\n0,0.1\n", "line 1 has 2 entries"),
+        ("1.9,-0.9,0\n0.05,0.9,0.05\n0,0.1,0.9\n", "line 1 holds something that is no probability"),
+        ("0.9,0.1,x\n0.05,0.9,0.05\n0,0.1,0.9\n", "no probability"),
+        ("nan,0.1,0\n0.05,0.9,0.05\n0,0.1,0.9\n", "no probability"),
+        ("from,to,probability\na,a,1\nb,b,1\n", 'state "c" sums to 0'),
+        ("from,to,probability\na,a,1\na,a,1\nb,b,1\nc,c,1\n", "second time"),
+        ("from,to,probability\na,d,1\n", "line 2 does not name two states"),
+    ],
+)
+def test_a_file_that_is_no_transition_matrix_is_refused_by_its_line(tmp_path: Path, chain: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parsed(tmp_path, chain=chain)
+    (problem,) = [problem for problem in caught.value.problems if problem.key == "streams[0].domain.transition"]
+    assert reason in problem.reason
+    assert "row of probabilities" in problem.mend
+
+
+def test_a_file_of_moves_is_the_matrix_and_bytes_that_are_no_text_are_refused() -> None:
+    moves = b"from,to,probability\na,b,1\nb,a,0.5\nb,(unseen),0.5\n(unseen),a,1\n"
+    found = entries(moves, ("a", "b"), unseen=True)
+    assert found.problem is None
+    assert list(zip(found.rows.tolist(), found.columns.tolist(), strict=True)) == [(0, 1), (1, 0), (1, 2), (2, 0)]
+    assert entries(b"\xff\xfe", ("a",), unseen=False).problem is not None
+
+
+def test_the_fingerprint_knows_the_chain(tmp_path: Path) -> None:
+    one = parsed(tmp_path).streams[0].fingerprint_fields()
+    two = parsed(tmp_path, chain="1,0,0\n0,1,0\n0,0,1\n").streams[0].fingerprint_fields()
+    assert one != two
+    assert {key for key in one if one[key] != two[key]} == {"domain"}
+
+
+def test_users_are_bounded_and_their_budgets_add_up_under_replacement(tmp_path: Path) -> None:
+    """The bound is what makes a replaced user's records few: without it nothing holds."""
+    config = parsed(tmp_path)
+    stream = config.streams[0]
+    assert stream.contributions == 10
+    assert stream.event_epsilon == Fraction(1, 5)
+    spec = SourceSpec.of(stream, build_domain(stream), key=bytes(16), partitions=2)
+    assert spec.bounds is not None
+    assert (spec.bounds.max_contributions, spec.bounds.max_per_step) == (10, 1)
+    assert spec.partitioner == "murmur2"
+    with pytest.raises(ConfigError, match="user_key_file"):
+        SourceSpec.of(stream, build_domain(stream), key=None, partitions=2)
+    (total,) = totals(config)
+    assert (total.unit, total.who, total.lifetime) == ("user", "u", (Fraction(2), Fraction(0)))
+
+
+def lines(folder: Path, *changes: tuple[str, str], chain: str = CHAIN) -> str:
+    engine = build_engine(parsed(folder, changed(*changes), chain).streams[0])
+    assert isinstance(engine, Markov)
+    return " ".join(leakage_lines(engine))
+
+
+def test_explain_shows_the_leakage_curve(tmp_path: Path) -> None:
+    assert "At worst 1.65" in lines(tmp_path)  # of the 2 that ten steps cost together
+    endless = lines(tmp_path, PER_STEP, ("horizon = 10\n", ""))
+    assert "Without an end" in endless
+    weak = "0.5,0.25,0.25\n0.25,0.5,0.25\n0.25,0.25,0.5\n"
+    held = lines(tmp_path, PER_STEP, ("horizon = 10", 'horizon = 10\nallocation = "leakage"'), chain=weak)
+    assert "At worst 2," in held
+    assert "not known" in lines(tmp_path, ('transition = "chain.csv"\n', ""))
+    assert "beyond every bound" in lines(tmp_path, PER_STEP, ("horizon = 10\n", ""), chain="1,0,0\n0,1,0\n0,0,1\n")
+
+
+def test_a_chain_that_nobody_leaves_can_not_hold_leakage_for_ever(tmp_path: Path) -> None:
+    text = changed(PER_STEP, ("horizon = 10", 'allocation = "leakage"'))
+    stream = parsed(tmp_path, text, "1,0,0\n0,1,0\n0,0,1\n").streams[0]
+    with pytest.raises(ValueError, match="declare a horizon"):
+        build_engine(stream)
+
+
+def test_the_presentation_has_figures_for_steps_with_and_without_a_release(tmp_path: Path) -> None:
+    stream = parsed(tmp_path).streams[0]
+    shown = presentation(stream)
+    engine: Any = build_engine(stream)
+    assert "300 users" in shown.domain(stream)
+    assert shown.error_model(stream, engine.guarantee()).answers[0].deviations[0] == pytest.approx(14.1, abs=0.1)
+    assert shown.tiles({"mse": 4.0})[0][1] == "2"
+    assert shown.tiles(orjson.loads(orjson.dumps({"mse": float("nan")})))[0][1] == "nothing released"
+    assert shown.sections(stream, None, []) == []  # type: ignore[arg-type]
