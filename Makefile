@@ -9,7 +9,7 @@ ARGS   ?=
 KILLS  ?= 200
 SOURCES := schemas engines agents tests requirements $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-spatial bench-trajectory bench-maps bench-counters audit chaos lock clean
+.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-spatial bench-tabular bench-trajectory bench-maps bench-counters bench-sequence audit chaos lock clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -42,6 +42,9 @@ bench-growth: setup  ## resident memory after a tenth of the steps and after all
 bench-spatial: setup  ## error of the spatial engines on every stream; QUICK=1 takes two minutes
 	QUICK=$(QUICK) $(PY) -m benchmarks.spatial $(ARGS)
 
+bench-tabular: setup  ## error, speed and use of tabular streams; goes on where it was stopped; QUICK=1 takes three minutes
+	QUICK=$(QUICK) $(PY) -m benchmarks.tabular $(ARGS)
+
 bench-trajectory: setup  ## error of synthetic trips by every mode, on every set of trips; QUICK=1 takes three minutes
 	QUICK=$(QUICK) $(PY) -m benchmarks.trajectory $(ARGS)
 
@@ -50,6 +53,9 @@ bench-maps: setup  ## seconds to make maps spatial domains, and microseconds an 
 
 bench-counters: setup  ## variances of every counter, and the papers' own comparison of three
 	$(PY) -m benchmarks.counters $(ARGS)
+
+bench-sequence: setup  ## error of the series and Markov engines against the papers'; QUICK=1 under three minutes
+	QUICK=$(QUICK) $(PY) -m benchmarks.sequence $(ARGS)
 
 audit: setup  ## try to break every privacy claim, and catch every planted cheat (ARGS="--plot FILE")
 	$(PY) -m benchmarks.audit $(ARGS)

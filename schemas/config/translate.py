@@ -127,7 +127,7 @@ def without_tags(location: Sequence[int | str]) -> tuple[int | str, ...]:
         kept.append(part)
         if isinstance(part, int):
             continue
-        field = model.model_fields.get(part) if model is not None else None
+        field = _field(model, part) if model is not None else None
         members = members_of(field) if field is not None else {}
         model = model_of(field) if field is not None else None
     return tuple(kept)
@@ -142,6 +142,12 @@ def model_of(field: FieldInfo) -> type[Section] | None:
             return annotation
         waiting.extend(typing.get_args(annotation))
     return None
+
+
+def _field(model: type[Section], key: str) -> FieldInfo | None:
+    """The field that a key of the file fills: of its name, or of its alias."""
+    found = (field for name, field in model.model_fields.items() if key in (name, field.alias))
+    return next(found, None)
 
 
 def field_at(location: Sequence[int | str]) -> FieldInfo | None:
@@ -167,7 +173,7 @@ def _found(location: Sequence[int | str]) -> tuple[FieldInfo | None, type[Sectio
         if part in members:
             model, members = members[part], {}
             continue
-        field = model.model_fields.get(part) if model is not None else None
+        field = _field(model, part) if model is not None else None
         if field is None:
             return None, None
         model, members = model_of(field), members_of(field)
