@@ -95,7 +95,9 @@ def _how_to_add(location: Sequence[int | str]) -> str:
     if field is None or isinstance(location[-1], int):
         return "give all the entries of the list"
     if model_of(field) is not None:
-        return f"add a {section_name(location)} section"
+        name = section_name(location)
+        many = typing.get_origin(field.annotation) is tuple and not name.startswith("[[")
+        return f"add a {f'[{name}]' if many else name} section"
     example = orjson.dumps(field.examples[0]).decode() if field.examples else '"..."'
     return f"add {location[-1]} = {example} to {section_name(location[:-1])}, with your own value"
 
