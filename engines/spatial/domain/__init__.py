@@ -1,10 +1,11 @@
-"""What spatial events can be: a box, polygons or lines on a map; all of them trees of cells, see `base`."""
+"""What spatial events can be: a box, polygons or lines on a map, named zones. All are trees of cells, see `base`."""
 
 from engines.spatial.domain.base import BoolArray, FloatArray, SpatialDomain, nodes_to
 from engines.spatial.domain.box import MAX_DEPTH, BoxDomain, spread_table
 from engines.spatial.domain.geojson import Shape, parsed, shape_of
 from engines.spatial.domain.lines import LineDomain
 from engines.spatial.domain.polygons import PolygonDomain
+from engines.spatial.domain.zones import ZoneDomain
 
 __all__ = [
     "MAX_DEPTH",
@@ -15,6 +16,7 @@ __all__ = [
     "PolygonDomain",
     "Shape",
     "SpatialDomain",
+    "ZoneDomain",
     "nodes_to",
     "parsed",
     "shape_of",

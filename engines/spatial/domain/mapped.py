@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.contract import Columns
-from engines.spatial.domain.base import BoolArray, FloatArray, PublicWords
+from engines.spatial.domain.base import SHARE_BITS, BoolArray, FloatArray, PublicWords
 from engines.spatial.domain.box import rounded
 from engines.spatial.domain.cells import CellTree
 from schemas.blocks import IntArray, KeyArray
@@ -179,6 +179,24 @@ class MappedDomain:
             x[open_rows], y[open_rows] = self._public(px), py
         return self._public(x), y
 
+    def spread(self, public: PublicWords, indices: IntArray, *, salt: int) -> tuple[FloatArray, FloatArray]:
+        """Points of the whole shape, by their number, as `engines.spatial.points` would place them: evenly by measure.
+
+        Args:
+            salt: tells the points of this shape from those of others in the same stream.
+        """
+        named = _Salted(public, np.int64(salt) << 33)
+        nodes, levels, indices = np.ones_like(indices), np.zeros_like(indices), indices.copy()
+        for level in range(self.depth):
+            levels[:] = level
+            shares = self.left_shares(nodes, levels)
+            exact = indices * shares + (named.words(nodes) >> np.uint64(64 - SHARE_BITS)).astype(np.int64)
+            before, after = exact >> SHARE_BITS, (exact + shares) >> SHARE_BITS
+            first = after > before
+            indices = np.where(first, before, indices - before)
+            nodes = 2 * nodes + ~first
+        return self.points(named, nodes, indices)
+
     def _rounded(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         xmin, ymin, xmax, ymax = self.bounds
         width, height = (xmax - xmin) / (1 << self.grid.x_bits), (ymax - ymin) / (1 << self.grid.y_bits)
@@ -207,6 +225,19 @@ class _Named:
 
     def positions(self, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
         return self._public.positions(self._names, indices)
+
+
+class _Salted:
+    """The public words of a shape's cells beside those of other shapes."""
+
+    def __init__(self, public: PublicWords, salt: np.int64) -> None:
+        self._public, self._salt = public, salt
+
+    def words(self, nodes: IntArray) -> npt.NDArray[np.uint64]:
+        return self._public.words(nodes ^ self._salt)
+
+    def positions(self, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
+        return self._public.positions(nodes ^ self._salt, indices)
 
 
 def _later(public: PublicWords, nodes: IntArray, indices: IntArray, *, attempt: int) -> tuple[FloatArray, FloatArray]:

@@ -1,0 +1,159 @@
+"""A table of named zones as a domain: an event says the name of its zone, and so does a synthetic record.
+
+The tree halves the list of zones, so neighbours in it share cells: zones with outlines are put in order along their
+map first. A zone of measure zero is a structural zero: it is in no cell, and events that name it are outside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from math import fsum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engines.contract import Columns
+from engines.spatial.domain.base import WHOLE, BoolArray, FloatArray, PublicWords
+from engines.spatial.domain.mapped import MappedDomain
+from schemas.blocks import IntArray, KeyArray
+from schemas.errors import EngineInputError
+from schemas.events import Reason
+
+MOST = 1e18
+
+
+class ZoneDomain:
+    """Implements `SpatialDomain`. A key is `code of the zone << 1 | (1 if delete else 0)`.
+
+    Args:
+        field: name of the text field that holds a zone's name.
+        names: of zones, in the order in which they are halved. measures: of each, such as its area; not negative.
+        maps: of each zone, if synthetic records are to have coordinates inside of it: their fields are the maps'.
+    Raises: EngineInputError if there is no zone, or a name twice, or a measure that is none.
+    """
+
+    def __init__(
+        self, field: str, names: Sequence[str], measures: Sequence[float], maps: Sequence[MappedDomain] = ()
+    ) -> None:
+        if len(names) != len(measures) or (maps and len(maps) != len(names)):
+            raise EngineInputError("every zone must have one name and one measure")
+        if len(set(names)) < len(names):
+            raise EngineInputError("a zone is named twice")
+        sizes = np.array(measures, np.float64)
+        if not np.isfinite(sizes).all() or (sizes < 0).any() or (sizes > MOST).any():
+            raise EngineInputError(f"measures of zones must be finite, not negative, and at most {MOST:g}")
+        there = np.flatnonzero(sizes > 0).tolist()
+        if not there:
+            raise EngineInputError("there is no zone with a measure above 0")
+        self.field = field
+        self.names = [names[index] for index in there]
+        self._maps = [maps[index] for index in there] if maps else []
+        self._depth = max(1, (len(there) - 1).bit_length())
+        self._inner, self._share, self.start, self._end_depth = _halved(sizes[there], self._depth)
+        self._code_of = dict(zip(self.names, self.start.tolist(), strict=True))
+        digest = hashlib.sha256("\0".join(self.names).encode())
+        digest.update(np.ascontiguousarray(self._share, "<i8").tobytes())
+        self._identity = ("zones", field, digest.hexdigest(), *(each.identity for each in self._maps))
+
+    @property
+    def depth(self) -> int:
+        return self._depth
+
+    @property
+    def halved(self) -> bool:
+        return False
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        return self._identity
+
+    @property
+    def number_fields(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def text_fields(self) -> tuple[str, ...]:
+        return (self.field,)
+
+    @property
+    def value_fields(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def words(self) -> int:
+        return 1
+
+    def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]:
+        """See `engines.contract.Domain`: a name that is not in the table is OUTSIDE_DOMAIN."""
+        texts = columns.texts[self.field]
+        codes = np.fromiter((self._code_of.get(text, -1) for text in texts), np.int64, len(texts))
+        known = codes >= 0
+        reasons = np.where(known, Reason.ACCEPTED, Reason.OUTSIDE_DOMAIN).astype(np.uint8)
+        keys = np.where(known, codes << 1 | (columns.operations < 0), 0).astype(np.uint64)
+        return keys.reshape(-1, 1), reasons
+
+    def zone_of(self, codes: IntArray) -> IntArray:
+        """`(codes,)` position in `names` of the zone in which a code lies."""
+        return np.searchsorted(self.start, codes, side="right") - 1
+
+    def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
+        """See `SpatialDomain`."""
+        result: BoolArray = depths < self._end_depth[self.zone_of(self._first(nodes, depths))]
+        return result
+
+    def left_shares(self, nodes: IntArray, depths: IntArray) -> IntArray:
+        """See `SpatialDomain`."""
+        shares = np.full(len(nodes), WHOLE)
+        inner = self.divisible(nodes, depths)
+        shares[inner] = self._share[np.searchsorted(self._inner, nodes[inner])]
+        return shares
+
+    def described(self, nodes: IntArray, depths: IntArray) -> list[dict[str, Any]]:
+        """See `SpatialDomain`: the names of the zones of each node."""
+        codes = self._first(nodes, depths)
+        first = self.zone_of(codes)
+        last = self.zone_of(codes + (np.int64(1) << (self.depth - depths)) - 1)
+        return [{"zones": self.names[i : j + 1]} for i, j in zip(first.tolist(), last.tolist(), strict=True)]
+
+    @property
+    def record_fields(self) -> tuple[str, ...]:
+        return (self.field, *self._maps[0].record_fields) if self._maps else (self.field,)
+
+    def placed(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> Sequence[list[Any]]:
+        """See `SpatialDomain`."""
+        zones = self.zone_of(nodes - (np.int64(1) << self.depth))
+        names = [self.names[zone] for zone in zones.tolist()]
+        if not self._maps:
+            return (names,)
+        x, y = np.zeros(len(nodes)), np.zeros(len(nodes))
+        for zone in np.unique(zones).tolist():
+            at = np.flatnonzero(zones == zone)
+            x[at], y[at] = self._maps[zone].spread(public, indices[at], salt=int(self.start[zone]) + 1)
+        return names, x.tolist(), y.tolist()
+
+    def _first(self, nodes: IntArray, depths: IntArray) -> IntArray:
+        return (nodes << (self.depth - depths)) - (np.int64(1) << self.depth)
+
+
+def _halved(sizes: FloatArray, depth: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """A list halved again and again: inner names and first shares, and of each item its code and its depth."""
+    inner, share = [], []
+    start, depths = np.zeros(len(sizes), np.int64), np.zeros(len(sizes), np.int64)
+    # Name, first item and one after the last: a level is in order, so are the names.
+    level = [(1, 0, len(sizes))]
+    while level:
+        below = []
+        for name, first, last in level:
+            if last - first == 1:
+                depths[first] = name.bit_length() - 1
+                start[first] = (name << (depth - int(depths[first]))) - (1 << depth)
+                continue
+            middle = (first + last + 1) // 2
+            part = fsum(sizes[first:middle]) / fsum(sizes[first:last])
+            inner.append(name)
+            share.append(min(max(round(part * WHOLE), 1), WHOLE - 1))
+            below += [(2 * name, first, middle), (2 * name + 1, middle, last)]
+        level = below
+    return np.array(inner, np.int64), np.array(share, np.int64), start, depths
