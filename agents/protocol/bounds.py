@@ -31,12 +31,14 @@ class BoundSpec:
         charge: of one event; 2 for an insert whose expiry is measured as a delete.
         max_per_step: events of one user in one step, or None.
         period_steps: length of the aligned periods, or None where the bound never renews.
+        trip_life: steps in which records of a trip pass after its first one, where trips are bounded (`trip_bounds`).
     """
 
     max_contributions: int
     charge: int = 1
     max_per_step: int | None = None
     period_steps: int | None = None
+    trip_life: int | None = None
 
     def period_of(self, steps: IntArray) -> IntArray:
         return np.zeros_like(steps) if self.period_steps is None else steps // self.period_steps

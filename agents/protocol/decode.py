@@ -39,12 +39,13 @@ class EventFields:
 
     Attributes:
         time_is_number: a number, or a number as text; else a text.
-        user, operation: None where events have none.
+        user, trip, operation: None where events have none.
     """
 
     time: str
     time_is_number: bool
     user: str | None = None
+    trip: str | None = None
     operation: str | None = None
     numbers: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
@@ -61,13 +62,13 @@ class EventFields:
 
     @property
     def names(self) -> tuple[str, ...]:
-        single = (name for name in (self.user, self.operation) if name is not None)
+        single = (name for name in (self.user, self.trip, self.operation) if name is not None)
         return (self.time, *single, *self.numbers, *self.texts, *self.scalars)
 
 
 class EventDecoder:
-    """Decodes with a struct made from `EventFields`: attributes `time`, `user`, `operation`, `number0`.., `text0`..,
-    `scalar0`..
+    """Decodes with a struct made from `EventFields`: attributes `time`, `user`, `trip`, `operation`, `number0`..,
+    `text0`.., `scalar0`..
     """
 
     def __init__(self, fields: EventFields, *, max_value_bytes: int = MAX_VALUE_BYTES) -> None:
@@ -78,6 +79,8 @@ class EventDecoder:
         ]
         if fields.user is not None:
             wanted.append(("user", str | int, fields.user))
+        if fields.trip is not None:
+            wanted.append(("trip", str | int, fields.trip))
         if fields.operation is not None:
             wanted.append(("operation", str, fields.operation))
         wanted += [(f"number{index}", float, name) for index, name in enumerate(fields.numbers)]
@@ -156,6 +159,8 @@ class EventDecoder:
         times = (int, float, str) if fields.time_is_number else (str,)
         texts = [*fields.texts, *([] if fields.operation is None else [fields.operation])]
         if type(found[fields.time]) not in times or any(type(found[name]) is not str for name in texts):
+            return Reason.WRONG_TYPE
+        if fields.trip is not None and type(found[fields.trip]) not in (int, str):
             return Reason.WRONG_TYPE
         numbers = [found[name] for name in fields.numbers]
         if any(type(number) not in (int, float) for number in numbers):

@@ -6,6 +6,7 @@ record charges nobody.
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import dataclass
 from itertools import repeat
 from operator import attrgetter
@@ -16,13 +17,15 @@ import numpy.typing as npt
 
 from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partitioner import partitions_of
-from agents.protocol.userhash import IdBytes, hash_ids
+from agents.protocol.userhash import KEY_BYTES, IdBytes, hash_ids
 from engines.contract import ClippingDomain, Columns
 from schemas.blocks import IntArray, KeyArray
 from schemas.events import Reason
 
 ReasonArray = npt.NDArray[np.uint8]
 OPERATIONS = {"insert": 1, "delete": -1}
+TRIP_WORDS, TRIP_ADMITTED, TRIP_TIME = slice(0, 2), 2, 3
+"""Words of a key that ingest fills where records are points of trips."""
 
 
 class RawRecord(NamedTuple):
@@ -47,6 +50,7 @@ class Filtered:
     steps: IntArray
     hashes: npt.NDArray[np.uint64] | None
     clipped: npt.NDArray[np.bool_] | None = None
+    trips: npt.NDArray[np.uint64] | None = None
 
 
 class PureFilter:
@@ -65,6 +69,7 @@ class PureFilter:
         count = len(events)
         reasons = np.zeros(count, np.uint8)
         hashes = None if self._spec.key is None else self._users(events, reasons)
+        trips = None if self._spec.fields.trip is None else self._trips(events, reasons, hashes)
         times, readable = self._times.parse(list(map(attrgetter("time"), events)))
         _mark(reasons, Reason.BAD_TIME, ~readable)
         steps, step_reasons = self._spec.clock.assign(times, ticked=ticked, arrivals_us=arrivals_us)
@@ -75,7 +80,11 @@ class PureFilter:
         _fill(reasons, domain_reasons)
         _mark(reasons, Reason.BAD_OPERATION, operations == 0)
         clipped = domain.clipped(columns) if isinstance(domain, ClippingDomain) else None
-        return Filtered(reasons, keys, steps, hashes, clipped)
+        if trips is not None:
+            keys[:, TRIP_WORDS] = trips
+            # Ascending as unsigned numbers, also before 1970.
+            keys[:, TRIP_TIME] = times.view(np.uint64) ^ np.uint64(1 << 63)
+        return Filtered(reasons, keys, steps, hashes, clipped, trips)
 
     def _users(self, events: list[Any], reasons: ReasonArray) -> npt.NDArray[np.uint64]:
         spec = self._spec
@@ -86,6 +95,19 @@ class PureFilter:
         homes = partitions_of(ids, partitioner=spec.partitioner, partitions=spec.partitions)
         _mark(reasons, Reason.WRONG_PARTITION, homes != self._partition)
         return hash_ids(ids, spec.key)
+
+    def _trips(
+        self, events: list[Any], reasons: ReasonArray, users: npt.NDArray[np.uint64] | None
+    ) -> npt.NDArray[np.uint64]:
+        """Hashes of user and trip; of the trip alone where users are not told apart, for the operator's truth."""
+        ids = IdBytes.of(list(map(attrgetter("trip"), events)))
+        _mark(reasons, Reason.WRONG_TYPE, ~ids.usable)
+        # Under a key of their own, so that two hashes together are like a hash of the pair.
+        trips = hash_ids(ids, hmac.digest(self._spec.key or bytes(KEY_BYTES), b"trip", "sha256")[:KEY_BYTES])
+        if users is not None:
+            trips ^= users
+        trips[trips[:, 0] == 0, 0] = 1
+        return trips
 
     def _operations(self, events: list[Any]) -> npt.NDArray[np.int8]:
         """+1, -1, or 0 for a text that is neither."""

@@ -104,6 +104,8 @@ class SourceSpec:
     def max_block_records(self) -> int:
         """Records in one block at most, so that it stays below 4 MiB: key, count, hash, slot and charge of each."""
         row_bytes = 8 * self.domain.words + 8 + (0 if self.bounds is None else 32)
+        if self.fields.trip is not None:
+            row_bytes += 32  # a trip may have a row of its own beside its user's
         return min(_BLOCK_RECORDS, _BLOCK_RAW_BYTES // row_bytes)
 
     def time_parser(self) -> TimeParser:
@@ -131,6 +133,7 @@ def _fields(stream: Any, domain: Domain, *, user: str | None) -> EventFields:
         time=stream.time.field,
         time_is_number=stream.time.format in ("s", "ms", "us"),
         user=user,
+        trip=stream.domain.trip_field,
         operation=stream.domain.operation_field,
         numbers=tuple(domain.number_fields),
         texts=tuple(domain.text_fields),
@@ -145,6 +148,7 @@ def _bounds(stream: Any) -> BoundSpec:
         charge=stream.insert_charge,
         max_per_step=stream.privacy.max_per_step,
         period_steps=None if per_us is None else per_us // stream.time.step_us,
+        trip_life=stream.trip_life,
     )
 
 

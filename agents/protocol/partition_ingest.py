@@ -15,13 +15,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from agents.protocol.bounds import Bounds
 from agents.protocol.dead_letters import UNLETTERED, DeadLetter
 from agents.protocol.decode import EventDecoder
-from agents.protocol.ingest_events import PureFilter
+from agents.protocol.ingest_events import TRIP_ADMITTED, PureFilter
 from agents.protocol.ingest_pending import PendingBlock
 from agents.protocol.ingest_snapshots import BucketLog, Snapshot
 from agents.protocol.ingest_spec import SourceSpec
+from agents.protocol.trip_bounds import TripBounds, bounds_of
 from agents.protocol.user_table import BUCKETS
 from schemas.blocks import Block
 from schemas.errors import GapError, RecordError
@@ -57,7 +57,7 @@ class PartitionIngest:
         self.partition = partition
         self.next_offset = 0
         self.ticked = -1
-        self._bounds = None if spec.bounds is None else Bounds(spec.bounds)
+        self._bounds = None if spec.bounds is None else bounds_of(spec.bounds)
         self._log = BucketLog(spec.stream, partition, self._bounds)
         self._filter = PureFilter(spec, partition)
         self._decoder = EventDecoder(spec.fields, max_value_bytes=spec.max_value_bytes)
@@ -236,7 +236,14 @@ class PartitionIngest:
         keys, steps = (seen.keys, seen.steps) if len(good) == len(rows) else (seen.keys[good], seen.steps[good])
         if self._bounds is not None and len(good):
             assert seen.hashes is not None
-            accepted, users, charges = self._bounds.accept(seen.hashes[good], steps)
+            if isinstance(self._bounds, TripBounds):
+                assert seen.trips is not None
+                accepted, admitted, users, charges = self._bounds.accept_trips(
+                    seen.hashes[good], seen.trips[good], steps
+                )
+                keys[:, TRIP_ADMITTED] = admitted.view(np.uint64)
+            else:
+                accepted, users, charges = self._bounds.accept(seen.hashes[good], steps)
             if not accepted.all():
                 seen.reasons[good[~accepted]] = Reason.OVER_BOUND
                 keys, steps = keys[accepted], steps[accepted]

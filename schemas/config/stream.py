@@ -95,6 +95,14 @@ class Stream(Section):
         return 2 if self.domain.lifetime is not None and measures_expiry(self.engine, self.mode) else 1
 
     @property
+    def trip_life(self) -> int | None:
+        """Steps in which records of a trip pass, where trips are what is bounded."""
+        if self.domain.trip_field is None:
+            return None
+        life: int = self.options.life_steps(self.time.step_us)
+        return life
+
+    @property
     def contributions(self) -> int:
         """How many changes of one protected unit share the budget: `max_contributions` of a user, `insert_charge` of
         an event; 1 where the engine itself accounts for the whole unit."""

@@ -38,6 +38,11 @@ class DomainSection(Section):
         return None
 
     @property
+    def trip_field(self) -> str | None:
+        """Field whose value several records share that are ONE contribution, a trip; None where each is its own."""
+        return None
+
+    @property
     def lifetime(self) -> timedelta | None:
         """Time after which an insert is deleted by itself, or None."""
         return None

@@ -1,0 +1,161 @@
+"""No interleaving, batch, crash or replay lets a user contribute more trips than configured.
+
+Records go through `TripBounds` in batches; at random places the worker is lost and another one folds committed rows;
+what passes goes through `Assembly`, the engine's side. Counted at the end: trips handed out, by user and period.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.protocol.bounds import Bounds, BoundSpec
+from agents.protocol.trip_bounds import CELLS, TripBounds
+from engines.trajectory.assembly import Assembly, Closing
+
+STEPS = 14
+RECORD = st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 3), st.booleans())
+"""User, trip, steps ahead of the open one, whether it ends the trip."""
+
+
+def hashes(numbers: list[int]) -> np.ndarray:
+    return np.array([[number + 1, 7] for number in numbers], np.uint64).reshape(-1, 2)
+
+
+class OneByOne:
+    """The rule as a sentence: a record passes if an admission of its trip reaches it, or if its user has room."""
+
+    def __init__(self, spec: BoundSpec) -> None:
+        self.spec = spec
+        self.bounds = TripBounds(spec)
+        self.admissions: set[tuple[int, int]] = set()
+        self.charges: Counter[tuple[int, int]] = Counter()
+
+    def accept(self, user: int, trip: int, step: int) -> int | None:
+        """The admitting step, or None."""
+        period = self.spec.period_steps or 0
+        reaching = [first for name, first in self.admissions if name == trip and self._reaches(first, step)]
+        if reaching:
+            return max(reaching)
+        key = (user, step // period if period else 0)
+        if self.charges[key] >= self.spec.max_contributions:
+            return None
+        self.charges[key] += 1
+        self.admissions.add((trip, step))
+        return step
+
+    def _reaches(self, first: int, step: int) -> bool:
+        same = self.spec.period_steps is None or first // self.spec.period_steps == step // self.spec.period_steps
+        assert self.spec.trip_life is not None
+        begin = self.bounds.start_of(self.bounds.cell_of(first))
+        return same and begin <= step < first + self.spec.trip_life
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    moments=st.lists(st.lists(RECORD, max_size=8), min_size=STEPS, max_size=STEPS),
+    cuts=st.lists(st.integers(1, 5), min_size=1, max_size=8),
+    crashes=st.sets(st.integers(0, 40), max_size=6),
+    most=st.integers(1, 3),
+    life=st.integers(1, 5),
+    period=st.sampled_from([None, 1, 3, 4]),
+    idle=st.integers(1, 3),
+)
+def test_no_user_contributes_more_trips_than_configured(
+    moments: list[list[tuple[int, int, int, bool]]],
+    cuts: list[int],
+    crashes: set[int],
+    most: int,
+    life: int,
+    period: int | None,
+    idle: int,
+) -> None:
+    spec = BoundSpec(max_contributions=most, period_steps=period, trip_life=life)
+    rules = Closing(idle=idle, life=life, period=period)
+    bounds, plain = TripBounds(spec), OneByOne(spec)
+    committed: list[tuple[np.ndarray, np.ndarray]] = []
+    waiting: dict[int, list[list[int]]] = {step: [] for step in range(STEPS + 4)}
+    assembly, batch_number, serial = Assembly.nothing(), 0, 0
+    names_of: list[tuple[int, int]] = []
+    handed: list[tuple[int, int]] = []
+    for open_step, records in enumerate(moments):
+        bounds.expire(open_step)
+        rest = list(records)
+        while rest:
+            size = cuts[batch_number % len(cuts)]
+            batch, rest = rest[:size], rest[size:]
+            users = hashes([user for user, _, _, _ in batch])
+            names = [10 * (user + 1) + trip for user, trip, _, _ in batch]
+            steps = np.array([open_step + ahead for _, _, ahead, _ in batch], np.int64)
+            accepted, admitted, rows, charges = bounds.accept_trips(users, hashes(names), steps)
+            committed.append((rows, charges))
+            for row, (user, _, _, ends) in enumerate(batch):
+                expected = plain.accept(user, names[row], int(steps[row]))
+                assert (int(admitted[row]) if accepted[row] else None) == expected
+                if accepted[row]:
+                    serial += 1
+                    # A contribution's place on the lattice is its number, so that trips handed out can be told.
+                    name = (names[row], int(admitted[row]))
+                    if name not in names_of:
+                        names_of.append(name)
+                    key = [names[row] + 1, 7, name[1], serial, names_of.index(name), int(ends)]
+                    waiting[int(steps[row])].append(key)
+            batch_number += 1
+            if batch_number in crashes:
+                bounds = TripBounds(spec)
+                for done, charged in committed:
+                    bounds.add(done, charged)
+                bounds.expire(open_step)
+        keys = np.array(waiting[open_step], np.uint64).reshape(-1, 6)
+        assembly, trips = assembly.with_step(keys, step=open_step, rules=rules)
+        handed += [(number, open_step) for number in trips.y[trips.offsets[:-1]].tolist()]
+    numbers = [number for number, _ in handed]
+    assert len(set(numbers)) == len(numbers), "a contribution was handed out twice"
+    users_and_periods = Counter(
+        (names_of[number][0] // 10, 0 if period is None else step // period) for number, step in handed
+    )
+    assert all(count <= most for count in users_and_periods.values())
+
+
+def test_rows_survive_snapshots_like_those_of_users() -> None:
+    """What `ingest_snapshots` does: every slot of `periods`, put into another worker's tables."""
+    spec = BoundSpec(max_contributions=1, trip_life=4)
+    old = TripBounds(spec)
+    steps = np.array([5, 5], np.int64)
+    old.accept_trips(hashes([1, 2]), hashes([11, 21]), steps)
+    new = TripBounds(spec)
+    for slot, table in old.periods.items():
+        for bucket in range(256):
+            users, counts = table.bucket(bucket)
+            new.put(period=slot, users=users, counts=counts)
+    assert any(slot >= CELLS for slot in new.periods)
+    accepted, admitted, rows, _ = new.accept_trips(hashes([1, 1, 2]), hashes([11, 12, 21]), np.array([7, 7, 8]))
+    assert accepted.tolist() == [True, False, True]
+    assert admitted.tolist() == [5, 0, 5]
+    assert not len(rows)
+
+
+def test_what_no_record_can_reach_is_forgotten() -> None:
+    bounds = TripBounds(BoundSpec(max_contributions=99, period_steps=6, trip_life=4))
+    for step in range(60):
+        bounds.expire(step)
+        bounds.accept_trips(hashes([step]), hashes([step]), np.array([step], np.int64))
+        assert len(bounds.periods) <= 5
+
+
+@pytest.mark.parametrize("life", [0, 1 << 16])
+def test_a_life_that_no_row_can_hold_is_refused(life: int) -> None:
+    with pytest.raises(ValueError, match="lives"):
+        TripBounds(BoundSpec(max_contributions=1, trip_life=life))
+
+
+def test_a_bound_that_charges_records_would_be_caught() -> None:
+    """The bound of records refuses the second record of the one trip that a user may send."""
+    accepted, _, _ = Bounds(BoundSpec(max_contributions=1)).accept(hashes([1, 1]), np.array([0, 0], np.int64))
+    assert accepted.tolist() == [True, False]
+    trips = TripBounds(BoundSpec(max_contributions=1, trip_life=2))
+    assert trips.accept_trips(hashes([1, 1]), hashes([5, 5]), np.array([0, 0], np.int64))[0].all()
