@@ -154,7 +154,7 @@ class Simulation:
             epsilon=float(output.ledger.get("epsilon_spent", 0.0)),
             metrics=dict(last.metrics) if last else {},
             reasons={
-                name.lower().replace("_", " "): count
+                "clipped to a limit, but used" if name == "CLIPPED" else name.lower().replace("_", " "): count
                 for name, count in output.counts.items()
                 if count and name != "ACCEPTED"
             },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
+from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
 from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
@@ -159,8 +160,13 @@ def _rehearsal(stream: Stream) -> Rehearsal:
 
 
 def tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
-    """Truth and release of the last step."""
-    return [(name.replace("_", " "), f"{value:.6g}") for name, value in metrics.items()]
+    """Truth and release of the last step; a dash where it has none."""
+    return [(name.replace("_", " "), f"{value:.6g}" if _known(value) else "-") for name, value in metrics.items()]
+
+
+def _known(value: float | None) -> bool:
+    """False for what is missing: JSON has no NaN, so it comes back as null."""
+    return value is not None and not isnan(value)
 
 
 def sections(stream: Stream, truth: TruthAudit, steps: Sequence[StepRow]) -> Sequence[str]:
@@ -169,13 +175,11 @@ def sections(stream: Stream, truth: TruthAudit, steps: Sequence[StepRow]) -> Seq
     names = [field.name for field in config(stream).domain.fields]
     for name in names:
         tail = f"_{name}" if len(names) > 1 else ""
-        rows = [
-            (row.step, row.metrics[f"true{tail}"], row.metrics[f"released{tail}"], row.metrics.get(f"se{tail}", 0.0))
-            for row in steps
-            if row.metrics.get(f"released{tail}") is not None
-            and row.metrics[f"released{tail}"] == row.metrics[f"released{tail}"]
-            and row.metrics[f"true{tail}"] == row.metrics[f"true{tail}"]
-        ]
+        rows = []
+        for row in steps:
+            true, released, error = (row.metrics.get(f"{what}{tail}", nan) for what in ("true", "released", "se"))
+            if _known(true) and _known(released):
+                rows.append((row.step, true, released, error if _known(error) else 0.0))
         if len(rows) > 1:
             found.append(f"<h2>{html.escape(name)}: truth and release</h2>{_plot(rows)}")
     return found

@@ -57,7 +57,7 @@ class SeriesEvaluator:
         found = {}
         for index, field in enumerate(self.domain.fields):
             tail = self._tail(index)
-            found[f"true{tail}"] = field.real(totals[index]) if present else nan
+            found[f"true{tail}"] = totals[index] * field.unit if present else nan
             for name, column in (("released", field.name), ("se", f"{field.name}_se")):
                 value = None if last is None else synthetic[column][last]
                 found[f"{name}{tail}"] = nan if value is None else float(value)
