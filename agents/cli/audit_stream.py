@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -38,6 +38,7 @@ from schemas.events import TICK_HEADER, encode_tick
 from schemas.releases import Candidate, unframe_records
 
 AUDITED = "audited-user"
+EVERYWHERE = "one user in every reading"
 LONGEST = 200
 _START = "2020-01-01T00:00:00"
 _OVER = 1  # events beyond the bound that the user sends all the same
@@ -203,6 +204,9 @@ class StreamAudit:
             for name, sent in self.units()
             if units is None or name in units
         ]
+        if self.rehearsal.moved is not None:
+            moved = [replace(sent, fields={**sent.fields, **self.rehearsal.moved}) for sent in others]
+            pairs = [Neighbours(EVERYWHERE, base.beside(self._observe(moved, focuses)), times=1)]
         privacy = self.stream.privacy
         faint = StreamAudit(faintly(self.stream))
         seeds = Fresh(lambda source: faint.all_bytes(others, source), collision=COLLISION)

@@ -32,6 +32,8 @@ class Rehearsal:
         held: steps after the last event, for engines that hold events before they count them.
         expiries_known: True where the engine measures the expiry of a `ttl` event as a delete.
         focuses: from what both inputs have, what to look at in each place.
+        moved: fields of the crowd's events where one user is taken out of all of them; None where users send events of
+            their own. Then `places` names what to look at only.
     """
 
     places: Mapping[str, Fields]
@@ -40,6 +42,7 @@ class Rehearsal:
     held: int
     expiries_known: bool
     focuses: Callable[[Mapping[str, Fields], Sequence[Known]], Mapping[str, Focus]]
+    moved: Fields | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

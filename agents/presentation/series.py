@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agents.report import StepRow
 
 _CROWD = 20
-_LATE = 3
+_LATE, _LATE_READINGS = 3, 6
 _WIDTH, _HEIGHT = 720, 220
 
 
@@ -149,13 +149,15 @@ def _rehearsal(stream: Stream) -> Rehearsal:
 
         return dict.fromkeys(places, focus)
 
+    readings = config(stream).domain.readings
     return Rehearsal(
-        places={"largest": high, "middling": middle},
-        crowd=((middle, _CROWD),),
-        late=_LATE,
+        places={"all": middle} if readings else {"largest": high, "middling": middle},
+        crowd=((middle, 1 if readings else _CROWD),),
+        late=_LATE_READINGS if readings else _LATE,
         held=stream.options.delay if stream.mode == "dft" else 1,
         expiries_known=False,
         focuses=focuses,
+        moved={field.name: middle[field.name] + (field.sensitivity or 0.0) for field in fields} if readings else None,
     )
 
 
