@@ -1,0 +1,1 @@
+"""Error, speed and use of tabular streams: `make bench-tabular`, see `benchmarks.tabular.__main__`."""

@@ -1,0 +1,125 @@
+"""Error, speed and use of tabular streams: `make bench-tabular` (QUICK=1: under three minutes).
+
+The streams, epsilons and metrics of paper 002's tables 1 to 3, Minneapolis police stops, and windows whose rows are
+deleted by events or by a ttl; every mode, the papers' counters, five seeds; speed beside mbi's own refit; and gradient
+boosting trained on synthetic rows. Runs that are in benchmarks/results/tabular.csv are not repeated (`--fresh` does),
+so the whole, many hours of mbi, can be stopped and goes on where it was: `--mode default` is the part of minutes.
+Writes benchmarks/results/tabular.csv, _curves.csv, _use.csv, .md and .png (quick: tabular_quick.*, not committed); the
+last line is JSON, see `report.Report.summary`. The table in the .md says how many seeds each figure has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import sys
+from dataclasses import asdict, replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+
+from benchmarks.tabular.consumer import Score, scores
+from benchmarks.tabular.modes import MODES, run
+from benchmarks.tabular.plan import EPSILONS, QUICK, Plan
+from benchmarks.tabular.report import Report
+from benchmarks.tabular.results import FOLDER, Results
+from benchmarks.tabular.speed import Speed, measure
+from benchmarks.tabular.streams import DATA, STREAMS
+
+USE_SEEDS = 3
+
+
+def main() -> int:
+    arguments = _arguments()
+    console = Console(stderr=True)
+    if not (DATA / "adult").is_dir():
+        console.print(f"no data beside the checkout: {DATA}")
+        return 1
+    quick = os.environ.get("QUICK") == "1" or arguments.quick
+    plan = QUICK if quick else Plan(seeds=arguments.seeds)
+    if arguments.mode:
+        plan = replace(plan, modes=tuple(arguments.mode))
+    if arguments.stream:
+        plan = replace(plan, streams=tuple(arguments.stream))
+    name = "tabular_quick" if quick else "tabular"
+    results = Results(name, fresh=quick or arguments.fresh)
+    with Progress(console=console) as progress:
+        _run(plan, results, progress)
+        speed, used = (
+            _beside(quick, arguments.use_seeds, progress) if not arguments.errors_only else (None, _stored(name))
+        )
+    if used and not arguments.errors_only:
+        _store(used, name)
+    report = Report(results, speed, used)
+    (FOLDER / f"{name}.md").write_text(report.markdown(), encoding="utf-8")
+    report.plot(FOLDER / f"{name}.png")
+    print(report.markdown())
+    print(report.line())
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="as QUICK=1")
+    parser.add_argument("--fresh", action="store_true", help="repeat runs that are in the results")
+    parser.add_argument("--errors-only", action="store_true", help="neither speed nor training")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--use-seeds", type=int, default=USE_SEEDS, help="of the consumer that trains")
+    parser.add_argument("--mode", action="append", choices=sorted(MODES), help="only this one; may be repeated")
+    parser.add_argument("--stream", action="append", choices=sorted(STREAMS), help="only this one; may be repeated")
+    return parser.parse_args()
+
+
+def _run(plan: Plan, results: Results, progress: Progress) -> None:
+    keys = [key for key in plan.runs() if key not in results.rows]
+    task = progress.add_task("runs", total=len(keys))
+    for key in keys:
+        data = STREAMS[key.stream](key.seed, plan.steps)
+        step_task = progress.add_task(f"{key.mode}, {key.stream}, epsilon {key.epsilon:g}", total=len(data.inserts))
+        errors, seconds = [], []
+        for found, took in run(key.mode, data, Fraction(key.epsilon), key.seed):
+            errors.append(found)
+            seconds.append(took)
+            progress.advance(step_task)
+        progress.remove_task(step_task)
+        results.add(key, np.array(errors), np.array(seconds))
+        progress.advance(task)
+
+
+def _beside(quick: bool, use_seeds: int, progress: Progress) -> tuple[Speed, list[Score]]:
+    steps = 60 if quick else None
+    task = progress.add_task("speed", total=None)
+    speed = measure(row_steps=steps, advance=lambda: progress.advance(task))
+    epsilons, seeds = ((1.0,), 1) if quick else (EPSILONS, use_seeds)
+    used_task = progress.add_task("training", total=seeds * (len(epsilons) + 2))
+    used = scores(epsilons, seeds, steps=steps, advance=lambda: progress.advance(used_task))
+    return speed, used
+
+
+def _use_path(name: str) -> Path:
+    return FOLDER / f"{name}_use.csv"
+
+
+def _store(used: list[Score], name: str) -> None:
+    with _use_path(name).open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(asdict(used[0])), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(score) for score in used)
+
+
+def _stored(name: str) -> list[Score]:
+    if not _use_path(name).exists():
+        return []
+    with _use_path(name).open(encoding="utf-8", newline="") as file:
+        return [
+            Score(r["trained_on"], float(r["epsilon"]), int(r["seed"]), float(r["accuracy"]), float(r["auc"]))
+            for r in csv.DictReader(file)
+        ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
