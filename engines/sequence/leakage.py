@@ -111,10 +111,15 @@ class Adversary:
     forward: Correlation
 
     @staticmethod
+    def worst() -> Adversary:
+        """Knows where a user is at all steps from where they are at one."""
+        return Adversary(Correlation(None, None), Correlation(None, None))
+
+    @staticmethod
     def of(matrix: FloatArray) -> Adversary:
         """Knows this transition matrix and its long-run reversal; where there is none, the worst is taken for it."""
         if len(matrix) > EXACT_STATES:
-            return Adversary(Correlation(None, None), Correlation(None, None))
+            return Adversary.worst()
         before = reversed_chain(matrix)
         backward = Correlation(None, None) if before is None else Correlation.of(before)
         return Adversary(backward, Correlation.of(matrix))

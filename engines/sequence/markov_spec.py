@@ -5,7 +5,7 @@ from __future__ import annotations
 from scipy import sparse
 
 from engines.contract import Engine, EngineSpec
-from engines.sequence.leakage import Adversary
+from engines.sequence.leakage import EXACT_STATES, Adversary
 from engines.sequence.leakage_budget import Allocation, allocate
 from engines.sequence.markov import Markov
 from engines.sequence.markov_chain import Transition
@@ -41,7 +41,8 @@ def allocation(stream: Stream) -> Allocation | None:
     chain = transition(stream)
     if stream.options.allocation != "leakage" or chain is None:
         return None
-    return allocate(stream.privacy.epsilon_fraction, Adversary.of(chain.dense), horizon=stream.options.horizon)
+    known = Adversary.of(chain.dense) if chain.states <= EXACT_STATES else Adversary.worst()
+    return allocate(stream.privacy.epsilon_fraction, known, horizon=stream.options.horizon)
 
 
 def _build(stream: Stream) -> Engine:

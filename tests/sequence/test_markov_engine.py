@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engines.contract import Batch, Columns, Release
 from engines.contract_checks import SilentNoise, check_engine, check_releases_add_up, run
-from engines.noise import NoiseSource, seeded
+from engines.noise import DiscreteLaplace, NoiseSource, seeded
 from engines.sequence.leakage import Adversary
 from engines.sequence.leakage_budget import allocate
 from engines.sequence.markov import Markov
@@ -69,6 +69,9 @@ def test_replacing_a_record_moves_all_measurements_together_by_two_at_most(
     assert moved <= 2  # equal noise: what moved is the counts themselves
     mechanism = Markov(config(mode)).guarantee().mechanisms[0]
     assert mechanism.l1_sensitivity / mechanism.scale <= mechanism.epsilon
+    # The noise that was drawn is the noise that is declared.
+    drawn = {measurement["variance"] for release in pair[0] for measurement in release.measurements}
+    assert drawn == {DiscreteLaplace(mechanism.scale).variance}
 
 
 @settings(max_examples=40, deadline=None)
