@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 import numpy as np
 
+from agents.presentation import spatial_zones
 from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
 from agents.presentation.spatial_error import error_model
 from agents.presentation.spatial_report import sections, tiles
@@ -15,7 +16,7 @@ from engines.registry import build_domain
 from engines.spatial.domain import LineDomain
 from engines.spatial.domain.mapped import MappedDomain
 from engines.spatial.placement import Placement
-from schemas.config import BoxDomain, GeoJsonDomain, PlanarDomain, Stream
+from schemas.config import BoxDomain, GeoJsonDomain, PlanarDomain, Stream, ZonesDomain
 from schemas.config.engines import measures_expiry
 
 _AT = {"dense cell": (0.28, 0.28), "empty cell": (0.91, 0.91)}
@@ -24,6 +25,8 @@ _BESIDE = 3
 
 def _domain(stream: Stream) -> str:
     domain = stream.domain
+    if isinstance(domain, ZonesDomain):
+        return spatial_zones.domain_sentence(domain)
     if isinstance(domain, GeoJsonDomain):
         name, digest = PurePath(domain.file.path).name, domain.file.sha256[:12]
         halved = f"whose bounds are halved {stream.options.depth} times, by declaration and not from the data."
@@ -63,11 +66,17 @@ def _places_on_map(stream: Stream, domain: PlanarDomain) -> tuple[dict[str, Fiel
 def _rehearsal(stream: Stream) -> Rehearsal:
     """`DENSE` events in one place and a few beside it, each step; the audited unit joins them or is alone."""
     domain = stream.domain
-    assert isinstance(domain, PlanarDomain)
-    places, beside = _places_in_box(domain) if isinstance(domain, BoxDomain) else _places_on_map(stream, domain)
+    if isinstance(domain, ZonesDomain):
+        places, beside = spatial_zones.places(stream, domain)
+    else:
+        assert isinstance(domain, PlanarDomain)
+        places, beside = _places_in_box(domain) if isinstance(domain, BoxDomain) else _places_on_map(stream, domain)
     dense = places["dense cell"]
 
     def focuses(places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
+        if isinstance(domain, ZonesDomain):
+            return spatial_zones.focuses(domain, places, known)
+        assert isinstance(domain, PlanarDomain)
         located = [(step, fields[domain.x], fields[domain.y], count) for step, fields, count in known]
         return {name: spatial_focus(at[domain.x], at[domain.y], located) for name, at in places.items()}
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.plots import AMBER, BLUE, GREY, RED, TRUE, curves, figure, image, quiet
-from schemas.config import Stream
+from agents.presentation import spatial_zones
+from schemas.config import Stream, ZonesDomain
 
 if TYPE_CHECKING:
     from agents.protocol.truth import TruthAudit
@@ -21,6 +22,11 @@ FloatArray = npt.NDArray[np.float64]
 COLOURS = {"small": RED, "medium": AMBER, "large": BLUE}
 MAP_PIXELS = 120
 _PREFIX = "error_"
+_RANGES = (
+    "<h2>Error of range queries over time</h2><p class=sub>Mean relative error of 500 random rectangles "
+    "of each size; small covers 0.01 to 0.1 % of the domain, medium to 1 %, large to 10 %. "
+    "Lower is better.</p>"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,17 +76,14 @@ def tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
 
 
 def sections(stream: Stream, audit: TruthAudit, steps: Sequence[StepRow]) -> Sequence[str]:
-    parts = [_maps(Maps.of(stream, audit))]
+    zones = isinstance(stream.domain, ZonesDomain)
+    parts = [spatial_zones.bars(audit) if zones else _maps(Maps.of(stream, audit))]
     released = [row for row in steps if not row.gathered]
     if released:
         names = [name.removeprefix(_PREFIX) for name in released[-1].metrics]
         lines = {name: [row.metrics[_PREFIX + name] for row in released] for name in names}
-        parts += [
-            "<h2>Error of range queries over time</h2><p class=sub>Mean relative error of 500 random rectangles "
-            "of each size; small covers 0.01 to 0.1 % of the domain, medium to 1 %, large to 10 %. "
-            "Lower is better.</p>",
-            curves([row.start for row in released], lines, COLOURS),
-        ]
+        heading = spatial_zones.ERRORS if zones else _RANGES
+        parts += [heading, curves([row.start for row in released], lines, COLOURS)]
     return parts
 
 

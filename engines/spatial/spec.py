@@ -5,23 +5,38 @@ from __future__ import annotations
 from functools import lru_cache
 from math import ceil
 
-from engines.contract import Engine, EngineSpec
+from engines.contract import Engine, EngineSpec, Evaluator
 from engines.counters import COUNTERS
-from engines.spatial.domain import BoxDomain, LineDomain, PolygonDomain, parsed, shape_of
+from engines.spatial.domain import BoxDomain, LineDomain, PolygonDomain, ZoneDomain, parsed, shape_of
 from engines.spatial.held import HeldConfig, HeldLeaves
 from engines.spatial.phdstream import PHDStream, PHDStreamConfig
 from engines.spatial.phdstream_config import PARTS
 from engines.spatial.queries import SpatialEvaluator
+from engines.spatial.zones import ZoneEvaluator, outlined
 from schemas.config import BoxDomain as BoxSection
-from schemas.config import GeoJsonDomain, Stream
+from schemas.config import GeoJsonDomain, Stream, ZonesDomain
+from schemas.config.domain.geojson import named_features
 
 
-def _domain(stream: Stream) -> BoxDomain | PolygonDomain | LineDomain:
+def _domain(stream: Stream) -> BoxDomain | PolygonDomain | LineDomain | ZoneDomain:
     section = stream.domain
+    if isinstance(section, ZonesDomain):
+        return _zones(section)
     if isinstance(section, GeoJsonDomain):
         return _mapped(section.file.content, (section.x, section.y), stream.options.depth, section.reach_m)
     assert isinstance(section, BoxSection)
     return BoxDomain(section.x, section.y, section.bounds, stream.options.depth)
+
+
+def _zones(section: ZonesDomain) -> ZoneDomain:
+    if section.file is None:
+        names = section.names
+        return ZoneDomain(section.field, names, section.measures or (1.0,) * len(names))
+    coordinates = None if section.x is None or section.y is None else (section.x, section.y)
+    return _outlined(section.field, tuple(named_features(section.file, section.name_property)), coordinates)
+
+
+_outlined = lru_cache(maxsize=8)(outlined)
 
 
 @lru_cache(maxsize=8)
@@ -62,9 +77,14 @@ def _build(stream: Stream) -> Engine:
     )
 
 
+def _evaluator(stream: Stream) -> Evaluator:
+    domain = _domain(stream)
+    return ZoneEvaluator(domain) if isinstance(domain, ZoneDomain) else SpatialEvaluator.over(domain)
+
+
 SPEC = EngineSpec(
     name="spatial",
     domain=_domain,
     build=_build,
-    evaluator=lambda stream: SpatialEvaluator.over(_domain(stream)),
+    evaluator=_evaluator,
 )

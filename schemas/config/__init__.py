@@ -4,7 +4,7 @@ Start at `load_config`. Models are named after the sections, attributes after th
 `config.streams[0].privacy.epsilon` is `epsilon` in `[streams.privacy]` of the first stream.
 """
 
-from schemas.config.domain import DOMAIN_KINDS, BoxDomain, DomainSection, GeoJsonDomain, PlanarDomain
+from schemas.config.domain import DOMAIN_KINDS, BoxDomain, DomainSection, GeoJsonDomain, PlanarDomain, ZonesDomain
 from schemas.config.engines import ENGINE_FACTS, ENGINE_MODES, ENGINE_NAMES, EngineFacts
 from schemas.config.export import config_json_schema
 from schemas.config.load import config_from_mapping, load_config, parse_config, with_overrides
@@ -37,6 +37,7 @@ __all__ = [
     "SpatialOptions",
     "Stream",
     "Timing",
+    "ZonesDomain",
     "config_from_mapping",
     "config_json_schema",
     "format_duration",

@@ -37,7 +37,7 @@ class EngineFacts:
 ENGINE_FACTS: Mapping[str, EngineFacts] = {
     "spatial": EngineFacts(
         modes=("default", "paper", "fixed-tree", "offline-increments", "offline"),
-        kinds=("box", "geojson"),
+        kinds=("box", "geojson", "zones"),
         measured_expiry=frozenset({"paper", "fixed-tree", "offline-increments"}),
         not_private=frozenset({"offline"}),
     ),

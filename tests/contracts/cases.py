@@ -57,12 +57,16 @@ class EngineCase:
 
 def _cells(release: Release) -> dict[str, int]:
     """Noisy integers by cell and round: later rounds of a step look at what earlier ones released."""
-    return {f"{m['cell']} {m.get('round', 0)}": int(m["increment"]) for m in release.measurements}
+    return {f"{m.get('cell', m.get('zones'))} {m.get('round', 0)}": int(m["increment"]) for m in release.measurements}
 
 
 SPATIAL_DEPTH = 6
 _SHELL = [[-1.0, 40.0], [1.0, 40.1], [0.2, 40.4], [0.9, 41.0], [-0.6, 40.8], [-1.0, 40.0]]
 _HOLE = [[-0.4, 40.3], [-0.2, 40.6], [0.0, 40.3], [-0.4, 40.3]]
+
+
+def _zones(names: Sequence[str]) -> Mapping[str, Any]:
+    return {"kind": "zones", "field": "zone", "zones": names, "x": None, "y": None, "bounds": None}
 
 
 def _geojson(kind: str, coordinates: Any) -> Mapping[str, Any]:
@@ -107,6 +111,7 @@ CONTRACTS: Mapping[str, EngineCase] = {
             {"domain": {"ttl": "2h"}},
             {"domain": _geojson("Polygon", [_SHELL, _HOLE]), "options": {"initial_steps": 2}},
             {"domain": {**_geojson("MultiLineString", [_SHELL, _HOLE]), "ttl": "1h"}},
+            {"domain": _zones([f"zone {index}" for index in range(40)])},
         ),
     ),
     "markov": EngineCase(
@@ -162,5 +167,21 @@ CONTRACTS: Mapping[str, EngineCase] = {
             {"domain": {"op": "what"}, "options": {"ways": [1, 2, 3]}},
             {"options": {"marginals": [{"of": ["age", "smokes"], "weight": 3}]}},
         ),
+    ),
+    "trajectory": EngineCase(
+        tables={
+            "domain": {"kind": "trips", "trip": "n", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0], "end": "e"},
+            "options": {"max_points": 20, "max_moves": 20},
+        },
+        # Name, admitting step, time, place, end record.
+        keys=st.tuples(
+            st.integers(1, 6), st.just(0), st.just(0), st.integers(0, 9), st.integers(0, 2**40 - 1), st.integers(0, 1)
+        ),
+        crowd=(1, 0, 0, 1, 5, 1),
+        foreign=(1, 0, 0, 1, 2**40, 1),
+        words=6,
+        # One trip moves many bins by parts of one; tests/trajectory checks that they add up to one at most.
+        measured=None,
+        variants=({}, {"options": {"idle": "2h", "longest": "5h"}}, {"options": {"records": False}}),
     ),
 }

@@ -41,8 +41,9 @@ class _Level:
     below: IntArray
 
 
-def grown(grid: BoxDomain, shape: P, *, usable: Callable[[P, IntArray], BoolArray]) -> tuple[CellTree, P]:
-    """The tree of a shape's cells, and the pieces of the finest cells that its border runs through, in order.
+def grown(grid: BoxDomain, shape: P, *, usable: Callable[[P, IntArray], BoolArray]) -> tuple[CellTree, P, float]:
+    """The tree of a shape's cells, the pieces of the finest cells that its border runs through, in order, and the
+    measure of all of it.
 
     Args:
         shape: one piece, all of it.
@@ -58,7 +59,7 @@ def grown(grid: BoxDomain, shape: P, *, usable: Callable[[P, IntArray], BoolArra
         sums = level.measures.reshape(-1, 2).sum(axis=1)
     if not sums.any():
         raise EngineInputError("the geometry has no area and no length")
-    return _passed_over(grid, levels, codes), pieces.chosen(np.flatnonzero(alive))
+    return _passed_over(grid, levels, codes), pieces.chosen(np.flatnonzero(alive)), float(sums[0])
 
 
 def bounds_of(grid: BoxDomain, codes: IntArray, depth: int) -> Bounds:

@@ -56,7 +56,7 @@ class LineDomain(MappedDomain):
             alive[alive] = grid.cells(x[alive], y[alive]) == codes[alive]
             return alive
 
-        tree, left = grown(grid, pieces, usable=usable)
+        tree, left, self.measure = grown(grid, pieces, usable=usable)
         self._rows, self._ends = left.sorted()
         self._middle_x, self._middle_y = _middles(left)
         self._until = np.cumsum(SegmentPieces(self._ends, np.zeros(len(self._ends), np.int64), 1).lengths())

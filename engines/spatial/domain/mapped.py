@@ -27,7 +27,13 @@ ROUNDS, EXACT_ROUNDS = 24, 72
 
 
 class MappedDomain:
-    """Implements `SpatialDomain`, but for what `_inside`, `_drawn` and `_middles` say of the shape."""
+    """Implements `SpatialDomain`, but for what `_inside`, `_drawn` and `_middles` say of the shape.
+
+    Attributes:
+        measure: of the whole shape, in square metres or metres.
+    """
+
+    measure: float
 
     def __init__(self, fields: tuple[str, str], tree: CellTree, limits: FloatArray, kind: str) -> None:
         """Args: limits: west, south, east and north end of the shape. kind: of the shape, and how it takes events."""

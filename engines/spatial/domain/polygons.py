@@ -42,7 +42,7 @@ class PolygonDomain(MappedDomain):
             middles.append((x[alive], y[alive]))
             return alive
 
-        tree, pieces = grown(grid, _rings(shape), usable=usable)
+        tree, pieces, self.measure = grown(grid, _rings(shape), usable=usable)
         edged = tree.piece >= 0
         self._chords = Chords(*pieces.edges(bounds_of(grid, tree.end_code[edged], depth)))
         self._middle_x, self._middle_y = middles[0]

@@ -13,6 +13,7 @@ from schemas.config.domain.geojson import GeoJsonDomain
 from schemas.config.domain.series import SeriesDomain
 from schemas.config.domain.states import StatesDomain
 from schemas.config.domain.table import TableDomain
+from schemas.config.domain.zones import ZonesDomain
 from schemas.config.section import refusal
 from schemas.config.tagged import tagged
 
@@ -22,6 +23,7 @@ DOMAINS: Mapping[str, type[DomainSection]] = {
     "states": StatesDomain,
     "series": SeriesDomain,
     "table": TableDomain,
+    "zones": ZonesDomain,
 }
 DOMAIN_KINDS = tuple(DOMAINS)
 PLANNED_KINDS = tuple(
@@ -70,4 +72,5 @@ __all__ = [
     "SeriesDomain",
     "StatesDomain",
     "TableDomain",
+    "ZonesDomain",
 ]

@@ -53,6 +53,20 @@ def _reach(value: float) -> float:
     return value
 
 
+GeoJsonFileAt = Annotated[PublicFileAt, AfterValidator(_geojson)]
+"""Type of a key that names a GeoJSON file."""
+
+
+def named_features(file: PublicFile, name_property: str) -> Iterator[tuple[str, bytes]]:
+    """Name and GeoJSON of each feature that has a name; numbers are taken as they are written."""
+    document = orjson.loads(file.content)
+    for feature in document.get("features", [document]):
+        properties = feature.get("properties") if isinstance(feature, dict) else None
+        name = properties.get(name_property) if isinstance(properties, dict) else None
+        if isinstance(name, (str, int)) and not isinstance(name, bool) and name != "":
+            yield str(name), orjson.dumps(feature.get("geometry"))
+
+
 class GeoJsonDomain(PlanarDomain):
     """`kind = "geojson"`: events in polygons (their border belongs to them), or near lines, onto which they are moved.
 
@@ -60,7 +74,7 @@ class GeoJsonDomain(PlanarDomain):
     """
 
     kind: Literal["geojson"] = "geojson"
-    file: Annotated[PublicFileAt, AfterValidator(_geojson)] = Field(examples=["new_york.geojson"])
+    file: GeoJsonFileAt = Field(examples=["new_york.geojson"])
     """GeoJSON of polygons alone or lines alone; its path is relative to the configuration."""
     reach_m: Annotated[Number, AfterValidator(_reach)] = Field(50.0, examples=[50])
     """Of lines: metres from the nearest one beyond which an event is outside."""

@@ -1,0 +1,108 @@
+"""`kind = "zones"`: a public table of named places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from schemas.config.domain.common import DeletableDomain
+from schemas.config.domain.geojson import GeoJsonFileAt, named_features
+from schemas.config.options.common import NotNegative
+from schemas.config.values import FieldName
+from schemas.errors import ConfigProblem
+
+MOST_ZONES = 100_000
+
+
+class ZonesDomain(DeletableDomain):
+    """`kind = "zones"`: events say in which of some named zones they are. A name that is not in the table is outside.
+
+    The table is `zones`, with `measures` or without, or the features of `file`.
+    """
+
+    kind: Literal["zones"] = "zones"
+    field: FieldName = Field(examples=["zone"])
+    """Field of the raw event that holds the zone's name, a text."""
+    zones: Annotated[
+        tuple[Annotated[str, Field(strict=True)], ...] | None, Field(min_length=1, max_length=MOST_ZONES)
+    ] = Field(None, examples=[["north", "south"]])
+    """All names, neighbours beside each other: they share cells where there are few events."""
+    measures: tuple[NotNegative, ...] | None = Field(None, examples=[[12.5, 3.0]])
+    """Of each zone, such as its area; 0 takes a zone out. Absent: all alike."""
+    file: GeoJsonFileAt | None = Field(None, examples=["zones.geojson"])
+    """GeoJSON of polygons, or of lines, with the names in `name_property`; zones weigh by area, or by length."""
+    name_property: FieldName = Field("name", examples=["name"])
+    x: FieldName | None = Field(None, examples=["longitude"])
+    """With `file`: synthetic records also hold a place in their zone, its longitude here."""
+    y: FieldName | None = Field(None, examples=["latitude"])
+    """With `file` and `x`: its latitude here."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return (self.field,) if self.x is None or self.y is None else (self.field, self.x, self.y)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all zones, as written; of a file's features each name once."""
+        if self.file is not None:
+            return tuple(dict.fromkeys(name for name, _ in named_features(self.file, self.name_property)))
+        return self.zones or ()
+
+    def roles(self) -> Iterator[tuple[str, str]]:
+        yield "field", self.field
+        if self.x is not None and self.y is not None and len(set(self.fields)) == len(self.fields):
+            yield "x", self.x
+            yield "y", self.y
+        yield from super().roles()
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """Tables that are none, or two."""
+        if (self.zones is None) == (self.file is None):
+            reason = "missing" if self.zones is None else "there are zones and a file"
+            yield ConfigProblem("zones", reason, "write zones = [...], or name a file, one of the two")
+        elif self.zones is not None:
+            yield from self._listed(self.zones)
+        elif not self.names:
+            yield ConfigProblem(
+                "name_property",
+                f'no feature of the file has a text in "{self.name_property}"',
+                "name the property of the features that holds the zone's name",
+            )
+        if (self.x is None) != (self.y is None):
+            yield ConfigProblem(
+                "y" if self.y is None else "x", "missing beside the other coordinate", "write both x and y"
+            )
+        elif self.x is not None and self.file is None:
+            yield ConfigProblem("x", "there are no outlines to place records in", "name a file, or remove x and y")
+        elif self.x is not None and len(set(self.fields)) < 3:
+            yield ConfigProblem("x", "field, x and y name one field twice", "give each a name of its own")
+        yield from super().problems()
+
+    def _listed(self, zones: tuple[str, ...]) -> Iterator[ConfigProblem]:
+        if len(set(zones)) < len(zones):
+            yield ConfigProblem("zones", "name one zone twice", "write every zone once")
+        if not all(zones):
+            yield ConfigProblem("zones", "hold an empty text", "name every zone")
+        if self.measures is None:
+            return
+        if len(self.measures) != len(zones):
+            reason = f"are {len(self.measures)} for {len(zones)} zones"
+            yield ConfigProblem("measures", reason, "write one for each zone, in their order")
+        elif not any(self.measures):
+            yield ConfigProblem("measures", "are all 0, which leaves no zone", "write what each zone weighs")
+
+    def fingerprint_fields(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "field": self.field,
+            "zones": None if self.zones is None else list(self.zones),
+            "measures": None if self.measures is None else list(self.measures),
+            "file": None if self.file is None else self.file.sha256,
+            "name_property": self.name_property,
+            "x": self.x,
+            "y": self.y,
+            "op": self.op,
+            "ttl_us": self.ttl_us,
+        }

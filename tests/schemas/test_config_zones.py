@@ -1,0 +1,136 @@
+"""`kind = "zones"`: a table of names in the file itself, or the features of a map."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import shapely
+
+from agents.presentation import presentation
+from agents.simulate import SimulateOptions, simulate
+from engines.registry import build_domain
+from engines.spatial.domain import ZoneDomain
+from schemas.config import Config, ConfigError, parse_config
+
+TEXT = """
+[kafka]
+bootstrap = "localhost:9092"
+[[streams]]
+name = "taxi"
+engine = "spatial"
+source = "raw.taxi"
+[streams.privacy]
+epsilon = 5.0
+unit = "event"
+[streams.time]
+field = "t"
+format = "s"
+start = "2016-01-01T00:00:00"
+timezone = "UTC"
+step = "1h"
+clock = "replay"
+[streams.domain]
+kind = "zones"
+field = "zone"
+zones = ["harbour", "market", "station"]
+"""
+LIST = 'zones = ["harbour", "market", "station"]'
+FILE = 'file = "zones.geojson"'
+KEY = "streams[0].domain"
+WHERE = {"harbour": shapely.box(0, 50, 1, 51), "market": shapely.box(1, 50, 3, 51), "7": shapely.box(0, 51, 1, 52)}
+
+
+def features(folder: Path) -> None:
+    rows = [
+        {
+            "type": "Feature",
+            "properties": {"name": int(name) if name.isdigit() else name},
+            "geometry": shapely.geometry.mapping(shape),
+        }
+        for name, shape in WHERE.items()
+    ]
+    rows.append({"type": "Feature", "properties": {"name": None}, "geometry": rows[0]["geometry"]})
+    (folder / "zones.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": rows}))
+
+
+def read(folder: Path, old: str = "", new: str = "") -> Config:
+    features(folder)
+    return parse_config(TEXT.replace(old, new), folder=folder)
+
+
+def test_a_table_in_the_file_itself(tmp_path: Path) -> None:
+    stream = read(tmp_path, LIST, LIST + "\nmeasures = [1, 0, 2.5]").streams[0]
+    domain = build_domain(stream)
+    assert isinstance(domain, ZoneDomain)
+    assert domain.names == ["harbour", "station"]
+    assert stream.domain.fields == ("zone",)
+    assert "3 zones" in presentation(stream).domain(stream)
+
+
+def test_outlines_of_zones(tmp_path: Path) -> None:
+    stream = read(tmp_path, LIST, FILE + '\nx = "lon"\ny = "lat"').streams[0]
+    domain = build_domain(stream)
+    assert isinstance(domain, ZoneDomain)
+    assert domain.names == ["harbour", "7", "market"], "along the map, not as written"
+    assert domain.record_fields == stream.domain.fields == ("zone", "lon", "lat")
+    assert domain is build_domain(stream)
+    # Market is twice as large as harbour and a little more than twice as large as 7, further north: about a half.
+    assert abs(domain.left_shares(np.array([1]), np.array([0]))[0] / 2**20 - 0.5) < 0.01
+    rehearsal = presentation(stream).rehearsal(stream)
+    assert set(rehearsal.places) == {"dense cell", "empty cell"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "fragment"),
+    [
+        (LIST, "", f"{KEY}.zones", "missing"),
+        (LIST, LIST + "\n" + FILE, f"{KEY}.zones", "zones and a file"),
+        (LIST, "zones = []", f"{KEY}.zones", "too few"),
+        (LIST, 'zones = ["a", "a"]', f"{KEY}.zones", "twice"),
+        (LIST, 'zones = ["a", ""]', f"{KEY}.zones", "empty text"),
+        (LIST, "zones = [1, 2]", f"{KEY}.zones[0]", "text"),
+        (LIST, LIST + "\nmeasures = [1, 2]", f"{KEY}.measures", "are 2 for 3"),
+        (LIST, LIST + "\nmeasures = [0, 0, 0]", f"{KEY}.measures", "all 0"),
+        (LIST, LIST + "\nmeasures = [1, -1, 0]", f"{KEY}.measures[1]", "at least 0"),
+        (LIST, LIST + '\nx = "lon"', f"{KEY}.y", "missing"),
+        (LIST, LIST + '\nx = "lon"\ny = "lat"', f"{KEY}.x", "no outlines"),
+        (LIST, FILE + '\nx = "lon"\ny = "lon"', f"{KEY}.x", "twice"),
+        (LIST, FILE + '\nx = "t"\ny = "lat"', f"{KEY}.x", "already serves"),
+        (LIST, FILE + '\nname_property = "id"', f"{KEY}.name_property", "no feature"),
+        ('field = "zone"\n', 'field = "t"\n', f"{KEY}.field", "already serves"),
+    ],
+)
+def test_tables_that_are_none_are_refused(tmp_path: Path, old: str, new: str, key: str, fragment: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read(tmp_path, old, new)
+    assert any(each.key == key and fragment in each.reason for each in refused.value.problems), str(refused.value)
+
+
+@pytest.mark.parametrize("mode", ["default", "paper"])
+def test_a_simulation_over_zones(tmp_path: Path, mode: str) -> None:
+    """Names in, names and places out; numbers of zones are texts in both."""
+    config = read(tmp_path, LIST, FILE + '\nx = "lon"\ny = "lat"\n[streams.options]\ndepth = 4')
+    stream = config.streams[0].model_copy(update={"mode": mode})
+    random = np.random.default_rng(0)
+    names = [*WHERE, "nowhere"]
+    with (tmp_path / "events.csv").open("w") as file:
+        file.write("t,zone\n")
+        for at in sorted(random.integers(1451606400, 1451606400 + 5 * 3600, 3000).tolist()):
+            file.write(f"{at},{names[min(int(random.exponential(1)), 3)]}\n")
+    run: Any = config.model_copy(update={"streams": (stream,)})
+    (done,) = simulate(run, tmp_path / "events.csv", tmp_path / "out", SimulateOptions(seed=1))
+    assert done.reasons["outside domain"] > 0
+    assert done.events + sum(done.reasons.values()) == 3000
+    snapshot = sorted((tmp_path / "out").glob("synthetic/*.csv"))[-1]
+    with snapshot.open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["t", "zone", "lon", "lat"]
+    for row in rows:
+        assert shapely.intersects_xy(WHERE[row["zone"]], float(row["lon"]), float(row["lat"]))
+    assert done.metrics["error_small"] < 0.2
+    assert "Error of zone counts" in (tmp_path / "out" / "report.html").read_text()
