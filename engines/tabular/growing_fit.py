@@ -37,7 +37,7 @@ class Fitted:
 
     ones: `(cells of one-ways,)` shares of the rows, 1 in all for each marginal. larger: the same for larger ones.
     apart: `(larger marginals,)` L1 distance from the prior of lower order, as a share; 0 before they were measured.
-    drift: mean over the attributes of the believed L1 change since the last settled block, as a share of the rows.
+    drift: the largest believed L1 change of an attribute since the last settled block, as a share of the rows.
     edges: `(edges,)` indices of the forest's pairs.
     """
 
@@ -116,8 +116,8 @@ class Fitter:
             counts, news = self._one(attribute, settled, recent, rows)
             counts = np.maximum(counts, LEAST)
             margins.append(counts * (rows / counts.sum()))
-            drift += news
-        return np.concatenate(margins), drift / len(self.ones) / rows
+            drift = max(drift, news)
+        return np.concatenate(margins), drift / rows
 
     def _one(
         self, attribute: int, settled: Block | None, recent: Block | None, rows: float

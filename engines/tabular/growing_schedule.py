@@ -14,15 +14,16 @@ import numpy as np
 
 from engines.tabular.attributes import FloatArray
 
-
-EARLY = 8000.0
+EARLY = 5000.0
 """Events times epsilon until which a stream is early."""
-ONES_LEAST, ONES_GROWTH = 200.0, 0.3
+ONES_LEAST, ONES_GROWTH, ONES_DELETABLE = 200.0, 0.15, 0.3
 """Of a block of one-way marginals: events times epsilon for 15 attributes, and share of what was covered before."""
-LARGER_LEAST, LARGER_GROWTH, DELETABLE_GROWTH = 2000.0, 0.7, 1.2
+LARGER_LEAST, LARGER_GROWTH = 2000.0, 0.7
 """Of a block of larger marginals: events times epsilon, and share of what was covered before."""
-DRIFT, DRIFTED = 0.02, 0.43
-"""Believed change of the one-way marginals above which this share of a block will do."""
+DELETABLE_LEAST, DELETABLE_GROWTH = 4000.0, 1.2
+"""The same where rows can be deleted: noise of old blocks stays when their rows have gone."""
+DRIFT, DRIFTED = 0.1, 0.25
+"""Believed change of some one-way marginal above which this share of a block will do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +52,14 @@ class Schedule:
     def ones_due(self, fresh: float, covered: float, alive: float) -> bool:
         """True if a block of one-way marginals with so many fresh events closes."""
         least = ONES_LEAST * max(self.attributes, 1) / 15 / self.epsilon
-        return fresh >= max(least, ONES_GROWTH * self._size(covered, alive))
+        growth = ONES_DELETABLE if self.deletable else ONES_GROWTH
+        return fresh >= max(least, growth * self._size(covered, alive))
 
     def larger_due(self, fresh: float, covered: float, alive: float, drift: float) -> bool:
         """True if a block of larger marginals closes, sooner where the one-way ones have drifted."""
-        least = LARGER_LEAST / self.epsilon
         if self.deletable:
-            return fresh >= max(least, DELETABLE_GROWTH * self._size(covered, alive))
+            return fresh >= max(DELETABLE_LEAST / self.epsilon, DELETABLE_GROWTH * self._size(covered, alive))
+        least = LARGER_LEAST / self.epsilon
         size = max(least, LARGER_GROWTH * self._size(covered, alive))
         return fresh >= size or (drift > DRIFT and fresh >= max(least, DRIFTED * size))
 
