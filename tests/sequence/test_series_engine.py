@@ -9,10 +9,12 @@ import numpy as np
 import orjson
 import pytest
 
+from agents.cli.audit_stream import StreamAudit
 from agents.protocol.ingest_events import RawRecord
 from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
 from benchmarks.sequence import series_comparators as comparators
+from engines.auditor import audit, violations
 from engines.contract import Batch
 from engines.noise import seeded
 from engines.registry import build_domain
@@ -20,6 +22,7 @@ from engines.sequence.series import Series
 from engines.sequence.series_bank import FilterBank
 from engines.sequence.series_clock import Clock
 from engines.sequence.series_config import GAUSSIAN_MODES, MODES
+from engines.sequence.series_gaussian import GaussianBudget
 from engines.sequence.series_guarantee import MECHANISMS
 from engines.sequence.series_presence import Presence
 from engines.sequence.series_spec import clock, config
@@ -292,3 +295,32 @@ def test_clipped_values_are_counted_and_used() -> None:
     highest = READING.fields[0].lattice(np.array([100.0]))[0]
     assert sorted(block.steps[0].keys.view(np.int64)[:, 0]) == [0, highest * 5 // 100, highest]
     assert block.steps[0].total == 4
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"privacy": {"epsilon": 8.0}},
+        {
+            "privacy": {"epsilon": 8.0, "user": "u", "max_contributions": 2},
+            "domain": {"fields": [{"name": "v", "of": "sum", "limits": [0, 4]}]},
+        },
+    ],
+    ids=["readings", "users"],
+)
+def test_a_configured_stream_keeps_its_claim_from_records_to_public_bytes(changes: Any) -> None:
+    """False alarms: 1e-6 for each row; seeds are fixed."""
+    made = StreamAudit(stream(**changes, options={"horizon": 8}))
+    findings = list(audit(made.case(fresh=False), runs=40, source=seeded(3)))
+    assert findings
+    assert not violations(findings)
+
+
+def test_an_audit_catches_readings_at_far_too_little_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    configured = stream(privacy={"epsilon": 0.1}, options={"horizon": 8})
+    honest = GaussianBudget.sigma_squared
+    monkeypatch.setattr(
+        GaussianBudget, "sigma_squared", lambda *a, **k: Fraction(int(honest(*a, **k)) // 40_000 + 2048)
+    )
+    findings = list(audit(StreamAudit(configured).case(fresh=False), runs=100, source=seeded(3)))
+    assert violations(findings)
