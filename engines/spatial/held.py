@@ -11,10 +11,7 @@ Source: ours; proof in docs/notes/0030-held-leaf-counters.md. An insert's ttl is
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,91 +19,28 @@ import numpy as np
 from engines.contract import Batch, Release, State
 from engines.noise import NoiseSource
 from engines.spatial.budgets import Budgets
-from engines.spatial.domain import FloatArray, SpatialDomain, nodes_to
+from engines.spatial.domain import FloatArray
 from engines.spatial.gathering import Gathered, check_batch
+from engines.spatial.held_config import HeldConfig
 from engines.spatial.held_estimate import Estimates, project
-from engines.spatial.held_measure import LeafCounter, Measured
+from engines.spatial.held_first import first_release
+from engines.spatial.held_measure import Measured
 from engines.spatial.held_retire import Windows
-from engines.spatial.held_step import Rules, StepWork
+from engines.spatial.held_step import StepWork
 from engines.spatial.held_tree import HeldTree
-from engines.spatial.held_watch import Watch
-from engines.spatial.placement import Placement
-from engines.spatial.points import difference, node_depths
+from engines.spatial.points import difference
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
 
+__all__ = ["HeldConfig", "HeldLeaves"]
+
 STATE_FORMAT = 1
-WATCH_SHARE = Fraction(1, 20)
-"""Of the budget, for the watch."""
-START_DEPTH = 6
-"""Cells of this depth are always there, where `max_leaves` allows; the watch counts in them."""
-LONGEST = 12
-"""Steps that an event is held at most, or half of its ttl if that is less."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldConfig:
-    """The recipe. All of it is public.
-
-    Args:
-        name: of the stream; decides where synthetic points lie.
-        domain: what events are.
-        epsilon: of ONE event, over the whole stream.
-        initial_steps: steps 0 .. initial_steps - 1 are gathered into the release of step initial_steps - 1.
-        max_leaves: of the tree; work and memory of a step are proportional to it.
-        ttl_steps: steps after which an insert is gone by itself, at no further cost. A delete fades after it, too.
-    Raises: EngineInputError.
-    """
-
-    name: str
-    domain: SpatialDomain
-    epsilon: Fraction
-    initial_steps: int = 1
-    max_leaves: int = 4096
-    ttl_steps: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.epsilon <= 0:
-            raise EngineInputError("epsilon must be positive")
-        if self.initial_steps < 1 or self.max_leaves < 2:
-            raise EngineInputError("initial_steps must be at least 1, max_leaves at least 2")
-        if self.ttl_steps is not None and self.ttl_steps < 1:
-            raise EngineInputError("ttl_steps must be at least 1")
-
-    @property
-    def start_depth(self) -> int:
-        """Its cells are an eighth of `max_leaves` at most, or the whole domain."""
-        return max(0, min(START_DEPTH, self.domain.depth, self.max_leaves.bit_length() - 4))
-
-    @property
-    def watch(self) -> Watch:
-        depth = self.start_depth
-        nodes = nodes_to(self.domain, depth)
-        # A finest cell above stands at the first of the places below it.
-        first = (nodes << (depth - node_depths(nodes))) - (1 << depth)
-        missing = np.setdiff1d(np.arange(1 << depth), first)
-        epsilon = self.epsilon * WATCH_SHARE
-        return Watch(epsilon=epsilon, depth=depth, domain_depth=self.domain.depth, missing=tuple(missing.tolist()))
-
-    @property
-    def counter(self) -> LeafCounter:
-        longest = LONGEST if self.ttl_steps is None else min(LONGEST, max(1, self.ttl_steps // 2))
-        return LeafCounter(epsilon=self.epsilon - self.watch.epsilon, longest=longest)
-
-    @property
-    def rules(self) -> Rules:
-        return Rules(self.counter, self.watch, Placement(self.name, self.domain), self.max_leaves, self.ttl_steps)
-
-    @property
-    def identity(self) -> np.ndarray:
-        """`(32,)` uint8: states of configurations with another one mean something else."""
-        text = repr(("spatial", "held", self.name, *self.domain.identity, self.start_depth))
-        return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
 
 
 class HeldLeaves:
     """See the module; implements `engines.contract.Engine`.
 
+    >>> from fractions import Fraction
     >>> from engines.noise import seeded
     >>> from engines.spatial.domain import BoxDomain
     >>> from schemas.blocks import Folded
@@ -125,7 +59,7 @@ class HeldLeaves:
         self._started = False
         # An event is once in the watch, at its step, and once in a leaf measurement, then or later.
         self._budgets = Budgets.of(watch=config.watch.epsilon, leaves=config.epsilon - config.watch.epsilon)
-        self._tree = HeldTree.full(config.domain, config.start_depth)
+        self._tree = HeldTree.full(config.domain, 0)
         self._average: FloatArray = np.zeros(0)
         self._windows = Windows.none()
         self._gathered = Gathered.nothing()
@@ -145,7 +79,7 @@ class HeldLeaves:
             return Release(step=now, added=(), removed=(), measurements=(), total=0, gathered=True)
         budgets = self._budgets.charged(step=now, leaves=rules.counter.epsilon)
         work = self._work(now, noise)
-        work.first(gathered.events, after=-1 if config.ttl_steps is None else max(-1, now - config.ttl_steps))
+        first_release(work, gathered.events, after=-1 if config.ttl_steps is None else max(-1, now - config.ttl_steps))
         return self._released(work, budgets, hot=0)
 
     def _work(self, now: int, noise: NoiseSource) -> StepWork:

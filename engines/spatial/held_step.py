@@ -24,13 +24,11 @@ from engines.spatial.placement import Placement
 from schemas.blocks import Folded
 
 GROUPS = 8
-"""Parts in which the first release, and the events of hot cells, are looked at."""
+"""Parts in which the events of hot cells are looked at."""
 NEWS = 0.25
 """Share of a leaf's released count that a burst must bring for the leaf to be divided at once."""
 MERGE_EVERY = 5
 """Steps between two looks for leaves to merge."""
-EARLY_RATE = 0.05
-"""Standard deviation of the first belief in a leaf's rate, as a share of its count, and of 5 events at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,41 +54,6 @@ class StepWork:
     noise: NoiseSource
     measured: list[Measured] = field(default_factory=list)
 
-    def first(self, events: Folded, *, after: int) -> None:
-        """Release what was gathered: find the partition with an eighth of the events, refine it with the others.
-
-        Args:
-            after: all events came after this step.
-        """
-        tree, counter, now = self.tree, self.rules.counter, self.now
-        groups = grouped(events, groups=GROUPS, placement=self.rules.placement)
-        for index, changes in enumerate(groups):
-            # The groups play steps that end now, so that leaves of known content skip some of them.
-            time = now - (GROUPS - 1 - index)
-            hold(tree, changes)
-            if index == 0:
-                tree.last[:] = time
-                which = np.ones(len(tree.leaves), np.bool_)
-            else:
-                which = due(tree, counter, now=time, longest=GROUPS)
-            tree.since[:] = after
-            at = self._measure(which, time=time, learn=index > 0, label=index)
-            if index == 0:
-                seen = np.maximum(tree.measured[at], 0).astype(np.float64)
-                tree.rate[at], tree.rate_variance[at] = seen, seen / 2 + counter.variance
-            else:
-                self._divide(at, time=time, most=self._leaves(8))
-        leaves = tree.leaves
-        held = now - tree.last[leaves]
-        tree.forecast[leaves] = tree.rate[leaves] * held
-        tree.doubt[leaves] = np.abs(tree.forecast[leaves]) + held * held * tree.rate_variance[leaves]
-        tree.since[leaves] = np.where(held > 0, after, now)
-        tree.last[leaves] = now
-        # From here on a rate is per step, and nothing is known of it but that it is a small share of what is there.
-        tree.rate[leaves] = 0.0
-        early = EARLY_RATE * np.maximum(self.estimates().values[leaves], 5.0)
-        tree.rate_variance[leaves] = early * early
-
     def later(self, events: Folded) -> int:
         """Release any other step. Returns the number of hot cells."""
         tree, now, rules = self.tree, self.now, self.rules
@@ -98,22 +61,22 @@ class StepWork:
             self.windows = self.windows.retired(tree, now=now, ttl=rules.ttl)
         if now % MERGE_EVERY == 0:
             unit, depth = rules.counter.variance, rules.watch.depth
-            merged = unite(tree, self.estimates(), least_depth=depth, unit=unit, now=now, most=self._leaves(8))
+            merged = unite(tree, self.estimates(), least_depth=depth, unit=unit, now=now, most=self.leaves(8))
             self.windows = self.windows.moved(merged)
         hot, self.average = rules.watch.step(Changes.of(events), self.average, self.noise.child("watch"))
         in_hot = self._in_hot(events, hot)
         hold(tree, Changes.of(Folded(events.keys[~in_hot], events.counts[~in_hot])))
         which = due(tree, rules.counter, now=now) & ~self._hot_leaves(hot)
-        at = self._measure(which, time=now, learn=True, label=0)
-        self._divide(at, time=now, most=self._leaves(16))
+        at = self.measure(which, time=now, learn=True, label=0)
+        self.divide(at, time=now, most=self.leaves(16))
         if hot.any():
             burst = Folded(events.keys[in_hot], events.counts[in_hot])
-            for index, changes in enumerate(grouped(burst, groups=GROUPS, placement=rules.placement)):
+            for index, changes in enumerate(grouped(burst, sizes=(1,) * GROUPS, placement=rules.placement)):
                 hold(tree, changes)
-                at = self._measure(self._hot_leaves(hot), time=now, learn=False, label=index + 1)
+                at = self.measure(self._hot_leaves(hot), time=now, learn=False, label=index + 1)
                 # Only leaves to which the burst is news are divided for it: most of a hot cell may be full and calm.
                 news = GROUPS * np.abs(self.measured[-1].increments) > NEWS * tree.counts[at]
-                self._divide(at[news], time=now, most=rules.max_leaves)
+                self.divide(at[news], time=now, most=rules.max_leaves)
         return int(hot.sum())
 
     def estimates(self) -> Estimates:
@@ -127,11 +90,14 @@ class StepWork:
         return rows
 
     def _hot_leaves(self, hot: BoolArray) -> BoolArray:
-        """`(leaves,)` in the order of the domain."""
-        leaves: BoolArray = hot[self.tree.starts >> (self.tree.depth - self.rules.watch.depth)]
+        """`(leaves,)` in the order of the domain: in a hot cell, or with one inside."""
+        shift = self.tree.depth - self.rules.watch.depth
+        before = np.append(0, np.cumsum(hot))
+        last = np.append(self.tree.starts[1:], np.int64(1) << self.tree.depth) - 1
+        leaves: BoolArray = before[(last >> shift) + 1] > before[self.tree.starts >> shift]
         return leaves
 
-    def _measure(self, which: BoolArray, *, time: int, learn: bool, label: int) -> IntArray:
+    def measure(self, which: BoolArray, *, time: int, learn: bool, label: int) -> IntArray:
         """Measure leaves, and note it; returns their positions."""
         noise = self.noise.child("leaves", label)
         measured = measure(self.tree, which, self.rules.counter, now=time, learn=learn, noise=noise)
@@ -140,12 +106,12 @@ class StepWork:
             self.windows = self.windows.with_measured(measured, self.tree, now=self.now, ttl=self.rules.ttl)
         return measured.at
 
-    def _divide(self, at: IntArray, *, time: int, most: int) -> None:
+    def divide(self, at: IntArray, *, time: int, most: int) -> None:
         unit = self.rules.counter.variance
         estimates = estimate(self.tree, now=time, unit=unit)
-        rest = self._leaves(8) if most < self.rules.max_leaves else most
+        rest = self.leaves(8) if most < self.rules.max_leaves else most
         divide(self.tree, at, estimates, unit=unit, now=time, max_leaves=most, rest=rest)
 
-    def _leaves(self, share: int) -> int:
+    def leaves(self, share: int) -> int:
         """All leaves but one in `share`: a part of the tree is kept free for bursts."""
         return self.rules.max_leaves - self.rules.max_leaves // share

@@ -118,7 +118,7 @@ def test_a_city_that_is_deleted_again_is_empty_and_small() -> None:
     random = np.random.default_rng(3)
     subject, leaves = engine(), []
     people = [city(random, 4000) for _ in range(10)]
-    for step in range(60):
+    for step in range(80):
         events = Folded.empty(1)
         if step < 20:
             events = encode(*people[step % 10], delete=step >= 10)

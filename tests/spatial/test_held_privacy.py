@@ -21,11 +21,13 @@ from hypothesis import strategies as st
 from engines.contract import Batch, Release
 from engines.contract_checks import contents
 from engines.noise import seeded
-from engines.spatial import BoxDomain, HeldConfig, HeldLeaves, held_measure, held_step
+from engines.spatial import BoxDomain, HeldConfig, HeldLeaves, held_first, held_measure, held_step
+from engines.spatial.held_first import ROUNDS
 from engines.spatial.held_groups import group_counts
 from engines.spatial.held_measure import LeafCounter
 from engines.spatial.held_tree import HeldTree
 from engines.spatial.held_watch import Watch
+from engines.spatial.partition import Changes
 from engines.spatial.placement import Placement
 from schemas.blocks import Folded
 
@@ -171,21 +173,31 @@ def test_everything_happens_and_still_one_unit(ttl: int | None, monkeypatch: pyt
 @settings(max_examples=50, deadline=None)
 @given(steps=schedules(), ttl=TTL, initial_steps=st.integers(1, 3))
 def test_every_event_is_in_one_measurement(steps: list[Folded], ttl: int | None, initial_steps: int) -> None:
-    """What all measurements were given, and what is held, add up to all events, in every region of every size."""
-    tape, subject = Tape(), engine(ttl_steps=ttl, initial_steps=initial_steps)
-    true = np.zeros(2**DEPTH, np.int64)
-    seen: dict[int, int] = {}
-    measure = held_step.measure
+    """What each measurement is given is what came to its cell since it was last counted; the rest is held."""
+    subject = engine(ttl_steps=ttl, initial_steps=initial_steps)
+    true, came, waiting = (np.zeros(2**DEPTH, np.int64) for _ in range(3))
+    measure, hold = held_step.measure, held_step.hold
+
+    def held(tree: HeldTree, changes: Changes) -> None:
+        for events in (came, waiting):
+            np.add.at(events, changes.codes, np.diff(changes.gains))
+        hold(tree, changes)
+
+    def cells(node: int) -> slice:
+        height = DEPTH + 1 - node.bit_length()
+        return slice((node << height) - 2**DEPTH, (node + 1 << height) - 2**DEPTH)
 
     def noted(tree: HeldTree, which: Any, *rest: Any, **more: Any) -> Any:
         at = np.sort(tree.leaves[which])
         for node, count in zip(tree.nodes[at].tolist(), tree.pending[at].tolist(), strict=True):
-            seen[node] = seen.get(node, 0) + count
+            assert count == waiting[cells(node)].sum()
+            waiting[cells(node)] = 0
         return measure(tree, which, *rest, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        tape.listen(patch)
         patch.setattr(held_step, "measure", noted)
+        patch.setattr(held_step, "hold", held)
+        patch.setattr(held_first, "hold", held)
         for i, events in enumerate(steps):
             # Gathered events that grow too old are never looked at.
             if i >= initial_steps or ttl is None or i > min(initial_steps, len(steps)) - 1 - ttl:
@@ -194,16 +206,16 @@ def test_every_event_is_in_one_measurement(steps: list[Folded], ttl: int | None,
             subject.step(Batch(i, events), seeded(5).child(i))
     state = subject.state()
     if not state["header"][2]:
-        assert not seen
+        assert not came.any()
         return
+    assert np.array_equal(came, true)
     for node, pending in zip(state["tree/nodes"].tolist(), state["tree/pending"].tolist(), strict=True):
-        seen[node] = seen.get(node, 0) + pending
-    assert sum(seen.values()) == true.sum()
-    for cell in range(16):  # cells of depth 4 are always there
-        inside = sum(
-            count for node, count in seen.items() if node > 15 and node >> (node.bit_length() - 5) == 16 + cell
-        )
-        assert inside == true.reshape(16, -1)[cell].sum()
+        if pending:
+            assert pending == waiting[cells(node)].sum()
+            waiting[cells(node)] = 0
+    for node in state["tree/nodes"].tolist():
+        if 2 * node not in state["tree/nodes"]:
+            assert waiting[cells(node)].sum() == 0
 
 
 def forgets_to_forget(tree: HeldTree, which: Any, *rest: Any, **more: Any) -> Any:
@@ -242,13 +254,18 @@ def test_a_planted_fault_is_caught(fault: Any, monkeypatch: pytest.MonkeyPatch) 
         every_key()
 
 
-@given(counts=st.lists(st.integers(1, 50), min_size=1, max_size=6), groups=st.sampled_from([1, 2, 8]), data=st.data())
-def test_groups_have_sensitivity_one(counts: list[int], groups: int, data: st.DataObject) -> None:
+SIZES = st.sampled_from([(1,), (1, 1), (1,) * 8, ROUNDS])
+
+
+@given(counts=st.lists(st.integers(1, 50), min_size=1, max_size=6), sizes=SIZES, data=st.data())
+def test_groups_have_sensitivity_one(counts: list[int], sizes: tuple[int, ...], data: st.DataObject) -> None:
     keys = np.arange(5, 5 + len(counts), dtype=np.uint64).reshape(-1, 1)
     events = Folded(keys, np.array(counts))
-    cut = group_counts(events, groups=groups, placement=Placement("g"))
+    cut = group_counts(events, sizes=sizes, placement=Placement("g"))
     assert cut.sum(axis=0).tolist() == counts
-    assert (cut.max(axis=0) - cut.min(axis=0) <= 1).all()
+    shares = np.outer(sizes, counts) // sum(sizes)
+    assert (cut >= np.outer(sizes, np.array(counts) // sum(sizes))).all()
+    assert (np.abs(cut - shares) <= np.array(sizes)[:, None]).all()
     row = data.draw(st.integers(0, len(counts) - 1))
     more = events.merge(Folded.of(keys[row : row + 1]))
-    assert np.abs(group_counts(more, groups=groups, placement=Placement("g")) - cut).sum() == 1
+    assert np.abs(group_counts(more, sizes=sizes, placement=Placement("g")) - cut).sum() == 1

@@ -15,6 +15,7 @@ from engines.contract import Batch, Columns, Release
 from engines.noise import seeded
 from engines.spatial import HeldConfig, HeldLeaves, PHDStream, PHDStreamConfig, SpatialEvaluator
 from engines.spatial.domain import LineDomain, PolygonDomain
+from engines.spatial.held_tree import HeldTree
 from schemas.blocks import Folded
 from tests.spatial.shapes import XY, encoded, lines, polygons, star
 from tests.spatial.test_domain_lines import network
@@ -162,7 +163,9 @@ def test_the_watch_counts_in_cells_that_there_are() -> None:
     """An islet far away is one finest cell after one turn: it is watched once, not once for each place below it."""
     domain = polygons(shapely.union(ISLANDS, shapely.box(30, 50, 30.0001, 50.0001)), DEPTH)
     config = HeldConfig(name="m", domain=domain, epsilon=Fraction(1), max_leaves=128)
-    assert len(config.watch.missing) == 2**config.start_depth - len(HeldLeaves(config)._tree.leaves) > 0
+    assert (
+        len(config.watch.missing) == 2**config.start_depth - len(HeldTree.full(domain, config.start_depth).leaves) > 0
+    )
     engine = HeldLeaves(config)
     islet = np.array([domain.tree.start[-1] << 1], np.uint64).reshape(-1, 1)
     for step in range(4):
