@@ -46,12 +46,12 @@ class Paths:
 def paths_of(trips: Trips, grid: Grid, *, max_moves: int) -> Paths:
     """The paths of trips, each cut after `max_moves` moves.
 
-    A jump of D hops becomes D moves: its j-th cell is the start plus j/D of the way, rounded half up.
+    A jump of D hops becomes D moves: its j-th cell is the start plus j/D of the way, rounded half down.
 
     >>> trips = Trips(np.array([0, 1, 3]) << 18, np.array([0, 0, 1]) << 18, np.array([0, 3]))
     >>> paths = paths_of(trips, Grid(4), max_moves=9)
     >>> paths.cells.tolist(), paths.points.tolist()
-    ([0, 4, 9, 13], [1, 1, 0, 1])
+    ([0, 4, 8, 13], [1, 1, 0, 1])
     """
     cells = grid.cells(trips.x, trips.y)
     first = np.zeros(len(cells), bool)
