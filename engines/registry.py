@@ -13,9 +13,12 @@ from engines.sequence import markov_spec as markov
 from engines.sequence import series_spec as series
 from engines.spatial import spec as spatial
 from engines.tabular import spec as tabular
+from engines.trajectory import spec as trajectory
 from schemas.config import Stream
 
-ENGINES: Mapping[str, EngineSpec] = {spec.name: spec for spec in (spatial.SPEC, markov.SPEC, series.SPEC, tabular.SPEC)}
+ENGINES: Mapping[str, EngineSpec] = {
+    spec.name: spec for spec in (spatial.SPEC, markov.SPEC, series.SPEC, tabular.SPEC, trajectory.SPEC)
+}
 
 
 def build_domain(stream: Stream) -> Domain:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agents.presentation import markov, series, spatial, tabular
+from agents.presentation import markov, series, spatial, tabular, trajectory
 from agents.presentation.contract import Presentation, Rehearsal
 from schemas.config import Stream
 from schemas.errors import PrivstreamError
@@ -14,6 +14,7 @@ PRESENTATIONS: Mapping[str, Presentation] = {
     "markov": markov.PRESENTATION,
     "series": series.PRESENTATION,
     "tabular": tabular.PRESENTATION,
+    "trajectory": trajectory.PRESENTATION,
 }
 
 

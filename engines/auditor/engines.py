@@ -15,7 +15,7 @@ import numpy as np
 
 from engines.auditor.cases import Case, Claim, Fresh, Neighbours, Observe
 from engines.auditor.observations import Observations
-from engines.auditor.scenes import LATE, SCENES, STEPS, Focus, Scene, of_release, spatial, with_sums
+from engines.auditor.scenes import LATE, SCENES, STEPS, Focus, Key, Scene, of_release, spatial, with_sums
 from engines.contract import Batch, Engine
 from engines.contract_checks import contents
 from engines.noise import NoiseSource
@@ -104,7 +104,7 @@ class Shared:
 def observe(
     make: Callable[[], Engine],
     base: Folded,
-    extra: Mapping[int, int],
+    extra: Mapping[int, Key],
     focuses: Mapping[str, Focus],
     *,
     steps: int = STEPS,
@@ -113,7 +113,7 @@ def observe(
     batches = []
     for at in range(steps):
         keys = [key for step, key in extra.items() if step == at]
-        events = base.merge(Folded.of(np.array(keys, np.uint64).reshape(-1, 1))) if keys else base
+        events = base.merge(Folded.of(np.array(keys, np.uint64).reshape(len(keys), -1))) if keys else base
         batches.append(Batch(at, events))
 
     def run(side: int, runs: int, source: NoiseSource) -> Observations:

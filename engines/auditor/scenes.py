@@ -23,6 +23,8 @@ LATE = 2
 """Step of late events; there are steps after it because an engine may hold events before it counts them."""
 DENSE = 30
 
+Key = int | tuple[int, ...]
+"""Of an event: its word, or words."""
 Features = dict[str, float]
 Focus = Callable[[int, Sequence[Mapping[str, Any]]], Features]
 """What a step's measurements say of one place."""
@@ -43,7 +45,7 @@ class Scene:
 
     stream: Stream
     base: Folded
-    places: Mapping[str, tuple[int, int | None, Focus]]
+    places: Mapping[str, tuple[Key, Key | None, Focus]]
     replaced: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -199,11 +201,18 @@ def _tabular(mode: str) -> Scene:
     return tabular(mode)
 
 
+def _trajectory(mode: str) -> Scene:
+    from engines.auditor.trajectory import trajectory
+
+    return trajectory(mode)
+
+
 SCENES: Mapping[str, Callable[[str], Scene]] = {
     "spatial": spatial,
     "markov": markov,
     "series": series,
     "tabular": _tabular,
+    "trajectory": _trajectory,
 }
 
 

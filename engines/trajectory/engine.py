@@ -83,9 +83,12 @@ class Trajectories:
         config = self.config
         if batch.step != self._next:
             raise EngineInputError(f"step {self._next} comes next, not step {batch.step}")
-        if batch.events.keys.shape[1:] != (WORDS,):
+        keys = batch.events.keys
+        if not len(keys):
+            keys = np.zeros((0, WORDS), np.uint64)
+        if keys.shape[1] != WORDS:
             raise EngineInputError(f"keys must have {WORDS} words")
-        assembly, trips = self._assembly.with_step(batch.events.keys, step=batch.step, rules=config.closing)
+        assembly, trips = self._assembly.with_step(keys, step=batch.step, rules=config.closing)
         budgets = self._budgets.charged(step=batch.step, windows=config.epsilon)
         made = config.mode.synthesise(
             trips.first(config.limits.points), epsilon=config.epsilon, limits=config.limits, noise=noise

@@ -40,9 +40,9 @@ class TrajectoryEvaluator:
         return len(truth.keys)
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-        """See `engines.contract.Evaluator.measure`; nothing where there is no true trip yet."""
+        """See `engines.contract.Evaluator.measure`; NaN where there is no true trip yet."""
         if not len(truth.keys):
-            return {}
+            return dict.fromkeys(self.metrics, float("nan"))
         errors = Truth.of(self._true(truth)).errors(self._synthetic(synthetic))
         return {name.lower(): value for name, value in errors.items()}
 

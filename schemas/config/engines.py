@@ -68,6 +68,8 @@ ENGINE_FACTS: Mapping[str, EngineFacts] = {
         kinds=("table",),
         measured_expiry=frozenset({"paper", "streaming-mwem"}),
     ),
+    # Contributions are trips: without a user whose they are, nobody tells whether two records are of one trip.
+    "trajectory": EngineFacts(modes=("default", "paper", "grid"), kinds=("trips",), units=("user",)),
 }
 ENGINE_NAMES = tuple(ENGINE_FACTS)
 PLANNED_ENGINES = tuple(name for name in ("tabular", "series", "markov", "trajectory") if name not in ENGINE_FACTS)

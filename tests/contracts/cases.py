@@ -168,4 +168,20 @@ CONTRACTS: Mapping[str, EngineCase] = {
             {"options": {"marginals": [{"of": ["age", "smokes"], "weight": 3}]}},
         ),
     ),
+    "trajectory": EngineCase(
+        tables={
+            "domain": {"kind": "trips", "trip": "n", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0], "end": "e"},
+            "options": {"max_points": 20, "max_moves": 20, "side": 8},
+        },
+        # Name, admitting step, time, place, end record.
+        keys=st.tuples(
+            st.integers(1, 6), st.just(0), st.just(0), st.integers(0, 9), st.integers(0, 2**40 - 1), st.integers(0, 1)
+        ),
+        crowd=(1, 0, 0, 1, 5, 1),
+        foreign=(1, 0, 0, 1, 2**40, 1),
+        words=6,
+        # One trip moves many bins by parts of one; tests/trajectory checks that they add up to one at most.
+        measured=None,
+        variants=({}, {"options": {"idle": "2h", "longest": "5h"}}, {"options": {"records": False}}),
+    ),
 }

@@ -13,6 +13,7 @@ from schemas.config.domain.geojson import GeoJsonDomain
 from schemas.config.domain.series import SeriesDomain
 from schemas.config.domain.states import StatesDomain
 from schemas.config.domain.table import TableDomain
+from schemas.config.domain.trips import TripsDomain
 from schemas.config.domain.zones import ZonesDomain
 from schemas.config.section import refusal
 from schemas.config.tagged import tagged
@@ -23,6 +24,7 @@ DOMAINS: Mapping[str, type[DomainSection]] = {
     "states": StatesDomain,
     "series": SeriesDomain,
     "table": TableDomain,
+    "trips": TripsDomain,
     "zones": ZonesDomain,
 }
 DOMAIN_KINDS = tuple(DOMAINS)
@@ -72,5 +74,6 @@ __all__ = [
     "SeriesDomain",
     "StatesDomain",
     "TableDomain",
+    "TripsDomain",
     "ZonesDomain",
 ]

@@ -16,7 +16,8 @@ from schemas.errors import ConfigProblem
 _HALVINGS = 15  # of one axis at the greatest depth, 30
 
 
-def _box(bounds: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+def check_box(bounds: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+    """Refuse a rectangle that is inverted or has no room in it."""
     mend = "write bounds = [xmin, ymin, xmax, ymax] with xmin < xmax and ymin < ymax"
     for name, low, high in (("x", bounds[0], bounds[2]), ("y", bounds[1], bounds[3])):
         if low > high:
@@ -55,7 +56,7 @@ class BoxDomain(PlanarDomain):
     """`kind = "box"`: a rectangle. Lower edges belong to it, upper edges do not; units are those of the raw fields."""
 
     kind: Literal["box"] = "box"
-    bounds: Annotated[tuple[Number, Number, Number, Number], AfterValidator(_box)] = Field(
+    bounds: Annotated[tuple[Number, Number, Number, Number], AfterValidator(check_box)] = Field(
         examples=[[-74.05, 40.60, -73.75, 40.90]]
     )
     """`[xmin, ymin, xmax, ymax]`."""

@@ -10,6 +10,7 @@ from schemas.config.options.markov import MarkovOptions
 from schemas.config.options.series import SeriesOptions
 from schemas.config.options.spatial import SpatialOptions
 from schemas.config.options.tabular import TabularOptions
+from schemas.config.options.trajectory import TrajectoryOptions
 from schemas.config.tagged import tagged
 
 OPTIONS: Mapping[str, type[OptionsSection]] = {
@@ -17,6 +18,7 @@ OPTIONS: Mapping[str, type[OptionsSection]] = {
     "markov": MarkovOptions,
     "series": SeriesOptions,
     "tabular": TabularOptions,
+    "trajectory": TrajectoryOptions,
 }
 """By engine."""
 
@@ -53,4 +55,5 @@ __all__ = [
     "Share",
     "SpatialOptions",
     "TabularOptions",
+    "TrajectoryOptions",
 ]

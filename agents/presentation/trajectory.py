@@ -1,0 +1,158 @@
+"""How engine `trajectory` is shown and tried."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from agents.plots import BLUE, curves
+from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
+from agents.presentation.error import NORMAL_95, Answer, ErrorModel
+from agents.presentation.laws import noise_facts
+from engines.auditor.scenes import DENSE, Focus
+from engines.auditor.trajectory import AT, trip_focus
+from engines.trajectory.questions import FEW
+from schemas.config import Stream
+from schemas.config.domain.trips import TripsDomain
+from schemas.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from agents.protocol.truth import TruthAudit
+    from agents.report import StepRow
+
+_CELLS = {"default": "starts", "grid": "density", "paper": "pairs"}
+_SHOWN = ("se_jsd", "fp_are", "qe")
+
+
+def _section(stream: Stream) -> TripsDomain:
+    section = stream.domain
+    assert isinstance(section, TripsDomain)
+    return section
+
+
+def _domain(stream: Stream) -> str:
+    section = _section(stream)
+    xmin, ymin, xmax, ymax = section.bounds
+    cells = {
+        "default": f"a grid of {stream.options.side} x {stream.options.side} cells at most",
+        "grid": f"a grid of {stream.options.grid} x {stream.options.grid} cells",
+        "paper": "cells that a private tree finds",
+    }[stream.mode]
+    return (
+        f"trips named by {section.trip}, through points with {section.x} in [{xmin:g}, {xmax:g}) and {section.y} in "
+        f"[{ymin:g}, {ymax:g}), by declaration and not from the data; counted on {cells}."
+    )
+
+
+def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
+    counts = {mechanism.name: mechanism for mechanism in guarantee}
+    first = counts["trips"] if "trips" in counts else counts["pairs"]
+    answers = []
+    for name, size, mechanism, what in (
+        ("all trips", 1, first, "the number of trips of a step" if "trips" in counts else "one leaf of pairs"),
+        ("one cell", 1, counts[_CELLS[stream.mode]], f"{_CELLS[stream.mode]} in one cell, in one step"),
+        ("100 cells", 100, counts[_CELLS[stream.mode]], "the sum over so many cells, in one step"),
+    ):
+        facts = noise_facts(mechanism)
+        deviation = math.sqrt(size) * facts.deviation
+        interval = facts.interval if size == 1 else NORMAL_95 * deviation
+        answers.append(Answer.of(name, size, what, lambda t, d=deviation: d, lambda t, i=interval: i))  # type: ignore[misc]
+    return ErrorModel(
+        tuple(answers),
+        sizes="cells",
+        growth="The error does not grow: each step counts other trips",
+        formula="sd(L) = sqrt(L · V),  V = variance of the noise in one cell",
+        conditions="It is the noise of the measurements alone. Synthetic trips come of all of them together: what is "
+        "empty is found out, neighbours lend to each other, and the error of an answer from the trips depends on the "
+        "data. privstream simulate measures it on your own.",
+    )
+
+
+def _remarks(stream: Stream) -> Iterator[str]:
+    section, options, step_us = _section(stream), stream.options, stream.time.step_us
+    few = math.ceil(FEW / float(stream.event_epsilon))
+    yield (
+        f"One contribution is one trip with all its records. Warning: steps with fewer than some {few:,} trips are too "
+        "small for this epsilon; a coarse grid is used then, by the released number of trips, and little but the large "
+        "features is right. Make steps longer, or raise epsilon."
+    )
+    ends = f"on a record whose {section.end} is {section.end_value}, or " if section.end is not None else ""
+    period = ", and at the end of each period of the bound" if stream.privacy.per_us is not None else ""
+    yield (
+        f"A trip closes {ends}after {options.idle_steps(step_us)} steps without a record, after "
+        f"{options.life_steps(step_us)} steps in any case{period}; it is released in that step, once. Only the first "
+        f"{options.max_points:,} points of a trip count."
+    )
+    yield (
+        f"Times of synthetic points are public: the step's. {section.order} holds the place of a point in its trip, "
+        f"{section.trip} a name that stands for nobody."
+    )
+
+
+def _sections(stream: Stream, audit: TruthAudit, steps: Sequence[StepRow]) -> Sequence[str]:
+    known = [(row.start, qe) for row in steps if (qe := _known(row.metrics, "qe")) is not None]
+    if not known:
+        return []
+    return [
+        "<h2>Error of counts in small regions over time</h2><p class=sub>Mean relative error of how many trips touch a "
+        "small rectangle (QE), all trips so far. Lower is better.</p>",
+        curves([start for start, _ in known], {"QE": [qe for _, qe in known]}, {"QE": BLUE}, percent=False),
+    ]
+
+
+def _tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
+    figures = {name: _known(metrics, name) for name in _SHOWN}
+    return [
+        (f"last {name.upper()}", "no trips" if value is None else f"{value:.3g}") for name, value in figures.items()
+    ]
+
+
+def _known(metrics: Mapping[str, float | None], name: str) -> float | None:
+    """A metric; None where nothing was compared."""
+    value = metrics.get(name)
+    return None if value is None or math.isnan(value) else value
+
+
+def _rehearsal(stream: Stream) -> Rehearsal:
+    """Trips of one point: `DENSE` in one corner each step; the audited one joins them or is alone in the other."""
+    section = _section(stream)
+    xmin, ymin, xmax, ymax = section.bounds
+    idle = stream.options.idle_steps(stream.time.step_us)
+    ended: dict[str, Any] = {} if section.end is None else {section.end: _scalar(section.end_value)}
+    places: dict[str, Fields] = {
+        name: {section.trip: "trip", section.x: xmin + x * (xmax - xmin), section.y: ymin + y * (ymax - ymin), **ended}
+        for name, (x, y) in AT.items()
+    }
+    lag = 0 if section.end is not None else min(idle, stream.options.life_steps(stream.time.step_us) - 1)
+
+    def focuses(places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
+        def unit(fields: Fields) -> tuple[float, float]:
+            return (fields[section.x] - xmin) / (xmax - xmin), (fields[section.y] - ymin) / (ymax - ymin)
+
+        located = [(step + lag, *unit(fields), count) for step, fields, count in known]
+        return {name: trip_focus(*unit(fields), located) for name, fields in places.items()}
+
+    return Rehearsal(
+        places=places,
+        crowd=((places["dense cell"], DENSE),),
+        late=2,
+        held=lag,
+        expiries_known=False,
+        focuses=focuses,
+    )
+
+
+def _scalar(text: str) -> Any:
+    """The JSON value that reads as this text."""
+    return {"true": True, "false": False}.get(text, text)
+
+
+PRESENTATION = Presentation(
+    domain=_domain,
+    error_model=_error_model,
+    sections=_sections,
+    tiles=_tiles,
+    rehearsal=_rehearsal,
+    remarks=_remarks,
+)

@@ -1,0 +1,64 @@
+"""Engine `trajectory` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
+
+from __future__ import annotations
+
+from engines.contract import EngineSpec
+from engines.trajectory.assembly import Closing
+from engines.trajectory.default import Default
+from engines.trajectory.domain import TripDomain
+from engines.trajectory.engine import Trajectories, TrajectoryConfig
+from engines.trajectory.evaluate import TrajectoryEvaluator
+from engines.trajectory.paper import Paper
+from engines.trajectory.synthesis import Limits, Mode
+from engines.trajectory.uniform import Uniform
+from schemas.config import Stream
+from schemas.config.domain.trips import TripsDomain
+
+
+def _section(stream: Stream) -> TripsDomain:
+    section = stream.domain
+    assert isinstance(section, TripsDomain)
+    return section
+
+
+def _domain(stream: Stream) -> TripDomain:
+    section = _section(stream)
+    return TripDomain(section.x, section.y, section.bounds, section.end, section.end_value)
+
+
+def _mode(stream: Stream) -> Mode:
+    options = stream.options
+    if stream.mode == "paper":
+        return Paper(spread=options.spread)
+    return Uniform(side=options.grid) if stream.mode == "grid" else Default(side=options.side)
+
+
+def _build(stream: Stream) -> Trajectories:
+    section, options, step_us = _section(stream), stream.options, stream.time.step_us
+    per_us = stream.privacy.per_us
+    return Trajectories(
+        TrajectoryConfig(
+            name=stream.name,
+            domain=_domain(stream),
+            epsilon=stream.event_epsilon,
+            closing=Closing(
+                idle=options.idle_steps(step_us),
+                life=options.life_steps(step_us),
+                period=None if per_us is None else per_us // step_us,
+                most=options.max_points,
+            ),
+            mode=_mode(stream),
+            limits=Limits(points=options.max_points, moves=options.max_moves),
+            trip_field=section.trip,
+            order_field=section.order,
+            records=options.records,
+        )
+    )
+
+
+SPEC = EngineSpec(
+    name="trajectory",
+    domain=_domain,
+    build=_build,
+    evaluator=lambda stream: TrajectoryEvaluator(_domain(stream), _section(stream).trip, _section(stream).order),
+)
