@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shapely
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engines.spatial.domain import LineDomain, parsed, shape_of
@@ -54,6 +54,7 @@ def test_every_point_of_a_line_is_in_exactly_one_finest_cell(seed: int, depth: i
 
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS, depth=st.integers(1, 20))
+@example(seed=366, depth=4)  # the middle of a piece lies on another line, too, and is counted there
 def test_points_lie_on_lines_and_in_their_cells(seed: int, depth: int) -> None:
     roads = network(seed)
     domain = lines(roads, depth)

@@ -53,7 +53,9 @@ class LineDomain(MappedDomain):
         def usable(pieces: SegmentPieces, codes: IntArray) -> BoolArray:
             x, y = _middles(pieces)
             alive: BoolArray = np.isfinite(x)
-            alive[alive] = grid.cells(x[alive], y[alive]) == codes[alive]
+            # Where an event at the middle would be counted: two lines may cross there, or run side by side.
+            x, y, near = self._inside(x[alive], y[alive])
+            alive[alive] = near & (grid.cells(x, y) == codes[alive])
             return alive
 
         tree, left, self.measure = grown(grid, pieces, usable=usable)
