@@ -13,10 +13,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from schemas.errors import BrokerError, ConfigError
+from engines.registry import build_domain
+from schemas.errors import BrokerError, ConfigError, EngineInputError
 
 if TYPE_CHECKING:
-    from schemas.config import Config
+    from schemas.config import Config, Stream
 
 Verdict = Literal["ok", "warning", "problem"]
 KEY_BYTES = 16
@@ -166,7 +167,25 @@ async def cluster_findings(config: Config) -> list[Finding]:
     except (BrokerError, ConfigError, OSError) as error:
         return [Finding("kafka", "problem", str(error), mend)]
     findings += [Finding("topic", "problem", f"{each.topic}: {each.reason}", each.mend) for each in problems]
-    return findings if problems else [*findings, Finding("topics", "ok", "all as the job needs them")]
+    if problems:
+        return findings
+    findings.append(Finding("topics", "ok", "all as the job needs them"))
+    return findings + [await _events(config, stream) for stream in config.streams]
+
+
+async def _events(config: Config, stream: Stream) -> Finding:
+    """Whether the newest events of a source lie in its domain. Says shares, never an event."""
+    from agents.domains import newest_events, outside_warning
+
+    what = f"events of {stream.name}"
+    try:
+        rows, outside = await newest_events(config.kafka, stream)
+    except (BrokerError, EngineInputError) as error:
+        return Finding(what, "warning", str(error), "run privstream validate CONFIG")
+    if warning := outside_warning(build_domain(stream), outside=outside, rows=rows):
+        return Finding(what, "warning", warning, "correct [streams.domain], or the producer")
+    detail = f"{1 - outside / rows:.0%} of the newest {rows:,} lie in the domain" if rows else "none there yet"
+    return Finding(what, "ok", detail)
 
 
 async def _api_versions(admin: object) -> dict[int, tuple[int, int]]:

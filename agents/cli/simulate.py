@@ -59,6 +59,7 @@ def simulate(
     from agents.presentation import presentation
     from agents.simulate import SimulateOptions
     from agents.simulate import simulate as run
+    from engines.registry import build_domain
     from schemas.config import with_overrides
 
     loaded = config_of(config)
@@ -79,7 +80,7 @@ def simulate(
                 f"{each.records:,} synthetic records, epsilon {each.epsilon:g}"
             )
             warning = outside_warning(
-                loaded.stream(each.stream).domain.fields, outside=each.reasons.get("outside domain", 0), rows=each.rows
+                build_domain(loaded.stream(each.stream)), outside=each.reasons.get("outside domain", 0), rows=each.rows
             )
             if warning is not None:
                 warn(f"stream {each.stream}: {warning}")

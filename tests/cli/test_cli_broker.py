@@ -23,6 +23,7 @@ def config(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     name = f"cli{uuid.uuid4().hex[:8]}"
     text = TAXI.read_text().replace('name = "taxi"', f'name = "{name}"')
     text = text.replace("raw.taxi", f"raw.{name}").replace("audit.taxi", f"audit.{name}")
+    text = text.replace('file = "', f'file = "{TAXI.parent}/')
     path = tmp_path / "job.toml"
     path.write_text(text.replace('name = "privstream-demo"', f'name = "{name}-job"'))
     return path
@@ -66,3 +67,13 @@ def test_topics_replay_status_doctor(config: Path) -> None:
     findings = {each["what"]: each for each in call("doctor", config)["findings"]}
     assert findings["kafka"]["detail"].endswith("Kafka 4.0 or newer")
     assert findings["topics"]["verdict"] == "ok"
+    events = [finding for what, finding in findings.items() if what.startswith("events of")]
+    assert [each["verdict"] for each in events] == ["ok"]
+
+    swapped = config.read_text().replace('x = "pickup_longitude"', 'x = "pickup_latitude"')
+    config.write_text(swapped.replace('y = "pickup_latitude"', 'y = "dropoff_latitude"'))
+    findings = {each["what"]: each for each in call("doctor", config)["findings"]}
+    (event,) = (finding for what, finding in findings.items() if what.startswith("events of"))
+    assert event["verdict"] == "warning"
+    assert "100%" in event["detail"]
+    assert "in this order" in event["detail"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.domains import check_domains, outside_warning
+from agents.domains import check_domains, outside_warning, rows_outside
 from engines.registry import build_domain
 from engines.spatial.domain import LineDomain, PolygonDomain
 from schemas.config import Config, ConfigError, GeoJsonDomain, parse_config
@@ -133,10 +133,20 @@ def test_a_repair_is_remarked(tmp_path: Path) -> None:
     assert "1 polygons of its map cross themselves" in remark
 
 
-def test_nearly_all_outside_is_worth_a_warning() -> None:
-    assert outside_warning(("lon", "lat"), outside=89, rows=100) is None
-    assert outside_warning(("lon", "lat"), outside=0, rows=0) is None
-    warning = outside_warning(("lon", "lat"), outside=95, rows=100)
+def test_nearly_all_outside_is_worth_a_warning(tmp_path: Path) -> None:
+    domain = build_domain(read(tmp_path, GOOD).streams[0])
+    assert outside_warning(domain, outside=89, rows=100) is None
+    assert outside_warning(domain, outside=0, rows=0) is None
+    warning = outside_warning(domain, outside=95, rows=100)
     assert warning is not None
     assert "95%" in warning
     assert "lon and lat" in warning
+    events: list[dict[str, Any]] = [
+        {"lon": 0.5, "lat": 50.5},
+        {"lon": 50.5, "lat": 0.5},
+        {"lon": 50.5},
+        {"lon": "a", "lat": 1},
+        {"lon": True, "lat": 0},
+    ]
+    assert rows_outside(domain, events) == (2, 1)
+    assert rows_outside(domain, []) == (0, 0)
