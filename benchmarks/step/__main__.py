@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", default=bool(os.environ.get("QUICK")), help="up to 10^6, fewer")
     arguments = parser.parse_args()
     histories = (10**5, 10**6) if arguments.quick else (10**5, 10**6, 10**7, 10**8)
-    warm, rounds, extra = (10, 20, 5) if arguments.quick else (40, 60, 15)
+    warm, rounds, extra = (10, 20, 5) if arguments.quick else (120, 60, 15)
     # Mode `paper` has the more leaves the more there is to tell apart, and is never flat: two histories show that.
     reached = {"default": histories, "paper": histories[:2]}
     cases = [(mode, history) for mode in MODES for history in reached[mode]]
