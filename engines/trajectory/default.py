@@ -70,7 +70,9 @@ class Default:
         shares = {"trips": COUNT_SHARE, **MANY_TRIPS.shares}
         return tuple(counted(name, epsilon * share) for name, share in shares.items())
 
-    def synthesise(self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource) -> Synthesis:
+    def synthesise(
+        self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource, records: bool = True
+    ) -> Synthesis:
         """See `engines.trajectory.synthesis.Mode`."""
         drawn_from = noise.child("noise")
         counted = count(trips, epsilon=epsilon, noise=drawn_from)
@@ -90,14 +92,16 @@ class Default:
             pairs = fit.with_cells(pairs, heavy, noisy["cell pairs"])
         del questions, trips
         # From here on nothing private is in reach.
+        notes = {"side": plan.side, "heavy_block_pairs": len(heavy)}
+        if not records:
+            return Synthesis(Trips.none(), tuple(noisy.values()), notes)
         chance = noise.child("chance")
         starts, ends = fit.sample(pairs, maps.total, chance.child("pairs"))
         moves = _moves(grid.hops(starts, ends), detours, noisy["detours"], limits, chance.child("moves"))
         errands = Errands(starts, ends, moves)
         cells = walk(errands, _graph(errands, maps, noisy, grid, chance), chance.child("walks"))
         synthetic = _with_points(errands, cells, maps, noisy, plan, limits, chance)
-        notes = {"trips": len(synthetic), "side": plan.side, "heavy_block_pairs": len(heavy)}
-        return Synthesis(synthetic, tuple(noisy.values()), notes)
+        return Synthesis(synthetic, tuple(noisy.values()), notes | {"trips": len(synthetic)})
 
 
 def _table(noisy: Noisy, shape: tuple[int, int], total: float) -> FloatArray:

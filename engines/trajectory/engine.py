@@ -26,7 +26,6 @@ from engines.trajectory.domain import WORDS, TripDomain
 from engines.trajectory.histograms import Noisy
 from engines.trajectory.records import PointRecords
 from engines.trajectory.synthesis import Limits, Mode
-from engines.trajectory.trips import Trips
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 
@@ -91,11 +90,15 @@ class Trajectories:
         assembly, trips = self._assembly.with_step(keys, step=batch.step, rules=config.closing)
         budgets = self._budgets.charged(step=batch.step, windows=config.epsilon)
         made = config.mode.synthesise(
-            trips.first(config.limits.points), epsilon=config.epsilon, limits=config.limits, noise=noise
+            trips.first(config.limits.points),
+            epsilon=config.epsilon,
+            limits=config.limits,
+            noise=noise,
+            records=config.records,
         )
         added = PointRecords.of(
             batch.step,
-            made.trips if config.records else Trips.none(),
+            made.trips,
             config.domain,
             trip_field=config.trip_field,
             order_field=config.order_field,

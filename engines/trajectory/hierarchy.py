@@ -67,9 +67,11 @@ class Hierarchy:
         return x << cell, y << cell, LATTICE >> (self.depths + 1) // 2, LATTICE >> self.depths // 2
 
     def raster(self) -> IntArray:
-        """`(1024, 1024)` the leaf at each finest cell."""
-        x, y, width, height = (values >> (LATTICE_BITS - _BITS) for values in self.corners())
-        raster = np.zeros((1 << _BITS, 1 << _BITS), np.int64)
+        """The leaf at each cell of a grid as fine as the smallest leaf: `(1024, 1024)` at most."""
+        bits = (int(self.depths.max()) + 1) // 2
+        x, y, width, height = (values >> (LATTICE_BITS - bits) for values in self.corners())
+        # At an odd depth the smallest leaf is higher than a cell is; none is narrower.
+        raster = np.zeros((1 << bits, 1 << bits), np.int64)
         for leaf in range(len(self)):
             raster[x[leaf] : x[leaf] + width[leaf], y[leaf] : y[leaf] + height[leaf]] = leaf
         return raster

@@ -85,7 +85,9 @@ class Paper:
             counted("pairs", halves),
         )
 
-    def synthesise(self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource) -> Synthesis:
+    def synthesise(
+        self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource, records: bool = True
+    ) -> Synthesis:
         """See `engines.trajectory.synthesis.Mode`."""
         budget = {name: epsilon * share for name, share in SHARES.items()}
         drawn, chance = noise.child("noise"), noise.child("chance")
@@ -100,7 +102,7 @@ class Paper:
         # From here on nothing private is in reach.
         weights, staying = _probabilities(transitions, edges, len(cells))
         starts, ends = sampled(pairs, start, end, cells, chance.child("pairs"))
-        if len(starts):
+        if records and len(starts):
             moves = _lengths(starts, ends, weights, limits, chance.child("lengths"))
             synthetic = _with_points(Errands(starts, ends, moves), weights, staying, cells, limits, chance)
         else:

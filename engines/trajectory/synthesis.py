@@ -53,8 +53,10 @@ class Mode(Protocol):
         """What one trip is charged by each mechanism; adds up to `epsilon`."""
         ...
 
-    def synthesise(self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource) -> Synthesis:
-        """Synthetic trips for private `trips`, none longer than `limits`.
+    def synthesise(
+        self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource, records: bool = True
+    ) -> Synthesis:
+        """Synthetic trips for private `trips`, none longer than `limits`; without `records` only measurements.
 
         Privacy: epsilon-DP for one trip, added or removed.
         """

@@ -47,7 +47,9 @@ class Uniform:
     def mechanisms(self, epsilon: Fraction) -> tuple[Mechanism, ...]:
         return tuple(counted(name, epsilon * share) for name, share in SHARES.items())
 
-    def synthesise(self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource) -> Synthesis:
+    def synthesise(
+        self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource, records: bool = True
+    ) -> Synthesis:
         """See `engines.trajectory.synthesis.Mode`."""
         grid, drawn, chance = Grid(self.side), noise.child("noise"), noise.child("chance")
         budget = {name: epsilon * share for name, share in SHARES.items()}
@@ -60,6 +62,8 @@ class Uniform:
         fine = measure(_fine(trips, grid, parts), epsilon=budget["fine density"], noise=drawn)
         del trips
         # From here on nothing private is in reach.
+        if not records:
+            return Synthesis(Trips.none(), (*noisy.values(), fine))
         count = max(round(float(noisy["trips"].values[0])), 1)
         pairs = np.maximum(noisy["pairs"].values, 0.0)
         pair = choices(pairs if pairs.sum() > 0 else np.ones_like(pairs), count, chance.child("pairs"))

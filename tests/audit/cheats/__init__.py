@@ -34,6 +34,7 @@ from tests.audit.cheats import (
     shrunk_lambda,
     table_selection,
     table_total,
+    trips,
     two_a_step,
 )
 
@@ -76,4 +77,8 @@ CHEATS = (
     _of("series: parameters learnt from raw values", raw_parameters, "monte carlo", runs=200),
     _of("series: weights of the first two steps not accounted for", first_weights_dropped, "exact"),
     _of("series: sensitivity 1 where a user has two events in a step", two_a_step, "exact"),
+    Cheat("trips: raw counts left in", trips.raw_counts, trips.honest, "monte carlo", runs=150),
+    Cheat("trips: the true maximum length", trips.longest, trips.honest, "monte carlo", runs=150),
+    Cheat("trips: the true box", trips.box, trips.honest, "monte carlo", runs=150),
+    Cheat("trips: a weight above one", trips.heavy, trips.light, "exact"),
 )
