@@ -23,10 +23,10 @@ SMOOTHING = 0.3
 """Standard deviations of what was measured below by which each child's share is smoothed."""
 
 
-PATIENCE = 0.25
+PATIENCE = 0.1
 """Standard deviations by which a released count may lag behind its estimate, if that keeps points where they are."""
 
-DISTRUST = 2.0
+DISTRUST = 1.0
 """The same, of how what was measured in a cell before it was divided is shared between its parts."""
 
 
