@@ -96,7 +96,9 @@ class Default:
         if not records:
             return Synthesis(Trips.none(), tuple(noisy.values()), notes)
         chance = noise.child("chance")
-        starts, ends = fit.sample(pairs, maps.total, chance.child("pairs"))
+        starts, ends = fit.sample(pairs, maps.count, chance.child("pairs"))
+        if not len(starts):
+            return Synthesis(Trips.none(), tuple(noisy.values()), notes | {"trips": 0})
         moves = _moves(grid.hops(starts, ends), detours, noisy["detours"], limits, chance.child("moves"))
         errands = Errands(starts, ends, moves)
         cells = walk(errands, _graph(errands, maps, noisy, grid, chance), chance.child("walks"))

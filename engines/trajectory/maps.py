@@ -23,25 +23,29 @@ class Maps:
     """Trips per cell, `(cells,)` each, non-negative; starts and ends add up to `total`.
 
     Attributes:
-        total: estimated number of trips, at least 1.
+        count: estimated number of trips, at least 0; `total` is at least 1, so that shares of it mean something.
         prior: where trips are at all.
         points: `(groups, cells)` shares of points, by group of points per cell of the path.
         moves: `(cells, 8)` by direction.
     """
 
-    total: float
+    count: float
     prior: FloatArray
     points: FloatArray
     starts: FloatArray
     ends: FloatArray
     moves: FloatArray
 
+    @property
+    def total(self) -> float:
+        return max(self.count, 1.0)
 
-def total_of(noisy: Mapping[str, Noisy]) -> float:
+
+def count_of(noisy: Mapping[str, Noisy]) -> float:
     """Inverse-variance mean of the totals of the histograms in which each trip weighs one."""
     sums = [(noisy[name].values.sum(), noisy[name].variance * len(noisy[name].values)) for name in _TOTALS]
     mean = sum(value / variance for value, variance in sums) / sum(1 / variance for _, variance in sums)
-    return max(float(mean), 1.0)
+    return max(float(mean), 0.0)
 
 
 _TOTALS = ("trips", "detours", "lengths")
@@ -49,7 +53,8 @@ _TOTALS = ("trips", "detours", "lengths")
 
 def maps_of(noisy: Mapping[str, Noisy], grid: Grid) -> Maps:
     """See `Maps`."""
-    total = total_of(noisy)
+    count = count_of(noisy)
+    total = max(count, 1.0)
     neighbours = grid.neighbours()
     inside = neighbours >= 0
     moves = np.where(inside, noisy["moves"].shaped(grid.size, 8), 0.0)
@@ -87,7 +92,7 @@ def maps_of(noisy: Mapping[str, Noisy], grid: Grid) -> Maps:
     both = np.where(inside, np.sqrt(prior[:, None] * prior[np.maximum(neighbours, 0)]), 0.0)
     cube = (grid.side, grid.side, 8)
     flows = shrunk_over_shifts(moves.reshape(cube), deviation=noisy["moves"].deviation, prior=both.reshape(cube))
-    return Maps(total, prior, points, starts, ends, np.where(inside, flows.reshape(grid.size, 8), 0.0))
+    return Maps(count, prior, points, starts, ends, np.where(inside, flows.reshape(grid.size, 8), 0.0))
 
 
 def _scaled(values: FloatArray, grid: Grid, *, deviation: float, prior: FloatArray, total: float) -> FloatArray:

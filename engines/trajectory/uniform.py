@@ -62,9 +62,9 @@ class Uniform:
         fine = measure(_fine(trips, grid, parts), epsilon=budget["fine density"], noise=drawn)
         del trips
         # From here on nothing private is in reach.
-        if not records:
+        count = max(round(float(noisy["trips"].values[0])), 0)
+        if not records or not count:
             return Synthesis(Trips.none(), (*noisy.values(), fine))
-        count = max(round(float(noisy["trips"].values[0])), 1)
         pairs = np.maximum(noisy["pairs"].values, 0.0)
         pair = choices(pairs if pairs.sum() > 0 else np.ones_like(pairs), count, chance.child("pairs"))
         starts, ends = pair // grid.size, pair % grid.size

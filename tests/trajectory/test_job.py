@@ -1,0 +1,136 @@
+"""Records of trips through ingest, blocks, the engine and out again, as `simulate` and the job run them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.protocol.ingest_events import RawRecord
+from agents.protocol.ingest_spec import SourceSpec
+from agents.protocol.partition_ingest import PartitionIngest
+from agents.protocol.stepper import Stepper
+from engines.contract import Release
+from engines.registry import build_domain
+from schemas.blocks import Block
+from schemas.config import Stream
+from schemas.errors import ConfigError
+from schemas.events import TICK_HEADER, encode_tick
+from schemas.releases import unframe_records
+
+
+def stream(**options: Any) -> Stream:
+    return Stream.model_validate(
+        {
+            "name": "trips",
+            "engine": "trajectory",
+            "source": "raw.trips",
+            "privacy": {"epsilon": 1000.0, "unit": "user", "user": "u", "max_contributions": 2},
+            "time": {"field": "t", "format": "s", "start": "1970-01-01T00:00:00", "step": "1h", "clock": "replay"},
+            "domain": {"kind": "trips", "trip": "n", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0], "end": "e"},
+            "options": {"idle": "2h", "longest": "3h", "side": 8, **options},
+        }
+    )
+
+
+def point(user: str, trip: object, time: int, at: float, **more: Any) -> bytes:
+    return json.dumps({"u": user, "n": trip, "t": time, "x": at, "y": at, **more}).encode()
+
+
+def blocks_of(values: list[list[bytes]], *, batch: int) -> list[Block]:
+    """A partition's blocks: the records of each step, then its tick, in such batches; a new worker each step."""
+    configured = stream()
+    spec = SourceSpec.of(configured, build_domain(configured), key=bytes(16), partitions=1)
+    blocks: list[Block] = []
+    offset = 0
+    for step, records in enumerate(values):
+        machine = PartitionIngest(spec, 0)
+        for at, block in enumerate(blocks):
+            machine.apply(Block.decode(block.encode()), at=at)
+        tick = RawRecord(0, -1, None, b"", ((TICK_HEADER, encode_tick(step, row=0, source="t")),))
+        raw = [RawRecord(0, -1, None, value) for value in records] + [tick]
+        raw = [record._replace(offset=offset + at) for at, record in enumerate(raw)]
+        for first in range(0, len(raw), batch):
+            machine.take(raw[first : first + batch])
+        offset += len(raw)
+        block, _ = machine.seal()
+        assert block is not None
+        blocks.append(block)
+    return blocks
+
+
+VALUES = [
+    [
+        point("ann", 1, 10, 0.1),
+        point("ann", 1, 20, 0.2),
+        point("bob", 1, 30, 0.9),  # another user's trip of the same name
+        point("ann", 2, 40, 0.5, e=True),
+        point("ann", 3, 50, 0.6),  # one too many
+        point("ann", "", 55, 0.6),
+        point("ann", 1.5, 55, 0.6),
+        point("ann", 1, 60, 7.0),
+    ],
+    [point("ann", 1, 3700, 0.3, e=True), point("ann", 3, 3800, 0.6), point("bob", 1, 3900, 0.8)],
+    [],
+    [],
+]
+
+
+def total(blocks: list[Block], reason: str) -> int:
+    return sum(block.counts.get(reason, 0) for block in blocks)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 100])
+def test_trips_are_bounded_by_user_however_records_are_cut(batch: int) -> None:
+    blocks = blocks_of(VALUES, batch=batch)
+    assert total(blocks, "OVER_BOUND") == 2
+    assert total(blocks, "WRONG_TYPE") == 2
+    assert total(blocks, "OUTSIDE_DOMAIN") == 1
+    names = np.concatenate([folded.keys[:, :3] for block in blocks for folded in block.steps.values()])
+    assert len(np.unique(names, axis=0)) == 3
+    whole = blocks_of(VALUES, batch=100)
+    for left, right in zip(blocks, whole, strict=True):
+        assert all(np.array_equal(left.steps[step].keys, right.steps[step].keys) for step in right.steps)
+
+
+def released(configured: Stream, blocks: list[Block]) -> list[tuple[Release, list[dict[str, Any]]]]:
+    stepper = Stepper.of(configured, 1)
+    for offset, block in enumerate(blocks):
+        stepper.fold(offset, block)
+    out = []
+    for step in range(len(blocks)):
+        candidate = stepper.compute(bytes([step]) * 32)
+        records = [
+            json.loads(r.value) for r in unframe_records(candidate.payload) if r.channel == "synthetic" and r.value
+        ]
+        assert stepper.release is not None
+        out.append((stepper.release, records))
+    return out
+
+
+def test_a_trip_is_released_in_the_step_in_which_it_closes_with_the_raw_field_names() -> None:
+    """At so large an epsilon numbers of trips are right."""
+    steps = released(stream(), blocks_of(VALUES, batch=3))
+    trips = [{record["n"] for record in records} for _, records in steps]
+    assert [len(names) for names in trips] == [1, 1, 0, 1]
+    assert all(set(record) == {"n", "point", "x", "y", "t"} for _, records in steps for record in records)
+    for _, records in steps:
+        for name in {record["n"] for record in records}:
+            order = [record["point"] for record in records if record["n"] == name]
+            assert order == list(range(len(order)))
+    assert not trips[0] & trips[1]
+
+
+def test_only_measurements_where_no_records_are_wanted() -> None:
+    for release, records in released(stream(records=False), blocks_of(VALUES, batch=3)):
+        assert not records
+        assert release.measurements
+
+
+def test_a_cap_on_records_in_a_step_is_refused() -> None:
+    document = stream().model_dump()
+    document["privacy"]["max_per_step"] = 1
+    with pytest.raises(ConfigError, match="max_per_step"):
+        Stream.model_validate(document)
