@@ -29,7 +29,7 @@ from agents.protocol.userhash import IdBytes
 from engines.auditor import Case, Claim, Fresh, Neighbours, Observations
 from engines.auditor.engines import COLLISION, MEASURED, Shared, faintly
 from engines.auditor.scenes import Features, Focus, focused, measured, numbers, with_sums
-from engines.noise import NoiseSource
+from engines.noise import NoiseSource, seeded
 from engines.registry import build_domain
 from schemas.blocks import Block
 from schemas.config import Stream
@@ -208,7 +208,7 @@ class StreamAudit:
             moved = [replace(sent, fields={**sent.fields, **self.rehearsal.moved}) for sent in others]
             pairs = [Neighbours(EVERYWHERE, base.beside(self._observe(moved, focuses)), times=1)]
         privacy = self.stream.privacy
-        faint = StreamAudit(faintly(self.stream))
+        faint = self._faint(others)
         seeds = Fresh(lambda source: faint.all_bytes(others, source), collision=COLLISION)
         return Case(
             f"stream {self.stream.name}",
@@ -217,6 +217,13 @@ class StreamAudit:
             neighbours=tuple(pairs),
             fresh=(seeds,) if fresh else (),
         )
+
+    def _faint(self, sent: Sequence[Sent]) -> StreamAudit:
+        """The stream with noise for all there is, run long enough to measure something: engines hold what is rare."""
+        faint = StreamAudit(faintly(self.stream))
+        while faint.steps < LONGEST and _measured(faint.published(sent, seeded(0))) < MEASURED:
+            faint.steps = min(2 * faint.steps, LONGEST)
+        return faint
 
     def _observe(self, sent: Sequence[Sent], focuses: Mapping[str, Focus]) -> Any:
         made: list[bytes] = []
@@ -241,11 +248,19 @@ class StreamAudit:
 
     def all_bytes(self, sent: Sequence[Sent], source: NoiseSource) -> bytes:
         """All that is published of one run. Raises: PrivstreamError if that is too little to compare seeds by."""
-        blocks = [Block.decode(data) for data in self.blocks(sent)]
-        payload = b"".join(payload for _, payload, _ in self.publish(blocks, source))
-        if sum(record.channel == "measurements" for record in unframe_records(payload)) < MEASURED:
+        payload = self.published(sent, source)
+        if _measured(payload) < MEASURED:
             raise PrivstreamError(f"stream {self.stream.name} measures too little for seeds to be compared")
         return payload
+
+    def published(self, sent: Sequence[Sent], source: NoiseSource) -> bytes:
+        """All framed records of one run."""
+        blocks = [Block.decode(data) for data in self.blocks(sent)]
+        return b"".join(payload for _, payload, _ in self.publish(blocks, source))
+
+
+def _measured(payload: bytes) -> int:
+    return sum(record.channel == "measurements" for record in unframe_records(payload))
 
 
 def of_bytes(step: int, payload: bytes, ledger: bytes, focuses: Mapping[str, Focus]) -> Features:
