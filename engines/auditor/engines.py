@@ -24,7 +24,7 @@ from schemas.blocks import Folded
 from schemas.config import ENGINE_MODES, Stream
 from schemas.errors import EngineInputError
 
-LONG = 16
+LONG, LONGEST = 16, 256
 """Steps without events whose releases are compared between fresh seeds."""
 MEASURED = 6
 """Measurements in them, at least."""
@@ -131,13 +131,17 @@ def observe(
 
 
 def _long_run(make: Callable[[], Engine], source: NoiseSource) -> bytes:
-    """All that is released over `LONG` steps without events, which is noise alone.
+    """All that is released over `LONG` steps without events, which is noise alone; over more of them where an engine
+    holds what is rare. Where noise repeats, so does the number of steps.
 
     Raises: EngineInputError if it has too few measurements to be told from another run's.
     """
     engine, empty = make(), Folded.empty(1)
-    releases = [engine.step(Batch(at, empty), source.child(at)) for at in range(LONG)]
-    if sum(len(release.measurements) for release in releases) < MEASURED:
+    releases, measured = [], 0
+    while len(releases) < LONG or (measured < MEASURED and len(releases) < LONGEST):
+        releases.append(engine.step(Batch(len(releases), empty), source.child(len(releases))))
+        measured += len(releases[-1].measurements)
+    if measured < MEASURED:
         raise EngineInputError("this engine measures too little for seeds to be compared: lengthen its scene")
     return repr([contents(release) for release in releases]).encode()
 
