@@ -16,7 +16,7 @@ import numpy as np
 from engines.auditor.cases import Case, Claim, Fresh, Neighbours, Observe
 from engines.auditor.observations import Observations
 from engines.auditor.scenes import LATE, SCENES, STEPS, Focus, Key, Scene, of_release, spatial, with_sums
-from engines.contract import Batch, Engine
+from engines.contract import Batch, Engine, Release
 from engines.contract_checks import contents
 from engines.noise import NoiseSource
 from engines.registry import ENGINES, build_engine
@@ -137,7 +137,8 @@ def _long_run(make: Callable[[], Engine], source: NoiseSource) -> bytes:
     Raises: EngineInputError if it has too few measurements to be told from another run's.
     """
     engine, empty = make(), Folded.empty(1)
-    releases, measured = [], 0
+    releases: list[Release] = []
+    measured = 0
     while len(releases) < LONG or (measured < MEASURED and len(releases) < LONGEST):
         releases.append(engine.step(Batch(len(releases), empty), source.child(len(releases))))
         measured += len(releases[-1].measurements)
