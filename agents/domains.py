@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
+from agents.presentation.trajectory import few_trips
 from engines.contract import Columns, Domain
 from engines.registry import build_domain
 from engines.spatial.domain.mapped import MappedDomain
+from engines.trajectory.domain import TripDomain
 from schemas.errors import ConfigError, ConfigProblem, EngineInputError
 from schemas.events import Reason
 
@@ -39,6 +41,8 @@ def check_domains(config: Config) -> Mapping[str, Sequence[str]]:
             mend = "mend its file or bounds as it says, or choose another depth in [streams.options]"
             problems.append(ConfigProblem(f"streams[{index}].domain", reason, mend))
             continue
+        if isinstance(domain, TripDomain):
+            remarks[stream.name] = (few_trips(stream),)
         if isinstance(domain, MappedDomain):
             remarks[stream.name] = tuple(domain.remarks())
     if problems:

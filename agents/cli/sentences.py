@@ -31,7 +31,7 @@ def promise(stream: Stream) -> str:
             f"whole stream; somebody with k events is hidden with k times that."
         )
     if privacy.bounds_users:
-        events = f"at most {privacy.max_contributions} events"
+        events = f"at most {privacy.max_contributions} {stream.contribution}s"
         if privacy.max_per_step:
             events += f", {privacy.max_per_step} a step"
         who = f"Everything that one user (field {privacy.user}) contributes, {events}"

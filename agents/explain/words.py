@@ -63,9 +63,10 @@ def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
     ]
     if budget.contributions > 1:
         lines.append(
-            f"One unit may make {budget.contributions} changes, so each event runs at epsilon / "
+            f"One unit may make {budget.contributions} changes, so each {stream.contribution} runs at epsilon / "
             f"{budget.contributions} = "
-            f"{exact(budget.event_epsilon)}. Events beyond that are refused and counted, never used."
+            f"{exact(budget.event_epsilon)}. {stream.contribution.capitalize()}s beyond that are refused and counted, "
+            "never used."
         )
     if stream.domain.lifetime is not None:
         lines.append(

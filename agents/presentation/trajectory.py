@@ -69,14 +69,18 @@ def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
     )
 
 
+def few_trips(stream: Stream) -> str:
+    """The warning that data can be too small, whatever they are."""
+    few = math.ceil(FEW / float(stream.event_epsilon))
+    return (
+        f"steps with fewer than some {few:,} trips are too small for this epsilon; a coarse grid is used then, by the "
+        "released number of trips, and little but the large features is right. Make steps longer, or raise epsilon."
+    )
+
+
 def _remarks(stream: Stream) -> Iterator[str]:
     section, options, step_us = _section(stream), stream.options, stream.time.step_us
-    few = math.ceil(FEW / float(stream.event_epsilon))
-    yield (
-        f"One contribution is one trip with all its records. Warning: steps with fewer than some {few:,} trips are too "
-        "small for this epsilon; a coarse grid is used then, by the released number of trips, and little but the large "
-        "features is right. Make steps longer, or raise epsilon."
-    )
+    yield f"One contribution is one trip with all its records. Warning: {few_trips(stream)}"
     ends = f"on a record whose {section.end} is {section.end_value}, or " if section.end is not None else ""
     period = ", and at the end of each period of the bound" if stream.privacy.per_us is not None else ""
     yield (

@@ -95,6 +95,11 @@ class Stream(Section):
         return 2 if self.domain.lifetime is not None and measures_expiry(self.engine, self.mode) else 1
 
     @property
+    def contribution(self) -> str:
+        """What is counted against `max_contributions`, as a word."""
+        return "event" if self.domain.trip_field is None else "trip"
+
+    @property
     def trip_life(self) -> int | None:
         """Steps in which records of a trip pass, where trips are what is bounded."""
         if self.domain.trip_field is None:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agents.cli.sentences import promise
+from agents.presentation import presentation
 from agents.protocol.ingest_events import RawRecord
 from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
@@ -134,3 +136,9 @@ def test_a_cap_on_records_in_a_step_is_refused() -> None:
     document["privacy"]["max_per_step"] = 1
     with pytest.raises(ConfigError, match="max_per_step"):
         Stream.model_validate(document)
+
+
+def test_small_data_are_warned_of_and_trips_are_called_trips() -> None:
+    configured = stream()
+    assert any("too small" in remark for remark in presentation(configured).remarks(configured))
+    assert "at most 2 trips" in promise(configured)
