@@ -32,7 +32,8 @@ def check_domains(config: Config) -> Mapping[str, Sequence[str]]:
     Returns: by stream, what an operator should know of it.
     Raises: ConfigError with all domains that cannot be built.
     """
-    problems, remarks = [], {}
+    problems: list[ConfigProblem] = []
+    remarks: dict[str, Sequence[str]] = {}
     for index, stream in enumerate(config.streams):
         try:
             domain = build_domain(stream)
