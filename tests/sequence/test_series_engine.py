@@ -82,6 +82,11 @@ def test_a_constant_series_is_found(mode: str) -> None:
     assert abs(values[-10:].mean() - 500) < noise
 
 
+def test_the_span_of_the_promise_is_a_horizon_by_itself() -> None:
+    releases = run(recipe("gaussian", horizon=None), [5.0] * 14)
+    assert len(released(releases)) == 12
+
+
 def test_a_horizon_of_one_step() -> None:
     releases = run(recipe("default", presence=Presence(steps=1), horizon=1), [5.0, 5.0])
     assert [len(release.added) for release in releases] == [1, 0]
