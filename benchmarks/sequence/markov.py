@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import exp, log
 from pathlib import Path
@@ -27,6 +27,7 @@ SEEDS, LEARNT_SEEDS, QUICK_SEEDS = 20, 5, 2
 EPSILONS = ("0.01", "0.1", "0.5", "1", "2")
 QUICK_EPSILONS = ("0.01", "0.5", "2")
 QUICK_WORLDS = (WORLDS[0], WORLDS[2], WORLDS[4])
+STARTS = ("even", "one state")
 RIVALS = ("raw", "MLE", "prior mean", "MAP")
 EVEN = ("prior mean, even", "MAP, even")
 Groups = dict[str, list[float]]
@@ -73,6 +74,10 @@ def points(*, quick: bool) -> list[Point]:
     ]
     if quick:
         return made
+    for start in STARTS:
+        for world in WORLDS:
+            other = replace(world, start=start)
+            made += [Point(f"start {start}, {world.name}", e, other, even(e, other)) for e in ("0.01", "0.1", "0.5")]
     base = [World("paper's chain", smoothed(s), 200) for s in (0.0, 0.01)]
     made += [Point("fig 4a, epsilon (s=0)", e, base[0], even(e, base[0])) for e in ("0.2", "0.6", "1", "1.4", "2")]
     made += [Point("fig 4b, alpha (s=.01)", a, base[1], leaking(a, base[1])) for a in ("0.2", "0.6", "1", "1.4", "2")]

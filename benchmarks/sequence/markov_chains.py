@@ -20,17 +20,23 @@ PAPER = np.array([[0.0, 0.0, 1.0], [0.5, 0.0, 0.5], [0.0, 1.0, 0.0]])
 
 @dataclass(frozen=True)
 class World:
-    """A chain, its users and the steps; users start where a Dirichlet(1) draw says, anew with each seed."""
+    """A chain, its users and the steps; users start where a Dirichlet(1) draw says, evenly, or in one state."""
 
     name: str
     matrix: np.ndarray
     users: int
     steps: int = 120
+    start: str = "random"
 
     def counts(self, seed: int) -> np.ndarray:
         """True counts `(steps, states)`."""
         rng = np.random.default_rng([seed, len(self.matrix)])
-        rows = [rng.multinomial(self.users, rng.dirichlet(np.ones(len(self.matrix))))]
+        shares = rng.dirichlet(np.ones(len(self.matrix)))
+        if self.start == "even":
+            shares = np.full(len(self.matrix), 1 / len(self.matrix))
+        elif self.start == "one state":
+            shares = np.eye(len(self.matrix))[0]
+        rows = [rng.multinomial(self.users, shares)]
         for _ in range(self.steps - 1):
             rows.append(rng.multinomial(rows[-1], self.matrix).sum(axis=0))
         return np.array(rows)

@@ -45,7 +45,11 @@ def figure(rows: Sequence[Row], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    panels = dict.fromkeys((row.experiment, row.world if row.experiment == "chains" else "") for row in rows)
+    panels = dict.fromkeys(
+        (row.experiment, row.world if row.experiment == "chains" else "")
+        for row in rows
+        if row.experiment[:6] != "start "
+    )
     columns = 4
     lines = -(-len(panels) // columns)
     made, axes = plt.subplots(lines, columns, figsize=(4 * columns, 3 * lines), squeeze=False)
