@@ -281,8 +281,9 @@ def conforms(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
         "integer": int,
         "number": (int, float),
         "null": type(None),
+        "boolean": bool,
     }
-    if isinstance(value, bool) or not isinstance(value, kinds[schema["type"]]):
+    if isinstance(value, bool) != (schema["type"] == "boolean") or not isinstance(value, kinds[schema["type"]]):
         return False
     if schema["type"] == "object":
         keys = schema["properties"]
