@@ -4,7 +4,7 @@ The streams, epsilons and metrics of paper 002's tables 1 to 3, Minneapolis poli
 deleted by events or by a ttl; every mode, the papers' counters, five seeds; speed beside mbi's own refit; and gradient
 boosting trained on synthetic rows. Runs that are in benchmarks/results/tabular.csv are not repeated (`--fresh` does),
 so the whole, many hours of mbi, can be stopped and goes on where it was: `--mode default` is the part of minutes.
-Writes benchmarks/results/tabular.csv, _curves.csv, _use.csv, .md and .png (quick: tabular_quick.*, not committed); the
+Writes benchmarks/results/tabular.csv, _curves.csv, _use.csv, _speed.json, .md and .png (quick: tabular_quick.*, not committed); the
 last line is JSON, see `report.Report.summary`. The table in the .md says how many seeds each figure has.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import os
 import sys
 from dataclasses import asdict, replace
@@ -46,7 +47,8 @@ def main() -> int:
     if arguments.stream:
         plan = replace(plan, streams=tuple(arguments.stream))
     name = "tabular_quick" if quick else "tabular"
-    results = Results(name, fresh=quick or arguments.fresh)
+    again = quick or arguments.fresh
+    results = Results(name, forget=lambda stream, mode: again and stream in plan.streams and mode in plan.modes)
     with Progress(console=console) as progress:
         _run(plan, results, progress)
         speed, used = (
@@ -65,8 +67,8 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="as QUICK=1")
-    parser.add_argument("--fresh", action="store_true", help="repeat runs that are in the results")
-    parser.add_argument("--errors-only", action="store_true", help="neither speed nor training")
+    parser.add_argument("--fresh", action="store_true", help="repeat the runs that are in the results")
+    parser.add_argument("--errors-only", action="store_true", help="neither speed nor training anew")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--use-seeds", type=int, default=USE_SEEDS, help="of the consumer that trains")
     parser.add_argument("--mode", action="append", choices=sorted(MODES), help="only this one; may be repeated")
@@ -104,11 +106,21 @@ def _use_path(name: str) -> Path:
     return FOLDER / f"{name}_use.csv"
 
 
-def _store(used: list[Score], name: str) -> None:
+def _speed_path(name: str) -> Path:
+    return FOLDER / f"{name}_speed.json"
+
+
+def _store(speed: Speed, used: list[Score], name: str) -> None:
+    _speed_path(name).write_text(json.dumps(speed.as_json(), indent=1) + "\n", encoding="utf-8")
     with _use_path(name).open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(asdict(used[0])), lineterminator="\n")
         writer.writeheader()
         writer.writerows(asdict(score) for score in used)
+
+
+def _stored_speed(name: str) -> Speed | None:
+    path = _speed_path(name)
+    return Speed(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
 def _stored(name: str) -> list[Score]:

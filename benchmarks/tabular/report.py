@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.tabular.consumer import Score
 from benchmarks.tabular.metrics import METRICS
-from benchmarks.tabular.modes import ROUNDS
+from benchmarks.tabular.modes import MODES
 from benchmarks.tabular.plan import EPSILONS, twin
 from benchmarks.tabular.results import Results
 from benchmarks.tabular.speed import Speed
@@ -42,7 +42,7 @@ class Report:
         self.results, self.speed, self.scores = results, speed, scores
         self.printed = printed()
         found = {key.mode for key in results.rows}
-        self.modes = [mode for mode in ("default", *ROUNDS, "paper-block") if mode in found]
+        self.modes = [mode for mode in MODES if mode in found]
         self.streams = [stream for stream in STREAMS if any(key.stream == stream for key in results.rows)]
 
     def figures(self, stream: str, epsilon: float, mode: str, column: str) -> np.ndarray:
@@ -143,10 +143,11 @@ class Report:
             f"| mbi, warm refit of {speed.pairs_refitted} of the same pairs, 1,000 iterations | {speed.refit:.0f} | |\n"
         )
         yield (
-            f"The refit takes {speed.speedup:.1f} times the worst step with rows, {speed.speedup_without_rows:.1f} "
-            f"times the worst without. Median step in the second quarter of the stream {speed.early:.2f}, in the last "
-            f"{speed.late:.2f}; with rows {speed.early_with_rows:.1f} and {speed.late_with_rows:.1f}. Rows changed in "
-            f"a step beyond twice its true events plus 2 % of the table: {speed.changed:.0f} at most."
+            f"The refit takes {speed.speedup:.1f} times the worst step without rows (it makes none), "
+            f"{speed.speedup_with_rows:.1f} times the worst with rows. Median step in the second quarter of the stream "
+            f"{speed.early:.2f}, in the last {speed.late:.2f}; with rows {speed.early_with_rows:.1f} and "
+            f"{speed.late_with_rows:.1f}. Rows changed in a step beyond twice its true events plus 2 % of the table: "
+            f"{speed.changed:.0f} at most."
         )
 
     def _consumer(self) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,11 +31,11 @@ class Key:
 class Results:
     """What is in `<name>.csv`, and the curves in `<name>_curves.csv`."""
 
-    def __init__(self, name: str, *, fresh: bool) -> None:
+    def __init__(self, name: str, *, forget: Callable[[str, str], bool] = lambda stream, mode: False) -> None:
+        """Args: forget: says of a stream and a mode that their runs are to be repeated."""
         self.path, self.curves_path = FOLDER / f"{name}.csv", FOLDER / f"{name}_curves.csv"
-        if fresh:
-            self.path.unlink(missing_ok=True)
-            self.curves_path.unlink(missing_ok=True)
+        for path in (self.path, self.curves_path):
+            _forget(path, forget)
         self.rows: dict[Key, dict[str, float]] = dict(self._read())
 
     def _read(self) -> Iterator[tuple[Key, dict[str, float]]]:
@@ -89,3 +89,15 @@ class Results:
         """One figure of all seeds, in their order."""
         keys = sorted(key for key in self.rows if (key.stream, key.epsilon, key.mode) == (stream, epsilon, mode))
         return np.array([self.rows[key][column] for key in keys])
+
+
+def _forget(path: Path, forget: Callable[[str, str], bool]) -> None:
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", newline="") as file:
+        head, *lines = csv.reader(file)
+    stream, mode = head.index("stream"), head.index("mode")
+    kept = [line for line in lines if not forget(line[stream], line[mode])]
+    if len(kept) < len(lines):
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([head, *kept])

@@ -41,6 +41,7 @@ class StreamData:
     """One stream. `inserts` and `deletes` hold `(events, attributes)` codes for each step; `ttl` deletes are not there.
 
     Attributes:
+        table: what its rows are of: the papers' modes choose their rounds by it.
         ttl: steps after which a row is gone by itself.
         deletable: rows are deleted by events.
     """
@@ -48,6 +49,7 @@ class StreamData:
     domain: TableDomain
     inserts: list[Codes]
     deletes: list[Codes]
+    table: str = "adult"
     ttl: int | None = None
     deletable: bool = False
 
@@ -159,7 +161,7 @@ def _of_evictions(days: int) -> Callable[[int, int | None], StreamData]:
         table, filed = _evictions()
         step = np.array([(day - date(2011, 1, 1)).days // days for day in filed])
         inserts = [table.codes[step == at] for at in range(int(step.max()) + 1)][:steps]
-        return StreamData(table.domain, inserts, [table.codes[:0]] * len(inserts))
+        return StreamData(table.domain, inserts, [table.codes[:0]] * len(inserts), table="evictions")
 
     return make
 
@@ -167,7 +169,7 @@ def _of_evictions(days: int) -> Callable[[int, int | None], StreamData]:
 def _of_stops(seed: int, steps: int | None) -> StreamData:
     table = _stops()
     inserts = _cut(table, table.codes, 200, steps=steps)
-    return StreamData(table.domain, inserts, [table.codes[:0]] * len(inserts))
+    return StreamData(table.domain, inserts, [table.codes[:0]] * len(inserts), table="minneapolis")
 
 
 STREAMS: Mapping[str, Callable[[int, int | None], StreamData]] = {
