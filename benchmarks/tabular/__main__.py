@@ -5,7 +5,7 @@ deleted by events or by a ttl; every mode, the papers' counters, five seeds; spe
 boosting trained on synthetic rows. Runs that are in benchmarks/results/tabular.csv are not repeated (`--fresh` does),
 so the whole, many hours of mbi, can be stopped and goes on where it was: `--mode default` is the part of minutes.
 Writes benchmarks/results/tabular.csv, _curves.csv, _use.csv, _speed.json, .md and .png (quick: tabular_quick.*, not
-committed); the last line is JSON, see `report.Report.summary`. The table in the .md says how many seeds each figure has.
+committed); the last line is JSON, see `report.Report.summary`. The table in the .md says how many seeds a figure has.
 """
 
 from __future__ import annotations
