@@ -23,8 +23,6 @@ ROUNDS = (1, 1, 2, 4, 8)
 """Sizes of the groups, in sixteenths of the events."""
 FILL = 0.6
 """Standard deviations of a measurement that cells of the first depth hold on average, at least."""
-DEEPEST = 8
-"""The first depth is no more, whatever there is."""
 EARLY_RATE = 0.05
 """Standard deviation of the first belief in a leaf's rate, as a share of its count, and of 5 events at least."""
 
@@ -56,12 +54,12 @@ def first_release(work: StepWork, events: Folded, *, after: int) -> None:
 
 
 def _begin(work: StepWork) -> None:
-    """Divide the domain, of which only a group was counted, evenly into cells that hold enough to be looked at."""
+    """Divide the domain evenly into cells that hold enough to be looked at, but no smaller than those of the watch."""
     tree, rules = work.tree, work.rules
     seen = max(int(tree.measured[0]), 0)
     tree.rate[0], tree.rate_variance[0] = seen / ROUNDS[0], (seen / 2 + rules.counter.variance) / ROUNDS[0] ** 2
     enough, total = FILL * np.sqrt(rules.counter.variance), work.estimates().values[0]
-    for _ in range(min(DEEPEST, rules.max_leaves.bit_length() - 4)):
+    for _ in range(rules.watch.depth):
         at = np.sort(tree.leaves)
         if total < 2 * enough * len(at):
             return

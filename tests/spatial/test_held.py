@@ -14,6 +14,7 @@ from engines.contract import Batch
 from engines.noise import seeded
 from engines.spatial import BoxDomain, HeldConfig, HeldLeaves, PHDStream, PHDStreamConfig, SpatialEvaluator
 from engines.spatial.held_estimate import Estimates, estimate, project
+from engines.spatial.held_first import ROUNDS
 from engines.spatial.held_measure import Measured
 from engines.spatial.held_retire import Windows
 from engines.spatial.held_tree import HeldTree
@@ -25,6 +26,20 @@ from tests.spatial.streams import BOX, alive, city, encode
 
 def engine(**changes: Any) -> HeldLeaves:
     return HeldLeaves(HeldConfig(**({"name": "s", "domain": BOX, "epsilon": Fraction(1)} | changes)))
+
+
+def test_the_first_release_counts_as_often_as_there_is_something_to_find() -> None:
+    random = np.random.default_rng(2)
+    for people, fewest, most in ((0, 1, 8), (20, 1, 40), (4000, 400, 2500)):
+        subject = engine()
+        subject.step(Batch(0, encode(*city(random, people))), seeded(people))
+        tree = subject._tree
+        assert fewest <= len(tree.leaves) <= most
+        # Leaves hold what was counted of them alone: once most of them, never in every round.
+        assert np.median(tree.parts[tree.leaves]) <= 2
+        assert tree.parts[tree.leaves].max() < len(ROUNDS)
+        assert not tree.pending.any()
+        assert abs(int(tree.counts[0]) - people) < 10 * np.sqrt(2 * len(tree.leaves))
 
 
 def test_gathered_steps_are_one_release() -> None:
