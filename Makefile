@@ -16,7 +16,7 @@ help:  ## list these targets
 
 setup: $(VENV)/.stamp-all  ## install everything, development tools included, into .venv
 
-demo: $(VENV)/.stamp-demo  ## see the job run on a real taxi stream; ARGS="..." are passed on
+demo: $(VENV)/.stamp-demo  ## see the job run on real streams; ARGS="..." are passed on
 	@$(VENV)/bin/privstream demo $(ARGS)
 
 test: setup  ## run every test, the real broker's and the doctests included

@@ -58,7 +58,11 @@ class Shown:
 
 
 DAY = 86_400.0
-SHOWN = (Shown("taxi.toml", "nyc_taxi/taxi_2016_01_sample_20k.csv.gz", 2 * DAY),)
+SHOWN = (
+    Shown("taxi.toml", "nyc_taxi/taxi_2016_01_sample_20k.csv.gz", 2 * DAY),
+    Shown("departures.toml", "nyc_departures/departures_2013_01.csv.gz", 2 * DAY),
+    Shown("evictions.toml", "sf_evictions/eviction_notices_2011_2015.csv.gz", 110 * DAY),
+)
 """The first is the one that the screen is about; the others have a line each."""
 
 

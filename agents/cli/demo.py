@@ -21,10 +21,11 @@ def demo(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """See the whole job run: a real Kafka, a real taxi stream, private synthetic points out.
+    """See the whole job run: a real Kafka, real streams, private synthetic ones out.
 
-    Starts an embedded Apache Kafka (or uses PRIVSTREAM_BOOTSTRAP), creates the topics, starts a worker, replays a
-    month of New York taxi trips and shows each step as it is released. Stays up until Ctrl-C and leaves nothing behind.
+    Starts an embedded Apache Kafka (or uses PRIVSTREAM_BOOTSTRAP), creates the topics, starts a worker, replays taxi
+    trips, flights and eviction notices and shows each step as it is released. Stays up until Ctrl-C and leaves nothing
+    behind.
     """
     from rich.console import Console
 

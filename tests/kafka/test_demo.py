@@ -42,5 +42,10 @@ def test_the_demo_runs_to_its_end_and_leaves_nothing_behind(tmp_path: Path) -> N
     assert abs(result["synthetic_points"] - result["events"]) < 3_000
     assert result["epsilon"] == 1.0
     assert all(0.0 < result[f"query_error_{scale}"] < 1.0 for scale in ("small", "medium", "large"))
+    others = result["streams"]
+    assert {name: other["engine"] for name, other in others.items()} == {"departures": "series", "evictions": "tabular"}
+    assert (others["departures"]["steps"], others["departures"]["events"]) == (248, 248)
+    assert others["evictions"]["events"] == 8_858
+    assert abs(others["evictions"]["synthetic_records"] - 8_858) < 1_500
     assert "privstream demo" in done.stderr
     assert not list(tmp_path.iterdir()), "something is left behind"
