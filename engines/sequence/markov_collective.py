@@ -1,7 +1,8 @@
 """Mode `default`: the collective filter with exact Laplace moments, and its fixed-lag smoother as revisions.
 
-Nobody knows where users start, so three beliefs run side by side - all in one place, anywhere, and evenly spread - and
-are weighted by how well they foresaw the noisy counts; one that foresaw badly is dropped for good.
+Nobody knows where users start, so three beliefs run side by side - in a few places, anywhere, and evenly spread - and
+are weighted by how well they foresaw the noisy counts; one that foresaw badly is dropped for good. The first of them
+is no Gaussian and meets the first noisy counts in `markov_start`.
 Post-processing of released values: costs no privacy. Source: ours; parts in `markov_gaussian`, `markov_diagonal`.
 Units: counts. State: (lag + 1) beliefs each of at most 3 starts.
 """
@@ -21,9 +22,15 @@ from engines.sequence.markov_estimate import Estimate
 from engines.sequence.markov_gaussian import Belief
 from engines.sequence.markov_laplace import matched_scale
 from engines.sequence.markov_simplex import BoolArray, FloatArray, project_onto
+from engines.sequence.markov_start import first_counts
 
+CROWDED = 0.25
+"""Concentration of the first start: few states hold nearly everybody."""
 START_WEIGHTS = (1.0, 2.0, 3.0)
-"""Of the starts, in the order of `starts`; chosen on simulated chains with even, random and single-state starts."""
+"""Of the starts, in the order of `_starts`; chosen on simulated chains with even, random and single-state starts."""
+_LOST = 9.0
+"""More weight of the even start where an even share is lost in the noise: then nothing is learnt of the start for long,
+and of all guesses this one is the least wrong at worst."""
 LEAST_WEIGHT = 1e-4
 """A start is dropped below it."""
 ALIKE = 0.02
@@ -39,15 +46,11 @@ class BeliefFilter(Protocol):
     @property
     def measured(self) -> BoolArray: ...
     def start(self, concentration: float) -> Belief: ...
+    def belief(self, mean: FloatArray, variance: FloatArray) -> Belief: ...
     def predict(self, belief: Belief) -> Belief: ...
     def update(self, belief: Belief, noisy: FloatArray, scale: float) -> tuple[Belief, float]: ...
     def smooth(self, belief: Belief, later: Belief) -> Belief: ...
     def variances(self, belief: Belief) -> FloatArray: ...
-
-
-def starts(states: int) -> tuple[float, ...]:
-    """Concentrations of the first step's beliefs: people crowd in a few states, are anywhere, are evenly spread."""
-    return (1.0, float(states), float("inf"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +67,7 @@ class Collective:
     lag: int
 
     def begin(self) -> State:
-        beliefs = [self.filter.start(concentration) for concentration in starts(self.transition.states)]
+        beliefs = [self.filter.start(concentration) for concentration in self._starts()]
         weights = np.array(START_WEIGHTS)
         return {
             "means": np.stack([belief.mean for belief in beliefs])[:, None],
@@ -81,10 +84,19 @@ class Collective:
         padded = np.zeros(self.transition.states)
         padded[: len(noisy)] = noisy
         weights = state["weights"].copy()
+        if step == 0:
+            lost = min(1.0, matched * len(noisy) / self.filter.total)
+            weights[-1] += np.log1p(_LOST / START_WEIGHTS[-1] * lost**2)
         updated = []
         for start in range(len(weights)):
             belief = Belief(means[start, -1], spreads[start, -1])
-            belief, evidence = self.filter.update(belief if step == 0 else self.filter.predict(belief), padded, matched)
+            if step == 0 and start == 0:
+                first = first_counts(padded, matched, self.filter.total, CROWDED, self.filter.measured)
+                belief, evidence = self.filter.belief(first.mean, first.variance), first.evidence
+            else:
+                belief, evidence = self.filter.update(
+                    belief if step == 0 else self.filter.predict(belief), padded, matched
+                )
             updated.append(belief)
             weights[start] += evidence
         weights -= weights.max()
@@ -103,6 +115,10 @@ class Collective:
             "possible": possible[keep],
         }
         return after, self._estimates(after, step, last=last)
+
+    def _starts(self) -> tuple[float, ...]:
+        """Concentrations of the first step's beliefs: people crowd in a few states, are anywhere, are evenly spread."""
+        return (CROWDED, float(self.transition.states), float("inf"))
 
     def _kept(self, weights: FloatArray, beliefs: list[Belief]) -> npt.NDArray[np.intp]:
         """Starts that still matter; one that has come to believe what the best one does leaves it its weight."""

@@ -36,6 +36,11 @@ class DiagonalFilter:
         mean = np.full(states, self.total / states)
         return Belief(mean, mean * alike * (1 - 1 / states) + _LEAST_VARIANCE)
 
+    def belief(self, mean: FloatArray, variance: FloatArray) -> Belief:
+        """See `DenseFilter.belief`."""
+        left = np.maximum(1 - variance / max(float(variance.sum()), _LEAST_VARIANCE), 0.0)
+        return Belief(mean, np.maximum(variance * left, _LEAST_VARIANCE))
+
     def predict(self, belief: Belief) -> Belief:
         counts = np.maximum(belief.mean, 0.0)
         variances = self.transition.forward_variance(counts, belief.spread)

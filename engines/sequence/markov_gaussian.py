@@ -55,6 +55,11 @@ class DenseFilter:
         spread = self.total * alike * share * (np.eye(len(self.matrix)) - share)
         return Belief(np.full(len(self.matrix), self.total * share), spread)
 
+    def belief(self, mean: FloatArray, variance: FloatArray) -> Belief:
+        """Independent counts `(states,)` of these moments that happen to add up to the total."""
+        spread = np.diag(variance) - np.outer(variance, variance) / max(float(variance.sum()), _LEAST_VARIANCE)
+        return Belief(mean, spread)
+
     def predict(self, belief: Belief) -> Belief:
         return Belief(*covariance_step(self.matrix, belief.mean, belief.spread))
 
