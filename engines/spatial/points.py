@@ -6,7 +6,7 @@ a cell, seen in a descendant, are the first points of that descendant: on the co
 releases differ by differences of prefixes. Points stay put when leaves split or merge, the fewest possible come and go,
 and no state holds a point.
 
-Post-processing of released counts: costs no privacy. Cost: leaves, plus changed points times depth.
+Post-processing of released counts: costs no privacy. Cost: leaves, plus changed points times depth as they are read.
 Source: ours; docs/notes/0005-points-are-a-function-of-counts.md.
 """
 
@@ -62,31 +62,68 @@ def node_depths(nodes: IntArray) -> IntArray:
     return np.frexp(nodes.astype(np.float64))[1].astype(np.int64) - 1
 
 
-class PointRecords(Sequence[SyntheticRecord]):
-    """Synthetic records that are made when they are read: arrays hold them in 16 bytes each.
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefixes:
+    """Points first .. last - 1 of some cells, cell by cell. Memory: cells, however many points.
 
-    Args:
-        nodes: `(points,)` int64 heap numbers of finest cells. indices: `(points,)` int64, which point of the cell.
+    Attributes: `(cells,)` int64 each.
+        nodes: heap numbers, of any depth. last: see above. ends: how many points this cell and all before have.
     """
 
-    def __init__(self, domain: SpatialDomain, placement: Placement, nodes: IntArray, indices: IntArray) -> None:
-        self.ids = PointIds(domain.depth, nodes, indices)
-        self._domain, self._placement = domain, placement
+    nodes: IntArray
+    last: IntArray
+    ends: IntArray
+    placement: Placement
+    depth: int
+
+    @staticmethod
+    def of(placement: Placement, nodes: IntArray, first: IntArray, last: IntArray, *, depth: int) -> Prefixes:
+        """Of cells of a domain of this depth."""
+        return Prefixes(nodes, last, np.cumsum(last - first), placement, depth)
+
+    @property
+    def total(self) -> int:
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    def finest(self, rows: range) -> tuple[IntArray, IntArray]:
+        """Finest cells of some of the points, as heap numbers, and indices there; `(rows,)` int64 each."""
+        place = np.arange(rows.start, rows.stop, rows.step)
+        cell = np.searchsorted(self.ends, place, side="right")
+        indices = self.last[cell] - (self.ends[cell] - place)
+        return _descend(self.placement, self.nodes[cell], indices, depth=self.depth)
+
+
+def _chunks(rows: range) -> Iterator[range]:
+    for start in range(0, len(rows), _CHUNK):
+        yield rows[start : start + _CHUNK]
+
+
+class PointRecords(Sequence[SyntheticRecord]):
+    """Synthetic records that are made when they are read, some thousands at a time.
+
+    Args:
+        rows: which of the points.
+    """
+
+    def __init__(self, domain: SpatialDomain, points: Prefixes, rows: range | None = None) -> None:
+        self._domain, self._points = domain, points
+        self._rows = range(points.total) if rows is None else rows
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self._rows)
 
     def __iter__(self) -> Iterator[SyntheticRecord]:
         fields = self._domain.record_fields
-        for start in range(0, len(self), _CHUNK):
-            which = slice(start, start + _CHUNK)
-            columns = self._domain.placed(self._placement, self.ids.nodes[which], self.ids.indices[which])
+        for rows in _chunks(self._rows):
+            nodes, indices = self._points.finest(rows)
+            names = _texts(nodes, indices, depth=self._domain.depth)
+            columns = self._domain.placed(self._points.placement, nodes, indices)
             if len(columns) == 2:
                 x_field, y_field = fields
-                for name, x, y in zip(self.ids.texts(which), *columns, strict=True):
+                for name, x, y in zip(names, *columns, strict=True):
                     yield SyntheticRecord(name, {x_field: x, y_field: y})
             else:
-                for name, *values in zip(self.ids.texts(which), *columns, strict=True):
+                for name, *values in zip(names, *columns, strict=True):
                     yield SyntheticRecord(name, dict(zip(fields, values, strict=True)))
 
     @overload
@@ -97,33 +134,39 @@ class PointRecords(Sequence[SyntheticRecord]):
 
     def __getitem__(self, index: int | slice) -> SyntheticRecord | PointRecords:
         if isinstance(index, slice):
-            return PointRecords(self._domain, self._placement, self.ids.nodes[index], self.ids.indices[index])
-        at = range(len(self))[index]
-        return next(iter(self[at : at + 1]))
+            return PointRecords(self._domain, self._points, self._rows[index])
+        at = self._rows[index]
+        return next(iter(PointRecords(self._domain, self._points, range(at, at + 1))))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
 
     __hash__ = None  # type: ignore[assignment]
 
+    @property
+    def nodes(self) -> IntArray:
+        """`(points,)` int64 heap numbers of the finest cells that they lie in."""
+        return self._points.finest(self._rows)[0]
+
     def coordinates(self) -> tuple[np.ndarray, ...]:
-        """The records' fields, column by column."""
-        columns = self._domain.placed(self._placement, self.ids.nodes, self.ids.indices)
+        """The records' fields, column by column: of all points at once."""
+        columns = self._domain.placed(self._points.placement, *self._points.finest(self._rows))
         return tuple(np.array(column) for column in columns)
 
 
 class PointIds(Sequence[str]):
     """Ids of points, made when they are read: finest cell in hexadecimal, "-", index in hexadecimal."""
 
-    def __init__(self, depth: int, nodes: IntArray, indices: IntArray) -> None:
-        self._depth, self.nodes, self.indices = depth, nodes, indices
+    def __init__(self, points: Prefixes, rows: range | None = None) -> None:
+        self._points = points
+        self._rows = range(points.total) if rows is None else rows
 
     def __len__(self) -> int:
-        return len(self.nodes)
+        return len(self._rows)
 
     def __iter__(self) -> Iterator[str]:
-        for start in range(0, len(self), _CHUNK):
-            yield from self.texts(slice(start, start + _CHUNK))
+        for rows in _chunks(self._rows):
+            yield from _texts(*self._points.finest(rows), depth=self._points.depth)
 
     @overload
     def __getitem__(self, index: int) -> str: ...
@@ -133,19 +176,19 @@ class PointIds(Sequence[str]):
 
     def __getitem__(self, index: int | slice) -> str | PointIds:
         if isinstance(index, slice):
-            return PointIds(self._depth, self.nodes[index], self.indices[index])
-        at = range(len(self))[index]
-        return self.texts(slice(at, at + 1))[0]
+            return PointIds(self._points, self._rows[index])
+        at = self._rows[index]
+        return next(iter(PointIds(self._points, range(at, at + 1))))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
 
     __hash__ = None  # type: ignore[assignment]
 
-    def texts(self, which: slice) -> list[str]:
-        cells = (self.nodes[which] - (1 << self._depth)).tolist()
-        form = f"%0{-(-self._depth // 4)}x-%x"
-        return [form % pair for pair in zip(cells, self.indices[which].tolist(), strict=True)]
+
+def _texts(nodes: IntArray, indices: IntArray, *, depth: int) -> list[str]:
+    form = f"%0{-(-depth // 4)}x-%x"
+    return [form % pair for pair in zip((nodes - (1 << depth)).tolist(), indices.tolist(), strict=True)]
 
 
 def prefix_in(
@@ -163,13 +206,6 @@ def prefix_in(
         more = level < cell_depths[rows]
         rows, at, level = rows[more], at[more], level[more]
     return counts
-
-
-def _expand(cells: IntArray, first: IntArray, last: IntArray) -> tuple[IntArray, IntArray]:
-    """Points first..last-1 of each cell, one row each: cell and index."""
-    sizes = last - first
-    offsets = np.cumsum(sizes) - sizes
-    return np.repeat(cells, sizes), np.arange(int(sizes.sum())) + np.repeat(first - offsets, sizes)
 
 
 def _descend(placement: Placement, nodes: IntArray, indices: IntArray, *, depth: int) -> tuple[IntArray, IntArray]:
@@ -211,6 +247,6 @@ def difference(
     was = prefix_in(placement, before.nodes[i], before.depths[i], before.counts[i], cells=cells, cell_depths=depths)
     now = prefix_in(placement, after.nodes[j], after.depths[j], after.counts[j], cells=cells, cell_depths=depths)
     grown, shrunk = now > was, now < was
-    new = _descend(placement, *_expand(cells[grown], was[grown], now[grown]), depth=domain.depth)
-    old = _descend(placement, *_expand(cells[shrunk], now[shrunk], was[shrunk]), depth=domain.depth)
-    return PointRecords(domain, placement, *new), PointIds(domain.depth, *old)
+    new = Prefixes.of(placement, cells[grown], was[grown], now[grown], depth=domain.depth)
+    old = Prefixes.of(placement, cells[shrunk], now[shrunk], was[shrunk], depth=domain.depth)
+    return PointRecords(domain, new), PointIds(old)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engines.contract import Columns
 from engines.spatial import BoxDomain
 from engines.spatial.placement import Placement
-from engines.spatial.points import Counts, PointIds, PointRecords, difference, node_depths
+from engines.spatial.points import Counts, PointIds, PointRecords, Prefixes, difference, node_depths
 
 PLACEMENT = Placement("points")
 
@@ -81,7 +81,8 @@ def test_points_lie_in_their_cells_after_rounding(bounds: tuple[float, float, fl
     box = BoxDomain("x", "y", bounds, depth)
     random = np.random.default_rng(depth)
     cells = np.concatenate([[0, 2**depth - 1], random.integers(0, 2**depth, 3000)])
-    records = PointRecords(box, PLACEMENT, cells + 2**depth, random.integers(0, 50, len(cells)))
+    first = random.integers(0, 50, len(cells))
+    records = PointRecords(box, Prefixes.of(PLACEMENT, cells + 2**depth, first, first + 1, depth=depth))
     x, y = records.coordinates()
     keys, reasons = box.encode(Columns({"x": x, "y": y}, {}, np.ones(len(x), np.int8)))
     assert not reasons.any()
@@ -92,7 +93,8 @@ def test_points_fill_their_finest_cell_evenly() -> None:
     """A quarter of the area holds about a quarter of the points, in each of a hundred cells."""
     box = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), 2)
     for name in range(100):
-        records = PointRecords(box, Placement(str(name)), np.full(400, 4), np.arange(400))
+        points = Prefixes.of(Placement(str(name)), np.array([4]), np.array([0]), np.array([400]), depth=2)
+        records = PointRecords(box, points)
         x, y = records.coordinates()
         assert abs(int(((x < 0.25) & (y < 0.25)).sum()) - 100) <= 12
 
@@ -106,17 +108,38 @@ def test_sides_and_fractions_are_fair_and_differ_between_streams() -> None:
     assert (Placement("a").first_child(nodes) != Placement("b").first_child(nodes)).mean() > 0.4
 
 
+def test_points_are_made_as_they_are_read() -> None:
+    """10^12 points at once: none of them is anywhere until somebody looks at it."""
+    box, many = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), 4), 10**12
+    whole = Counts(np.array([1]), np.array([0]), np.array([many]))
+    added, removed = difference(box, PLACEMENT, before=Counts.nothing(), after=whole)
+    assert (len(added), len(removed)) == (many, 0)
+    few = list(added[many // 2 : many // 2 + 16])
+    assert len({record.id.split("-")[0] for record in few}) == 16
+    assert added[-1].id == "{:x}-{:x}".format(*point(PLACEMENT, 1, many - 1, 4))
+    shrunk = Counts(np.array([1]), np.array([0]), np.array([many - 2]))
+    _, gone = difference(box, PLACEMENT, before=whole, after=shrunk)
+    assert list(gone) == [record.id for record in added[-2:]]
+
+
 def test_records_are_sequences() -> None:
     box = BoxDomain("lon", "lat", (0.0, 0.0, 1.0, 1.0), 4)
-    records = PointRecords(box, PLACEMENT, np.array([16, 17, 31]), np.array([0, 3, 255]))
+    first = np.array([0, 3, 255])
+    points = Prefixes.of(PLACEMENT, np.array([16, 17, 31]), first, first + 1, depth=4)
+    records = PointRecords(box, points)
     assert [record.id for record in records] == ["0-0", "1-3", "f-ff"]
     assert records[1] == list(records)[1]
     assert records[-1].id == "f-ff"
     assert list(records[1:]) == list(records)[1:]
     assert set(records[0].fields) == {"lon", "lat"}
     assert records == list(records)
-    ids = PointIds(4, np.array([16, 31]), np.array([0, 1]))
-    assert (list(ids), ids[1], list(ids[:1]), ids == ["0-0", "f-1"]) == (["0-0", "f-1"], "f-1", ["0-0"], True)
+    ids = PointIds(points)
+    assert (list(ids), ids[1], list(ids[::-2]), ids == ["0-0", "1-3", "f-ff"]) == (
+        ["0-0", "1-3", "f-ff"],
+        "1-3",
+        ["f-ff", "0-0"],
+        True,
+    )
     with pytest.raises(IndexError):
         records[3]
 

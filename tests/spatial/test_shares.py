@@ -65,7 +65,7 @@ def test_differences_equal_brute_force(data: st.DataObject, seed: int, depth: in
     # Each new point lies in the leaf that it was counted in.
     codes, reasons = encoded(domain, *added.coordinates()) if len(added) else (np.zeros(0, int), np.zeros(0))
     assert not np.any(reasons)
-    assert np.array_equal(codes, added.ids.nodes - (1 << depth))
+    assert np.array_equal(codes, added.nodes - (1 << depth))
 
 
 def test_points_are_spread_by_area() -> None:
