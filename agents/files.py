@@ -74,6 +74,18 @@ class RowFile:
         except (OSError, pa.ArrowException) as error:
             raise _unreadable(self.path, error) from None
 
+    def columns(self) -> tuple[str, ...] | None:
+        """Columns that every row has; None for JSON Lines, where each row names its own. Raises: FileError."""
+        try:
+            if self.kind == "parquet":
+                return tuple(pa_parquet.read_schema(self.path).names)
+            if self.kind == "csv":
+                with self._open() as stream:
+                    return tuple(_csv_header(stream, pa_csv.ParseOptions(newlines_in_values=True)))
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(self.path, error) from None
+        return None
+
     def batches(self, *, skip: int = 0, batch_rows: int = BATCH_ROWS) -> Iterator[list[Row]]:
         """Rows in file order, without the first `skip`, at most `batch_rows` at a time. Raises: FileError."""
         readers: dict[str, Callable[[int], Iterator[_Rows | _Lines]]]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerFenced
 
+from agents.columns import check_columns
 from agents.files import Row, RowFile, open_rows
 from agents.kafka_clients import fenced_producer
 from agents.protocol.clock import StepClock
@@ -87,6 +88,7 @@ async def replay(
     clock = clock_of(stream)
     until = None if options.until is None else until_of(stream, clock, options.until)
     file = open_rows(path)
+    check_columns(file, stream, user_field=options.user_field)
     summary = await asyncio.to_thread(file.summary)
     topics = await _topics(config.kafka, stream)
     producer = await fenced_producer(config.kafka, f"{config.job.name}-replay-{stream.name}")

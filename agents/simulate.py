@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from agents.columns import check_columns
 from agents.files import FileError, Row, RowFile, open_rows
 from agents.protocol.ingest_events import RawRecord
 from agents.protocol.ingest_spec import SourceSpec
@@ -98,6 +99,8 @@ def simulate(
     """
     streams = [config.stream(stream)] if stream is not None else list(config.streams)
     file = open_rows(path)
+    for each in streams:
+        check_columns(file, each, timed=options.steps_by_count is None)
     summary = file.summary()
     begun(summary.rows * len(streams))
     done = []
