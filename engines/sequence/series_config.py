@@ -174,14 +174,19 @@ def _bank(config: SeriesConfig, index: int, variance: float) -> FilterBank:
     return FilterBank(variance**0.5, config.clock, span, limits)
 
 
-def _default(config: SeriesConfig) -> Mode:
-    if not config.adaptive:
-        return _fixed(config, lambda index, variance: _bank(config, index, variance))
+def adaptive_parts(config: SeriesConfig) -> tuple[AdaptiveAmounts, list[FilterBank]]:
+    """Of mode default, for users that can be in every step: the budget, and a bank for each field."""
     amounts = AdaptiveAmounts(config.gaussian)
     steps = config.presence.steps
     assert steps is not None
     banks = [_bank(config, index, steps / amounts.precision(index)) for index in range(len(config.shifts))]
-    return Adaptive(amounts, banks)
+    return amounts, banks
+
+
+def _default(config: SeriesConfig) -> Mode:
+    if not config.adaptive:
+        return _fixed(config, lambda index, variance: _bank(config, index, variance))
+    return Adaptive(*adaptive_parts(config))
 
 
 def _fixed(config: SeriesConfig, estimator: Callable[[int, float], Estimator]) -> Mode:

@@ -13,7 +13,9 @@ from agents.cli.audit_stream import StreamAudit
 from agents.protocol.ingest_events import RawRecord
 from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
+from benchmarks.sequence import series as benchmark
 from benchmarks.sequence import series_comparators as comparators
+from benchmarks.sequence.series_data import SeriesData
 from engines.auditor import audit, violations
 from engines.contract import Batch
 from engines.noise import seeded
@@ -173,6 +175,21 @@ def test_the_benchmarks_comparators_have_the_noise_of_the_engines_modes(mode: st
         measured = [m["value"] for r in run(config_, truth.tolist(), seed=seed) for m in r.measurements]
         squares.append(((np.array(measured) - truth) ** 2).mean())
     assert np.mean(squares) == pytest.approx(expected, rel=0.3)
+
+
+@pytest.mark.parametrize("mode", ["default", "kalman"])
+def test_the_benchmark_releases_what_the_engine_does_with_the_same_noise(mode: str) -> None:
+    values = 300 + 80 * np.sin(2 * np.pi * np.arange(60) / 24) + TRUTH[0, :60]
+    data = SeriesData(values, Clock(period=24))
+    config_ = benchmark.recipe(data, "4", mode)
+    engine, field, normal, expected = Series(config_), config_.domain.fields[0], [], []
+    for step, total in enumerate(field.lattice(values)):
+        release = engine.step(Batch(step, Folded(np.array([[total]]).view(np.uint64), np.ones(1, int))), seeded(step))
+        (measured,) = release.measurements
+        normal.append((measured["value"] - field.real(int(total))) / measured["variance"] ** 0.5)
+        expected.append(release.added[0].fields["value"])
+    # Budgets and totals are on lattices in the engine, and released values have nine digits.
+    assert benchmark.release(data, "4", mode, np.array(normal)) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["bd", "ba"])
