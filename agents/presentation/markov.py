@@ -10,9 +10,9 @@ from agents.plots import BLUE, curves
 from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
+from agents.presentation.markov_leakage import leakage_lines, leakage_section
 from engines.auditor.scenes import DENSE, Focus, state_focus
 from engines.registry import build_engine
-from engines.sequence.leakage import EXACT_STATES, Adversary
 from engines.sequence.markov import Markov
 from schemas.config import Stream
 from schemas.config.domain.states import StatesDomain
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from agents.report import StepRow
 
 _BESIDE = 3
-_CURVE = 1000
 
 
 def _section(stream: Stream) -> StatesDomain:
@@ -73,47 +72,13 @@ def _remarks(stream: Stream) -> Iterator[str]:
         "What the estimates make of the noisy counts costs nothing. They rest on the declared population of "
         f"{_section(stream).population:,}; privacy does not: the noise hides any one user's records whoever else sends."
     )
+    yield from leakage_lines(_engine(stream))
+
+
+def _engine(stream: Stream) -> Markov:
     engine = build_engine(stream)
     assert isinstance(engine, Markov)
-    yield from leakage_lines(engine)
-
-
-def leakage_lines(engine: Markov) -> Iterator[str]:
-    """The leakage curve of one step's record, in words and figures."""
-    config = engine.config
-    if config.transition is None:
-        yield (
-            "Temporal privacy leakage is not known, since no chain is declared: somebody who knows how users move "
-            "learns of one step from the others, at most what all steps cost together."
-        )
-        return
-    if config.transition.states > EXACT_STATES:
-        yield (
-            f"Temporal privacy leakage is worked out for at most {EXACT_STATES} states; with more it is bounded by "
-            "what all steps cost together."
-        )
-        return
-    adversary = Adversary.of(config.transition.dense)
-    steps = min(config.horizon or _CURVE, _CURVE)
-    curve = adversary.curve([float(config.budget(step)) for step in range(steps)])
-    shown = sorted({0, *(step for step in (1, 9, 99, 999) if step < steps - 1), steps - 1})
-    figures = "; ".join(
-        f"step {step + 1}: {curve.backward[step]:.3g} backward, {curve.forward[step]:.3g} forward, "
-        f"{curve.total[step]:.3g} in all"
-        for step in shown
-    )
-    worst = float(curve.total.max())
-    yield (
-        f"Temporal privacy leakage (Cao et al.) of ONE step's record, to somebody who knows the chain and sees {steps} "
-        f"steps: {figures}. At worst {worst:.3g}, where that step alone costs {float(config.budget(0)):.3g}."
-    )
-    if config.horizon is None:
-        supremum = adversary.supremum(float(config.budget(1)))
-        yield (
-            "Without an end it grows beyond every bound."
-            if supremum is None
-            else f"Without an end it approaches {supremum:.3g}."
-        )
+    return engine
 
 
 def _error(metrics: Mapping[str, float | None]) -> float | None:
@@ -135,6 +100,7 @@ def _sections(stream: Stream, audit: TruthAudit, steps: Sequence[StepRow]) -> Se
             {"error": BLUE},
             percent=False,
         ),
+        *leakage_section(_engine(stream), [start for start, _ in released]),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import orjson
 import pytest
 
 from agents.presentation import presentation
-from agents.presentation.markov import leakage_lines
+from agents.presentation.markov_leakage import bars, leakage_lines, leakage_section
 from agents.protocol.ingest_spec import SourceSpec
 from engines.accounting.streams import totals
 from engines.registry import build_domain, build_engine
@@ -157,7 +158,12 @@ def lines(folder: Path, *changes: tuple[str, str], chain: str = CHAIN) -> str:
 
 
 def test_explain_shows_the_leakage_curve(tmp_path: Path) -> None:
-    assert "At worst 1.65" in lines(tmp_path)  # of the 2 that ten steps cost together
+    told = lines(tmp_path)
+    assert "At worst 1.65" in told  # of the 2 that ten steps cost together
+    drawn = told.split("of 1.65: ")[1].split()[0]
+    assert len(drawn) == 10
+    assert drawn == drawn[::-1]  # the chain is symmetric
+    assert drawn[0] < drawn[5] == "█"
     endless = lines(tmp_path, PER_STEP, ("horizon = 10\n", ""))
     assert "Without an end" in endless
     weak = "0.5,0.25,0.25\n0.25,0.5,0.25\n0.25,0.25,0.5\n"
@@ -165,6 +171,26 @@ def test_explain_shows_the_leakage_curve(tmp_path: Path) -> None:
     assert "At worst 2," in held
     assert "not known" in lines(tmp_path, ('transition = "chain.csv"\n', ""))
     assert "beyond every bound" in lines(tmp_path, PER_STEP, ("horizon = 10\n", ""), chain="1,0,0\n0,1,0\n0,0,1\n")
+
+
+def test_bars_of_many_steps_keep_the_highest(tmp_path: Path) -> None:
+    row = bars([1.0] * 500 + [8.0] + [1.0] * 499)
+    assert len(row) <= 60
+    assert (row.count("█"), row.count("▁")) == (1, len(row) - 1)
+    assert bars([0.25]) == "█"
+
+
+def test_the_report_draws_the_leakage_of_the_steps_it_shows(tmp_path: Path) -> None:
+    engine = build_engine(parsed(tmp_path).streams[0])
+    assert isinstance(engine, Markov)
+    starts = [datetime(2024, 1, 1, hour) for hour in range(4)]
+    title, picture = leakage_section(engine, starts)
+    assert "Temporal privacy leakage" in title
+    assert "<img" in picture
+    assert leakage_section(engine, []) == []
+    unknown = build_engine(parsed(tmp_path, changed(('transition = "chain.csv"\n', ""))).streams[0])
+    assert isinstance(unknown, Markov)
+    assert leakage_section(unknown, starts) == []
 
 
 def test_a_chain_that_nobody_leaves_can_not_hold_leakage_for_ever(tmp_path: Path) -> None:
