@@ -20,8 +20,10 @@ from engines.sequence.series_spending import power_share, water_level
 
 _LEVEL_SCALE = 1000.0
 """Prior scale of the level, in units of the noise."""
-FORGETTING = 0.995
-"""Exponent of old weights at each step: what was true five hundred steps ago counts little."""
+_FORGETTING, _SLOWER = 0.99, 0.0085
+"""Exponent of old weights at each step, and what it gains where the series hides under the noise. A clear series may
+change, so that what was true two hundred steps ago counts little; a hidden one tells so little in a step that a
+thousand steps have to be put together."""
 _PLAIN_SCALES = 10.0 ** np.arange(-2.5, 3.01, 0.25)
 _PLAIN_CORRELATIONS = (0.0, 0.5, 0.8, 0.93, 0.98, 0.995)
 _SEASONAL_SCALES = 10.0 ** np.arange(-1.5, 3.01, 0.5)
@@ -110,6 +112,11 @@ class FilterBank:
         total = sum(float(weight.sum()) for weight in weights)
         return [weight / total for weight in weights]
 
+    def _front(self, weights: list[FloatArray] | None = None) -> float:
+        """Power of time that the hypotheses ask for on average: 0 where the series moves by more than the noise."""
+        found = zip(self._weights if weights is None else weights, self._fronts, strict=True)
+        return float(sum((weight * part).sum() for weight, part in found))
+
     def _look(self) -> FloatArray | None:
         """Predict the present step, once; return the profile of the coming period where it is known."""
         profile, now = self._profile()
@@ -142,7 +149,7 @@ class FilterBank:
         """
         profile = self._look()
         weights = self._weights
-        front = float(sum((weight * part).sum() for weight, part in zip(weights, self._fronts, strict=True)))
+        front = self._front(weights)
         if self._step < _FIRST_STEPS:
             front = max(front, _FIRST_FRONT)
         even = remaining * power_share(front, first=self._step + 1, count=left)
@@ -172,7 +179,7 @@ class FilterBank:
         if not self._looked:
             self._look()
         # The first value says where the level is; how well it was predicted says nothing of the hypotheses.
-        forgetting = FORGETTING if self._seen else None
+        forgetting = _FORGETTING + _SLOWER * min(1.0, 2 * self._front()) if self._seen else None
         parts = [group.update(value - self._centre, variance, forgetting=forgetting) for group in self._groups]
         top = max(float(group.weight.max()) for group in self._groups)
         for group in self._groups:
