@@ -29,7 +29,7 @@ from agents.protocol.userhash import IdBytes
 from engines.auditor import Case, Claim, Fresh, Neighbours, Observations
 from engines.auditor.engines import COLLISION, MEASURED, Shared, faintly
 from engines.auditor.scenes import Features, Focus, focused, measured, numbers, with_sums
-from engines.noise import NoiseSource, seeded
+from engines.noise import NoiseSource
 from engines.registry import build_domain
 from schemas.blocks import Block
 from schemas.config import Stream
@@ -208,7 +208,8 @@ class StreamAudit:
             moved = [replace(sent, fields={**sent.fields, **self.rehearsal.moved}) for sent in others]
             pairs = [Neighbours(EVERYWHERE, base.beside(self._observe(moved, focuses)), times=1)]
         privacy = self.stream.privacy
-        faint = self._faint(others)
+        # Noise is all there is in this one, so that two seeds never agree by the events they count.
+        faint = StreamAudit(faintly(self.stream))
         seeds = Fresh(lambda source: faint.all_bytes(others, source), collision=COLLISION)
         return Case(
             f"stream {self.stream.name}",
@@ -217,13 +218,6 @@ class StreamAudit:
             neighbours=tuple(pairs),
             fresh=(seeds,) if fresh else (),
         )
-
-    def _faint(self, sent: Sequence[Sent]) -> StreamAudit:
-        """The stream with noise for all there is, run long enough to measure something: engines hold what is rare."""
-        faint = StreamAudit(faintly(self.stream))
-        while faint.steps < LONGEST and _measured(faint.published(sent, seeded(0))) < MEASURED:
-            faint.steps = min(2 * faint.steps, LONGEST)
-        return faint
 
     def _observe(self, sent: Sequence[Sent], focuses: Mapping[str, Focus]) -> Any:
         made: list[bytes] = []
@@ -247,10 +241,15 @@ class StreamAudit:
         return run
 
     def all_bytes(self, sent: Sequence[Sent], source: NoiseSource) -> bytes:
-        """All that is published of one run. Raises: PrivstreamError if that is too little to compare seeds by."""
-        payload = self.published(sent, source)
-        if _measured(payload) < MEASURED:
-            raise PrivstreamError(f"stream {self.stream.name} measures too little for seeds to be compared")
+        """All that is published of one run, of as many steps as it takes to measure something: engines hold what is
+        rare, by what they have seen so far.
+
+        Raises: PrivstreamError if `LONGEST` steps are too few to compare seeds by.
+        """
+        while _measured(payload := self.published(sent, source)) < MEASURED:
+            if self.steps >= LONGEST:
+                raise PrivstreamError(f"stream {self.stream.name} measures too little for seeds to be compared")
+            self.steps = min(2 * self.steps, LONGEST)
         return payload
 
     def published(self, sent: Sequence[Sent], source: NoiseSource) -> bytes:

@@ -77,17 +77,19 @@ def breakdown(engine: Engine, first: int, city: City, rounds: int) -> dict[str, 
     return {label: 1e3 * spent / rounds for label, spent in sorted(clock.seconds.items(), key=lambda item: -item[1])}
 
 
-def beside_twin(engine: HeldLeaves, config: HeldConfig, first: int, city: City, rounds: int) -> tuple[float, bool]:
+def beside_twin(
+    engine: HeldLeaves, config: HeldConfig, first: int, city: City, rounds: int, *, events: int = EVENTS
+) -> tuple[float, bool]:
     """How often plain Python takes the processor time of the same steps (median), and whether it releases the same."""
     ratios, same = [], True
     for step in range(first, first + rounds):
-        events = city.events(EVENTS)
-        keys = np.repeat(events.keys[:, 0], events.counts).tolist()
+        batch = Batch(step, city.events(events))
+        keys = np.repeat(batch.events.keys[:, 0], batch.events.counts).tolist()
         twin = Twin(config, engine.state())
         start = time.process_time()
         added, removed, _ = twin.step(step, keys, seeded(step))
         middle = time.process_time()
-        theirs = read(engine.step(Batch(step, events), seeded(step)))
+        theirs = read(engine.step(batch, seeded(step)))
         end = time.process_time()
         ratios.append((middle - start) / (end - middle))
         same &= sorted(removed) == sorted(theirs[1]) and len(added) == len(theirs[0])

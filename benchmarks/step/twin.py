@@ -17,7 +17,7 @@ from benchmarks.step.twin_points import Points
 from engines.contract import State
 from engines.noise import NoiseSource
 from engines.spatial.held import HeldConfig
-from engines.spatial.held_estimate import DISTRUST, PATIENCE, SMOOTHING
+from engines.spatial.held_estimate import DISTRUST, DOUBT, PATIENCE, SMOOTHING
 from engines.spatial.held_measure import DRIFT, DRIFT_FLOOR, MERGE, PRICE, SPLIT, WORN, WORTH
 from engines.spatial.held_step import MERGE_EVERY
 from engines.spatial.held_watch import ALARM, MEMORY
@@ -164,10 +164,10 @@ class Twin:
             above[2 * name + 1] = shared - above[2 * name]
         return result
 
-    def _pairs(self, least: int) -> list[int]:
-        """Parents of two leaves, at a depth or below."""
+    def _pairs(self) -> list[int]:
+        """Parents of two leaves."""
         leaf = set(self._leaves())
-        return [n for n in sorted(self.nodes) if 2 * n in leaf and 2 * n + 1 in leaf and n.bit_length() > least]
+        return [name for name in sorted(self.nodes) if 2 * name in leaf and 2 * name + 1 in leaf]
 
     def _divide(self, at: list[int], estimates: dict[int, Estimate], now: int) -> None:
         leaves, most, rest = len(self._leaves()), self.most - self.most // 16, self.most - self.most // 8
@@ -180,7 +180,7 @@ class Twin:
         order = sorted(urgency, key=lambda name: -urgency[name])
         if leaves >= rest:
             held = sorted(
-                max(estimates[2 * n].value, 0.0) + max(estimates[2 * n + 1].value, 0.0) for n in self._pairs(0)
+                max(estimates[2 * n].value, 0.0) + max(estimates[2 * n + 1].value, 0.0) for n in self._pairs()
             )
             price = PRICE * (held[min(most // 16, len(held) - 1)] if held else 0.0)
             order = [name for name in order if estimates[name].value > price]
@@ -203,7 +203,7 @@ class Twin:
 
     def _unite(self, estimates: dict[int, Estimate], now: int) -> None:
         held, merged = {}, []
-        for name in self._pairs(self.rules.watch.depth):
+        for name in self._pairs():
             parts = self.nodes[2 * name].parts + self.nodes[2 * name + 1].parts
             held[name] = max(estimates[2 * name].value, 0.0) + max(estimates[2 * name + 1].value, 0.0)
             if held[name] / math.sqrt(self.unit * parts) < MERGE and parts > WORN:
@@ -243,10 +243,18 @@ class Twin:
             was[2 * name + 1] = before - was[2 * name]
             both = left.variance + right.variance
             wanted = left.value + (total - left.value - right.value) * (left.variance / both)
-            noise = PATIENCE * math.sqrt(left.variance * right.variance / both)
-            slack = noise + DISTRUST * math.sqrt(estimates[name].unsure) + 0.5
+            spread = left.variance * right.variance / both
+            some, most = (_emptied(wanted, total, doubt * spread) for doubt in DOUBT)
+            slack = PATIENCE * math.sqrt(spread) + DISTRUST * math.sqrt(estimates[name].unsure) + 0.5
             kept, moved = was[2 * name], total - was[2 * name + 1]
-            near = min(max(wanted, min(kept, moved)), max(kept, moved))
-            near = min(max(near, wanted - slack), wanted + slack)
+            near = min(max((some + most) / 2, min(kept, moved)), max(kept, moved))
+            near = min(max(near, min(some, most) - slack), max(some, most) + slack)
             self.nodes[2 * name].counts = min(max(round(near), 0), total)
             self.nodes[2 * name + 1].counts = total - self.nodes[2 * name].counts
+
+
+def _emptied(first: float, total: int, doubt: float) -> float:
+    """The first of two cells' counts when the emptier one gives up what its noise explains."""
+    less = min(first, total - first)
+    given = max(min(less, doubt / max(less, 1.0)), 0.0)
+    return first - given if first <= total - first else first + given

@@ -23,7 +23,7 @@ from schemas.errors import EngineInputError
 WATCH_SHARE = Fraction(1, 20)
 """Of the budget, for the watch."""
 START_DEPTH = 6
-"""The watch counts in cells of this depth, where `max_leaves` allows; deeper ones only are merged."""
+"""The watch counts in cells of this depth, where `max_leaves` allows."""
 LONGEST = 12
 """Steps that an event is held at most, or half of its ttl if that is less."""
 

@@ -19,7 +19,7 @@ from engines.spatial.domain import FloatArray
 from engines.spatial.held_tree import HeldTree
 from engines.spatial.placement import Placement
 
-SMOOTHING = 0.3
+SMOOTHING = 0.6
 """Standard deviations of what was measured below by which each child's share is smoothed."""
 
 
@@ -28,6 +28,9 @@ PATIENCE = 0.1
 
 DISTRUST = 1.0
 """The same, of how what was measured in a cell before it was divided is shared between its parts."""
+
+DOUBT = (2.0, 4.0)
+"""Variances of noise that the emptier of two cells gives up, each divided by its count: at least, and at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +79,27 @@ def estimate(tree: HeldTree, *, now: int, unit: float) -> Estimates:
     return Estimates(from_above + measured + sums[:, 1], sums[:, 3], unsure)
 
 
+def emptied(first: FloatArray, total: IntArray, doubt: FloatArray) -> FloatArray:
+    """The first of two cells' counts when the emptier of both gives up `doubt` / its count to the other one.
+
+    Source: positive-part James-Stein shrinkage (Baranchik 1964), here of one number at a time.
+
+    >>> emptied(np.array([6.0, 2.0, 97.0]), np.array([100, 100, 100]), np.array([12.0, 12.0, 12.0])).tolist()
+    [4.0, 0.0, 100.0]
+    """
+    less = np.minimum(first, total - first)
+    given = np.maximum(np.minimum(less, doubt / np.maximum(less, 1.0)), 0.0)
+    return np.where(first <= total - first, first - given, first + given)
+
+
 def project(tree: HeldTree, estimates: Estimates, *, placement: Placement) -> IntArray:
     """Non-negative integer counts of all nodes that add up, `(nodes,)` int64, from the root down.
 
-    Children's estimates are moved to add up to their parent's count, each in proportion to its variance, cut at zero
-    and rounded. Where that differs from the counts released last, by less than `PATIENCE` standard deviations, the
-    fewest points possible come and go. Of a cell that is new, the last counts are where its points lay.
+    Children's estimates are moved to add up to their parent's count, each in proportion to its variance, and rounded.
+    The emptier one gives up what its noise explains (`emptied`), so that empty land stays empty: cut at zero only, the
+    noise of many empty cells would add up to points. Where that leaves a choice, or differs from the counts released
+    last by less than `PATIENCE` standard deviations, the fewest points possible come and go. Of a cell that is new,
+    the last counts are where its points lay.
     """
     values, variances = estimates.values, estimates.variances
     counts = np.zeros(len(values), np.int64)
@@ -98,11 +116,12 @@ def project(tree: HeldTree, estimates: Estimates, *, placement: Placement) -> In
         was[right] = before - was[left]
         both = variances[left] + variances[right]
         wanted = values[left] + (total - values[left] - values[right]) * (variances[left] / both)
-        noise = PATIENCE * np.sqrt(variances[left] * variances[right] / both)
-        slack = noise + DISTRUST * np.sqrt(estimates.unsure[first:end]) + 0.5
+        spread = variances[left] * variances[right] / both
+        some, most = (emptied(wanted, total, doubt * spread) for doubt in DOUBT)
+        slack = PATIENCE * np.sqrt(spread) + DISTRUST * np.sqrt(estimates.unsure[first:end]) + 0.5
         kept, moved = was[left], total - was[right]
-        near = np.clip(wanted, np.minimum(kept, moved), np.maximum(kept, moved))
-        near = np.clip(near, wanted - slack, wanted + slack)
+        near = np.clip((some + most) / 2, np.minimum(kept, moved), np.maximum(kept, moved))
+        near = np.clip(near, np.minimum(some, most) - slack, np.maximum(some, most) + slack)
         counts[left] = np.clip(np.rint(near), 0, total).astype(np.int64)
         counts[right] = total - counts[left]
     return counts

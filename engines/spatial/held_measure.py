@@ -150,7 +150,7 @@ def divide(
 
 def _cheapest(tree: HeldTree, estimates: Estimates, *, rank: int) -> float:
     """Estimate of the pair of leaves that would be the `rank`-th to be merged."""
-    _, left = tree.sibling_leaves(least_depth=0)
+    _, left = tree.sibling_leaves()
     values = np.sort(np.maximum(estimates.values[left], 0.0) + np.maximum(estimates.values[left + 1], 0.0))
     return float(values[min(rank, len(values) - 1)]) if len(values) else 0.0
 
@@ -166,13 +166,13 @@ def _wanted(tree: HeldTree, at: IntArray, values: FloatArray, *, unit: float) ->
     return halvings, first
 
 
-def unite(tree: HeldTree, estimates: Estimates, *, least_depth: int, unit: float, now: int, most: int) -> IntArray:
-    """Merge pairs of leaves that hold little for the noise they have cost, into cells of `least_depth` or deeper.
+def unite(tree: HeldTree, estimates: Estimates, *, unit: float, now: int, most: int) -> IntArray:
+    """Merge pairs of leaves that hold little for the noise they have cost.
 
     Where more than `most` leaves would stay, further pairs are merged, those first that hold least: a full tree must
     have room for what comes. Returns: the parents' heap numbers, ascending.
     """
-    parents, left = tree.sibling_leaves(least_depth=least_depth)
+    parents, left = tree.sibling_leaves()
     values = np.maximum(estimates.values, 0.0)
     parts = tree.parts[left] + tree.parts[left + 1]
     urgency = (values[left] + values[left + 1]) / np.sqrt(unit * parts)

@@ -60,8 +60,7 @@ class StepWork:
         if rules.ttl is not None:
             self.windows = self.windows.retired(tree, now=now, ttl=rules.ttl)
         if now % MERGE_EVERY == 0:
-            unit, depth = rules.counter.variance, rules.watch.depth
-            merged = unite(tree, self.estimates(), least_depth=depth, unit=unit, now=now, most=self.leaves(8))
+            merged = unite(tree, self.estimates(), unit=rules.counter.variance, now=now, most=self.leaves(8))
             self.windows = self.windows.moved(merged)
         hot, self.average = rules.watch.step(Changes.of(events), self.average, self.noise.child("watch"))
         in_hot = self._in_hot(events, hot)

@@ -177,12 +177,12 @@ class HeldTree:
         self._shares = np.concatenate([self._shares, np.full(len(fresh["nodes"]), np.nan)])[order]
         self._derive()
 
-    def sibling_leaves(self, *, least_depth: int) -> tuple[IntArray, IntArray]:
-        """Parents at `least_depth` or deeper whose children are both leaves, and their left children; positions."""
+    def sibling_leaves(self) -> tuple[IntArray, IntArray]:
+        """Parents whose children are both leaves, and their left children; positions."""
         leaf = np.zeros(len(self.nodes), np.bool_)
         leaf[self.leaves] = True
         left = 2 * np.arange(len(self.inner)) + 1
-        both: BoolArray = leaf[left] & leaf[left + 1] & (self.depths[self.inner] >= least_depth)
+        both: BoolArray = leaf[left] & leaf[left + 1]
         return self.inner[both], left[both]
 
     def merge(self, parents: IntArray, left: IntArray, *, now: int) -> None:

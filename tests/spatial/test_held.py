@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engines.contract import Batch
 from engines.noise import seeded
 from engines.spatial import BoxDomain, HeldConfig, HeldLeaves, PHDStream, PHDStreamConfig, SpatialEvaluator
-from engines.spatial.held_estimate import Estimates, estimate, project
+from engines.spatial.held_estimate import SMOOTHING, Estimates, estimate, project
 from engines.spatial.held_first import ROUNDS
 from engines.spatial.held_measure import Measured
 from engines.spatial.held_retire import Windows
@@ -228,13 +228,32 @@ def brute(tree: HeldTree, node: int, *, now: int, unit: float) -> tuple[float, f
         if v == 1:
             return 0.0
         pair = (v & ~1, v | 1)
-        smooth = 0.3 * np.sqrt(sum(unit * tree.parts[at[u]] for w in pair for u in leaves(w))) + 0.5
+        smooth = SMOOTHING * np.sqrt(sum(unit * tree.parts[at[u]] for w in pair for u in leaves(w))) + 0.5
         share = (max(measured(v), 0) + smooth) / (sum(max(measured(w), 0) for w in pair) + 2 * smooth)
         return float((above(v >> 1) + tree.measured[at[v >> 1]]) * share)
 
     coming = {v: float(tree.rate[at[v]] * (now - tree.last[at[v]])) for v in leaves(node)}
     value = above(node) + measured(node) + sum(coming[v] + tree.forecast[at[v]] for v in leaves(node))
     return value, sum(unit * tree.parts[at[v]] + abs(coming[v]) for v in leaves(node))
+
+
+def test_empty_land_stays_empty() -> None:
+    """All events lie in a corner: the noise of the other cells is no reason for points there.
+
+    Of 4,000 points some 4 lie elsewhere (standard deviation 5), 44 over ten runs; 23 and 230 if noise is only cut at
+    zero. Ten runs pass 120 with a chance below 1e-6.
+    """
+    elsewhere = 0
+    for seed in range(10):
+        random, subject = np.random.default_rng(seed), engine()
+        for step in range(40):
+            x, y = 0.05 + 0.01 * random.standard_normal((2, 100)).clip(-4, 4)
+            subject.step(Batch(step, encode(x, y)), seeded(seed).child(step))
+        released = subject._tree.released()
+        starts = released.nodes << (BOX.depth - released.depths)
+        corner = (1 << BOX.depth) + (1 << (BOX.depth - 4))
+        elsewhere += int(released.counts[starts >= corner].sum())
+    assert elsewhere < 120
 
 
 @settings(max_examples=15, deadline=None)
