@@ -6,7 +6,8 @@ mode: as many true trips, drawn again with replacement. NOT private; what chance
 Writes benchmarks/results/trajectory.csv, .md and trajectory-<data>.png (true and synthetic trips side by side). Last
 line, JSON; a baseline's figure is the better one of its variants, means over seeds are compared:
     metrics_won, metrics_won_unaligned: of five, fewest over large data sets and epsilons, on grids 40 and 33
-    fp_are_ratio, cp_are_ratio, qe_ratio: of `default` to `paper`, the worst of large data sets and epsilons
+    fp_are_ratio, cp_are_ratio, qe_ratio: of `default` to `paper`, the worst of large data sets and epsilons; where, and
+        the same at epsilon 1 alone, beside
     qe_ratio_to_grid: the same to `grid`
     small_worst_ratio: the worst of five figures to the better of both, over data sets of less than 2,000 trips
     seconds_per_million_points: a window of the largest data set; seconds and memory of it beside
@@ -120,9 +121,22 @@ def run(names: list[str], epsilons: tuple[Fraction, ...], seeds: int, *, picture
 def report(results: Results) -> dict[str, object]:
     large, small = results.cells(least=LARGE), results.cells(most=SMALL)
 
-    def ratio(figure: str, baseline: str) -> float | None:
-        found = [results.mean(n, e, "default", figure) / results.best(n, e, baseline, figure) for n, e in large]
-        return round(max(found), 3) if found else None
+    def worst_of(figure: str, baseline: str, cells: list[tuple[str, Fraction]]) -> tuple[float | None, str | None]:
+        found = [
+            (results.mean(n, e, "default", figure) / results.best(n, e, baseline, figure), f"{n}, epsilon {float(e):g}")
+            for n, e in cells
+        ]
+        return (round(max(found)[0], 3), max(found)[1]) if found else (None, None)
+
+    ratios: dict[str, object] = {}
+    for name, figure, baseline in (
+        ("fp_are_ratio", "FP_ARE", "paper"),
+        ("cp_are_ratio", "CP_ARE", "paper"),
+        ("qe_ratio", "QE", "paper"),
+        ("qe_ratio_to_grid", "QE", "grid"),
+    ):
+        ratios[name], ratios[f"{name}_at"] = worst_of(figure, baseline, large)
+        ratios[f"{name}_epsilon_1"] = worst_of(figure, baseline, [cell for cell in large if cell[1] == 1])[0]
 
     def won(side: int) -> int | None:
         counts = [
@@ -150,10 +164,7 @@ def report(results: Results) -> dict[str, object]:
     return {
         "metrics_won": won(40),
         "metrics_won_unaligned": won(33),
-        "fp_are_ratio": ratio("FP_ARE", "paper"),
-        "cp_are_ratio": ratio("CP_ARE", "paper"),
-        "qe_ratio": ratio("QE", "paper"),
-        "qe_ratio_to_grid": ratio("QE", "grid"),
+        **ratios,
         "small_worst_ratio": round(max(worst)[0], 3) if worst else None,
         "small_worst": max(worst)[1] if worst else None,
         "seconds_per_million_points": round(seconds / results.points[largest] * 1e6, 3),

@@ -25,11 +25,8 @@ from engines.trajectory.pairs import PairFit
 from engines.trajectory.positions import positioned
 from engines.trajectory.questions import (
     COUNT_SHARE,
-    DETOURS,
     FINE,
-    HOPS,
     MANY_TRIPS,
-    MOVES,
     RATES,
     SLOWEST,
     Plan,
@@ -42,7 +39,7 @@ from engines.trajectory.questions import (
 from engines.trajectory.shrinkage import shrunk
 from engines.trajectory.synthesis import Limits, Synthesis
 from engines.trajectory.tables import drawn, table_of
-from engines.trajectory.trips import FloatArray, Trips
+from engines.trajectory.trips import BoolArray, FloatArray, Trips
 from engines.trajectory.walks import Errands, EvenGraph, walk
 from schemas.blocks import IntArray
 from schemas.guarantee import Mechanism
@@ -81,8 +78,9 @@ class Default:
         grid, blocks = questions.grid, Blocks(questions.grid)
         noisy = {"trips": counted} | ask(questions.histograms(blocks), plan, epsilon=epsilon, noise=drawn_from)
         maps = maps_of(noisy, grid)
-        detours = _table(noisy["detours"], (len(HOPS), len(DETOURS)), maps.total)
-        fit = PairFit.of(maps, detours.sum(axis=1), blocks)
+        detours = _table(noisy["detours"], (1 + len(plan.hops), len(plan.detours)), maps.total)
+        by_hops = detours.sum(axis=1)
+        fit = PairFit.of(maps, np.append(by_hops[0] + by_hops[1], by_hops[2:]), blocks, lower=plan.hops)
         pairs, heavy = fit.first(), np.zeros(0, np.int64)
         if "block pairs" in plan.shares:
             pairs = fit.with_blocks(pairs, noisy["block pairs"])
@@ -99,10 +97,13 @@ class Default:
         starts, ends = fit.sample(pairs, maps.count, chance.child("pairs"))
         if not len(starts):
             return Synthesis(Trips.none(), tuple(noisy.values()), notes | {"trips": 0})
-        moves = _moves(grid.hops(starts, ends), detours, noisy["detours"], limits, chance.child("moves"))
+        together = _together(starts == ends, by_hops, chance.child("together"))
+        rows = np.where(together, 0, 1 + classes(grid.hops(starts, ends), plan.hops))
+        columns = drawn(detours, rows, deviation=noisy["detours"].deviation, noise=chance.child("detours"))
+        moves = _moves(grid.hops(starts, ends), columns, plan, limits, chance.child("moves"))
         errands = Errands(starts, ends, moves)
         cells = walk(errands, _graph(errands, maps, noisy, grid, chance), chance.child("walks"))
-        synthetic = _with_points(errands, cells, maps, noisy, plan, limits, chance)
+        synthetic = _with_points(errands, together, cells, maps, noisy, plan, limits, chance)
         return Synthesis(synthetic, tuple(noisy.values()), notes | {"trips": len(synthetic)})
 
 
@@ -110,11 +111,18 @@ def _table(noisy: Noisy, shape: tuple[int, int], total: float) -> FloatArray:
     return table_of(noisy.shaped(*shape), deviation=noisy.deviation, total=total)
 
 
-def _moves(hops: IntArray, detours: FloatArray, noisy: Noisy, limits: Limits, noise: NoiseSource) -> IntArray:
-    """`(trips,)` moves: the hops, and a detour from the class drawn; small detours are likelier in a class."""
-    columns = drawn(detours, classes(hops, HOPS), deviation=noisy.deviation, noise=noise.child("classes"))
-    low, high = DETOURS[columns], np.append(DETOURS[1:], 100)[columns]
-    chance = uniforms(len(hops), noise.child("within"))
+def _together(same: BoolArray, by_hops: FloatArray, noise: NoiseSource) -> BoolArray:
+    """`(trips,)` which of those that end in their first cell also end in its fine cell."""
+    both = by_hops[0] + by_hops[1]
+    together: BoolArray = same & (uniforms(len(same), noise) * both < by_hops[0])
+    return together
+
+
+def _moves(hops: IntArray, columns: IntArray, plan: Plan, limits: Limits, noise: NoiseSource) -> IntArray:
+    """`(trips,)` moves: the hops, and a detour of the class `columns`; small detours are likelier in a class."""
+    lower = np.array(plan.detours)
+    low, high = lower[columns], np.append(lower[1:], 100)[columns]
+    chance = uniforms(len(hops), noise)
     extra = np.floor(low / (1 - chance * (1 - low / high))).astype(np.int64)
     moves = np.minimum(hops + extra, np.maximum(limits.moves, hops))
     # Nobody returns to a cell by one move.
@@ -165,6 +173,7 @@ def _some(errands: Errands, noise: NoiseSource) -> Errands:
 
 def _with_points(
     errands: Errands,
+    together: BoolArray,
     cells: IntArray,
     maps: Maps,
     noisy: Mapping[str, Noisy],
@@ -174,12 +183,12 @@ def _with_points(
 ) -> Trips:
     """Trips along the walks: how many points each has, in which of its cells, and where in them."""
     grid = Grid(plan.side)
-    lengths = _table(noisy["lengths"], (len(MOVES), RATES), maps.total)
-    rows = classes(errands.moves, MOVES)
+    lengths = _table(noisy["lengths"], (len(plan.moves), RATES), maps.total)
+    rows = classes(errands.moves, plan.moves)
     rates = drawn(lengths, rows, deviation=noisy["lengths"].deviation, noise=chance.child("rates"))
     rates = _fitting(rates, rows, cells, errands.offsets, maps.points, chance.child("fitting"))
     per_cell = _per_cell(errands.moves + 1, rates, uniforms(len(rates), chance.child("sizes")))
-    groups = np.repeat(classes(rates, np.array(plan.groups)), errands.moves + 1)
+    groups = np.repeat(classes(rates, plan.groups), errands.moves + 1)
     visits = drawn_visits(groups * grid.size + cells, errands.offsets, rows, chance.child("luck"))
     found = fitted(
         per_cell,
@@ -194,7 +203,7 @@ def _with_points(
     points = shared_out(sizes, weights, visits, chance.child("points"))
     offsets = errands.offsets
     fine = _fine(noisy["fine points"], grid) if "fine points" in noisy else np.ones((grid.size, 1))
-    return positioned(cells, offsets, points, shares=fine, grid=grid, noise=chance.child("positions"))
+    return positioned(cells, offsets, points, together, shares=fine, grid=grid, noise=chance.child("positions"))
 
 
 def _fitting(

@@ -18,7 +18,7 @@ from engines.trajectory.blocks import Blocks
 from engines.trajectory.chance import systematic
 from engines.trajectory.histograms import Noisy
 from engines.trajectory.maps import Maps
-from engines.trajectory.questions import HOPS, classes
+from engines.trajectory.questions import classes
 from engines.trajectory.trips import FloatArray
 from schemas.blocks import IntArray
 
@@ -40,11 +40,11 @@ class PairFit:
     classes: IntArray
 
     @staticmethod
-    def of(maps: Maps, hops: FloatArray, blocks: Blocks) -> PairFit:
-        """`hops` is `(len(HOPS),)` trips by class of distance."""
+    def of(maps: Maps, hops: FloatArray, blocks: Blocks, *, lower: tuple[int, ...]) -> PairFit:
+        """`hops` is trips by class of distance, whose lower ends are `lower`."""
         order = blocks.order
         distance = blocks.grid.hops(order[:, None], order[None, :])
-        return PairFit(blocks, maps.starts[order], maps.ends[order], hops, classes(distance, HOPS).reshape(-1))
+        return PairFit(blocks, maps.starts[order], maps.ends[order], hops, classes(distance, lower).reshape(-1))
 
     def first(self) -> FloatArray:
         """Pairs as the margins alone have them."""

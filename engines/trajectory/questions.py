@@ -9,7 +9,7 @@ one trip in total (`engines.trajectory.histograms.UNIT`), so the budget of a win
 | starts, ends | cells | 1 |
 | block pairs | start block x end block | 1 |
 | cell pairs | cell pairs of blocks that the released block pairs chose | 1, or 0 outside of them |
-| detours | hops from start to end x moves beyond them | 1 |
+| detours | hops from start to end, or nearer than a fine cell, x moves beyond them | 1 |
 | lengths | moves x points per cell of the path | 1 |
 | moves | cell x direction | 1/m for each of m moves |
 | turns | eighths of a turn | 1/(m - 1) for each of m - 1 |
@@ -36,7 +36,7 @@ from schemas.blocks import IntArray
 
 COUNT_SHARE = Fraction(2, 100)
 """Of a trip's epsilon, for the number of trips, which is measured first."""
-FEW = 2500
+FEW = 4000
 """Released trips times epsilon below which noise leaves little: then a coarser grid and fewer questions."""
 
 
@@ -48,11 +48,15 @@ class Plan:
         side: of the grid; a multiple of 4.
         shares: of a trip's epsilon, by histogram; with `COUNT_SHARE` they add up to one.
         groups: lower ends of the groups of trips whose points are counted apart, among classes of points per cell.
+        hops, detours, moves: lower ends of classes; the last one is open. Each class costs noise.
     """
 
     side: int
     shares: Mapping[str, Fraction]
     groups: tuple[int, ...]
+    hops: tuple[int, ...]
+    detours: tuple[int, ...]
+    moves: tuple[int, ...]
 
 
 def _hundredths(**shares: int) -> Mapping[str, Fraction]:
@@ -75,11 +79,17 @@ MANY_TRIPS = Plan(
         ends_of_dwell=1,
     ),
     groups=(0, 8, 12),
+    hops=(0, 1, 2, 3, 4, 6, 9, 16, 21, 28),
+    detours=(0, 1, 2, 3, 4, 6, 9, 13, 20),
+    moves=(0, 1, 8),
 )
 FEW_TRIPS = Plan(
     side=12,
     shares=_hundredths(starts=16, ends=13, detours=7, lengths=13, moves=21, points=18, fine_points=10),
     groups=(0,),
+    hops=(0, 1, 3, 6),
+    detours=(0, 1, 3, 8),
+    moves=(0, 1),
 )
 
 
@@ -89,17 +99,13 @@ def plan_for(trips: float, epsilon: Fraction, *, side: int) -> Plan:
     return replace(plan, side=min(plan.side, side))
 
 
-HOPS = np.array([0, 1, 2, 3, 4, 5, 7, 9, 12, 16, 21, 28, 40])
-DETOURS = np.array([0, 1, 2, 3, 4, 6, 9, 13, 20, 33, 60])
-MOVES = np.array([0, 1, 3, 8, 21])
-"""Lower ends of classes; the last one is open."""
 RATES, SLOWEST = 18, -6
 """Classes of points per cell of the path: half octaves, the first of them ends at 2**(-6/2 + 1/2) and is open."""
 FINE = 4
 """Cells of the fine grid along the side of a cell."""
 
 
-def classes(values: IntArray, lower: IntArray) -> IntArray:
+def classes(values: IntArray, lower: tuple[int, ...]) -> IntArray:
     """The class of each value: the last one that begins at or below it."""
     return np.searchsorted(lower, values, side="right") - 1
 
@@ -149,11 +155,15 @@ class Questions:
         return [histogram for histogram in asked if histogram.name in self.plan.shares]
 
     def _detours(self) -> Histogram:
+        """Row 0 is of trips that end in the fine cell in which they start; the others are classes of hops."""
+        plan, first, last = self.plan, self.trips.offsets[:-1], self.trips.offsets[1:] - 1
         hops = self.grid.hops(self.starts, self.ends)
+        fine = Grid(self.grid.side * FINE).cells(self.trips.x, self.trips.y)
+        rows = np.where(fine[first] == fine[last], 0, 1 + classes(hops, plan.hops))
         # A path that was cut may have fewer moves than hops.
         detours = np.maximum(self.paths.moves - hops, 0)
-        bins = classes(hops, HOPS) * len(DETOURS) + classes(detours, DETOURS)
-        return Histogram.of("detours", bins, size=len(HOPS) * len(DETOURS))
+        bins = rows * len(plan.detours) + classes(detours, plan.detours)
+        return Histogram.of("detours", bins, size=(1 + len(plan.hops)) * len(plan.detours))
 
     @property
     def _rates(self) -> IntArray:
@@ -162,8 +172,8 @@ class Questions:
         return clipped
 
     def _lengths(self) -> Histogram:
-        bins = classes(self.paths.moves, MOVES) * RATES + self._rates
-        return Histogram.of("lengths", bins, size=len(MOVES) * RATES)
+        bins = classes(self.paths.moves, self.plan.moves) * RATES + self._rates
+        return Histogram.of("lengths", bins, size=len(self.plan.moves) * RATES)
 
     def _moves_and_turns(self) -> tuple[Histogram, Histogram]:
         cells, owners, moves = self.paths.cells, self.paths.owners, self.paths.moves
@@ -181,9 +191,8 @@ class Questions:
     def _points(self) -> tuple[Histogram, Histogram]:
         fine = Grid(self.grid.side * FINE)
         weights = np.repeat(equal_shares(self.trips.sizes), self.trips.sizes)
-        lower = np.array(self.plan.groups)
-        groups = np.repeat(classes(self._rates, lower), self.trips.sizes)
-        groups_size = len(lower) * self.grid.size
+        groups = np.repeat(classes(self._rates, self.plan.groups), self.trips.sizes)
+        groups_size = len(self.plan.groups) * self.grid.size
         return (
             Histogram.of("points", groups * self.grid.size + self.cells, size=groups_size, weights=weights),
             Histogram.of("fine points", fine.cells(self.trips.x, self.trips.y), size=fine.size, weights=weights),

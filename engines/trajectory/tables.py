@@ -15,8 +15,6 @@ from schemas.blocks import IntArray
 
 NOISE_CUT = 0.5
 """Deviations below which a margin counts as nothing."""
-ISLAND_CUT = 4.0
-"""Deviations below which a run of classes, apart from the largest, counts as nothing."""
 BORROWED = 0.02
 """Deviations of noise that a row borrows from the margin over all rows when it is drawn from."""
 

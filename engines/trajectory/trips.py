@@ -15,6 +15,7 @@ from schemas.blocks import IntArray
 from schemas.errors import EngineInputError
 
 FloatArray = npt.NDArray[np.floating[Any]]
+BoolArray = npt.NDArray[np.bool_]
 
 LATTICE_BITS = 20
 """The box has 2**20 x 2**20 lattice points; finer differences of position are not kept."""

@@ -12,6 +12,7 @@ from engines.trajectory import LATTICE, Default, Limits, Mode, Paper, Synthesis,
 from engines.trajectory.grid import Grid
 from engines.trajectory.metrics import Truth
 from engines.trajectory.paths import paths_of
+from engines.trajectory.positions import positioned
 from engines.trajectory.walks import Errands, EvenGraph, walk
 
 MODES: list[Mode] = [Default(), Paper(), Paper(spread="exponential"), Uniform()]
@@ -106,3 +107,22 @@ def test_paths_are_walks_through_the_cells_of_their_trips() -> None:
     assert np.array_equal(visited, grid.cells(x, y))
     short = paths_of(trips, grid, max_moves=7)
     assert np.array_equal(short.moves, np.minimum(paths.moves, 7))
+
+
+def test_trips_that_come_back_end_in_their_first_fine_cell_or_in_another_one_as_they_are_told() -> None:
+    """With and without moves; whichever fine cells are likely, even where one holds nearly all."""
+    grid, fine, count = Grid(4), Grid(16), 400
+    rng = np.random.default_rng(3)
+    home = rng.integers(0, grid.size, count)
+    sizes = np.where(np.arange(count) % 2, 1, 3)
+    offsets = np.append(0, np.cumsum(sizes))
+    paths = np.repeat(home, sizes)
+    away = np.flatnonzero(sizes == 3)
+    paths[offsets[away] + 1] = np.where(home[away] % 4 == 3, home[away] - 1, home[away] + 1)
+    together = rng.random(count) < 0.5
+    shares = rng.random((grid.size, 16)) ** 8
+    trips = positioned(paths, offsets, np.full(len(paths), 5), together, shares=shares, grid=grid, noise=seeded(2))
+    ends = fine.cells(trips.x, trips.y)
+    first, last = ends[trips.offsets[:-1]], ends[trips.offsets[1:] - 1]
+    assert np.array_equal(grid.cells(trips.x, trips.y), np.repeat(paths, 5))
+    assert np.array_equal(first == last, together)
