@@ -6,6 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from agents.files import FileError, RowFile
+from engines.registry import build_domain
 
 if TYPE_CHECKING:
     from schemas.config import Stream
@@ -23,7 +24,11 @@ def check_columns(file: RowFile, stream: Stream, *, user_field: str | None = Non
     if not columns:  # rows that name their own fields; a file without a single line, which replays as no rows
         return
     user = user_field or stream.privacy.user
-    wanted = {field: f"[streams.domain] {key}" for key, field in stream.domain.roles()}
+    domain = build_domain(stream)
+    fields = (*domain.number_fields, *domain.text_fields, *domain.value_fields)
+    read = {*fields, stream.domain.operation_field, stream.domain.trip_field}
+    # Some fields have a role in synthetic records only.
+    wanted = {field: f"[streams.domain] {key}" for key, field in stream.domain.roles() if field in read}
     if timed:
         wanted[stream.time.field] = "[streams.time] field"
     if user is not None:

@@ -38,6 +38,25 @@ class SilentNoise(NoiseSource):
         return self
 
 
+class CountedNoise(NoiseSource):
+    """Gives the words of the source with these labels, and refuses to give any twice: noise used twice cancels."""
+
+    __slots__ = ("_labels", "_number", "_seed_bytes", "_used")
+
+    def __init__(self, seed: bytes, labels: tuple[str | int | bytes, ...], used: set[Any]) -> None:
+        super().__init__(seed, *labels)
+        self._seed_bytes, self._labels, self._used, self._number = seed, labels, used, 0
+
+    def words(self, count: int) -> WordArray:
+        _require("no words of noise are drawn twice in a step", (self._labels, self._number) not in self._used)
+        self._used.add((self._labels, self._number))
+        self._number += 1
+        return super().words(count)
+
+    def child(self, *labels: str | int | bytes) -> CountedNoise:
+        return CountedNoise(self._seed_bytes, (*self._labels, *labels), self._used)
+
+
 def _require(promise: str, kept: bool) -> None:
     if not kept:
         raise ContractBroken(promise)
@@ -97,6 +116,13 @@ def check_restores(make_engine: MakeEngine, batches: Sequence[Batch], *, cut: in
     for left, right in zip(rest, run(other, batches[cut:], seed=seed), strict=True):
         _require("a restored engine continues identically", contents(left) == contents(right))
     _require("a restored engine ends in the same state", same_state(whole.state(), other.state()))
+
+
+def check_words_are_used_once(make_engine: MakeEngine, batches: Sequence[Batch]) -> None:
+    """Each use of a step's noise has labels of its own; what is drawn from one source goes on where it was."""
+    engine = make_engine()
+    for batch in batches:
+        engine.step(batch, CountedNoise(bytes(32), ("counted", batch.step), set()))
 
 
 def check_state_is_arrays(state: Mapping[str, Any]) -> None:
@@ -209,4 +235,5 @@ def check_engine(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: int
     check_releases_add_up(releases)
     check_state_is_arrays(engine.state())
     check_order(make_engine, batches, seed=seed)
+    check_words_are_used_once(make_engine, batches)
     check_gathers_silently(make_engine, batches, seed=seed)

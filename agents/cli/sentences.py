@@ -5,10 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from engines.accounting.group import group_delta
 from schemas.config import format_duration
 
 if TYPE_CHECKING:
-    from schemas.config import Stream
+    from schemas.config import Privacy, Stream
 
 
 def promise(stream: Stream) -> str:
@@ -28,7 +29,7 @@ def promise(stream: Stream) -> str:
     if privacy.unit == "event":
         return (
             f"Single events are protected, NOT people: whether any one event was there is hidden with {price} over the "
-            f"whole stream; somebody with k events is hidden with k times that."
+            f"whole stream; somebody with k events is hidden with {several(privacy)}."
         )
     if privacy.bounds_users:
         events = f"at most {privacy.max_contributions} {stream.contribution}s"
@@ -40,10 +41,21 @@ def promise(stream: Stream) -> str:
     if privacy.per is None:
         return f"{who} in the whole life of the stream, is hidden with {price}."
     period = format_duration(privacy.per)
-    twice = _plain(2 * privacy.epsilon)
+    twice = f"epsilon = {_plain(2 * privacy.epsilon)}" + (f", delta = {2 * privacy.delta:g}" if privacy.delta else "")
     return (
         f"{who} in each aligned period of {period}, is hidden with {price} a period: {twice} over any {period} in a "
         f"row, and adding up from period to period."
+    )
+
+
+def several(privacy: Privacy) -> str:
+    """What k changes together are promised, where a unit is one. Deltas of a group grow faster than its size."""
+    if not privacy.delta:
+        return "k times epsilon"
+    two = group_delta(float(privacy.epsilon), privacy.delta, 2)
+    return (
+        f"k times epsilon and more than k times delta (up to {two:.2g} for k = 2, and e^epsilon times as much for each "
+        "one more)"
     )
 
 

@@ -258,7 +258,9 @@ class Shared:
 
     def sentence(self) -> str:
         total = self.total
-        whom = f"one user (field {total.who})" if total.unit == "user" else f"one event of {total.who}"
+        whom = f"one {total.unit} of {total.who}"
+        if total.named:
+            whom = f"one user (field {total.who})"
         names = ", ".join(self.names[:-1]) + f" and {self.names[-1]}"
         if total.unbounded:
             return f"Streams {names} add up for {whom}, and there is NO TOTAL: not private over time: " + (

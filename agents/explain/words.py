@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from statistics import NormalDist
 
-from agents.cli.sentences import promise
+from agents.cli.sentences import promise, several
 from agents.explain.parts import Budget, Point, chance, decimal, exact, surest
 from agents.presentation import presentation
+from engines.accounting import gaussian
 from schemas.config import Stream, format_duration
 from schemas.guarantee import Guarantee
 from schemas.topics import Topics
@@ -29,6 +31,8 @@ def unit_of(stream: Stream) -> str:
 
 def neighbours_of(stream: Stream, guarantee: Guarantee) -> str:
     """Which two inputs must be hard to tell apart."""
+    if not stream.domain.names_user:
+        return _neighbouring_readings(stream)
     single = stream.privacy.unit == "event"
     who = "one event" if single else "the records of one user"
     if stream.privacy.per is not None:
@@ -39,6 +43,17 @@ def neighbours_of(stream: Stream, guarantee: Guarantee) -> str:
         f"two inputs that differ in whether {who} {how}; everybody else's records, their positions in the source "
         "topic, "
         "their arrival times and the ticks among them are the same in both"
+    )
+
+
+def _neighbouring_readings(stream: Stream) -> str:
+    """Sums that name no user differ in their values only."""
+    where = "in every step"
+    if stream.privacy.per is not None:
+        where += f" of one aligned period of {format_duration(stream.privacy.per)}"
+    return (
+        f"two inputs with the same readings at the same positions, but that each value may differ {where} by what is "
+        "declared as the sensitivity of its field; how many readings come, and when, is the same in both"
     )
 
 
@@ -59,7 +74,7 @@ def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
         f"Somebody who sees {seen}{',' if stream.private else ''} has unlimited computing power short of breaking "
         "SHAKE-256, knows "
         f"everybody else's data and held {whom}{again} for an even chance before, can be at most {chance(sure)} sure "
-        "afterwards.",
+        f"afterwards{_but_for(budget)}.",
     ]
     if budget.contributions > 1:
         lines.append(
@@ -78,6 +93,16 @@ def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
             )
         )
     return tuple(lines)
+
+
+def _but_for(budget: Budget) -> str:
+    """How often somebody becomes surer than epsilon says: with Gaussian noise delta is not that chance."""
+    if not budget.delta:
+        return ""
+    epsilon = float(budget.unit_epsilon)
+    mu = gaussian.mu_for(epsilon, budget.delta)
+    surer = NormalDist().cdf(mu / 2 - epsilon / mu)
+    return f", but for a chance of {surer:.1g} (delta, {budget.delta:g}, is what that is worth, not how often it is)"
 
 
 def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, ...]:
@@ -112,9 +137,8 @@ def alerts(stream: Stream, guarantee: Guarantee) -> Iterator[str]:
     if privacy.unit == "event":
         more = " An insert and its later delete are two events." if stream.domain.operation_field is not None else ""
         yield (
-            'unit = "event": single events are protected, NOT PEOPLE. Somebody with k events is protected with k '
-            "times epsilon, "
-            f'and nothing bounds k.{more} Where the data has a user id, set unit = "user".'
+            'unit = "event": single events are protected, NOT PEOPLE. Somebody with k events is protected with '
+            f'{several(privacy)}, and nothing bounds k.{more} Where the data has a user id, set unit = "user".'
         )
     if privacy.per is not None:
         period = format_duration(privacy.per)
@@ -195,9 +219,8 @@ def unprotected(stream: Stream, *, job: str) -> Iterator[Point]:
     if privacy.bounds_users:
         yield Point(
             "users with several ids",
-            f"The bound holds for each value of {privacy.user}. Somebody with k ids is protected with k times "
-            "epsilon, and a family "
-            "that moves together like one person with as many events.",
+            f"The bound holds for each value of {privacy.user}. Somebody with k ids is protected with "
+            f"{several(privacy)}, and a family that moves together like one person with as many events.",
         )
         yield _partitioner(stream)
     yield Point(

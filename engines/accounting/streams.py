@@ -60,12 +60,14 @@ class Total:
 
     Attributes:
         unit: what is protected.
-        who: the user field, or the source topic where single events are protected.
+        who: the user field, or the source topic where no record names a user or single events are protected.
+        named: whether `who` is a user field.
         streams: those that add up, restarted ones once for each configuration.
     """
 
     unit: Unit
     who: str
+    named: bool
     streams: tuple[StreamCost, ...]
 
     @property
@@ -115,7 +117,7 @@ def totals(config: Config, earlier: Iterable[Config] = ()) -> tuple[Total, ...]:
     Returns: one total for each user field, then one for each source whose single events are protected; in order of
         appearance.
     """
-    groups: dict[tuple[Unit, str], list[StreamCost]] = defaultdict(list)
+    groups: dict[tuple[Unit, str, bool], list[StreamCost]] = defaultdict(list)
     seen = []
     for each in (config, *earlier):
         for stream in each.streams:
@@ -125,7 +127,8 @@ def totals(config: Config, earlier: Iterable[Config] = ()) -> tuple[Total, ...]:
             seen.append(fields)
             privacy = stream.privacy
             # Replacing a user's records is no less than taking them away: both add up under the user's field.
-            unit: Unit = "user" if privacy.bounds_users else privacy.unit
-            groups[unit, str(privacy.user) if privacy.bounds_users else stream.source].append(StreamCost.of(stream))
-    found = [Total(unit, who, tuple(streams)) for (unit, who), streams in groups.items()]
+            named = privacy.bounds_users
+            unit: Unit = "user" if named else privacy.unit
+            groups[unit, str(privacy.user) if named else stream.source, named].append(StreamCost.of(stream))
+    found = [Total(unit, who, named, tuple(streams)) for (unit, who, named), streams in groups.items()]
     return tuple(sorted(found, key=lambda total: total.unit != "user"))

@@ -32,6 +32,8 @@ _VALUE_BITS = 10
 _END = 2**60
 _LARGEST = 2**45
 """Of a single value, in lattice steps; totals of 2**17 of them still are exact."""
+_READ = Fraction(1, 2**8)
+"""Lattice steps by which reading two decimals as float64 can take them further apart: a last digit at `_LARGEST`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +97,14 @@ class SeriesField:
         """How far one event moves the total of its step, at most, in lattice steps.
 
         `sum` and `count`: an event adds its clipped, rounded value v, and rounding is monotone, so |v| is at most
-        that of a limit. `value`: neighbouring readings differ by at most the sensitivity s, and floor(a) - floor(b)
-        is at most ceil(s) where a - b is at most s; clipping is monotone and moves two values closer. The mean of n
-        readings, each moved by at most s, is floor(sum / n): sums differ by n s at most, so the floors by s at most.
+        that of a limit. `value`: neighbouring readings differ by at most the sensitivity s as they are written. Read as
+        float64 and clipped, each is off by at most 2^-9 of a lattice step (no limit is beyond 2^45 of them), so they
+        differ by s + 2^-8 steps at most; and floor(a) - floor(b) is at most ceil(d) where a - b is at most d. The mean
+        of n readings is floor(sum / n): sums differ by n times that at most, so the floors by that at most.
         """
         if self.of == "value":
             assert self.sensitivity is not None
-            return math.ceil(Fraction(self.sensitivity) / Fraction(self.unit))
+            return math.ceil(Fraction(self.sensitivity) / Fraction(self.unit) + _READ)
         return max(map(abs, self.bounds))
 
     @property

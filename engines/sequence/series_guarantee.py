@@ -67,7 +67,7 @@ def _measurements(config: SeriesConfig, distribution: str, sigma: Callable[[int]
             Mechanism(
                 name=f"{field.name}: totals of all steps of a span together, scale at an even share",
                 distribution=distribution,
-                l1_sensitivity=ceil(field.shift * field.unit * config.presence.per_step),
+                l1_sensitivity=ceil((field.sensitivity or field.shift * field.unit) * config.presence.per_step),
                 scale=Fraction(sigma(index) * field.unit).limit_denominator(_SHORT),
                 epsilon=max(epsilon, Fraction(1, _SHORT)),
             )

@@ -78,7 +78,14 @@ class Privacy(Section):
         Args:
             names_user: whether records say whose they are, see `DomainSection`.
         """
-        if self.unit == "event":
+        if self.unit != "user" and not names_user:
+            yield ConfigProblem(
+                "unit",
+                f'"{self.unit}" cannot be promised: a reading is aggregated from many users, and one reading more, '
+                "less or another may move the release by its whole range",
+                'set unit = "user": it protects a user who moves every reading by its sensitivity',
+            )
+        elif self.unit == "event":
             yield from self._bounds_without_users('unit = "event" protects single events')
         elif not names_user:
             # A budget may renew all the same: every user is in every period.

@@ -108,7 +108,7 @@ def test_renewable_bounds() -> None:
 
 @given(st.integers(1, 12), st.integers(1, 40))
 def test_windows_against_every_window(per: int, window: int) -> None:
-    total = Total("user", "id", (StreamCost("a", "raw", Fraction(1), Fraction(1, 1000), per, 0),))
+    total = Total("user", "id", True, (StreamCost("a", "raw", Fraction(1), Fraction(1, 1000), per, 0),))
     touched = max(len({at // per for at in range(begin, begin + window)}) for begin in range(per))
     assert total.within(window) == (touched, Fraction(touched, 1000))
 
@@ -117,16 +117,16 @@ def test_periods_from_unknown_starts_do_not_coincide() -> None:
     def one(name: str, start: int | None) -> StreamCost:
         return StreamCost(name, "raw", Fraction(1), Fraction(0), 10, start)
 
-    assert Total("user", "id", (one("a", None),)).aligned == (1, 0)
-    assert Total("user", "id", (one("a", None), one("b", None))).aligned is None
-    assert Total("user", "id", (one("a", 5), one("b", 5))).aligned == (2, 0)
-    assert Total("user", "id", (one("a", 5), one("b", 6))).aligned is None
+    assert Total("user", "id", True, (one("a", None),)).aligned == (1, 0)
+    assert Total("user", "id", True, (one("a", None), one("b", None))).aligned is None
+    assert Total("user", "id", True, (one("a", 5), one("b", 5))).aligned == (2, 0)
+    assert Total("user", "id", True, (one("a", 5), one("b", 6))).aligned is None
 
 
 def test_delta_adds_up_and_stays_a_probability() -> None:
     costs = tuple(StreamCost(str(i), "raw", Fraction(1), Fraction(2, 5), None, 0) for i in range(3))
-    assert Total("user", "id", costs[:2]).lifetime == (2, Fraction(4, 5))
-    assert Total("user", "id", costs).lifetime == (3, 1)
+    assert Total("user", "id", True, costs[:2]).lifetime == (2, Fraction(4, 5))
+    assert Total("user", "id", True, costs).lifetime == (3, 1)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.name)

@@ -51,6 +51,13 @@ class DependsOnTheProcess(Broken):
         return super().step(batch, noise.child(self.runs))
 
 
+class DrawsTheSameNoiseAgain(Broken):
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        noise.child("again").words(1)
+        noise.child("again").words(2)
+        return super().step(batch, noise)
+
+
 class CountsTwice(Broken):
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         return super().step(Batch(batch.step, Folded(batch.events.keys, batch.events.counts * 2)), noise)
@@ -61,6 +68,13 @@ def test_a_planted_fault_is_caught(fault: type[Engine]) -> None:
     events = Folded.of(np.array([[8], [20]], np.uint64), np.array([300, 200]))
     with pytest.raises(checks.ContractBroken):
         checks.check_engine(fault, [Batch(step, events) for step in range(3)])
+
+
+def test_noise_used_twice_is_caught() -> None:
+    batches = [Batch(step, Folded.of(np.array([[8], [20]], np.uint64), np.array([300, 200]))) for step in range(3)]
+    checks.check_words_are_used_once(Broken, batches)
+    with pytest.raises(checks.ContractBroken, match="drawn twice"):
+        checks.check_words_are_used_once(DrawsTheSameNoiseAgain, batches)
 
 
 def test_too_much_sensitivity_is_caught() -> None:

@@ -57,12 +57,19 @@ def test_readings_that_differ_by_the_sensitivity_move_their_mean_by_the_shift(
 ) -> None:
     field = SeriesField(name="v", of="value", limits=(-1e3, 1e3), sensitivity=sensitivity)
     domain = SeriesDomain((field,))
-    moved = [value + move * sensitivity * (1 - 1e-12) for value, move in zip(values, moves, strict=False)]
-    # Neighbours are float values that are exactly so close; rounding of this sum may not make them further apart.
-    kept = [
-        m if abs(Fraction(m) - Fraction(v)) <= Fraction(sensitivity) else v for m, v in zip(moved, values, strict=True)
+    # Neighbours are numbers as they are written; which floats they become is the domain's affair.
+    exact = [
+        Fraction(value) + Fraction(move) * Fraction(sensitivity) for value, move in zip(values, moves, strict=False)
     ]
+    kept = [float(number) for number in exact]
     assert abs(total(domain, kept) - total(domain, values)) <= field.shift
+
+
+def test_two_decimals_that_are_the_sensitivity_apart_can_become_floats_that_are_further() -> None:
+    """The second one is read as 1025: on the lattice they are 1,025 steps apart, where the sensitivity is 1,024."""
+    field = SeriesField(name="v", of="value", limits=(0.0, 2000.0), sensitivity=1.0)
+    low, high = field.lattice(np.array([float("1023.99999999999993"), float("1024.99999999999993")])).tolist()
+    assert high - low == field.shift == 1025
 
 
 def test_a_reading_at_the_edge_of_a_lattice_step_needs_the_floor() -> None:
