@@ -53,19 +53,6 @@ class Clock:
 
 
 @contextmanager
-def without_points() -> Iterator[None]:
-    """Releases make no points while this lasts: those of 10^8 events at once would fill many a memory."""
-    kept = [(module, module.difference) for module in (held, phdstream)]
-    for module, _ in kept:
-        module.difference = lambda *args, **kwargs: ((), ())  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        for module, honest in kept:
-            module.difference = honest  # type: ignore[attr-defined]
-
-
-@contextmanager
 def watching(clock: Clock) -> Iterator[None]:
     """Every part notes its time while this lasts."""
     kept = [(owner, name, getattr(owner, name)) for owner, name, _ in PARTS]

@@ -241,9 +241,9 @@ class Twin:
             if was[2 * name] < 0:
                 was[2 * name] = self.points.first_of(name, before)
             was[2 * name + 1] = before - was[2 * name]
-            both = left.variance + right.variance
-            wanted = left.value + (total - left.value - right.value) * (left.variance / both)
-            spread = left.variance * right.variance / both
+            part = left.variance / (left.variance + right.variance)
+            wanted = left.value + (total - left.value - right.value) * part
+            spread = part * right.variance
             some, most = (_emptied(wanted, total, doubt * spread) for doubt in DOUBT)
             slack = PATIENCE * math.sqrt(spread) + DISTRUST * math.sqrt(estimates[name].unsure) + 0.5
             kept, moved = was[2 * name], total - was[2 * name + 1]

@@ -62,34 +62,39 @@ def estimate(tree: HeldTree, *, now: int, unit: float) -> Estimates:
         below = sums[2 * first + 1 : 2 * end + 1].reshape(-1, 2, 4)
         sums[tree.inner[first:end]] += below[:, 0] + below[:, 1]
     measured, noise = sums[:, 0], sums[:, 2]
-    from_above = np.zeros(len(sums))
-    unsure = np.zeros(len(tree.inner))
     positive = np.maximum(measured, 0.0)
+    # The children of the i-th inner node are the nodes 2i + 1 and 2i + 2, of all levels.
+    (left_noise, right_noise), (left_seen, right_seen) = ((each[1::2], each[2::2]) for each in (noise, positive))
+    smooth = SMOOTHING * np.sqrt(left_noise + right_noise) + 0.5
+    seen = left_seen + right_seen + 2 * smooth
+    # What nothing was measured in is shared by measure.
+    share = (left_seen + 2 * tree.shares * smooth) / seen
+    doubt = (1 - share) ** 2 * (left_noise + left_seen) + share**2 * (right_noise + right_seen)
+    from_above, shared = np.zeros(len(sums)), tree.measured[tree.inner].astype(np.float64)
     for first, end in tree.levels:
-        at, left, right = tree.inner[first:end], slice(2 * first + 1, 2 * end, 2), slice(2 * first + 2, 2 * end + 1, 2)
-        shared = from_above[at] + tree.measured[at]
-        smooth = SMOOTHING * np.sqrt(noise[left] + noise[right]) + 0.5
-        seen = positive[left] + positive[right] + 2 * smooth
-        # What nothing was measured in is shared by measure.
-        share = (positive[left] + 2 * tree.shares(first, end) * smooth) / seen
-        doubt = (1 - share) ** 2 * (noise[left] + positive[left]) + share**2 * (noise[right] + positive[right])
-        unsure[first:end] = shared * shared * np.minimum(doubt / (seen * seen), 0.25)
-        from_above[left] = shared * share
-        from_above[right] = shared - from_above[left]
+        part = shared[first:end]
+        part += from_above[tree.inner[first:end]]
+        left = part * share[first:end]
+        from_above[2 * first + 1 : 2 * end : 2] = left
+        from_above[2 * first + 2 : 2 * end + 1 : 2] = part - left
+    unsure = shared * shared * np.minimum(doubt / (seen * seen), 0.25)
     return Estimates(from_above + measured + sums[:, 1], sums[:, 3], unsure)
 
 
 def emptied(first: FloatArray, total: IntArray, doubt: FloatArray) -> FloatArray:
     """The first of two cells' counts when the emptier of both gives up `doubt` / its count to the other one.
 
+    Args:
+        first, total: `(cells,)`. doubt: `(..., cells)`, of several answers each.
     Source: positive-part James-Stein shrinkage (Baranchik 1964), here of one number at a time.
 
     >>> emptied(np.array([6.0, 2.0, 97.0]), np.array([100, 100, 100]), np.array([12.0, 12.0, 12.0])).tolist()
     [4.0, 0.0, 100.0]
     """
-    less = np.minimum(first, total - first)
+    second = total - first
+    less = np.minimum(first, second)
     given = np.maximum(np.minimum(less, doubt / np.maximum(less, 1.0)), 0.0)
-    return np.where(first <= total - first, first - given, first + given)
+    return np.where(first <= second, first - given, first + given)
 
 
 def project(tree: HeldTree, estimates: Estimates, *, placement: Placement) -> IntArray:
@@ -101,24 +106,27 @@ def project(tree: HeldTree, estimates: Estimates, *, placement: Placement) -> In
     last by less than `PATIENCE` standard deviations, the fewest points possible come and go. Of a cell that is new,
     the last counts are where its points lay.
     """
-    values, variances = estimates.values, estimates.variances
-    counts = np.zeros(len(values), np.int64)
-    counts[0] = max(int(np.rint(values[0])), 0)
+    counts = np.zeros(len(tree.nodes), np.int64)
+    counts[0] = max(int(np.rint(estimates.values[0])), 0)
     was = tree.counts.copy()
+    (left_value, right_value), (left_variance, right_variance) = (
+        (each[1::2], each[2::2]) for each in (estimates.values, estimates.variances)
+    )
+    part = left_variance / (left_variance + right_variance)
+    spread = part * right_variance
+    doubts = np.multiply.outer(DOUBT, spread)
+    slacks = PATIENCE * np.sqrt(spread) + DISTRUST * np.sqrt(estimates.unsure) + 0.5
     for first, end in tree.levels:
+        rows, at = slice(first, end), tree.inner[first:end]
         left, right = slice(2 * first + 1, 2 * end, 2), slice(2 * first + 2, 2 * end + 1, 2)
-        at = tree.inner[first:end]
-        total, before = counts[at], was[at]
+        total, before, slack = counts[at], was[at], slacks[rows]
         new = was[left] < 0
         if new.any():
             cells = at[new]
             was[left][new] = placement.first_of(tree.nodes[cells], tree.depths[cells], before[new])
         was[right] = before - was[left]
-        both = variances[left] + variances[right]
-        wanted = values[left] + (total - values[left] - values[right]) * (variances[left] / both)
-        spread = variances[left] * variances[right] / both
-        some, most = (emptied(wanted, total, doubt * spread) for doubt in DOUBT)
-        slack = PATIENCE * np.sqrt(spread) + DISTRUST * np.sqrt(estimates.unsure[first:end]) + 0.5
+        wanted = left_value[rows] + (total - left_value[rows] - right_value[rows]) * part[rows]
+        some, most = emptied(wanted, total, doubts[:, rows])
         kept, moved = was[left], total - was[right]
         near = np.clip((some + most) / 2, np.minimum(kept, moved), np.maximum(kept, moved))
         near = np.clip(near, np.minimum(some, most) - slack, np.maximum(some, most) + slack)

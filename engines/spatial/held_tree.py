@@ -119,9 +119,10 @@ class HeldTree:
             unknown = self.inner[np.isnan(self._shares[self.inner])]
             self._shares[unknown] = self.domain.left_shares(nodes[unknown], self.depths[unknown]) / WHOLE
 
-    def shares(self, first: int, end: int) -> FloatArray | float:
-        """The first child's share of inner nodes `first` .. `end` - 1."""
-        return 0.5 if self.domain.halved else self._shares[self.inner[first:end]]
+    @property
+    def shares(self) -> FloatArray | float:
+        """`(inner nodes,)`: the first child's share of each."""
+        return 0.5 if self.domain.halved else self._shares[self.inner]
 
     def room(self, at: IntArray) -> IntArray:
         """`(nodes,)`: how often nodes can be divided, all parts alike; more than twice is not told from twice."""
