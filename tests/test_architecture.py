@@ -44,6 +44,8 @@ RULES = (
     allow("schemas", ours="schemas", standard=STANDARD, others=DATA),
     allow("engines", ours="engines schemas", others=frozenset({"numpy", "scipy"})),
     allow("engines.spatial.domain", ours="engines schemas", others=frozenset({"numpy", "shapely"})),
+    # The map of trips: it is cut by the cells of their grid.
+    allow("engines.trajectory.ground", ours="engines schemas", others=frozenset({"numpy", "shapely"})),
     allow("engines.contract", ours="engines.contract engines.noise schemas", others=frozenset({"numpy"})),
     allow("engines.noise", ours="engines.noise schemas", standard=PURE | {"secrets"}, others=frozenset({"numpy"})),
     allow(

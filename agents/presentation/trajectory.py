@@ -41,7 +41,16 @@ def _domain(stream: Stream) -> str:
     }[stream.mode]
     return (
         f"trips named by {section.trip}, through points with {section.x} in [{xmin:g}, {xmax:g}) and {section.y} in "
-        f"[{ymin:g}, {ymax:g}), by declaration and not from the data; counted on {cells}."
+        f"[{ymin:g}, {ymax:g}), by declaration and not from the data; counted on {cells}.{_map(section)}"
+    )
+
+
+def _map(section: TripsDomain) -> str:
+    if section.file is None:
+        return ""
+    return (
+        f" Trips keep to the map {section.file.path}: points off it are outside, nothing is measured in cells that it "
+        "misses, and each synthetic point lies on it."
     )
 
 
@@ -74,7 +83,7 @@ def few_trips(stream: Stream) -> str:
     few = math.ceil(FEW / float(stream.event_epsilon))
     return (
         f"steps with fewer than some {few:,} trips are too small for this epsilon; a coarse grid is used then, by the "
-        "released number of trips, and little but the large features is right. Make steps longer, or raise epsilon."
+        "released number of trips, and little but large features is right. Make steps longer, or raise epsilon."
     )
 
 
@@ -84,14 +93,18 @@ def _remarks(stream: Stream) -> Iterator[str]:
     ends = f"on a record whose {section.end} is {section.end_value}, or " if section.end is not None else ""
     period = ", and at the end of each period of the bound" if stream.privacy.per_us is not None else ""
     yield (
-        f"A trip closes {ends}after {options.idle_steps(step_us)} steps without a record, after "
-        f"{options.life_steps(step_us)} steps in any case{period}; it is released in that step, once. Only the first "
+        f"A trip closes {ends}after {_steps(options.idle_steps(step_us))} without a record, after "
+        f"{_steps(options.life_steps(step_us))} in any case{period}; it is released in that step, once. Only the first "
         f"{options.max_points:,} points of a trip count."
     )
     yield (
         f"Times of synthetic points are public: the step's. {section.order} holds the place of a point in its trip, "
         f"{section.trip} a name that stands for nobody."
     )
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count:,} steps"
 
 
 def _sections(stream: Stream, audit: TruthAudit, steps: Sequence[StepRow]) -> Sequence[str]:

@@ -9,16 +9,19 @@ Source: ours, on the outline of Kumar, dissertation 2024, chapter 5; formulas in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import dijkstra
 
 from engines.noise import NoiseSource
 from engines.trajectory.blocks import Blocks
 from engines.trajectory.chance import systematic, uniforms
 from engines.trajectory.dwell import drawn_visits, fitted, shared_out, sizes_of
 from engines.trajectory.grid import Grid
+from engines.trajectory.ground import Ground
 from engines.trajectory.histograms import Noisy, counted, deviation_of
 from engines.trajectory.maps import Maps, maps_of
 from engines.trajectory.pairs import PairFit
@@ -52,9 +55,13 @@ SAMPLE = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Default:
-    """See the module; implements `engines.trajectory.synthesis.Mode`. `side` is that of the grid, a multiple of 4."""
+    """See the module; implements `engines.trajectory.synthesis.Mode`.
+
+    Args: side: of the grid, a multiple of 4. ground: a map that trips keep to; None for none.
+    """
 
     side: int = 40
+    ground: Ground | None = field(default=None, repr=False, compare=False)
 
     @property
     def note(self) -> str:
@@ -74,10 +81,13 @@ class Default:
         drawn_from = noise.child("noise")
         counted = count(trips, epsilon=epsilon, noise=drawn_from)
         plan = plan_for(float(counted.values[0]), epsilon, side=self.side)
+        grid, blocks = Grid(plan.side), Blocks(Grid(plan.side))
+        there = np.ones(grid.size, np.bool_)
+        if self.ground is not None:
+            there, trips = self.ground.over(grid).there, self.ground.moved(trips, grid)
         questions = Questions.of(trips, plan, max_moves=limits.moves)
-        grid, blocks = questions.grid, Blocks(questions.grid)
         noisy = {"trips": counted} | ask(questions.histograms(blocks), plan, epsilon=epsilon, noise=drawn_from)
-        maps = maps_of(noisy, grid)
+        maps = maps_of(noisy, grid, there)
         detours = _table(noisy["detours"], (1 + len(plan.hops), len(plan.detours)), maps.total)
         by_hops = detours.sum(axis=1)
         fit = PairFit.of(maps, np.append(by_hops[0] + by_hops[1], by_hops[2:]), blocks, lower=plan.hops)
@@ -101,10 +111,12 @@ class Default:
         rows = np.where(together, 0, 1 + classes(grid.hops(starts, ends), plan.hops))
         columns = drawn(detours, rows, deviation=noisy["detours"].deviation, noise=chance.child("detours"))
         moves = _moves(grid.hops(starts, ends), columns, plan, limits, chance.child("moves"))
+        moves = np.maximum(moves, _least_moves(starts, ends, grid, there, limits))
         errands = Errands(starts, ends, moves)
-        cells = walk(errands, _graph(errands, maps, noisy, grid, chance), chance.child("walks"))
+        cells = walk(errands, _graph(errands, maps, noisy, grid, there, chance), chance.child("walks"))
         synthetic = _with_points(errands, together, cells, maps, noisy, plan, limits, chance)
-        return Synthesis(synthetic, tuple(noisy.values()), notes | {"trips": len(synthetic)})
+        places = None if self.ground is None else self.ground.placed(synthetic, grid)
+        return Synthesis(synthetic, tuple(noisy.values()), notes | {"trips": len(synthetic)}, places)
 
 
 def _table(noisy: Noisy, shape: tuple[int, int], total: float) -> FloatArray:
@@ -129,10 +141,24 @@ def _moves(hops: IntArray, columns: IntArray, plan: Plan, limits: Limits, noise:
     return np.where((hops == 0) & (moves == 1), 2, moves)
 
 
-def _graph(errands: Errands, maps: Maps, noisy: Mapping[str, Noisy], grid: Grid, chance: NoiseSource) -> EvenGraph:
+def _least_moves(starts: IntArray, ends: IntArray, grid: Grid, there: BoolArray, limits: Limits) -> IntArray:
+    """`(trips,)` moves that a way through cells that are there takes at least; 0 where there is none in the limits."""
+    if there.all():
+        return np.zeros(len(starts), np.int64)
+    targets = grid.neighbours()
+    rows, moves = np.nonzero((targets >= 0) & there[:, None] & there[targets])
+    graph = csr_matrix((np.ones(len(rows)), (rows, targets[rows, moves])), (grid.size, grid.size))
+    sources, where = np.unique(starts, return_inverse=True)
+    away = dijkstra(graph, indices=sources, unweighted=True, limit=limits.moves)[where, ends]
+    return np.where(np.isfinite(away), away, 0).astype(np.int64)
+
+
+def _graph(
+    errands: Errands, maps: Maps, noisy: Mapping[str, Noisy], grid: Grid, there: BoolArray, chance: NoiseSource
+) -> EvenGraph:
     """Weights of moves under which walks, conditioned on start, end and length, move as the histogram says."""
     targets = grid.neighbours()
-    inside = targets >= 0
+    inside = (targets >= 0) & there[:, None] & there[targets]
     likely = np.where(inside, np.sqrt(maps.prior[:, None] * maps.prior[np.maximum(targets, 0)]), 0.0)
     weights = maps.moves + 0.02 * likely * (max(maps.moves.sum(), 1.0) / likely.sum()) + 1e-12 * inside
     turns = _turns(noisy["turns"]) if "turns" in noisy else None
@@ -142,7 +168,7 @@ def _graph(errands: Errands, maps: Maps, noisy: Mapping[str, Noisy], grid: Grid,
     source = np.ones(int(some.offsets[-1]), bool)
     source[some.offsets[1:] - 1] = False
     for turn in range(CORRECTIONS):
-        weights /= weights.sum(axis=1, keepdims=True)
+        weights = _shares(weights)
         cells = walk(some, EvenGraph(targets, weights, turns), chance.child("correction", turn))
         places = np.flatnonzero(source)
         hopped = np.maximum(grid.hops(cells[places], cells[places + 1]), 1) == 1
@@ -151,7 +177,13 @@ def _graph(errands: Errands, maps: Maps, noisy: Mapping[str, Noisy], grid: Grid,
         found = np.bincount(at[directions >= 0], each[hopped][directions >= 0], minlength=grid.size * 8)
         error = (maps.moves + 0.5 * deviation) / (found.reshape(-1, 8) + 0.5 * deviation)
         weights = weights * np.clip(error, 0.2, 5.0) ** 0.7
-    return EvenGraph(targets, weights / weights.sum(axis=1, keepdims=True), turns)
+    return EvenGraph(targets, _shares(weights), turns)
+
+
+def _shares(weights: FloatArray) -> FloatArray:
+    """Of each cell's moves; nought where it has none."""
+    shares: FloatArray = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
+    return shares
 
 
 def _turns(noisy: Noisy) -> FloatArray:

@@ -11,13 +11,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from engines.contract import Columns
+from engines.trajectory.ground import Ground
 from engines.trajectory.trips import LATTICE, LATTICE_BITS, FloatArray, Trips
 from schemas.blocks import IntArray, KeyArray
 from schemas.errors import EngineInputError
@@ -37,6 +38,7 @@ class TripDomain:
         bounds: xmin, ymin, xmax, ymax.
         end_field: field whose value `end_value` says that the record is its trip's last; None where there is none.
         end_value: a JSON scalar as text: a number or text as it is written, "true", "false".
+        ground: a map in these bounds that records must lie on, and synthetic trips keep to; None for none.
     Raises: EngineInputError if the bounds are empty or not finite.
     """
 
@@ -45,6 +47,7 @@ class TripDomain:
     bounds: tuple[float, float, float, float]
     end_field: str | None = None
     end_value: str = "true"
+    ground: Ground | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         xmin, ymin, xmax, ymax = self.bounds
@@ -81,6 +84,8 @@ class TripDomain:
         inside = (x >= xmin) & (x < xmax) & (y >= ymin) & (y < ymax)
         finite = np.isfinite(x) & np.isfinite(y)
         reasons = np.where(finite, Reason.OUTSIDE_DOMAIN, Reason.NOT_FINITE).astype(np.uint8)
+        if self.ground is not None:
+            inside &= ~self.ground.outside(columns)
         reasons[inside] = Reason.ACCEPTED
         keys = np.zeros((len(x), WORDS), np.uint64)
         column = _lattice(np.where(inside, x, xmin), xmin, xmax)

@@ -62,7 +62,9 @@ class TrajectoryConfig:
     @property
     def identity(self) -> np.ndarray:
         """`(32,)` uint8: states of configurations with another one mean something else."""
-        text = repr(("trajectory", self.name, self.domain, self.closing, self.limits, self.mode))
+        named = ("trajectory", self.name, self.domain, self.closing, self.limits, self.mode)
+        ground = self.domain.ground
+        text = repr(named if ground is None else (*named, ground.identity))
         return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
 
 
@@ -98,7 +100,7 @@ class Trajectories:
         )
         added = PointRecords.of(
             batch.step,
-            made.trips,
+            made,
             config.domain,
             trip_field=config.trip_field,
             order_field=config.order_field,

@@ -10,7 +10,7 @@ import numpy as np
 from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import Noisy
 from engines.trajectory.shrinkage import shrunk_over_shifts
-from engines.trajectory.trips import FloatArray
+from engines.trajectory.trips import BoolArray, FloatArray
 
 NOISE_CUT, MASS_CUT = 1.0, 0.2
 """A cell with less activity than one deviation of it counts as empty, while that empties a fifth of all at most."""
@@ -51,19 +51,20 @@ def count_of(noisy: Mapping[str, Noisy]) -> float:
 _TOTALS = ("trips", "detours", "lengths")
 
 
-def maps_of(noisy: Mapping[str, Noisy], grid: Grid) -> Maps:
-    """See `Maps`."""
+def maps_of(noisy: Mapping[str, Noisy], grid: Grid, there: BoolArray) -> Maps:
+    """See `Maps`; nothing is, starts, ends or moves in cells that are not `there`, `(cells,)`."""
     count = count_of(noisy)
     total = max(count, 1.0)
     neighbours = grid.neighbours()
-    inside = neighbours >= 0
+    inside = (neighbours >= 0) & there[:, None] & there[neighbours]
     moves = np.where(inside, noisy["moves"].shaped(grid.size, 8), 0.0)
     arrivals = np.bincount(neighbours[inside], moves[inside], minlength=grid.size)
-    groups = noisy["points"].shaped(-1, grid.size)
+    groups = np.where(there, noisy["points"].shaped(-1, grid.size), 0.0)
+    counted = {name: np.where(there, noisy[name].values, 0.0) for name in ("starts", "ends")}
     looks = [
         (groups.sum(axis=0), len(groups) * noisy["points"].variance),
-        (noisy["starts"].values, noisy["starts"].variance),
-        (noisy["ends"].values, noisy["ends"].variance),
+        (counted["starts"], noisy["starts"].variance),
+        (counted["ends"], noisy["ends"].variance),
         # Half of sixteen noisy values.
         ((moves.sum(axis=1) + arrivals) / 2, 4 * noisy["moves"].variance),
     ]
@@ -72,12 +73,12 @@ def maps_of(noisy: Mapping[str, Noisy], grid: Grid) -> Maps:
         sum(values / variance for values, variance in looks) / precision,
         grid,
         deviation=precision**-0.5,
-        prior=np.ones(grid.size),
+        prior=there.astype(np.float64),
         total=total,
     )
-    prior = _without_specks(activity, deviation=precision**-0.5) + FLOOR * total / grid.size
+    prior = _without_specks(activity, deviation=precision**-0.5) + FLOOR * total / there.sum() * there
     starts, ends = (
-        _scaled(noisy[name].values, grid, deviation=noisy[name].deviation, prior=prior, total=total)
+        _scaled(counted[name], grid, deviation=noisy[name].deviation, prior=prior, total=total)
         for name in ("starts", "ends")
     )
     together = np.sqrt(len(groups)) * noisy["points"].deviation
@@ -92,6 +93,7 @@ def maps_of(noisy: Mapping[str, Noisy], grid: Grid) -> Maps:
     both = np.where(inside, np.sqrt(prior[:, None] * prior[np.maximum(neighbours, 0)]), 0.0)
     cube = (grid.side, grid.side, 8)
     flows = shrunk_over_shifts(moves.reshape(cube), deviation=noisy["moves"].deviation, prior=both.reshape(cube))
+    points = np.where(there, points, 0.0)
     return Maps(count, prior, points, starts, ends, np.where(inside, flows.reshape(grid.size, 8), 0.0))
 
 
@@ -99,6 +101,8 @@ def _scaled(values: FloatArray, grid: Grid, *, deviation: float, prior: FloatArr
     """Shrunk, and scaled to `total`; the prior where nothing is left."""
     cube = (grid.side, grid.side, 1)
     estimate = shrunk_over_shifts(values.reshape(cube), deviation=deviation, prior=prior.reshape(cube)).reshape(-1)
+    # Where the prior is nought nothing is, whatever a projection left there.
+    estimate = np.where(prior > 0, estimate, 0.0)
     if estimate.sum() <= 0:
         estimate = prior
     scaled: FloatArray = estimate * (total / estimate.sum())

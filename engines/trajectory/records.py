@@ -8,7 +8,8 @@ from typing import overload
 
 from engines.contract import SyntheticRecord
 from engines.trajectory.domain import TripDomain
-from engines.trajectory.trips import FloatArray, Trips
+from engines.trajectory.synthesis import Synthesis
+from engines.trajectory.trips import FloatArray
 from schemas.blocks import IntArray
 
 
@@ -30,8 +31,9 @@ class PointRecords(Sequence[SyntheticRecord]):
     y: FloatArray
 
     @staticmethod
-    def of(step: int, trips: Trips, domain: TripDomain, *, trip_field: str, order_field: str) -> PointRecords:
-        x, y = domain.coordinates(trips)
+    def of(step: int, made: Synthesis, domain: TripDomain, *, trip_field: str, order_field: str) -> PointRecords:
+        trips = made.trips
+        x, y = domain.coordinates(trips) if made.places is None else made.places
         fields = (domain.x_field, domain.y_field)
         return PointRecords(step, trip_field, order_field, fields, trips.owners, trips.offsets, x, y)
 

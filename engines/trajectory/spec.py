@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engines.contract import EngineSpec
 from engines.trajectory.assembly import Closing
 from engines.trajectory.default import Default
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.engine import Trajectories, TrajectoryConfig
 from engines.trajectory.evaluate import TrajectoryEvaluator
+from engines.trajectory.ground import Ground, ground_of
 from engines.trajectory.paper import Paper
 from engines.trajectory.synthesis import Limits, Mode
 from engines.trajectory.uniform import Uniform
@@ -23,14 +26,24 @@ def _section(stream: Stream) -> TripsDomain:
 
 def _domain(stream: Stream) -> TripDomain:
     section = _section(stream)
-    return TripDomain(section.x, section.y, section.bounds, section.end, section.end_value)
+    return TripDomain(section.x, section.y, section.bounds, section.end, section.end_value, _ground(section))
+
+
+def _ground(section: TripsDomain) -> Ground | None:
+    if section.file is None:
+        return None
+    return ground_of(section.file.content, section.bounds, (section.x, section.y), section.reach_m)
 
 
 def _mode(stream: Stream) -> Mode:
     options = stream.options
     if stream.mode == "paper":
         return Paper(spread=options.spread)
-    return Uniform(side=options.grid) if stream.mode == "grid" else Default(side=options.side)
+    return (
+        Uniform(side=options.grid)
+        if stream.mode == "grid"
+        else Default(side=options.side, ground=_ground(_section(stream)))
+    )
 
 
 def _build(stream: Stream) -> Trajectories:
@@ -60,5 +73,8 @@ SPEC = EngineSpec(
     name="trajectory",
     domain=_domain,
     build=_build,
-    evaluator=lambda stream: TrajectoryEvaluator(_domain(stream), _section(stream).trip, _section(stream).order),
+    # Synthetic trips lie on the map, and need not be asked.
+    evaluator=lambda stream: TrajectoryEvaluator(
+        replace(_domain(stream), ground=None), _section(stream).trip, _section(stream).order
+    ),
 )

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from engines.noise import NoiseSource
 from engines.trajectory.histograms import Noisy
-from engines.trajectory.trips import Trips
+from engines.trajectory.trips import FloatArray, Trips
 from schemas.errors import EngineInputError
 from schemas.guarantee import Mechanism
 
@@ -32,6 +32,7 @@ class Synthesis:
 
     Attributes:
         trips: synthetic.
+        places: longitudes and latitudes of their points, `(points,)` each, where a map decides on them; else None.
         measured: every histogram that private trips were counted in.
         notes: public facts for the ledger.
     """
@@ -39,6 +40,7 @@ class Synthesis:
     trips: Trips
     measured: tuple[Noisy, ...]
     notes: Mapping[str, Any] = field(default_factory=dict)
+    places: tuple[FloatArray, FloatArray] | None = None
 
 
 class Mode(Protocol):

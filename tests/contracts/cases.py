@@ -94,6 +94,16 @@ class SeriesCase(EngineCase):
         return EngineCase.stream(self, name, mode, {**given, "privacy": {**changes, **given.get("privacy", {})}})
 
 
+class TripsCase(EngineCase):
+    """Only the default mode keeps to a map."""
+
+    def stream(self, name: str, mode: str, variant: Mapping[str, Any] | None = None) -> Stream:
+        given = dict(variant or {})
+        if mode != "default" and "file" in given.get("domain", {}):
+            given["domain"] = {**given["domain"], "file": None}
+        return EngineCase.stream(self, name, mode, given)
+
+
 CONTRACTS: Mapping[str, EngineCase] = {
     "spatial": EngineCase(
         tables={
@@ -168,7 +178,7 @@ CONTRACTS: Mapping[str, EngineCase] = {
             {"options": {"marginals": [{"of": ["age", "smokes"], "weight": 3}]}},
         ),
     ),
-    "trajectory": EngineCase(
+    "trajectory": TripsCase(
         tables={
             "domain": {"kind": "trips", "trip": "n", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0], "end": "e"},
             "options": {"max_points": 20, "max_moves": 20, "side": 8},
@@ -182,6 +192,11 @@ CONTRACTS: Mapping[str, EngineCase] = {
         words=6,
         # One trip moves many bins by parts of one; tests/trajectory checks that they add up to one at most.
         measured=None,
-        variants=({}, {"options": {"idle": "2h", "longest": "5h"}}, {"options": {"records": False}}),
+        variants=(
+            {},
+            {"options": {"idle": "2h", "longest": "5h"}},
+            {"options": {"records": False}},
+            {"domain": {"bounds": [-1.0, 40.0, 1.0, 41.0], "file": _geojson("Polygon", [_SHELL, _HOLE])["file"]}},
+        ),
     ),
 }

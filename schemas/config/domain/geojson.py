@@ -53,6 +53,8 @@ def _reach(value: float) -> float:
     return value
 
 
+ReachM = Annotated[Number, AfterValidator(_reach)]
+"""Type of a key that says how far from lines an event may be, in metres."""
 GeoJsonFileAt = Annotated[PublicFileAt, AfterValidator(_geojson)]
 """Type of a key that names a GeoJSON file."""
 
@@ -76,7 +78,7 @@ class GeoJsonDomain(PlanarDomain):
     kind: Literal["geojson"] = "geojson"
     file: GeoJsonFileAt = Field(examples=["new_york.geojson"])
     """GeoJSON of polygons alone or lines alone; its path is relative to the configuration."""
-    reach_m: Annotated[Number, AfterValidator(_reach)] = Field(50.0, examples=[50])
+    reach_m: ReachM = Field(50.0, examples=[50])
     """Of lines: metres from the nearest one beyond which an event is outside."""
 
     def problems(self) -> Iterator[ConfigProblem]:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from schemas.config.domain.box import check_box
 from schemas.config.domain.common import DomainSection
+from schemas.config.domain.geojson import GeoJsonFileAt, ReachM
 from schemas.config.values import FieldName, Number
 from schemas.errors import ConfigProblem
 
@@ -16,7 +17,7 @@ from schemas.errors import ConfigProblem
 class TripsDomain(DomainSection):
     """`kind = "trips"`. Lower edges belong to the rectangle, upper edges do not; units are those of the raw fields."""
 
-    outside: ClassVar[str] = "Points outside are refused and counted; a trip goes on without them."
+    outside: ClassVar[str] = "Points outside, or off the map, are refused and counted; a trip goes on without them."
 
     kind: Literal["trips"] = "trips"
     trip: FieldName = Field(examples=["trip_id"])
@@ -33,6 +34,11 @@ class TripsDomain(DomainSection):
     """Value of `end` in that record, as text."""
     order: FieldName = Field("point", examples=["point"])
     """Field of synthetic records that holds the place of a point in its trip, from 0; raw records have none."""
+
+    file: GeoJsonFileAt | None = Field(None, examples=["roads.geojson"])
+    """GeoJSON of polygons or of lines: points off them are outside, and synthetic trips keep to them. x, y: degrees."""
+    reach_m: ReachM = Field(50.0, examples=[50])
+    """Of lines: metres from the nearest one beyond which a point is outside."""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -66,4 +72,5 @@ class TripsDomain(DomainSection):
             "end": self.end,
             "end_value": self.end_value,
             "order": self.order,
+            **({} if self.file is None else {"file": self.file.sha256, "reach_m": self.reach_m}),
         }

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from schemas.config.domain.common import DomainSection
+from schemas.config.domain.trips import TripsDomain
 from schemas.config.options.common import OptionsSection
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
@@ -60,7 +61,11 @@ class TrajectoryOptions(OptionsSection):
     def in_stream(
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
-        """A cap that does not fit trips, and trips that live for too many steps."""
+        """A cap that does not fit trips, trips that live for too many steps, a map in a mode that keeps to none."""
+        if mode != "default" and isinstance(domain, TripsDomain) and domain.file is not None:
+            yield ConfigProblem(
+                "domain.file", f'mode "{mode}" keeps to no map', 'remove the key, or set mode = "default"'
+            )
         if privacy is not None and privacy.max_per_step is not None:
             yield ConfigProblem(
                 "privacy.max_per_step",
