@@ -65,7 +65,7 @@ def _tiles(stream: StreamExplanation) -> str:
     middle = stream.errors.answers[len(stream.errors.answers) // 2]
     tiles = [
         (decimal(float(budget.unit_epsilon)), "epsilon of the unit"),
-        (decimal(float(budget.event_epsilon)), "epsilon of one event"),
+        (decimal(float(budget.event_epsilon)), f"epsilon of one {budget.contribution}"),
         (chance(surest(float(budget.unit_epsilon))), "sure at most, from an even chance"),
         (f"±{rounded(middle.first)}", f"error of a {middle.name}, one release"),
     ]
@@ -83,10 +83,10 @@ def _budget(budget: Budget) -> str:
     )
     return (
         f"<p>epsilon of the unit {_esc(exact(budget.unit_epsilon))}, over {budget.contributions} contributions: "
-        f"each event {_esc(exact(budget.event_epsilon))}.</p>"
+        f"each {budget.contribution} {_esc(exact(budget.event_epsilon))}.</p>"
         f'<div class="bar" aria-hidden="true">{bars}</div>'
         + "".join(_share(index, share, budget) for index, share in enumerate(budget.shares))
-        + f'<p class="sum">{_esc(budget.terms)} = {_esc(str(budget.event_epsilon))} an event; '
+        + f'<p class="sum">{_esc(budget.terms)} = {_esc(str(budget.event_epsilon))} {budget.one}; '
         f"× {budget.contributions} = {_esc(str(budget.unit_epsilon))}, exactly</p>"
     )
 
@@ -95,13 +95,14 @@ def _share(index: int, share: Share, budget: Budget) -> str:
     mechanism = share.mechanism
     rows = [
         ("share", spent(share.part)),
-        ("epsilon of one event", exact(share.event_epsilon)),
+        (f"epsilon of one {budget.contribution}", exact(share.event_epsilon)),
         ("epsilon of the unit", exact(share.unit_epsilon)),
         (
             "L1 sensitivity",
-            f"{mechanism.l1_sensitivity} by one event, {mechanism.l1_sensitivity * budget.contributions} by the unit",
+            f"{mechanism.l1_sensitivity} by one {budget.contribution}, "
+            f"{mechanism.l1_sensitivity * budget.contributions} by the unit",
         ),
-        ("noise", noise_words(share)),
+        ("noise", noise_words(share, budget.contribution)),
     ]
     if mechanism.uses != 1:
         rows.insert(1, ("uses", f"{mechanism.uses}, of {exact(mechanism.epsilon)} each"))
@@ -130,7 +131,7 @@ def _errors(stream: StreamExplanation) -> str:
 
 
 def _notches(stream: StreamExplanation) -> str:
-    head = ["epsilon", "an event", "from even to", *(answer.name for answer in stream.errors.answers)]
+    head = ["epsilon", stream.budget.one, "from even to", *(answer.name for answer in stream.errors.answers)]
     rows = [
         [
             decimal(float(notch.epsilon)),

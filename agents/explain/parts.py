@@ -92,6 +92,7 @@ class Budget:
         unit_epsilon: as configured, of one protected unit (over the stream, or over one period).
         contributions: changes that one unit may make. event_epsilon: what is left for each of them.
         terms: how the mechanisms add up to that, as text.
+        contribution: what one of them is called: event, trip.
     """
 
     unit_epsilon: Fraction
@@ -100,6 +101,12 @@ class Budget:
     event_epsilon: Fraction
     shares: tuple[Share, ...]
     terms: str
+    contribution: str = "event"
+
+    @property
+    def one(self) -> str:
+        """One contribution, with its article."""
+        return f"{'an' if self.contribution[0] in 'aeiou' else 'a'} {self.contribution}"
 
     @staticmethod
     def of(stream: Stream, guarantee: Guarantee) -> Budget:
@@ -119,7 +126,9 @@ class Budget:
                 "and its "
                 f"mechanisms spend {total}. Mend: this is a defect of privstream; do not run the stream."
             )
-        return Budget(unit, stream.privacy.delta, contributions, event, tuple(shares), _terms(guarantee))
+        return Budget(
+            unit, stream.privacy.delta, contributions, event, tuple(shares), _terms(guarantee), stream.contribution
+        )
 
     def as_json(self) -> dict[str, Any]:
         return {

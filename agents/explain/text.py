@@ -65,30 +65,31 @@ def _budget(budget: Budget) -> Iterator[str]:
     yield f"epsilon of the unit     {exact(budget.unit_epsilon)}" + (
         f", delta {budget.delta:g}" if budget.delta else ""
     )
-    yield f"  / {budget.contributions} contributions     each event {exact(budget.event_epsilon)}"
+    yield f"  / {budget.contributions} contributions     each {budget.contribution} {exact(budget.event_epsilon)}"
     for share in budget.shares:
         mechanism = share.mechanism
         yield ""
         yield f"  {spent(share.part)} for the {mechanism.title}"
         uses = "" if mechanism.uses == 1 else f", {mechanism.uses} uses of {exact(mechanism.epsilon)}"
-        yield f"      of one event {exact(share.event_epsilon)}{uses}; of the unit {exact(share.unit_epsilon)}"
+        one = f"of one {budget.contribution} {exact(share.event_epsilon)}"
+        yield f"      {one}{uses}; of the unit {exact(share.unit_epsilon)}"
         yield (
-            f"      L1 sensitivity: {mechanism.l1_sensitivity} by one event, "
+            f"      L1 sensitivity: {mechanism.l1_sensitivity} by one {budget.contribution}, "
             f"{mechanism.l1_sensitivity * budget.contributions} by the unit"
         )
-        yield from _wrapped(noise_words(share), first="      ", rest="      ")
+        yield from _wrapped(noise_words(share, budget.contribution), first="      ", rest="      ")
     yield ""
-    each = f"{budget.terms} = {budget.event_epsilon} an event"
+    each = f"{budget.terms} = {budget.event_epsilon} {budget.one}"
     yield f"  sum: {each}; x {budget.contributions} = {budget.unit_epsilon}, exactly"
 
 
-def noise_words(share: Share) -> str:
+def noise_words(share: Share, contribution: str) -> str:
     """The noise of a mechanism in one line: law, scale, standard deviation, interval, and what it is for."""
     noise = share.noise
     what = "added to each of its counts" if noise.added else "blurs each decision, is in no count"
     return (
-        f"{share.mechanism.distribution} noise, scale {exact(share.mechanism.scale)} events: standard deviation "
-        f"{decimal(noise.deviation)}, 95 % within ±{decimal(noise.interval)}; {what}"
+        f"{share.mechanism.distribution} noise, scale {exact(share.mechanism.scale)} {contribution}s: standard "
+        f"deviation {decimal(noise.deviation)}, 95 % within ±{decimal(noise.interval)}; {what}"
     )
 
 
@@ -112,7 +113,7 @@ def _errors(stream: StreamExplanation) -> Iterator[str]:
 
 
 def _notches(stream: StreamExplanation) -> Iterator[str]:
-    head = ["epsilon", "an event", "from even to", *(answer.name for answer in stream.errors.answers), ""]
+    head = ["epsilon", stream.budget.one, "from even to", *(answer.name for answer in stream.errors.answers), ""]
     rows = [
         [
             decimal(float(notch.epsilon)),

@@ -118,7 +118,10 @@ def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, 
         f"M(D) = every record of the public topics, {over}" if stream.private else "M(D) = the answer of ONE step",
         "D ~ D' : " + neighbours_of(stream, guarantee),
     ]
-    lines.append(f"ε of one event{'' if stream.private else ' in one step'} = {budget.terms} = {budget.event_epsilon}")
+    lines.append(
+        f"ε of one {stream.contribution}{'' if stream.private else ' in one step'} = {budget.terms} = "
+        f"{budget.event_epsilon}"
+    )
     lines.append(f"ε of the unit = {budget.contributions} · {budget.event_epsilon} = {budget.unit_epsilon}")
     if stream.privacy.per is not None:
         twice = exact(2 * budget.unit_epsilon)
@@ -220,7 +223,8 @@ def unprotected(stream: Stream, *, job: str) -> Iterator[Point]:
         yield Point(
             "users with several ids",
             f"The bound holds for each value of {privacy.user}. Somebody with k ids is protected with "
-            f"{several(privacy)}, and a family that moves together like one person with as many events.",
+            f"{several(privacy)}, and a family that moves together like one person with as many "
+            f"{stream.contribution}s.",
         )
         yield _partitioner(stream)
     yield Point(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 from agents.cli.sentences import promise
+from agents.explain import explain
+from agents.explain.text import render_text
 from agents.presentation import presentation
 from agents.protocol.ingest_events import RawRecord
 from agents.protocol.ingest_spec import SourceSpec
@@ -18,6 +21,7 @@ from engines.contract import Release
 from engines.registry import build_domain
 from schemas.blocks import Block
 from schemas.config import Stream
+from schemas.config.load import config_from_mapping
 from schemas.errors import ConfigError
 from schemas.events import TICK_HEADER, encode_tick
 from schemas.releases import unframe_records
@@ -142,3 +146,12 @@ def test_small_data_are_warned_of_and_trips_are_called_trips() -> None:
     configured = stream()
     assert any("too small" in remark for remark in presentation(configured).remarks(configured))
     assert "at most 2 trips" in promise(configured)
+
+
+def test_an_explanation_of_trips_speaks_of_trips() -> None:
+    document = {"job": {"name": "j"}, "kafka": {"bootstrap": "nowhere:1"}, "streams": [stream().model_dump()]}
+    text = render_text(explain(config_from_mapping(document)))
+    assert "each trip 500" in text
+    assert "by one trip" in text
+    assert "too small" in text
+    assert not re.search("(?i)event", text)
