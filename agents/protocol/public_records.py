@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import orjson
 
 from engines.contract import Release
+from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 from schemas.releases import PublicRecord, link
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 LEDGER_VERSION = 1
+MOST_BYTES = 900_000
+"""Of a measurement's record: Kafka's topics take 1 MiB unless they are told otherwise."""
 
 
 def instant(at_us: int) -> datetime.datetime:
@@ -43,14 +46,50 @@ def release_records(release: Release, *, time_field: str, time_value: str | int 
     """
     records = [PublicRecord("synthetic", key.encode(), None) for key in release.removed]
     records += [
-        PublicRecord("synthetic", record.id.encode(), orjson.dumps({time_field: time_value, **record.fields}))
+        PublicRecord("synthetic", record.id.encode(), _fitting(orjson.dumps({time_field: time_value, **record.fields})))
         for record in release.added
     ]
     records += [
-        PublicRecord("measurements", b"%d" % release.step, orjson.dumps({"step": release.step, **measurement}))
+        PublicRecord("measurements", b"%d" % release.step, words)
         for measurement in release.measurements
+        for words in measurement_records({"step": release.step, **measurement})
     ]
     return records
+
+
+def measurement_records(measurement: Mapping[str, Any]) -> list[bytes]:
+    """A measurement as records of at most `MOST_BYTES`: one, nearly always.
+
+    A larger one is cut: each record has all fields, a run of the longest list (or lists, where several are as long),
+    its number `part` from 0 on, and the number of `parts`; the runs one behind the other are the list. Sizes follow
+    from released values alone.
+
+    Raises: EngineInputError if there is no list to cut: before a candidate is committed that could not be published.
+    """
+    words = orjson.dumps(measurement)
+    longest = max((len(value) for value in measurement.values() if isinstance(value, list | tuple)), default=0)
+    parts = 1
+    pieces = [words]
+    while max(map(len, pieces)) > MOST_BYTES:
+        parts *= 2
+        if parts > longest:
+            raise EngineInputError("a measurement is larger than a record of Kafka and holds no list to be cut")
+        pieces = [orjson.dumps(_part(measurement, part, parts, longest)) for part in range(parts)]
+    return pieces
+
+
+def _part(measurement: Mapping[str, Any], part: int, parts: int, longest: int) -> dict[str, Any]:
+    begin, end = part * longest // parts, (part + 1) * longest // parts
+    cut = {
+        name: value[begin:end] if isinstance(value, list | tuple) and len(value) == longest else value
+        for name, value in measurement.items()
+    }
+    return {**cut, "part": part, "parts": parts}
+
+
+def _fitting(words: bytes) -> bytes:
+    """A copy, since orjson's bytes are cut from 4 KB, of which the rest stays taken: of 10^6 records 4 GB."""
+    return bytes(memoryview(words))
 
 
 def ledger_entry(
