@@ -51,11 +51,11 @@ def main() -> int:
     results = Results(name, forget=lambda stream, mode: again and stream in plan.streams and mode in plan.modes)
     with Progress(console=console) as progress:
         _run(plan, results, progress)
-        speed, used = (
-            _beside(quick, arguments.use_seeds, progress) if not arguments.errors_only else (None, _stored(name))
-        )
-    if used and not arguments.errors_only:
-        _store(used, name)
+        if arguments.errors_only:
+            speed, used = _stored_speed(name), _stored_scores(name)
+        else:
+            speed, used = _beside(quick, arguments.use_seeds, progress)
+            _store(speed, used, name)
     report = Report(results, speed, used)
     (FOLDER / f"{name}.md").write_text(report.markdown(), encoding="utf-8")
     report.plot(FOLDER / f"{name}.png")
@@ -123,7 +123,7 @@ def _stored_speed(name: str) -> Speed | None:
     return Speed(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
-def _stored(name: str) -> list[Score]:
+def _stored_scores(name: str) -> list[Score]:
     if not _use_path(name).exists():
         return []
     with _use_path(name).open(encoding="utf-8", newline="") as file:

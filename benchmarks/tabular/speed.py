@@ -121,9 +121,9 @@ def _refit(engine: GrowingBlocks, data: StreamData) -> tuple[float, int]:
     scale = rows / evidence.larger_net
     measured = [
         mbi.LinearMeasurement(
-            layout.table(evidence.larger, index).ravel() * scale,
+            layout.table(evidence.larger, index).ravel() * scale[index],
             layout.cliques[index],
-            float(np.sqrt(evidence.larger_variance[index])) * scale,
+            float(np.sqrt(evidence.larger_variance[index])) * scale[index],
         )
         for index in held
     ]

@@ -5,15 +5,14 @@ block by block: one-way marginals in blocks that grow with the table, larger mar
 a block closes, and how its budget is shared out, is decided by what was released before. Fitted tables are
 post-processing, and so are the synthetic rows.
 Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream however long it lives: an event is
-    counted in the totals when it arrives, in one block of one-way marginals and in one block of larger ones; an early
-    event is in one block of one-way marginals only, at the price of both.
+    counted in the totals when it arrives, in one block of one-way marginals and in one block of larger ones, whose
+    budgets add up to the same early and later; or early, where larger ones have none, in one of one-way marginals only.
 Source: ours; proof in docs/notes/0040-growing-blocks.md. An insert's ttl is post-processing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from engines.tabular.workload import Clique
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
 
-STATE_FORMAT = 1
+STATE_FORMAT = 2
 
 
 class GrowingBlocks:
@@ -77,9 +76,8 @@ class GrowingBlocks:
         work.arrive(domain.keys.codes(keys)[:, parts.active], counts * domain.keys.signs(keys))
         ones, larger = work.due()
         if ones:
-            both = larger or self._learnt.early
-            charges = {"ones": parts.ones_epsilon, "larger": parts.larger_epsilon if both else Fraction(0)}
-            budgets = budgets.charged(step=now, **{name: cost for name, cost in charges.items() if cost > 0})
+            # An event is in one block of each line, and their budgets always add up to this.
+            budgets = budgets.charged(step=now, marginals=parts.marginals_epsilon)
             work.close(larger=larger)
         rows = self._followed(work.learnt, new_fit=ones, noise=noise.child("rows"))
         release = self._release(now, work, rows)
@@ -223,7 +221,7 @@ class GrowingBlocks:
                 )
         note = "An event is in the totals when it arrives, and then in one block of each line of marginals."
         if parts.schedule.early(0.0) and len(parts.larger):
-            note += " An early event is in one block of one-way marginals only, which has the budget of both lines."
+            note += " While the stream is early the one-way line has more of the budget of both lines, or all of it."
         if self.config.ttl_steps is not None:
             note += " Expiry by ttl is post-processing."
         return Guarantee(epsilon=self.config.epsilon, mechanisms=tuple(mechanisms), note=note)

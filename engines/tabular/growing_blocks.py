@@ -1,8 +1,8 @@
 """What blocks of steps were measured to be: the evidence from which tables are fitted. Public; post-processing.
 
 A block covers steps first+1 .. last. Its one-way marginals are an estimate, already improved by the sums of its larger
-marginals where those were measured; larger marginals are as measured. Blocks of steps that a ttl has taken are left
-out, and one that it takes a part of counts by the part that is left.
+marginals where those were measured; larger marginals are as measured. A block that a ttl takes a part of counts
+by the part that is left; what it has taken whole is remembered apart, as what rows looked like before.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from engines.tabular.attributes import FloatArray
 from engines.tabular.marginals import Marginals
 from schemas.errors import EngineInputError
 
+_PARTS = ("ones", "ones_variance", "larger", "larger_variance", "larger_net")
+KEPT = 0.9
+"""Share of what is remembered of expired blocks that stays when more of them expire."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
@@ -27,7 +31,7 @@ class Block:
     ones: `(cells of one-ways,)` estimated net counts; ones_variance `(attributes,)` of each cell.
     larger: `(cells of larger ones,)` weighted noisy net counts, empty where they were not measured.
     larger_variance: `(larger marginals,)` of each cell of `larger`.
-    larger_net: what every marginal of `larger` sums to but for noise.
+    larger_net: `(larger marginals,)` what each of `larger` sums to but for noise; empty where they were not measured.
     """
 
     first: int
@@ -37,7 +41,7 @@ class Block:
     ones_variance: FloatArray
     larger: FloatArray
     larger_variance: FloatArray
-    larger_net: float
+    larger_net: FloatArray
 
     @property
     def complete(self) -> bool:
@@ -62,22 +66,20 @@ class Block:
     def arrays(self) -> dict[str, np.ndarray]:
         return {
             "span": np.array([self.first, self.last], np.int64),
-            "nets": np.array([self.net, self.larger_net]),
+            "net": np.array([self.net]),
             "ones": self.ones.copy(),
             "ones_variance": self.ones_variance.copy(),
             "larger": self.larger.copy(),
             "larger_variance": self.larger_variance.copy(),
+            "larger_net": self.larger_net.copy(),
         }
 
     @staticmethod
     def of(arrays: Mapping[str, np.ndarray]) -> Block:
         """Raises: KeyError if an array is missing."""
         first, last = arrays["span"].tolist()
-        net, larger_net = arrays["nets"].tolist()
-        ones, ones_variance, larger, larger_variance = (
-            np.array(arrays[name], np.float64) for name in ("ones", "ones_variance", "larger", "larger_variance")
-        )
-        return Block(first, last, net, ones, ones_variance, larger, larger_variance, larger_net)
+        net, *rest = (np.array(arrays[name], np.float64) for name in ("net", *_PARTS))
+        return Block(first, last, float(net[0]), *rest)
 
 
 def together(blocks: Sequence[Block]) -> Block:
@@ -93,7 +95,7 @@ def together(blocks: Sequence[Block]) -> Block:
         _added([block.ones_variance for block in blocks]),
         _added([block.larger for block in complete]) if complete else np.zeros(0),
         _added([block.larger_variance for block in complete]) if complete else np.zeros(0),
-        _sum([block.larger_net for block in complete]),
+        _added([block.larger_net for block in complete]) if complete else np.zeros(0),
     )
 
 
@@ -144,36 +146,41 @@ class Evidence:
 
     Args:
         ttl_steps: None merges all settled blocks into one.
+        past: settled blocks that a ttl has taken, as one in which older ones count less.
     """
 
     settled: tuple[Block, ...] = ()
     recent: tuple[Block, ...] = ()
     ttl_steps: int | None = None
+    past: Block | None = None
 
     def with_recent(self, block: Block) -> Evidence:
         """After a measurement of one-way marginals."""
         recent = (*self.recent, block)
         if self.ttl_steps is None:
             recent = (together(recent),)
-        return Evidence(self.settled, recent, self.ttl_steps)
+        return Evidence(self.settled, recent, self.ttl_steps, self.past)
 
     def settle(self, block: Block) -> Evidence:
         """After the recent blocks were replaced by one whose measurement is over."""
         settled = (*self.settled, block)
         if self.ttl_steps is None:
             settled = (together(settled),)
-        return Evidence(settled, (), self.ttl_steps)
+        return Evidence(settled, (), self.ttl_steps, self.past)
 
     def at(self, step: int) -> Evidence:
-        """What is left of it after this step: blocks wholly past their ttl are gone, but for the newest block."""
+        """What is left of it after this step: blocks wholly past their ttl are past, but for the newest block."""
         if self.ttl_steps is None:
             return self
         past = step - self.ttl_steps
         newest = max((block.last for block in (*self.settled, *self.recent)), default=past)
+        gone = [block for block in self.settled if block.last <= past and block.last != newest]
+        known = [] if self.past is None else [self.past.weighted(KEPT)]
         return Evidence(
             tuple(block for block in self.settled if block.last > past or block.last == newest),
             tuple(block for block in self.recent if block.last > past or block.last == newest),
             self.ttl_steps,
+            together([*known, *gone]) if gone else self.past,
         )
 
     def sums(self, step: int) -> tuple[Block | None, Block | None]:
@@ -194,21 +201,27 @@ class Evidence:
         return min(max((block.last - max(block.first, past)) / (block.last - block.first), 0.0), 1.0)
 
     def arrays(self) -> State:
-        state: State = {"blocks/count": np.array([len(self.settled), len(self.recent)], np.int64)}
-        for index, block in enumerate((*self.settled, *self.recent)):
+        past = () if self.past is None else (self.past,)
+        state: State = {"blocks/count": np.array([len(self.settled), len(self.recent), len(past)], np.int64)}
+        for index, block in enumerate((*self.settled, *self.recent, *past)):
             state |= {f"blocks/{index}/{name}": array for name, array in block.arrays().items()}
         return state
 
     def restored(self, state: Mapping[str, np.ndarray]) -> Evidence:
         """Raises: EngineInputError if arrays are missing."""
         try:
-            settled, recent = state["blocks/count"].tolist()
+            settled, recent, past = state["blocks/count"].tolist()
             blocks = []
-            for index in range(settled + recent):
+            for index in range(settled + recent + past):
                 prefix = f"blocks/{index}/"
                 blocks.append(
                     Block.of({name.removeprefix(prefix): a for name, a in state.items() if name.startswith(prefix)})
                 )
-        except KeyError as error:
+        except (KeyError, ValueError) as error:
             raise EngineInputError(f"state lacks {error}") from None
-        return Evidence(tuple(blocks[:settled]), tuple(blocks[settled:]), self.ttl_steps)
+        return Evidence(
+            tuple(blocks[:settled]),
+            tuple(blocks[settled : settled + recent]),
+            self.ttl_steps,
+            blocks[-1] if past else None,
+        )

@@ -121,7 +121,7 @@ class Parts:
     keeper: Keeper
     key: int
     sampled: bool
-    """Rows only come: every block is a sample of the same table."""
+    """Rows only come, or go by age: every block is a sample of the same table."""
     names: tuple[tuple[str, ...], ...]
     """Of the attributes of each marginal, one-way ones first."""
 
@@ -148,14 +148,14 @@ class Parts:
                 attributes=len(active),
                 deletable=config.deletable,
                 windowed=config.ttl_steps is not None,
-                larger=bool(cliques),
+                larger=len(cliques),
             ),
             totals_epsilon=totals,
             ones_epsilon=first,
             larger_epsilon=config.epsilon - totals - first,
             keeper=Keeper(domain, active, ones, larger),
             key=stream_key(config.name),
-            sampled=not config.deletable and config.ttl_steps is None,
+            sampled=not config.deletable,
             names=tuple(tuple(domain.names[active[a]] for a in clique) for clique in (*ones.cliques, *cliques)),
         )
 
@@ -166,9 +166,17 @@ class Parts:
 
     @property
     def budgets(self) -> Budgets:
-        """A budget of 0 is none."""
-        epsilons = {"totals": self.totals_epsilon, "ones": self.ones_epsilon, "larger": self.larger_epsilon}
-        return Budgets.of(**{name: epsilon for name, epsilon in epsilons.items() if epsilon > 0})
+        return Budgets.of(totals=self.totals_epsilon, marginals=self.marginals_epsilon)
+
+    @property
+    def marginals_epsilon(self) -> Fraction:
+        """Of both lines."""
+        return self.ones_epsilon + self.larger_epsilon
+
+    def line_epsilons(self, *, early: bool) -> tuple[Fraction, Fraction]:
+        """Of the one-way line and of the larger one; they always add up to the same."""
+        larger = self.larger_epsilon * (self.schedule.early_share if early else 1)
+        return self.marginals_epsilon - larger, larger
 
 
 def _possible(domain: TableDomain, clique: Clique) -> np.ndarray:

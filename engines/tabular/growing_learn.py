@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import sqrt
 
 import numpy as np
 
 from engines.contract import State
 from engines.noise import IntArray, NoiseSource
+from engines.tabular.attributes import FloatArray
 from engines.tabular.growing_blocks import Block, Evidence, improved, together
 from engines.tabular.growing_config import Parts
 from engines.tabular.growing_fit import Fitted
-from engines.tabular.growing_schedule import larger_weights
+from engines.tabular.growing_schedule import FIRST_REST, REST, UNKNOWN, block_weights, larger_weights
 from engines.tabular.measure import measure, split, variances
 from engines.tabular.totals import Totals
 from schemas.errors import EngineInputError
@@ -109,8 +109,9 @@ class Learning:
         inserts, deletes = int(signs[signs > 0].sum()), -int(signs[signs < 0].sum())
         totals = before.totals.after(inserts, deletes, self.noise.child("totals"))
         ones = before.ones.plus(parts.ones.counts(codes, signs))
-        # While the stream is early its events pay for larger marginals with better one-way ones.
-        larger = before.larger if before.early else before.larger.plus(parts.larger.counts(codes, signs))
+        # Early, where larger marginals have no budget, their events pay for better one-way ones.
+        gathers = not before.early or parts.schedule.early_share > 0
+        larger = before.larger.plus(parts.larger.counts(codes, signs)) if gathers else before.larger
         self.learnt = Learnt(
             totals, ones, larger, before.early, before.blocks, before.evidence.at(self.step), before.fitted
         )
@@ -121,7 +122,11 @@ class Learning:
         totals = now.totals
         if not len(self.parts.ones):
             return False, False
-        if not now.early and len(self.parts.larger):
+        if now.early:
+            ended = schedule.early_share > 0 and not schedule.early(totals.events)
+            if ended:
+                return True, True
+        elif len(self.parts.larger):
             fresh = totals.events - now.larger.covered
             drift = 0.0 if now.fitted is None else now.fitted.drift
             if schedule.larger_due(fresh, now.larger.covered, totals.alive, drift):
@@ -131,7 +136,8 @@ class Learning:
     def close(self, *, larger: bool) -> None:
         """Measure the one-way line, and the larger one if so; then fit."""
         now, parts, step = self.learnt, self.parts, self.step
-        epsilon = parts.ones_epsilon + (parts.larger_epsilon if now.early else 0)
+        epsilon, _ = parts.line_epsilons(early=now.early)
+        apart = now.early and not parts.schedule.early_share
         sizes = np.array(parts.ones.sizes, np.float64)
         epsilons = split(epsilon, np.sqrt(np.sqrt(sizes)))
         counts = measure(now.ones.pending, parts.ones, epsilons, self.noise.child("ones"))
@@ -144,36 +150,38 @@ class Learning:
             variances(epsilons),
             np.zeros(0),
             np.zeros(0),
-            0.0,
+            np.zeros(0),
         )
         if larger:
             evidence = now.evidence.settle(self._settled(together([*now.evidence.recent, block])))
         else:
-            evidence = now.evidence.settle(block) if now.early else now.evidence.with_recent(block)
+            evidence = now.evidence.settle(block) if apart else now.evidence.with_recent(block)
         ones = now.ones.closed(now.totals, step)
         self.learnt = Learnt(
             now.totals,
             ones,
-            now.larger.closed(now.totals, step) if larger or now.early else now.larger,
+            now.larger.closed(now.totals, step) if larger or apart else now.larger,
             now.early and parts.schedule.early(now.totals.events),
             now.blocks + larger,
             evidence,
-            parts.fitter.fit(*evidence.sums(step), max(now.totals.alive, 1.0)),
+            parts.fitter.fit(*evidence.sums(step), evidence.past, max(now.totals.alive, 1.0)),
         )
 
     def _settled(self, recent: Block) -> Block:
         """Measure the larger marginals over the steps of these recent blocks."""
         now, parts = self.learnt, self.parts
-        apart = np.zeros(len(parts.larger)) if now.fitted is None else now.fitted.apart
+        first = parts.sampled and now.blocks == 0
+        _, epsilon = parts.line_epsilons(early=now.early)
         weights = larger_weights(
             parts.weights,
             parts.larger.lengths.astype(np.float64),
-            apart,
+            self._apart(),
             max(now.totals.alive, 1.0),
-            float(parts.larger_epsilon),
+            float(epsilon),
             now.blocks,
+            rest=FIRST_REST if first else REST,
         )
-        epsilons = split(parts.larger_epsilon, weights)
+        epsilons = split(epsilon, weights)
         counts = measure(now.larger.pending, parts.larger, epsilons, self.noise.child("larger"))
         self.measured.append(Measured(True, now.larger.step, counts, epsilons))
         table, noise = counts.astype(np.float64), variances(epsilons)
@@ -185,16 +193,26 @@ class Learning:
             ones_layout=parts.ones,
             larger_layout=parts.larger,
         )
-        # Where rows only come, early blocks are a sample like later ones, and noisier: they count by the root of what
-        # they hold. Where rows go, only the plain sum is what is left.
-        weight = 1 / sqrt(max(abs(recent.net), 1.0)) if parts.sampled else 1.0
+        # Where rows are deleted, only the plain sum is what is left.
+        weight = block_weights(recent.net, noise) if parts.sampled else np.ones(len(noise))
         return Block(
             recent.first,
             recent.last,
             recent.net,
             ones,
             variance,
-            table * weight,
+            table * parts.larger.spread(weight),
             noise * (weight * weight),
             recent.net * weight,
         )
+
+    def _apart(self) -> FloatArray:
+        """L1 distance that larger marginals may have from their priors, as a share: as fitted, or what noise hides."""
+        now, parts = self.learnt, self.parts
+        settled, _ = now.evidence.sums(self.step)
+        hidden = np.full(len(parts.larger), UNKNOWN)
+        if now.fitted is None or settled is None or not settled.complete or not (settled.larger_net > 0).all():
+            return hidden
+        noise = parts.larger.lengths * np.sqrt(settled.larger_variance) / settled.larger_net
+        apart: FloatArray = np.maximum(now.fitted.apart, np.minimum(noise, hidden))
+        return apart

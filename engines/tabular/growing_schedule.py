@@ -8,22 +8,32 @@ Units: events.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from math import sqrt
 
 import numpy as np
 
 from engines.tabular.attributes import FloatArray
 
-EARLY = 5000.0
-"""Events times epsilon until which a stream is early."""
-ONES_LEAST, ONES_GROWTH, ONES_DELETABLE = 200.0, 0.15, 0.3
+EARLY = 4000.0
+"""Events times epsilon, for 15 attributes, until which a stream is early; in proportion to their pairs."""
+EARLY_SHARE, EARLY_MARGINALS = Fraction(1, 4), 120
+"""Of the larger marginals' budget, for them while a stream is early; nothing where there are more of them than this."""
+ONES_LEAST, ONES_GROWTH, ONES_DELETABLE = 120.0, 0.15, 0.3
 """Of a block of one-way marginals: events times epsilon for 15 attributes, and share of what was covered before."""
+ONES_FAST = 400.0
+"""Events times epsilon, for 15 attributes, until which such blocks double what was covered; the share then falls with
+the root, since noise matters less and less beside what changes."""
 LARGER_LEAST, LARGER_GROWTH = 2000.0, 0.7
 """Of a block of larger marginals: events times epsilon, and share of what was covered before."""
 DELETABLE_LEAST, DELETABLE_GROWTH = 4000.0, 1.2
 """The same where rows can be deleted: noise of old blocks stays when their rows have gone."""
 DRIFT, DRIFTED = 0.1, 0.25
 """Believed change of some one-way marginal above which this share of a block will do."""
+UNKNOWN = 0.2
+"""L1 distance from its prior, as a share of the rows, that a larger marginal may have as long as noise hides it."""
+REST, FIRST_REST = 0.2, 0.05
+"""Weight of a marginal that is not worth its noise, beside the others: later, and in the first block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,26 +43,43 @@ class Schedule:
     epsilon: of one event over the whole stream. attributes: that are measured.
     deletable: rows may be deleted by events of their own.
     windowed: rows expire by a ttl.
-    larger: there are marginals of two or more attributes.
+    larger: how many marginals of two or more attributes there are.
     """
 
     epsilon: float
     attributes: int
     deletable: bool
     windowed: bool
-    larger: bool
+    larger: int
 
     def early(self, events: float) -> bool:
-        """True while all of the budget goes to the one-way marginals: so few events would drown in larger ones.
+        """True while most of the budget goes to the one-way marginals: so few events would drown in larger ones.
 
-        Not where rows can be deleted: what was inserted without being counted could not be taken back.
+        Not where rows can be deleted: noise of early blocks would stay.
         """
-        return not self.larger or (not self.deletable and events < EARLY / self.epsilon)
+        if self.deletable or not self.larger:
+            return not self.larger
+        return events < EARLY * self._attributes * self._attributes / self.epsilon
+
+    @property
+    def early_share(self) -> Fraction:
+        """Of the larger marginals' budget, what is left to them while the stream is early.
+
+        At 0 they gather nothing then. Early, those with the fewest cells are worth measuring, if there are few.
+        """
+        return EARLY_SHARE if 0 < self.larger <= EARLY_MARGINALS else Fraction(0)
+
+    @property
+    def _attributes(self) -> float:
+        """For 1 the constants above were chosen."""
+        return max(self.attributes, 1) / 15
 
     def ones_due(self, fresh: float, covered: float, alive: float) -> bool:
         """True if a block of one-way marginals with so many fresh events closes."""
-        least = ONES_LEAST * max(self.attributes, 1) / 15 / self.epsilon
+        least = ONES_LEAST * self._attributes / self.epsilon
         growth = ONES_DELETABLE if self.deletable else ONES_GROWTH
+        if covered > 0:
+            growth = max(growth, min(1.0, sqrt(ONES_FAST * self._attributes / self.epsilon / covered)))
         return fresh >= max(least, growth * self._size(covered, alive))
 
     def larger_due(self, fresh: float, covered: float, alive: float, drift: float) -> bool:
@@ -70,26 +97,40 @@ class Schedule:
 
 
 def larger_weights(
-    plain: FloatArray, lengths: FloatArray, apart: FloatArray, rows: float, epsilon: float, blocks: int
+    plain: FloatArray,
+    lengths: FloatArray,
+    apart: FloatArray,
+    rows: float,
+    epsilon: float,
+    blocks: int,
+    *,
+    rest: float,
 ) -> FloatArray:
     """Weights by which larger marginals share their budget.
 
     Noise of marginal i costs w_i = plain_i / cells^1.2 a row in the wrong cell, so its best share is in proportion to
-    sqrt(w_i cells_i). Marginals whose last fit is closer to its prior than noise would allow to see get 0.3 of that.
+    sqrt(w_i cells_i). Marginals that may be closer to their prior than noise would allow to see get `rest` of that.
 
     Args:
-        apart: L1 distance of each from its prior in the last fit, as a share of the rows; all 0 before there was one.
+        apart: L1 distance that each may have from its prior, as a share of the rows.
         blocks: that were measured before.
     """
     worth = plain * lengths**-1.2
     root = np.sqrt(worth * lengths)
-    if not apart.any():
-        return root
     missed = apart * rows * worth
     order = np.argsort(-missed / root, kind="stable")
     noise = np.cumsum(root[order]) ** 2 * (0.7 * max(1.0, sqrt(blocks)) / epsilon)
     best = int(np.argmin(noise + missed.sum() - np.cumsum(missed[order]))) + 1
     kept = np.zeros(len(root), np.bool_)
     kept[order[:best]] = True
-    weights: FloatArray = np.where(kept, root, 0.3 * root)
+    weights: FloatArray = np.where(kept, root, rest * root)
+    return weights
+
+
+def block_weights(net: float, variances: FloatArray) -> FloatArray:
+    """Weights of a block's larger marginals `(marginals,)` beside those of other blocks of the same table.
+
+    By inverse variance, as for samples of one law; times the root of the rows only, since that law changes.
+    """
+    weights: FloatArray = sqrt(max(abs(net), 1.0)) / variances
     return weights

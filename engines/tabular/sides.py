@@ -19,6 +19,11 @@ from engines.tabular.marginals import Marginals
 
 _LEAST = 1e-9
 _ROUNDS = 3
+_KURTOSIS = 5.0
+"""Variance of a squared Laplace variable, in squares of its variance."""
+_CAUTION = 4.0
+"""How many of its own variances a moment estimate, squared, is weighed against."""
+_SMALLEST = 1e-300
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +99,8 @@ class Sides:
         """Empirical Bayes: prior plus the believed part of the residual's interaction, cell by cell.
 
         A cell's true residual is taken to have variance tau^2 w, where w is the prior to the power 5/4 (likely cells
-        deviate more), scaled to mean 1 in each table; tau^2 comes from weighted moments, in three rounds.
+        deviate more), scaled to mean 1 in each table; tau^2 comes from weighted moments, in three rounds, and is
+        lowered as far as noise alone gives such moments: a marginal that noise hides stays at its prior.
 
         Args:
             variances: `(tables,)` of the noise of one cell.
@@ -107,11 +113,15 @@ class Sides:
         noise = variances * self.freedom
         every = layout.spread(noise)
         excess = residual * residual - every
-        tau2 = np.maximum(layout.sums(w * excess) / layout.sums(w * w), 0.0)
+        tau2, trust = np.maximum(layout.sums(w * excess) / layout.sums(w * w), 0.0), w
         for _ in range(_ROUNDS):
             trust = 1 / (layout.spread(tau2) * w + every + _LEAST)
             trust = trust * trust * w
             tau2 = np.maximum(layout.sums(trust * excess) / layout.sums(trust * w), 0.0)
+        doubt = trust * every
+        doubt = _KURTOSIS * layout.sums(doubt * doubt) / np.maximum(layout.sums(trust * w), _SMALLEST) ** 2
+        squared = tau2 * tau2
+        tau2 = tau2 * (squared / (squared + _CAUTION * doubt + _SMALLEST))
         signal = layout.spread(tau2) * w
         believed: FloatArray = prior + signal / (signal + layout.spread(variances)) * residual
         return believed

@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from engines.contract import Batch, Release
 from engines.contract_checks import contents
 from engines.noise import IntArray, NoiseSource, seeded
-from engines.tabular import Marginals, TableDomain, growing_learn
+from engines.tabular import Marginals, TableDomain, growing_learn, growing_schedule
+from engines.tabular.growing_config import Parts
 from engines.tabular.growing_learn import Learning, Line
 from engines.tabular.totals import Totals
 from schemas.blocks import Folded
@@ -61,9 +62,15 @@ class Tape:
         patch.setattr(Totals, "after", counted)
 
 
-def run(tape: Tape, steps: Sequence[Folded], replay: Tape | None, **changes: Any) -> list[Release]:
-    engine = growing(TABLE, EPSILON, **changes)
+def run(
+    tape: Tape, steps: Sequence[Folded], replay: Tape | None, *, apart: bool = False, **changes: Any
+) -> list[Release]:
+    """Args: apart: early events are in one-way marginals only, as where there are many larger ones."""
     with pytest.MonkeyPatch.context() as patch:
+        if apart:
+            patch.setattr(growing_schedule, "EARLY_MARGINALS", 0)
+            patch.setattr(growing_schedule, "EARLY", 400_000.0)
+        engine = growing(TABLE, EPSILON, **changes)
         tape.listen(patch, replay)
         return [engine.step(Batch(i, events), seeded(3).child(i)) for i, events in enumerate(steps)]
 
@@ -95,6 +102,7 @@ def steady(domain: TableDomain, steps: int, rows: int = 60, deletes: bool = Fals
 
 VARIANTS = [
     {},
+    {"apart": True, "records": False},
     {"deletable": True, "records": False},
     {"ttl_steps": 3, "records": False},
     {"workload": triples(TABLE)},
@@ -169,22 +177,39 @@ def early_events_in_both_lines(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Learning, "close", close)
 
 
+def early_shares_later(patch: pytest.MonkeyPatch) -> None:
+    """One-way blocks keep the share of early ones when larger blocks have all of theirs."""
+    original = Parts.line_epsilons
+
+    def line_epsilons(parts: Parts, *, early: bool) -> tuple[Fraction, Fraction]:
+        return original(parts, early=True)[0], original(parts, early=early)[1]
+
+    patch.setattr(Parts, "line_epsilons", line_epsilons)
+
+
 def closes_by_private_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Learning, "due", lambda self: (int(self.learnt.ones.pending.sum()) % 2 == 0, False))
 
 
-def check(steps: Sequence[Folded]) -> None:
-    for at in (0, 1, 2):
-        _, loss, _ = losses(steps, one_row(TABLE, at), at, records=False)
+def check(steps: Sequence[Folded], *, apart: bool = False) -> None:
+    for at in (0, 1, 2, 9):
+        _, loss, _ = losses(steps, one_row(TABLE, at), at, records=False, apart=apart)
         assert loss <= MARGINALS
 
 
 @pytest.mark.parametrize(
-    "fault", [forgets_to_clear, counts_twice, early_events_in_both_lines, closes_by_private_counts]
+    ("fault", "apart"),
+    [
+        (forgets_to_clear, False),
+        (counts_twice, False),
+        (early_events_in_both_lines, True),
+        (early_shares_later, False),
+        (closes_by_private_counts, False),
+    ],
 )
-def test_a_planted_fault_is_caught(fault: Callable[[pytest.MonkeyPatch], None]) -> None:
+def test_a_planted_fault_is_caught(fault: Callable[[pytest.MonkeyPatch], None], apart: bool) -> None:
     steps = steady(TABLE, 18)
     with pytest.MonkeyPatch.context() as patch:
         fault(patch)
         with pytest.raises(AssertionError):
-            check(steps)
+            check(steps, apart=apart)
