@@ -1,4 +1,6 @@
-"""Domains as configured, built to see whether they can be: what only geometry can tell of a map."""
+"""Domains and engines as configured, built to see whether they can be: what only geometry can tell of a map, and
+whether noise can be as wide as a small epsilon asks.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import orjson
 
 from agents.presentation.trajectory import few_trips
 from engines.contract import Columns, Domain
-from engines.registry import build_domain
+from engines.registry import build_domain, build_engine
 from engines.spatial.domain.mapped import MappedDomain
 from engines.trajectory.domain import TripDomain
 from schemas.errors import ConfigError, ConfigProblem, EngineInputError
@@ -26,11 +28,11 @@ NEARLY_ALL = 0.9
 """Share of events outside from which a domain is likely to be the wrong one."""
 
 
-def check_domains(config: Config) -> Mapping[str, Sequence[str]]:
-    """Build every stream's domain.
+def check_streams(config: Config) -> Mapping[str, Sequence[str]]:
+    """Build every stream's domain and engine, and ask the engine for its guarantee.
 
     Returns: by stream, what an operator should know of it.
-    Raises: ConfigError with all domains that cannot be built.
+    Raises: ConfigError with all streams that cannot be built.
     """
     problems: list[ConfigProblem] = []
     remarks: dict[str, Sequence[str]] = {}
@@ -41,6 +43,13 @@ def check_domains(config: Config) -> Mapping[str, Sequence[str]]:
             reason = f'stream "{stream.name}": {error}'
             mend = "mend its file or bounds as it says, or choose another depth in [streams.options]"
             problems.append(ConfigProblem(f"streams[{index}].domain", reason, mend))
+            continue
+        try:
+            build_engine(stream).guarantee()
+        except EngineInputError as error:
+            reason = f'stream "{stream.name}": {error}'
+            mend = "raise epsilon, lower max_contributions, or mend [streams.options] as it says"
+            problems.append(ConfigProblem(f"streams[{index}].privacy.epsilon", reason, mend))
             continue
         if isinstance(domain, TripDomain):
             remarks[stream.name] = (few_trips(stream),)

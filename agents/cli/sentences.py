@@ -41,7 +41,7 @@ def promise(stream: Stream) -> str:
     if privacy.per is None:
         return f"{who} in the whole life of the stream, is hidden with {price}."
     period = format_duration(privacy.per)
-    twice = f"epsilon = {_plain(2 * privacy.epsilon)}" + (f", delta = {2 * privacy.delta:g}" if privacy.delta else "")
+    twice = _plain(2 * privacy.epsilon) + (f" and {2 * privacy.delta:g}" if privacy.delta else "")
     return (
         f"{who} in each aligned period of {period}, is hidden with {price} a period: {twice} over any {period} in a "
         f"row, and adding up from period to period."

@@ -13,12 +13,12 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     import typer
 
     from agents.cli.sentences import promise
-    from agents.domains import check_domains
+    from agents.domains import check_streams
     from schemas.config import format_duration
     from schemas.topics import Topics
 
     loaded = config_of(config)
-    remarks = check_domains(loaded)
+    remarks = check_streams(loaded)
     if as_json:
         streams = [
             {

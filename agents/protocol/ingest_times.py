@@ -103,7 +103,8 @@ class TimeParser:
             except OverflowError:
                 return self._one_by_one([self.exact_number(value) for value in values])
             # Below 2**53 the product has one rounding, the same as the exact way's; rint and round both go to even.
-            scaled = floats * float(UNIT_US[self.format])
+            with np.errstate(over="ignore"):  # a warning would tell of the data; what is too large is not usable
+                scaled = floats * float(UNIT_US[self.format])
             usable = np.abs(scaled) < _EXACT_FLOAT
             if usable.all():
                 return np.rint(scaled).astype(np.int64), usable

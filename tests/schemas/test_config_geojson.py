@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.domains import check_domains, outside_warning, rows_outside
+from agents.domains import check_streams, outside_warning, rows_outside
 from engines.registry import build_domain
 from engines.spatial.domain import LineDomain, PolygonDomain
 from schemas.config import Config, ConfigError, GeoJsonDomain, parse_config
@@ -56,7 +56,7 @@ def test_a_map_is_read_relative_to_the_configuration(tmp_path: Path) -> None:
     domain = build_domain(config.streams[0])
     assert isinstance(domain, PolygonDomain)
     assert domain is build_domain(config.streams[0]), "a map is worked out once"
-    assert check_domains(config) == {"taxi": ()}
+    assert check_streams(config) == {"taxi": ()}
 
 
 def test_another_map_is_another_fingerprint(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_keys_are_checked(tmp_path: Path, old: str, new: str, key: str, fragment
 def test_what_only_geometry_can_tell(tmp_path: Path, content: Any, depth: int, fragment: str) -> None:
     config = read(tmp_path, content, TEXT.replace("depth = 10", f"depth = {depth}"))
     with pytest.raises(ConfigError) as refused:
-        check_domains(config)
+        check_streams(config)
     (problem,) = refused.value.problems
     assert problem.key == KEY
     assert fragment in problem.reason
@@ -129,7 +129,7 @@ def test_what_only_geometry_can_tell(tmp_path: Path, content: Any, depth: int, f
 
 def test_a_repair_is_remarked(tmp_path: Path) -> None:
     bowtie = {"type": "Polygon", "coordinates": [[[0, 50], [1, 51], [1, 50], [0, 51], [0, 50]]]}
-    (remark,) = check_domains(read(tmp_path, bowtie))["taxi"]
+    (remark,) = check_streams(read(tmp_path, bowtie))["taxi"]
     assert "1 polygons of its map cross themselves" in remark
 
 
