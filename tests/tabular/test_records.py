@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,11 +40,17 @@ def test_rows_follow_the_released_marginals() -> None:
     assert np.abs(counts - wanted).sum() / np.abs(wanted).sum() < 0.05
 
 
-def test_a_step_changes_no_more_rows_than_it_may() -> None:
-    engine = growing(TABLE, Fraction(20), churn=Fraction(1, 100))
+@pytest.mark.parametrize("changes", [{"churn": Fraction(1, 100)}, {}, {"deletable": True}, {"ttl_steps": 6}])
+def test_a_step_changes_no_more_rows_than_it_may(changes: dict[str, Any]) -> None:
+    engine = growing(TABLE, Fraction(20), **changes)
+    share, rows = float(engine.config.churn), 0
+    assert changes or share == 0.02
     for step, (added, removed) in enumerate(follow(engine, 15)):
-        # Twice the events, a hundredth of the table, and some for the noise of the rate.
-        assert len(added) + len(removed) <= 2 * 200 * 1.1 + 0.01 * 200 * (step + 1) + 1
+        events = 200 + (200 if step >= 6 and "ttl_steps" in changes else 0)
+        # Twice the events, a share of the table, and a tenth for the noise of the rate.
+        assert len(added) + len(removed) <= 1.1 * (2 * events + share * rows) + 1
+        rows += len(added) - len(removed)
+    assert rows > 1000
 
 
 def test_a_quiet_step_keeps_nearly_all_rows() -> None:
