@@ -87,6 +87,8 @@ class Default:
             there, trips = self.ground.over(grid).there, self.ground.moved(trips, grid)
         questions = Questions.of(trips, plan, max_moves=limits.moves)
         noisy = {"trips": counted} | ask(questions.histograms(blocks), plan, epsilon=epsilon, noise=drawn_from)
+        if not records and "block pairs" not in plan.shares:
+            return Synthesis(Trips.none(), tuple(noisy.values()), {"side": plan.side, "heavy_block_pairs": 0})
         maps = maps_of(noisy, grid, there)
         detours = _table(noisy["detours"], (1 + len(plan.hops), len(plan.detours)), maps.total)
         by_hops = detours.sum(axis=1)

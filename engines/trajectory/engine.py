@@ -158,5 +158,5 @@ def _measurement(noisy: Noisy) -> dict[str, Any]:
         "sum": float(noisy.values.sum()),
         "variance": noisy.variance,
         "unit": "trips",
-        "values": {"noisy": [round(value, 4) for value in noisy.values.tolist()]},
+        "values": {"noisy": np.round(noisy.values, 4).tolist()},
     }

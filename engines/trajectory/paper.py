@@ -100,15 +100,16 @@ class Paper:
         pairs, start, end = pair_counts(first, last, cells, epsilon=budget["pairs"], noise=drawn.child("pairs"))
         del trips, codes, first, last, histogram
         # From here on nothing private is in reach.
+        notes = {"cells": len(cells), "pair_leaves": len(pairs.values)}
+        if not records:
+            return Synthesis(Trips.none(), (transitions, pairs), notes)
         weights, staying = _probabilities(transitions, edges, len(cells))
         starts, ends = sampled(pairs, start, end, cells, chance.child("pairs"))
-        if records and len(starts):
+        synthetic = Trips.none()
+        if len(starts):
             moves = _lengths(starts, ends, weights, limits, chance.child("lengths"))
             synthetic = _with_points(Errands(starts, ends, moves), weights, staying, cells, limits, chance)
-        else:
-            synthetic = Trips.none()
-        notes = {"trips": len(synthetic), "cells": len(cells), "pair_leaves": len(pairs.values)}
-        return Synthesis(synthetic, (transitions, pairs), notes)
+        return Synthesis(synthetic, (transitions, pairs), {"trips": len(synthetic), **notes})
 
     def _transitions(self, trips: Trips, leaves: IntArray, edges: tuple[IntArray, IntArray], count: int) -> Histogram:
         """Of each pair of touching cells; transitions between others are dropped."""
