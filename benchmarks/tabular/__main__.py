@@ -46,9 +46,10 @@ def main() -> int:
         plan = replace(plan, modes=tuple(arguments.mode))
     if arguments.stream:
         plan = replace(plan, streams=tuple(arguments.stream))
+    if arguments.epsilon:
+        plan = replace(plan, epsilons=tuple(arguments.epsilon))
     name = "tabular_quick" if quick else "tabular"
-    again = quick or arguments.fresh
-    results = Results(name, forget=lambda stream, mode: again and stream in plan.streams and mode in plan.modes)
+    results = Results(name, forget=plan.has) if quick or arguments.fresh else Results(name)
     with Progress(console=console) as progress:
         _run(plan, results, progress)
         if arguments.errors_only:
@@ -72,6 +73,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--use-seeds", type=int, default=USE_SEEDS, help="of the consumer that trains")
     parser.add_argument("--mode", action="append", choices=sorted(MODES), help="only this one; may be repeated")
+    parser.add_argument(
+        "--epsilon", action="append", type=float, choices=EPSILONS, help="only this one; may be repeated"
+    )
     parser.add_argument("--stream", action="append", choices=sorted(STREAMS), help="only this one; may be repeated")
     return parser.parse_args()
 

@@ -31,6 +31,9 @@ class Plan:
     seeds: int = SEEDS
     steps: int | None = None
 
+    def has(self, stream: str, epsilon: float, mode: str) -> bool:
+        return stream in self.streams and epsilon in self.epsilons and mode in self.modes
+
     def runs(self) -> Iterator[Key]:
         for mode in self.modes:
             for seed in range(self.seeds):

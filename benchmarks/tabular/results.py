@@ -31,8 +31,8 @@ class Key:
 class Results:
     """What is in `<name>.csv`, and the curves in `<name>_curves.csv`."""
 
-    def __init__(self, name: str, *, forget: Callable[[str, str], bool] = lambda stream, mode: False) -> None:
-        """Args: forget: says of a stream and a mode that their runs are to be repeated."""
+    def __init__(self, name: str, *, forget: Callable[[str, float, str], bool] = lambda *_: False) -> None:
+        """Args: forget: says of a stream, an epsilon and a mode that their runs are to be repeated."""
         self.path, self.curves_path = FOLDER / f"{name}.csv", FOLDER / f"{name}_curves.csv"
         for path in (self.path, self.curves_path):
             _forget(path, forget)
@@ -91,13 +91,13 @@ class Results:
         return np.array([self.rows[key][column] for key in keys])
 
 
-def _forget(path: Path, forget: Callable[[str, str], bool]) -> None:
+def _forget(path: Path, forget: Callable[[str, float, str], bool]) -> None:
     if not path.exists():
         return
     with path.open(encoding="utf-8", newline="") as file:
         head, *lines = csv.reader(file)
-    stream, mode = head.index("stream"), head.index("mode")
-    kept = [line for line in lines if not forget(line[stream], line[mode])]
+    stream, epsilon, mode = (head.index(name) for name in ("stream", "epsilon", "mode"))
+    kept = [line for line in lines if not forget(line[stream], float(line[epsilon]), line[mode])]
     if len(kept) < len(lines):
         with path.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([head, *kept])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from benchmarks.tabular.metrics import METRICS, errors
 from benchmarks.tabular.plan import EPSILONS, QUICK, SEEDS, Plan, fits, twin
-from benchmarks.tabular.report import printed
+from benchmarks.tabular.report import Report, printed
+from benchmarks.tabular.results import Key, Results
 from benchmarks.tabular.streams import ADULT, STREAMS, WINDOWS
 from engines.tabular import Marginals
 
@@ -47,3 +51,62 @@ def test_every_figure_of_the_papers_has_its_runs() -> None:
             assert fits(mode, twin(mode, stream))
     assert twin("paper", WINDOWS[1]) == WINDOWS[0]
     assert {key.stream for key in QUICK.runs()} == set(QUICK.streams)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("benchmarks.tabular.results.FOLDER", tmp_path)
+    return tmp_path
+
+
+STREAM = "adult-randomised-200"
+
+
+def run(
+    results: Results, mode: str, error: float, *, epsilon: float = 1.0, seed: int = 0, stream: str = STREAM
+) -> None:
+    """Twenty steps, the last ten with half the error."""
+    falling = np.repeat([error, error / 2], 10)
+    results.add(Key(stream, epsilon, mode, seed), np.outer(falling, [1.0, 3.0, 5.0, 7.0]), np.full(20, 0.002))
+
+
+def test_runs_are_kept_until_they_are_to_be_repeated(folder: Path) -> None:
+    results = Results("t")
+    run(results, "default", 0.1)
+    run(results, "default", 0.3, seed=1)
+    run(results, "paper", 0.4, epsilon=0.5)
+    again = Results("t")
+    assert set(again.rows) == set(results.rows)
+    assert again.of(STREAM, 1.0, "default", "avg_we_all") == pytest.approx([0.075, 0.225])
+    assert again.of(STREAM, 1.0, "default", "max_rel_we_last") == pytest.approx([0.35, 1.05])
+    # Curves are of seed 0.
+    assert again.curve(STREAM, 1.0, "default")[:, 1] == pytest.approx(np.repeat([0.1, 0.05], 10))
+    missing = [key for key in Plan(streams=(STREAM,), modes=("default",), seeds=2).runs() if key not in again.rows]
+    assert {key.epsilon for key in missing} == set(EPSILONS) - {1.0}
+    repeated = Results("t", forget=Plan(epsilons=(1.0,), modes=("default",)).has)
+    assert set(repeated.rows) == {Key(STREAM, 0.5, "paper", 0)}
+    assert len(Results("t").curve(STREAM, 1.0, "default")) == 0
+
+
+def test_the_last_line_is_of_the_runs_that_there_are(folder: Path) -> None:
+    results = Results("t")
+    nothing = json.loads(Report(results, None, []).line())
+    assert set(nothing) >= {"ratio_avg_we", "ratio_max_we", "ratio_to_printed", "worst_ratio", "speedup_over_refit"}
+    assert set(nothing.values()) == {None}
+    run(results, "default", 0.01)
+    run(results, "default", 0.9, seed=1)
+    run(results, "paper", 0.04)
+    line = Report(results, None, []).summary()
+    # Of the seeds that both modes ran.
+    assert line["ratio_avg_we"] == line["ratio_max_we"] == line["worst_ratio"] == 0.25
+    assert line["ratio_to_printed"] == pytest.approx(
+        (0.005 + 0.45) / 2 / printed()[STREAM, 1.0, "avg_we", "paper"], 1e-3
+    )
+    assert line["speedup_over_refit"] is None
+    assert "| adult-randomised-200 | 1 |" in Report(results, None, []).markdown()
+    # A window whose rows have a ttl is compared with the papers' mode on rows that are deleted.
+    run(results, "paper", 0.1, stream=WINDOWS[0])
+    run(results, "default", 0.02, stream=WINDOWS[1])
+    run(results, "default", 0.01, epsilon=2.0, stream=WINDOWS[1])
+    line = Report(results, None, []).summary()
+    assert (line["ratio_avg_we_ttl"], line["ratio_avg_we_ttl_at_one_promise"]) == (0.2, 0.1)
