@@ -134,7 +134,7 @@ class Report:
         if shares:
             yield (
                 "\nUnder a ttl the papers' modes count an insert and its expiry, `default` the insert only. Above they "
-                "have the same epsilon for one count, so the papers' user is promised half as much. At the same promise "
+                "have the same epsilon for one count, so the papers' user is promised half as much. At one promise "
                 f"(`paper` at half the epsilon) AvgWE of `default` is {', '.join(shares)} of theirs."
             )
 
