@@ -39,11 +39,13 @@ _FRAME = struct.Struct("<BIi")
 
 def frame_records(records: Iterable[PublicRecord]) -> bytes:
     """Records as one run of bytes, for digests and storage; `unframe_records` is the inverse."""
-    parts: list[bytes] = []
+    framed = bytearray()
     for record in records:
         size = -1 if record.value is None else len(record.value)
-        parts += [_FRAME.pack(CHANNELS.index(record.channel), len(record.key), size), record.key, record.value or b""]
-    return b"".join(parts)
+        framed += _FRAME.pack(CHANNELS.index(record.channel), len(record.key), size)
+        framed += record.key
+        framed += record.value or b""
+    return bytes(framed)
 
 
 def unframe_records(data: bytes) -> list[PublicRecord]:
