@@ -15,8 +15,9 @@ first, in their order, then "other" where the attribute has it, then "missing".
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -132,7 +133,10 @@ class Category:
     def encode(self, values: Sequence[Any]) -> tuple[IntArray, ReasonArray]:
         """See `Attribute.encode`."""
         find, boolean = self._lookup.get, self._booleans.get
-        found = (boolean(v, -1) if v is True or v is False else find(v, -1) for v in values)
+        if "number" in self._kinds or "boolean" in self._kinds:
+            found: Iterable[int] = (boolean(v, -1) if v is True or v is False else find(v, -1) for v in values)
+        else:
+            found = map(find, values, repeat(-1))  # no boolean is taken for a text
         codes = np.fromiter(found, np.int64, len(values))
         reasons = np.zeros(len(values), np.uint8)
         for row in np.flatnonzero(codes < 0).tolist():
