@@ -2,7 +2,8 @@
 
 Per series and epsilon, over the same series and 20 seeds: `default` and `kalman` as they run in the job, but with noise
 in floats (`release`), and the other methods at their best parameters in hindsight (`series_comparators`). One user is
-in every step and moves it by at most 1; delta is 1e-6 where a method has one.
+in every step and moves it by at most 1; delta is 1e-6 where a method has one. What is released is moved into the
+public range (not negative; the drive cycle from 0 to 1), whatever the method.
 Writes benchmarks/results/series.csv, .md and .png.
 """
 
@@ -18,7 +19,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.sequence.series_comparators import BASELINES, DELTA, Best, relative_error, releaser
+from benchmarks.sequence.series_comparators import BASELINES, DELTA, Best, best, relative_error, releaser
 from benchmarks.sequence.series_data import DRIVE, SOURCES, SeriesData, Source
 from engines.sequence.series_config import SeriesConfig, adaptive_parts
 from engines.sequence.series_fields import SeriesDomain, SeriesField
@@ -122,12 +123,13 @@ def rows(name: str, source: Source, epsilon: str, seeds: int, steps: int | None)
     truth = np.stack([data.values for data in made])
     normal = np.random.default_rng(5).normal(size=truth.shape)
     value = float(epsilon)
+    limits = recipe(made[0], epsilon, "default").domain.fields[0].range
     yield Row.of(name, epsilon, "default", ours(made, epsilon, "default"))
     yield Row.of(name, epsilon, "kalman", ours(made, epsilon, "kalman"))
-    yield Row.of(name, epsilon, PAPER, releaser(truth, normal, value, exact=False))
-    yield Row.of(name, epsilon, EXACT, releaser(truth, normal, value, exact=True))
+    yield Row.of(name, epsilon, PAPER, best(releaser(truth, normal, value, exact=False), truth, limits))
+    yield Row.of(name, epsilon, EXACT, best(releaser(truth, normal, value, exact=True), truth, limits))
     for method, run in BASELINES.items():
-        yield Row.of(name, epsilon, method, run(truth, np.random.default_rng(6), value))
+        yield Row.of(name, epsilon, method, best(run(truth, np.random.default_rng(6), value), truth, limits))
 
 
 def _cut(data: SeriesData, steps: int | None) -> SeriesData:

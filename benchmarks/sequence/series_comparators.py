@@ -19,6 +19,8 @@ DELTA = 1e-6
 WEIGHTS = (0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 DECAYS = (0.97, 0.98, 0.99, 0.995, 0.998)
 FloatArray = np.ndarray
+Tried = Mapping[str, FloatArray]
+"""Releases `(seeds, steps)` by parameter."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,12 @@ class Best:
     relative: FloatArray | None = None
 
 
-def best(tried: Mapping[str, FloatArray], truth: FloatArray) -> Best:
-    """Of releases `(seeds, steps)` by parameter."""
-    errors = {name: ((released - truth) ** 2).mean(axis=1) for name, released in tried.items()}
+def best(tried: Tried, truth: FloatArray, limits: tuple[float, float] = (-np.inf, np.inf)) -> Best:
+    """Of releases `(seeds, steps)` by parameter, all moved into the public range first."""
+    inside = {name: np.clip(released, *limits) for name, released in tried.items()}
+    errors = {name: ((released - truth) ** 2).mean(axis=1) for name, released in inside.items()}
     name = min(errors, key=lambda name: float(errors[name].mean()))
-    return Best(errors[name], name, relative_error(tried[name], truth))
+    return Best(errors[name], name, relative_error(inside[name], truth))
 
 
 def relative_error(released: FloatArray, truth: FloatArray) -> FloatArray:
@@ -49,7 +52,7 @@ def mu_squared(epsilon: float, *, exact: bool) -> float:
     return 1 / gaussian.corollary_5_2(epsilon=epsilon, delta=DELTA) ** 2
 
 
-def releaser(truth: FloatArray, normal: FloatArray, epsilon: float, *, exact: bool) -> Best:
+def releaser(truth: FloatArray, normal: FloatArray, epsilon: float, *, exact: bool) -> Tried:
     """The AR(1) releaser: the best of 20 schedules, and of correcting the correlation for noise or adding 1/(t-1)."""
     seeds, steps = truth.shape
     schedules = {f"w={w:g}": np.full(steps, w) for w in WEIGHTS}
@@ -79,21 +82,21 @@ def releaser(truth: FloatArray, normal: FloatArray, epsilon: float, *, exact: bo
             products += x[:, :, t] * x[:, :, t - 1]
         kind = "corrected" if corrected else "+1/(t-1)"
         tried |= {f"{name}, {kind}": x[:, index] for index, name in enumerate(schedules)}
-    return best(tried, truth)
+    return tried
 
 
-def plain_gaussian(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Best:
+def plain_gaussian(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Tried:
     """Independent noise with the paper's accounting."""
     sigma = (truth.shape[1] / mu_squared(epsilon, exact=False)) ** 0.5
-    return best({"": truth + sigma * random.normal(size=truth.shape)}, truth)
+    return {"": truth + sigma * random.normal(size=truth.shape)}
 
 
-def laplace(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Best:
+def laplace(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Tried:
     """Scale T / epsilon at every step."""
-    return best({"": truth + random.laplace(scale=truth.shape[1] / epsilon, size=truth.shape)}, truth)
+    return {"": truth + random.laplace(scale=truth.shape[1] / epsilon, size=truth.shape)}
 
 
-def fast(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Best:
+def fast(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Tried:
     """Without sampling; the random walk's variance in hindsight."""
     scale = truth.shape[1] / epsilon
     noisy = truth + random.laplace(scale=scale, size=truth.shape)
@@ -108,10 +111,10 @@ def fast(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Best
             released[:, t] = released[:, t - 1] + gain * (noisy[:, t] - released[:, t - 1])
             variance = gain * noise
         tried[f"{ratio:g}"] = released
-    return best(tried, truth)
+    return tried
 
 
-def fourier(truth: FloatArray, random: np.random.Generator, epsilon: float, *, delay: int | None) -> Best:
+def fourier(truth: FloatArray, random: np.random.Generator, epsilon: float, *, delay: int | None) -> Tried:
     """Lowest coefficients of blocks of `delay` steps, or of the whole series (offline); their number in hindsight."""
     seeds, steps = truth.shape
     block = steps if delay is None else delay
@@ -126,7 +129,7 @@ def fourier(truth: FloatArray, random: np.random.Generator, epsilon: float, *, d
             noise = random.laplace(scale=scale, size=(seeds, len(basis)))
             released[:, first : first + block] = (truth[:, first : first + block] @ basis.T + noise) @ basis
         tried[f"d={kept}"] = released
-    return best(tried, truth)
+    return tried
 
 
 def _basis(size: int) -> FloatArray:
@@ -140,7 +143,7 @@ def _basis(size: int) -> FloatArray:
     return np.stack(rows)
 
 
-def tree(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Best:
+def tree(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Tried:
     """Differences of a binary tree's sums; one user is in all steps, so each event gets epsilon / T."""
     seeds, steps = truth.shape
     levels = steps.bit_length()
@@ -154,10 +157,10 @@ def tree(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Best
         nodes[:, level] = drawn[:, t - 1]
         released[:, t - 1] = truth[:, t - 1] + nodes.sum(axis=1) - before
         before = nodes.sum(axis=1)
-    return best({"": released}, truth)
+    return {"": released}
 
 
-def window(truth: FloatArray, random: np.random.Generator, epsilon: float, *, absorb: bool) -> Best:
+def window(truth: FloatArray, random: np.random.Generator, epsilon: float, *, absorb: bool) -> Tried:
     """BA or BD with a window as long as the series, so that the promise is the same as of the others."""
     seeds, steps = truth.shape
     even = epsilon / (2 * steps)
@@ -175,10 +178,10 @@ def window(truth: FloatArray, random: np.random.Generator, epsilon: float, *, ab
         nullified = np.where(fresh, np.maximum(0, np.round(offer / even) - 1), nullified)
         since = np.where(fresh, 1, since + 1)
         released[:, t] = last
-    return best({"": released}, truth)
+    return {"": released}
 
 
-BASELINES: Mapping[str, Callable[[FloatArray, np.random.Generator, float], Best]] = {
+BASELINES: Mapping[str, Callable[[FloatArray, np.random.Generator, float], Tried]] = {
     "gaussian": plain_gaussian,
     "laplace": laplace,
     "fast": fast,
