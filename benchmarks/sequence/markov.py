@@ -1,8 +1,8 @@
 """Counts of a Markov chain: paper 003's experiments with the prior mean and the collective filter beside its methods.
 
 Every method works on the same noisy counts: 20 seeds of users and of exact noise, 10 where the start is chosen. Epsilon
-is that of ONE step; MSE is over all steps and states. Writes benchmarks/results/markov.csv (means, their spread), .md and
-.png.
+is that of ONE step; MSE is over all steps and states. Writes benchmarks/results/markov.csv (means and their spread),
+.md and .png.
 """
 
 from __future__ import annotations
