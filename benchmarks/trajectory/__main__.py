@@ -29,6 +29,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
+from benchmarks.trajectory import memory
 from benchmarks.trajectory.data import LARGE, SMALL, SOURCES
 from benchmarks.trajectory.pictures import side_by_side
 from engines.noise import seeded
@@ -212,7 +213,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", default=bool(os.environ.get("QUICK")))
     parser.add_argument("--seeds", type=int, help="3, or 2 when quick")
     parser.add_argument("--data", help="some of them, semicolons between: " + "; ".join(SOURCES))
+    parser.add_argument(
+        "--memory", action="store_true", help="time and memory of ten large windows instead, see memory.py"
+    )
     arguments = parser.parse_args()
+    if arguments.memory:
+        memory.main(windows=10)
+        return
     chosen = (arguments.data or ("cabs;storms;geolife" if arguments.quick else ";".join(SOURCES))).split(";")
     some = arguments.quick or arguments.data
     for name in list(chosen):

@@ -22,7 +22,7 @@ def side_by_side(shown: dict[str, Trips], path: Path) -> None:
     figure, axes = pyplot.subplots(1, len(shown), figsize=(3.2 * len(shown), 3.4), squeeze=False)
     for axis, (name, trips) in zip(axes[0], shown.items(), strict=True):
         points = np.stack([trips.x, trips.y], axis=1) / LATTICE
-        some = np.unique(np.linspace(0, max(len(trips) - 1, 0), SHOWN).astype(int)) if len(trips) else []
+        some = np.unique(np.linspace(0, len(trips) - 1, SHOWN).astype(int)) if len(trips) else np.zeros(0, int)
         lines = [points[trips.offsets[trip] : trips.offsets[trip + 1]] for trip in some]
         axis.add_collection(LineCollection(lines, linewidths=0.4, alpha=0.35, colors="#1f4e79"))
         axis.set(xlim=(0, 1), ylim=(0, 1), xticks=[], yticks=[], aspect="equal")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import json
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +15,14 @@ import shapely
 
 from engines.contract import Columns
 from engines.noise import seeded
+from engines.registry import build_domain
 from engines.trajectory import Default, Limits, Trips
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.grid import Grid
 from engines.trajectory.ground import Ground, ground_of
 from engines.trajectory.trips import LATTICE
 from schemas.config import Stream
+from schemas.config.load import load_config
 from schemas.errors import ConfigError, EngineInputError
 from schemas.events import Reason
 
@@ -158,3 +163,16 @@ def test_modes_that_keep_to_no_map_refuse_one() -> None:
     for mode in ("paper", "grid"):
         with pytest.raises(ConfigError, match="keeps to no map"):
             Stream.model_validate({**document, "mode": mode})
+
+
+def test_the_example_is_on_its_streets() -> None:
+    """Points of the file are within reach of the streets that the configuration names; 4 decimals are 11 metres."""
+    folder = Path(__file__).parents[2] / "examples"
+    (stream,) = load_config(folder / "trips.toml").streams
+    with gzip.open(folder / "town" / "drives.csv.gz", "rt") as file:
+        rows = list(csv.DictReader(file))[::20]
+    numbers = {name: np.array([float(row[name]) for row in rows]) for name in ("lon", "lat")}
+    columns = Columns(numbers, {}, np.ones(len(rows), np.int8), {"last": [row["last"] or None for row in rows]})
+    keys, reasons = build_domain(stream).encode(columns)
+    assert np.all(reasons == Reason.ACCEPTED)
+    assert 0 < keys[:, 5].sum() < len(rows) / 4
