@@ -15,8 +15,9 @@ import numpy as np
 
 from engines.tabular.attributes import FloatArray
 
-EARLY = 4000.0
-"""Events times epsilon, for 15 attributes, until which a stream is early; in proportion to their pairs."""
+EARLY, EARLY_APART = 4000.0, 8000.0
+"""Events times epsilon, for 15 attributes, until which a stream is early; in proportion to their pairs. The second limit
+is for streams whose larger marginals have nothing till then."""
 EARLY_SHARE, EARLY_MARGINALS = Fraction(1, 4), 120
 """Of the larger marginals' budget, for them while a stream is early; nothing where there are more of them than this."""
 ONES_LEAST, ONES_GROWTH, ONES_DELETABLE = 120.0, 0.15, 0.3
@@ -59,7 +60,8 @@ class Schedule:
         """
         if self.deletable or not self.larger:
             return not self.larger
-        return events < EARLY * self._attributes * self._attributes / self.epsilon
+        limit = EARLY if self.early_share else EARLY_APART
+        return events < limit * self._attributes * self._attributes / self.epsilon
 
     @property
     def early_share(self) -> Fraction:

@@ -69,7 +69,7 @@ def run(
     with pytest.MonkeyPatch.context() as patch:
         if apart:
             patch.setattr(growing_schedule, "EARLY_MARGINALS", 0)
-            patch.setattr(growing_schedule, "EARLY", 400_000.0)
+            patch.setattr(growing_schedule, "EARLY_APART", 400_000.0)
         engine = growing(TABLE, EPSILON, **changes)
         tape.listen(patch, replay)
         return [engine.step(Batch(i, events), seeded(3).child(i)) for i, events in enumerate(steps)]
