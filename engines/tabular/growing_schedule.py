@@ -16,7 +16,7 @@ import numpy as np
 from engines.tabular.attributes import FloatArray
 
 EARLY, EARLY_APART = 4000.0, 8000.0
-"""Events times epsilon, for 15 attributes, until which a stream is early; in proportion to their pairs. The second limit
+"""Events times epsilon, for 15 attributes, until which a stream is early; in proportion to their pairs. The second one
 is for streams whose larger marginals have nothing till then."""
 EARLY_SHARE, EARLY_MARGINALS = Fraction(1, 4), 120
 """Of the larger marginals' budget, for them while a stream is early; nothing where there are more of them than this."""
