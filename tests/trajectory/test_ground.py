@@ -114,6 +114,19 @@ def test_places_stay_in_their_cells_and_come_back_as_records_on_the_map() -> Non
         assert np.array_equal(here.moved(trips, grid).x[usable], x[usable])
 
 
+def test_a_map_moves_each_trip_by_itself() -> None:
+    """So a trip that is added or removed moves no other one, and still weighs one."""
+    trips = crossing(40)
+    for name in MAPS:
+        for grid in (Grid(12), Grid(40)):
+            moved = ground(name).moved(trips, grid)
+            assert np.all(ground(name).over(grid).there[grid.cells(moved.x, moved.y)])
+            for out in range(0, 40, 7):
+                left, right = moved.without(out), ground(name).moved(trips.without(out), grid)
+                assert np.array_equal(left.x, right.x)
+                assert np.array_equal(left.y, right.y)
+
+
 def test_records_off_the_map_are_refused_and_counted_as_outside() -> None:
     numbers = {"x": np.array([8.2, 8.5, 8.7, 7.0]), "y": np.array([47.2, 47.2, 47.2, 47.2])}
     columns = Columns(numbers, {}, np.ones(4, np.int8), {})
