@@ -73,7 +73,9 @@ def figure(found: Sequence[Row], path: Path) -> None:
             errors = [row.relative for row in line]
             # Half of the spread of a square is that of its root, relative to its size.
             spread = [row.relative * row.spread / row.mse / 2 if row.mse else 0.0 for row in line]
-            panel.errorbar(at, errors, yerr=spread, label=method, lw=2 if method == "default" else 0.9, capsize=2)
+            # Black is none of the ten colours that the others take in turn.
+            style = {"lw": 2.0, "color": "black"} if method == "default" else {"lw": 0.9}
+            panel.errorbar(at, errors, yerr=spread, label=method, capsize=2, **style)
         panel.set(xscale="log", yscale="log", title=name, xlabel="epsilon", ylabel="RE")
     for panel in list(panels.flat)[len(names) :]:
         panel.axis("off")
