@@ -19,6 +19,9 @@ from engines.trajectory.grid import Grid
 from engines.trajectory.trips import LATTICE, BoolArray, FloatArray, Trips
 from schemas.blocks import IntArray
 
+_CHUNK = 1 << 17
+"""Visits whose points are worked out at once: a window's memory is not theirs."""
+
 
 def positioned(
     paths: IntArray,
@@ -89,6 +92,9 @@ class _Line:
     leave: FloatArray
     whole: BoolArray
 
+    def at(self, visits: slice) -> _Line:
+        return _Line(self.entry[visits], self.anchor[visits], self.leave[visits], self.whole[visits])
+
     @staticmethod
     def of(anchors: FloatArray, offsets: IntArray) -> _Line:
         middle = (anchors[1:] + anchors[:-1]) / 2
@@ -107,6 +113,15 @@ class _Line:
 
 def _points(line: _Line, cells: IntArray, points: IntArray, grid: Grid) -> IntArray:
     """All points on the lattice; `cells` are columns or rows."""
+    until = np.append(0, np.cumsum(points))
+    lattice = np.empty(int(until[-1]), np.int64)
+    for low in range(0, len(cells), _CHUNK):
+        visits = slice(low, min(low + _CHUNK, len(cells)))
+        lattice[until[low] : until[visits.stop]] = _points_of(line.at(visits), cells[visits], points[visits], grid)
+    return lattice
+
+
+def _points_of(line: _Line, cells: IntArray, points: IntArray, grid: Grid) -> IntArray:
     rank = np.arange(int(points.sum())) - np.repeat(np.cumsum(points) - points, points)
     number = np.repeat(points, points)
     # A trip that never leaves its cell has its first and its last point at the ends of its line.
