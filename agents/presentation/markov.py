@@ -106,7 +106,7 @@ def _sections(stream: Stream, audit: TruthAudit, steps: Sequence[StepRow]) -> Se
 
 def _tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
     error = _error(metrics)
-    return [("last error, users", "nothing released" if error is None else f"{error:.3g}")]
+    return [("last error, rms in users", "nothing released" if error is None else f"{error:.3g}")]
 
 
 def _rehearsal(stream: Stream) -> Rehearsal:

@@ -46,6 +46,9 @@ def first_counts(
     >>> bool(found.mean[0] > 93), round(float(found.mean.sum()), 6)
     (True, 100.0)
     """
+    if len(noisy) == 1:
+        surprise = abs(float(noisy[0]) - total) / scale + log(2 * scale) if measured[0] else 0.0
+        return FirstCounts(np.array([total]), np.zeros(1), -surprise)
     shape = concentration / len(noisy)
     rate = np.where(measured, 1 / scale, 0.0)
     nodes = _nodes(np.where(measured, noisy, 0.0), scale, total)

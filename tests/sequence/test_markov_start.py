@@ -48,7 +48,8 @@ def test_a_crowd_in_one_state_is_found_where_a_gaussian_start_halves_it() -> Non
 
 def test_one_state_has_all_and_states_that_are_not_counted_have_the_rest() -> None:
     only = first_counts(np.array([-40.0]), 5.0, 30.0, 0.25, np.ones(1, np.bool_))
-    assert only.mean == pytest.approx([30.0])
+    assert only.mean.tolist() == [30.0]
+    assert only.evidence == pytest.approx(-70 / 5 - np.log(10))
     rest = first_counts(np.array([20.0, 0.0]), 1.0, 100.0, 0.25, np.array([True, False]))
     assert rest.mean == pytest.approx([20.0, 80.0], abs=2)
 
