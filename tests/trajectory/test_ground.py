@@ -69,7 +69,7 @@ def crossing(count: int) -> Trips:
 
 
 @pytest.mark.parametrize("name", MAPS)
-@pytest.mark.parametrize("count", [0, 300, 6000])
+@pytest.mark.parametrize("count", [0, 300, 2500])
 def test_every_synthetic_point_lies_on_the_map(name: str, count: int) -> None:
     """Few trips and many: both plans."""
     mode = Default(ground=ground(name))
@@ -86,7 +86,7 @@ def test_every_synthetic_point_lies_on_the_map(name: str, count: int) -> None:
 
 def test_without_the_map_points_would_be_off_it() -> None:
     """The check above can fail."""
-    made = Default().synthesise(crossing(6000), epsilon=Fraction(2), limits=Limits(), noise=seeded(5))
+    made = Default().synthesise(crossing(2500), epsilon=Fraction(2), limits=Limits(), noise=seeded(5))
     places = TripDomain("x", "y", BOUNDS).coordinates(made.trips)
     for name in MAPS:
         assert np.mean(shapely.distance(shape(name), shapely.points(*places)) > 1e-3) > 0.1
