@@ -169,7 +169,10 @@ class Evidence:
         return Evidence(settled, (), self.ttl_steps, self.past)
 
     def at(self, step: int) -> Evidence:
-        """What is left of it after this step: blocks wholly past their ttl are past, but for the newest block."""
+        """What is left of it after this step: blocks wholly past their ttl are past, but for the newest block.
+
+        Recent blocks stay whatever their age: a measurement of larger marginals covers them all.
+        """
         if self.ttl_steps is None:
             return self
         past = step - self.ttl_steps
@@ -178,7 +181,7 @@ class Evidence:
         known = [] if self.past is None else [self.past.weighted(KEPT)]
         return Evidence(
             tuple(block for block in self.settled if block.last > past or block.last == newest),
-            tuple(block for block in self.recent if block.last > past or block.last == newest),
+            self.recent,
             self.ttl_steps,
             together([*known, *gone]) if gone else self.past,
         )
@@ -189,7 +192,7 @@ class Evidence:
 
     def _one(self, blocks: Sequence[Block], step: int) -> Block | None:
         left = [block.weighted(self._share(block, step)) for block in blocks if self._share(block, step) > 0]
-        if not left and blocks and blocks is self.settled:
+        if not left and blocks and (blocks is self.settled or not self.settled):
             # A table that is kept past its ttl still has the shape that was measured last.
             left = [blocks[-1]]
         return together(left) if left else None

@@ -81,6 +81,18 @@ def test_expired_rows_are_gone() -> None:
     assert len(engine._rows) < 100
 
 
+def test_a_block_longer_than_the_ttl_is_a_share_of_what_it_holds() -> None:
+    domain = table(3, 4)
+    engine = growing(domain, Fraction(4), ttl_steps=2, records=False)
+    run(engine, 40, 100)
+    (block, *_) = engine._learnt.evidence.settled
+    assert block.last - block.first > 2
+    # Every marginal sums to the net of all its steps, but for noise of a tenth of it.
+    sums = engine.config.parts.larger.sums(block.larger)
+    assert sums == pytest.approx(block.larger_net, rel=0.25)
+    assert all(abs(found.sum() - 200) < 60 for found in engine.marginals.values())
+
+
 def test_state_does_not_grow_with_history() -> None:
     # The counter of the totals keeps noise that grows with the root of the steps, and is tested with its kind.
     def size(engine: GrowingBlocks) -> int:
