@@ -25,6 +25,7 @@ from aiokafka import AIOKafkaConsumer
 
 from agents.broker import Broker, broker_from_env
 from agents.demo_screen import Screen, StepSeen
+from engines.noise import fresh_seed
 from schemas.config import load_config
 from schemas.errors import BrokerError, PrivstreamError
 from schemas.topics import Topics
@@ -62,6 +63,7 @@ SHOWN = (
     Shown("taxi.toml", "nyc_taxi/taxi_2016_01_sample_20k.csv.gz", 2 * DAY),
     Shown("departures.toml", "nyc_departures/departures_2013_01.csv.gz", 2 * DAY),
     Shown("evictions.toml", "sf_evictions/eviction_notices_2011_2015.csv.gz", 110 * DAY),
+    Shown("trips.toml", "town/drives.csv.gz", DAY / 6),
 )
 """The first is the one that the screen is about; the others have a line each."""
 
@@ -97,7 +99,7 @@ def demo_world(screen_factory: Any, *, exit_when_done: bool) -> Iterator[tuple[S
     # The client complains while new topics find their leaders; it tries again, and the screen is for the newcomer.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="privstream-demo-") as scratch, contextlib.ExitStack() as stack:
-        environment = {"PRIVSTREAM_JOB__DATA_DIR": str(Path(scratch) / "data")}
+        environment = {"PRIVSTREAM_JOB__DATA_DIR": str(Path(scratch) / "data"), **_user_key(Path(scratch))}
         config_path = _together(Path(scratch))
         screen: Screen = stack.enter_context(screen_factory(load_config(config_path, environment).streams))
         broker = _start_broker(screen, stack)
@@ -134,6 +136,14 @@ def _together(folder: Path) -> Path:
     path = here / CONFIG
     path.write_text(first + "\n".join(text[text.index(STREAMS) :] for text in texts), encoding="utf-8")
     return path
+
+
+def _user_key(folder: Path) -> dict[str, str]:
+    """The secret of the hash of user ids, as an operator would make it. Gone with the folder."""
+    path = folder / "user.key"
+    path.touch(mode=0o600)
+    path.write_bytes(fresh_seed())
+    return {"PRIVSTREAM_USER_KEY_FILE": str(path)}
 
 
 def _start_broker(screen: Screen, stack: contextlib.ExitStack) -> Broker:

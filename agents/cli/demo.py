@@ -24,8 +24,8 @@ def demo(
     """See the whole job run: a real Kafka, real streams, private synthetic ones out.
 
     Starts an embedded Apache Kafka (or uses PRIVSTREAM_BOOTSTRAP), creates the topics, starts a worker, replays taxi
-    trips, flights and eviction notices and shows each step as it is released. Stays up until Ctrl-C and leaves nothing
-    behind.
+    pickups, flights, eviction notices and drives and shows each step as it is released. Stays up until Ctrl-C and
+    leaves nothing behind.
     """
     from rich.console import Console
 

@@ -43,9 +43,12 @@ def test_the_demo_runs_to_its_end_and_leaves_nothing_behind(tmp_path: Path) -> N
     assert result["epsilon"] == 1.0
     assert all(0.0 < result[f"query_error_{scale}"] < 1.0 for scale in ("small", "medium", "large"))
     others = result["streams"]
-    assert {name: other["engine"] for name, other in others.items()} == {"departures": "series", "evictions": "tabular"}
+    engines = {"departures": "series", "evictions": "tabular", "drives": "trajectory"}
+    assert {name: other["engine"] for name, other in others.items()} == engines
     assert (others["departures"]["steps"], others["departures"]["events"]) == (248, 248)
     assert others["evictions"]["events"] == 8_858
     assert abs(others["evictions"]["synthetic_records"] - 8_858) < 1_500
+    assert (others["drives"]["steps"], others["drives"]["events"]) == (3, 35_394)
+    assert 10_000 < others["drives"]["synthetic_records"] < 70_000
     assert "privstream demo" in done.stderr
     assert not list(tmp_path.iterdir()), "something is left behind"
