@@ -39,6 +39,7 @@ STATE_FORMAT = 2
 class GrowingBlocks:
     """See the module; implements `engines.contract.Engine`.
 
+    >>> from fractions import Fraction
     >>> from engines.noise import seeded
     >>> from engines.tabular import Category, TableDomain
     >>> from schemas.blocks import Folded
