@@ -48,8 +48,8 @@ MODES: dict[str, Mode] = {
 }
 BOUND = "resampled"
 VARIANTS = {"paper": ("paper", "paper, exponential"), "grid": ("grid",)}
-PICTURED = ("manhattan", "aircraft", "storms")
-"""Data that may be shown, or that are simulated."""
+PICTURED = ("manhattan", "storms")
+"""Simulated, and public domain."""
 Row = tuple[str, Fraction, str]
 
 
