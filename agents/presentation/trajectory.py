@@ -6,13 +6,19 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from agents.plots import BLUE, curves
 from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from engines.auditor.scenes import DENSE, Focus
 from engines.auditor.trajectory import AT, trip_focus
+from engines.registry import build_domain
+from engines.trajectory.domain import TripDomain
+from engines.trajectory.grid import Grid
 from engines.trajectory.questions import FEW
+from engines.trajectory.trips import LATTICE, Trips
 from schemas.config import Stream
 from schemas.config.domain.trips import TripsDomain
 from schemas.guarantee import Guarantee
@@ -138,8 +144,7 @@ def _rehearsal(stream: Stream) -> Rehearsal:
     idle = stream.options.idle_steps(stream.time.step_us)
     ended: dict[str, Any] = {} if section.end is None else {section.end: _scalar(section.end_value)}
     places: dict[str, Fields] = {
-        name: {section.trip: "trip", section.x: xmin + x * (xmax - xmin), section.y: ymin + y * (ymax - ymin), **ended}
-        for name, (x, y) in AT.items()
+        name: {section.trip: "trip", section.x: x, section.y: y, **ended} for name, (x, y) in _spots(stream).items()
     }
     lag = 0 if section.end is not None else min(idle, stream.options.life_steps(stream.time.step_us) - 1)
 
@@ -158,6 +163,21 @@ def _rehearsal(stream: Stream) -> Rehearsal:
         expiries_known=False,
         focuses=focuses,
     )
+
+
+def _spots(stream: Stream) -> Mapping[str, tuple[float, float]]:
+    """`AT` in the coordinates of the domain; on a map, the nearest places of it."""
+    corners = np.array([[int(part * LATTICE) for part in at] for at in AT.values()])
+    points = Trips(corners[:, 0], corners[:, 1], np.arange(len(AT) + 1))
+    domain = build_domain(stream)
+    assert isinstance(domain, TripDomain)
+    grid = Grid(stream.options.side)
+    x, y = (
+        domain.coordinates(points)
+        if domain.ground is None
+        else domain.ground.placed(domain.ground.moved(points, grid), grid)
+    )
+    return {name: (float(east), float(north)) for name, east, north in zip(AT, x, y, strict=True)}
 
 
 def _scalar(text: str) -> Any:
