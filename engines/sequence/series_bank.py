@@ -1,7 +1,8 @@
 """The filter bank: what a noisy series most likely is, and how much of the budget the present step deserves.
 
 Filters on a grid of hypotheses (`series_filters`) predict each measurement; how well they did weighs them. The
-released value is their weighted mean, the standard error that of the mixture. The share of the budget follows the same
+released value is their weighted mean, the standard error that of the mixture and of what its predictions were seen to
+err beyond it (`series_inflation`). The share of the budget follows the same
 weights: a series that moves little under the noise gets more at the start, since all later steps gain by that; one
 that moves much gets the same at every step; and where the daily profile says that some hours vary more, they get more.
 Guarantee: post-processing of released measurements. What it wishes to spend is checked and paid elsewhere.
@@ -16,6 +17,7 @@ import numpy as np
 from engines.contract import State
 from engines.sequence.series_clock import Clock, FloatArray
 from engines.sequence.series_filters import Filters, Hypotheses
+from engines.sequence.series_inflation import Inflation
 from engines.sequence.series_spending import power_share, water_level
 
 _LEVEL_SCALE = 1000.0
@@ -98,6 +100,9 @@ class FilterBank:
             ]
         else:
             self._groups = [Filters(plain(noise, 1.0, width / 2), np.zeros(0), level)]
+        # The variance of a value of which no more is known than the range.
+        self._widest = width**2 / 12
+        self._inflation = Inflation()
         self._seen = self._step = 0
         self._fronts = [
             np.clip(_FRONT - _FRONT_SLOPE * np.log10(group.spread / noise**2), 0, 1) for group in self._groups
@@ -178,14 +183,19 @@ class FilterBank:
         """Take in the present step's measurement; return the estimate and its variance."""
         if not self._looked:
             self._look()
+        predicted, spread = self._mixture([(group.predicted, group.variance) for group in self._groups])
         # The first value says where the level is; how well it was predicted says nothing of the hypotheses.
         forgetting = _FORGETTING + _SLOWER * min(1.0, 2 * self._front()) if self._seen else None
+        if forgetting is not None:
+            self._inflation.learn(value - self._centre - predicted, spread, variance, forgetting)
         parts = [group.update(value - self._centre, variance, forgetting=forgetting) for group in self._groups]
         top = max(float(group.weight.max()) for group in self._groups)
         for group in self._groups:
             group.weight -= top
         self._seen += 1
-        return self._mixed(parts)
+        estimate, own = self._mixture(parts)
+        self._next()
+        return estimate + self._centre, own + self._inflation.added(spread, variance, self._widest)
 
     def skip(self) -> None:
         """The present step has no measurement."""
@@ -193,14 +203,14 @@ class FilterBank:
             self._look()
         self._next()
 
-    def _mixed(self, parts: list[tuple[FloatArray, FloatArray]]) -> tuple[float, float]:
+    def _mixture(self, parts: list[tuple[FloatArray, FloatArray]]) -> tuple[float, float]:
+        """Mean and variance under the present weights. Args: those of the filters, by group."""
         weights = self._weights
         mean = float(sum(float((w * estimate).sum()) for w, (estimate, _) in zip(weights, parts, strict=True)))
         variance = sum(
             (w * (own + (estimate - mean) ** 2)).sum() for w, (estimate, own) in zip(weights, parts, strict=True)
         )
-        self._next()
-        return mean + self._centre, float(variance)
+        return mean, float(variance)
 
     def _next(self) -> None:
         self._step += 1
@@ -208,7 +218,7 @@ class FilterBank:
 
     def arrays(self) -> State:
         """State between steps."""
-        arrays = {"clock": np.array([self._step, self._seen], np.int64)}
+        arrays = {"clock": np.array([self._step, self._seen], np.int64), **self._inflation.arrays()}
         for index, group in enumerate(self._groups):
             arrays |= group.arrays(str(index))
         return arrays
@@ -216,6 +226,7 @@ class FilterBank:
     def restore(self, state: State) -> None:
         """Take over a state. Raises: KeyError, ValueError if it is of another estimator."""
         self._step, self._seen = (int(number) for number in state["clock"])
+        self._inflation.restore(state)
         for index, group in enumerate(self._groups):
             group.restore(state, str(index))
         self._looked = False
