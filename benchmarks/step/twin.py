@@ -17,7 +17,7 @@ from benchmarks.step.twin_points import Points
 from engines.contract import State
 from engines.noise import NoiseSource
 from engines.spatial.held import HeldConfig
-from engines.spatial.held_estimate import DISTRUST, DOUBT, PATIENCE, SMOOTHING
+from engines.spatial.held_estimate import DISTRUST, DOUBT, HASTE, PATIENCE, SMOOTHING
 from engines.spatial.held_measure import DRIFT, DRIFT_FLOOR, MERGE, PRICE, SPLIT, WORN, WORTH
 from engines.spatial.held_step import MERGE_EVERY
 from engines.spatial.held_watch import ALARM, MEMORY
@@ -247,8 +247,11 @@ class Twin:
             some, most = (_emptied(wanted, total, doubt * spread) for doubt in DOUBT)
             slack = PATIENCE * math.sqrt(spread) + DISTRUST * math.sqrt(estimates[name].unsure) + 0.5
             kept, moved = was[2 * name], total - was[2 * name + 1]
-            near = min(max((some + most) / 2, min(kept, moved)), max(kept, moved))
+            low, high = min(kept, moved), max(kept, moved)
+            room = HASTE[0] * math.sqrt(spread) * (1 + HASTE[1] / max(total, 1))
+            near = min(max((some + most) / 2, low), high)
             near = min(max(near, min(some, most) - slack), max(some, most) + slack)
+            near = min(max(near, low - room), high + room)
             self.nodes[2 * name].counts = min(max(round(near), 0), total)
             self.nodes[2 * name + 1].counts = total - self.nodes[2 * name].counts
 

@@ -26,8 +26,13 @@ SMOOTHING = 0.6
 PATIENCE = 0.1
 """Standard deviations by which a released count may lag behind its estimate, if that keeps points where they are."""
 
-DISTRUST = 1.0
+DISTRUST = 1.5
 """The same, of how what was measured in a cell before it was divided is shared between its parts."""
+
+HASTE = (0.2, 1024)
+"""Standard deviations by which old points at most go from a cell to its sibling in a step, and the points of both up to
+which it is more, in proportion. Where cells have ten thousands of points, one new event would else move hundreds.
+"""
 
 DOUBT = (2.0, 4.0)
 """Variances of noise that the emptier of two cells gives up, each divided by its count: at least, and at most."""
@@ -103,8 +108,8 @@ def project(tree: HeldTree, estimates: Estimates, *, placement: Placement) -> In
     Children's estimates are moved to add up to their parent's count, each in proportion to its variance, and rounded.
     The emptier one gives up what its noise explains (`emptied`), so that empty land stays empty: cut at zero only, the
     noise of many empty cells would add up to points. Where that leaves a choice, or differs from the counts released
-    last by less than `PATIENCE` standard deviations, the fewest points possible come and go. Of a cell that is new,
-    the last counts are where its points lay.
+    last by less than `PATIENCE` standard deviations, the fewest points possible come and go; and where old points must
+    move, no more of them in a step than `HASTE` says. Of a cell that is new, the last counts are where its points lay.
     """
     counts = np.zeros(len(tree.nodes), np.int64)
     counts[0] = max(int(np.rint(estimates.values[0])), 0)
@@ -116,6 +121,7 @@ def project(tree: HeldTree, estimates: Estimates, *, placement: Placement) -> In
     spread = part * right_variance
     doubts = np.multiply.outer(DOUBT, spread)
     slacks = PATIENCE * np.sqrt(spread) + DISTRUST * np.sqrt(estimates.unsure) + 0.5
+    haste = HASTE[0] * np.sqrt(spread)
     for first, end in tree.levels:
         rows, at = slice(first, end), tree.inner[first:end]
         left, right = slice(2 * first + 1, 2 * end, 2), slice(2 * first + 2, 2 * end + 1, 2)
@@ -128,8 +134,11 @@ def project(tree: HeldTree, estimates: Estimates, *, placement: Placement) -> In
         wanted = left_value[rows] + (total - left_value[rows] - right_value[rows]) * part[rows]
         some, most = emptied(wanted, total, doubts[:, rows])
         kept, moved = was[left], total - was[right]
-        near = np.clip((some + most) / 2, np.minimum(kept, moved), np.maximum(kept, moved))
+        low, high = np.minimum(kept, moved), np.maximum(kept, moved)
+        near = np.clip((some + most) / 2, low, high)
         near = np.clip(near, np.minimum(some, most) - slack, np.maximum(some, most) + slack)
+        room = haste[rows] * (1 + HASTE[1] / np.maximum(total, 1))
+        near = np.clip(near, low - room, high + room)
         counts[left] = np.clip(np.rint(near), 0, total).astype(np.int64)
         counts[right] = total - counts[left]
     return counts
