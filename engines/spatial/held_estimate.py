@@ -29,7 +29,7 @@ PATIENCE = 0.1
 DISTRUST = 1.5
 """The same, of how what was measured in a cell before it was divided is shared between its parts."""
 
-HASTE = (0.2, 1024)
+HASTE = (0.1, 2048)
 """Standard deviations by which old points at most go from a cell to its sibling in a step, and the points of both up to
 which it is more, in proportion. Where cells have ten thousands of points, one new event would else move hundreds.
 """
