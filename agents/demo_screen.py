@@ -207,8 +207,11 @@ class Screen:
         table = Table(box=None, padding=(0, 1), header_style="bold", title="the same job's other streams")
         table.title_justify = "left"
         for name in ("stream", "engine", "step", "events in", "synthetic", "against the truth", "epsilon"):
+            # Where the terminal is narrow, the errors are what breaks into lines, never a number.
             table.add_column(
-                name, no_wrap=True, justify="right" if name in ("step", "events in", "synthetic") else "left"
+                name,
+                no_wrap=name != "against the truth",
+                justify="right" if name in ("step", "events in", "synthetic") else "left",
             )
         for name, other in self.others.items():
             table.add_row(name, *other.cells())
