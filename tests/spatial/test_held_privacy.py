@@ -22,6 +22,7 @@ from engines.contract import Batch, Release
 from engines.contract_checks import contents
 from engines.noise import seeded
 from engines.spatial import BoxDomain, HeldConfig, HeldLeaves, held_first, held_measure, held_step
+from engines.spatial import held as held_module
 from engines.spatial.held_first import ROUNDS
 from engines.spatial.held_groups import group_counts
 from engines.spatial.held_measure import LeafCounter
@@ -168,6 +169,25 @@ def test_everything_happens_and_still_one_unit(ttl: int | None, monkeypatch: pyt
         assert moved["watch"] == int(at > 0)
         total = {name: total[name] + moved[name] for name in total}
     assert total["leaves"] >= 4  # what is still held at the end was not measured
+
+
+def test_events_that_are_held_show_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wide noise lets nearly every release stand beside events that no measurement has seen."""
+    held, projected = [], held_module.project
+
+    def watched(tree: HeldTree, *rest: Any, **named: Any) -> Any:
+        held.append(int(np.abs(tree.pending).sum()))
+        return projected(tree, *rest, **named)
+
+    monkeypatch.setattr(held_module, "project", watched)
+    random = np.random.default_rng(5)
+    steps = [Folded.of(random.integers(0, 2**DEPTH, (60, 1)).astype(np.uint64) << np.uint64(1)) for _ in range(12)]
+    for at in range(1, 12, 2):
+        extra = Folded.of(random.integers(0, 2**DEPTH, (1, 1)).astype(np.uint64) << np.uint64(1))
+        moved = shifts(steps, extra, at, epsilon=Fraction(1, 4))
+        assert moved["leaves"] <= 1
+        assert moved["watch"] == 1
+    assert np.mean(np.array(held) > 0) > 0.5
 
 
 @settings(max_examples=50, deadline=None)
