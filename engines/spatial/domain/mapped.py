@@ -8,6 +8,7 @@ Privacy: knows no data. What a record becomes depends on that record and on the 
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -26,7 +27,7 @@ ROUNDS, EXACT_ROUNDS = 24, 72
 """Draws of a point with rounded, and then with exact coordinates, before its cell's middle is taken."""
 
 
-class MappedDomain:
+class MappedDomain(ABC):
     """Implements `SpatialDomain`, but for what `_inside`, `_drawn` and `_middles` say of the shape.
 
     Attributes:
@@ -48,25 +49,25 @@ class MappedDomain:
 
     # --- the shape's own ------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def _inside(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
         """Where points belong on the shape, and whether they do."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _drawn(self, pieces: IntArray, u: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
         """Points of pieces, evenly, and whether the draw holds; u and v are in [0, 1)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _middles(self, pieces: IntArray) -> tuple[FloatArray, FloatArray]:
         """One point of each piece that can always be taken."""
-        raise NotImplementedError
 
     def remarks(self) -> Iterator[str]:
         """What whoever configured the shape should know of it, in sentences."""
         yield from ()
 
+    @abstractmethod
     def outline(self) -> list[FloatArray]:
         """The shape as lines to draw, `(points, 2)` each; longitudes as in `bounds`, details left out."""
-        raise NotImplementedError
 
     # --- as a domain ----------------------------------------------------------------------------------------------
 

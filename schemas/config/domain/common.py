@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -28,9 +29,9 @@ class DomainSection(Section):
     kind: str
 
     @property
+    @abstractmethod
     def fields(self) -> tuple[str, ...]:
         """Fields of the raw event that the domain reads and that a synthetic record holds, in order."""
-        raise NotImplementedError
 
     @property
     def operation_field(self) -> str | None:
@@ -63,9 +64,9 @@ class DomainSection(Section):
         """(key of this section, field of the raw event that it names), each field once: none may have two roles."""
         yield from ()
 
+    @abstractmethod
     def fingerprint_fields(self) -> dict[str, Any]:
         """Everything here that the guarantee and the meaning of stored states rest on: ints, texts, floats, None."""
-        raise NotImplementedError
 
 
 class DeletableDomain(DomainSection):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Annotated, Any
@@ -34,9 +35,9 @@ class OptionsSection(Section):
         """What these options say against the other sections, None where unreadable; keys are relative to the stream."""
         return iter(())
 
+    @abstractmethod
     def fingerprint_fields(self) -> dict[str, Any]:
         """Everything that the guarantee and the meaning of stored states rest on: ints, texts, floats, None."""
-        raise NotImplementedError
 
 
 def _share(value: Decimal) -> Decimal:
