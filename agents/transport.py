@@ -2,8 +2,8 @@
 
 1. It reads committed records only. Faust asks for that only under `processing_guarantee="exactly_once"`, which is
 broken. 2. After a table recovery Faust 0.15.3 resumes the partitions, lets the fetcher run, seeks, and clears the
-agents' queues last: records    delivered in between are lost. Here nothing flows during the seek, batches fetched
-before it are dropped, and the positions come    from the job's own state, never from the group's offsets.
+agents' queues last: records delivered in between are lost. Here nothing flows before and during the seek, batches
+fetched before it are dropped, and the positions come from the job's own state, never from the group's offsets.
 
 Guarded by tests/kafka/test_transport.py. Why a subclass and not a patch: docs/notes/0010-faust-consumer.md.
 """
@@ -22,15 +22,17 @@ StartOffset = Callable[[int], int]
 
 
 class Batch(dict[Any, Any]):
-    """Fetched records by partition, and the seek epoch in which they left the fetcher."""
+    """Fetched records by partition, the seek epoch in which they left the fetcher, and what it had sought by then."""
 
     epoch = 0
+    sought: frozenset[TP] = frozenset()
 
 
 class JobConsumerThread(AIOKafkaConsumerThread):
     """Everything here runs in the consumer's own thread and loop."""
 
     epoch = 0
+    sought: frozenset[TP] = frozenset()
 
     def _create_worker_consumer(self, transport: Transport) -> Any:
         consumer = super()._create_worker_consumer(transport)
@@ -39,14 +41,21 @@ class JobConsumerThread(AIOKafkaConsumerThread):
 
     async def _fetch_records(self, *args: Any, **kwargs: Any) -> Batch:
         batch = Batch(await super()._fetch_records(*args, **kwargs))
-        batch.epoch = self.epoch
+        batch.epoch, batch.sought = self.epoch, self.sought
         return batch
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """From here to the next seek the fetcher stands where the group stopped, which is not where the job goes on."""
+        self.sought = frozenset()
+        self.epoch += 1
+        await super().on_partitions_revoked(revoked)
 
     async def seek_all(self, positions: Mapping[TP, int]) -> None:
         """Seek, and make every batch that was fetched before stale; in one go, as nothing else runs in this thread."""
         consumer = self._ensure_consumer()
         for tp, offset in positions.items():
             consumer.seek(tp, offset)
+        self.sought = frozenset(positions)
         self.epoch += 1
 
     async def committed(self, tp: TP) -> int:
@@ -60,6 +69,7 @@ class JobConsumer(Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._batch_epoch = 0
+        self._batch_sought: frozenset[TP] = frozenset()
         self._sought: dict[TP, int] = {}
         self._seeking = asyncio.Lock()
 
@@ -69,12 +79,16 @@ class JobConsumer(Consumer):
     async def _wait_next_records(self, timeout: float) -> Any:
         records, active = await super()._wait_next_records(timeout)
         self._batch_epoch = getattr(records, "epoch", self._thread.epoch)
+        self._batch_sought = getattr(records, "sought", frozenset())
         return records, active
 
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Any]]:
         async for tp, message in super().getmany(timeout):
             if self._batch_epoch != self._thread.epoch:
                 break
+            if tp not in self._batch_sought and not self._is_changelog_tp(tp):
+                # Faust resumes the partitions before it seeks; the seek comes back for this record if it is needed.
+                continue
             yield tp, message
             if self._batch_epoch != self._thread.epoch and tp in self._sought:
                 # A seek ran while the message was delivered, and the caller has just noted that message as read.

@@ -101,8 +101,20 @@ class Busy:
         await asyncio.sleep(2.5)
 
 
+class BusyFromTheFirst(Busy):
+    """And before the first seek: partitions are resumed by then, so what stands where the group stopped may come."""
+
+    sought = False
+
+    async def perform_seek(self) -> None:
+        if not self.sought:
+            self.sought = True
+            await asyncio.sleep(2.5)
+        await super().perform_seek()
+
+
 class BusyJobTransport(JobTransport):
-    class Consumer(Busy, JobConsumer):
+    class Consumer(BusyFromTheFirst, JobConsumer):
         pass
 
 
