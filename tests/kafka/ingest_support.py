@@ -29,7 +29,7 @@ from schemas.config import Config
 from schemas.config.load import config_from_mapping
 from schemas.events import TICK_HEADER, encode_tick
 from schemas.topics import Topics
-from tests.kafka.support import create, fresh_name, producing, records_of
+from tests.kafka.support import PATIENCE_S, create, fresh_name, producing, records_of
 
 START_S = 1_577_836_800  # 2020-01-01T00:00:00Z, the start of every stream here
 STEP_S = 60
@@ -182,7 +182,7 @@ class Bench:
         return [DeadLetter.decode(record.value) for record in records]
 
     async def until_ticked(
-        self, step: int, *, timeout_s: float = 40.0, stream: str = "s", truth: bool = False
+        self, step: int, *, timeout_s: float = PATIENCE_S, stream: str = "s", truth: bool = False
     ) -> Result:
         """Wait until a step is closed on every source partition."""
         end = time.monotonic() + timeout_s

@@ -1,4 +1,4 @@
-"""A replay in a process of its own, in small chunks, to be killed."""
+"""A replay in a process of its own, in small chunks, to be killed; each commit is a line of its output."""
 
 from __future__ import annotations
 
@@ -11,4 +11,5 @@ from schemas.config import load_config
 
 if __name__ == "__main__":
     job = load_config(sys.argv[1])
-    asyncio.run(replay(job, job.streams[0], Path(sys.argv[2]), ReplayOptions(chunk_rows=500)))
+    options = ReplayOptions(chunk_rows=200)
+    asyncio.run(replay(job, job.streams[0], Path(sys.argv[2]), options, progress=lambda row: print(row, flush=True)))

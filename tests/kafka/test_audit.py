@@ -75,7 +75,7 @@ async def measured(config: Config, steps: int) -> None:
     async def all_there() -> bool:
         return len({entry["step"] for entry in await utility(config)}) >= steps
 
-    await until(all_there, timeout_s=40.0)
+    await until(all_there)
 
 
 def test_every_step_is_measured_and_a_restart_goes_on(

@@ -22,7 +22,7 @@ from agents.broker_jars import BOOTSTRAP_VARIABLE, jars
 from schemas.errors import BrokerError
 
 pytestmark = pytest.mark.kafka
-WATCHED = 5.0
+WATCHED = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ async def published(config: Config, steps: int) -> None:
     async def all_there() -> bool:
         return len(await ledger(config)) >= steps
 
-    await until(all_there, timeout_s=40.0)
+    await until(all_there)
 
 
 def test_each_step_is_published_once_with_its_time_and_number(bootstrap: str, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ async def crash_of(
 
     monkeypatch.setattr(faust.App, "crash", crash)
     async with running(config, roles=roles):
-        await until(lambda: bool(errors), timeout_s=30.0)
+        await until(lambda: bool(errors))
     return errors[0]
 
 

@@ -14,7 +14,7 @@ from agents.topic_admin import admin_client, create_topics
 from agents.topic_ids import topic_identities
 from schemas.config import Config
 from schemas.errors import BrokerError, FingerprintError
-from tests.kafka.support import fresh_name, job_config, records_of, stream_table
+from tests.kafka.support import fresh_name, job_config, records_of, stream_table, until
 
 
 async def started(bootstrap: str, folder: Path, **overrides: Any) -> Config:
@@ -25,6 +25,14 @@ async def started(bootstrap: str, folder: Path, **overrides: Any) -> Config:
 
 async def check(config: Config, key: str | None = "key-1") -> Checked:
     return await check_fingerprints(config, user_key_ids={stream.name: key for stream in config.streams})
+
+
+async def has_partitions(config: Config, count: int | None) -> bool:
+    """Whether brokers say so of the source topic; None: that it does not exist. They take a moment after a change."""
+    source = config.streams[0].source
+    async with admin_client(config.kafka) as admin:
+        found = (await topic_identities(admin, [source])).get(source)
+    return (None if found is None else found.partitions) == count
 
 
 def changed(config: Config, **section: Any) -> Config:
@@ -106,7 +114,7 @@ def test_a_source_topic_that_was_created_again_is_refused(bootstrap: str, tmp_pa
         await admin.start()
         await admin.delete_topics([source])
         await admin.close()
-        await asyncio.sleep(0.5)
+        await until(lambda: has_partitions(config, None))
         with pytest.raises(BrokerError, match="does not exist"):
             await check(config)
         await create_topics(config, source_partitions=2)
@@ -128,7 +136,7 @@ def test_a_source_topic_with_more_partitions_is_refused(bootstrap: str, tmp_path
         await admin.start()
         await admin.create_partitions({config.streams[0].source: NewPartitions(3)})
         await admin.close()
-        await asyncio.sleep(0.5)
+        await until(lambda: has_partitions(config, 3))
         with pytest.raises(FingerprintError, match="source_partitions was 2 and is 3"):
             await check(config)
 

@@ -25,7 +25,7 @@ from agents.protocol.partitioner import home_partition
 from schemas.blocks import Block
 from schemas.errors import GapError
 from tests.kafka.ingest_support import START_S, STEP_S, Bench, Result, event, in_loop
-from tests.kafka.support import create, fresh_name, producing, records_of, until
+from tests.kafka.support import PATIENCE_S, create, fresh_name, producing, records_of, until
 
 BOUND = 3
 FAILPOINTS = (
@@ -111,8 +111,8 @@ async def test_killed_at_a_failpoint(bootstrap: str, tmp_path: Path, name: str) 
             await bench.send(crowd(step))
             await bench.tick(step)
             # Steps one by one, however slowly the process starts: else all of them are fewer than four transactions.
-            await until(partial(_closed_or_dead, bench, process, step), timeout_s=60.0)
-        assert await asyncio.to_thread(process.wait, 60) == -signal.SIGKILL
+            await until(partial(_closed_or_dead, bench, process, step))
+        assert await asyncio.to_thread(process.wait, PATIENCE_S) == -signal.SIGKILL
     finally:
         process.kill()
         process.wait()

@@ -13,6 +13,7 @@ import pytest
 from aiokafka.errors import InvalidProducerEpoch, ProducerFenced
 from prometheus_client import REGISTRY
 
+import agents.publish
 from agents.app import Job
 from agents.protocol.partitioner import home_partition
 from agents.protocol.publisher import Publication
@@ -26,13 +27,28 @@ from schemas.topics import Topics
 from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until
 from tests.kafka.test_engine import crash_of, running
 
-STEP_S = 2
+START_S = 1_577_836_800
+STEP_S = 3
 DELAY_S = 3
 
 
-def wall_clock(bootstrap: str, folder: Path, *, start_s: int) -> Config:
-    """Steps of two seconds from `start_s` on, published three seconds after their end."""
-    start = datetime.datetime.fromtimestamp(start_s, datetime.UTC).replace(tzinfo=None).isoformat()
+class Clock:
+    """A wall clock that stands at `start_s` until it is first asked, however long the worker takes to start."""
+
+    def __init__(self, start_s: float) -> None:
+        self._start_s = start_s
+        self._asked_s: float | None = None
+
+    def time(self) -> float:
+        now_s = time.monotonic()
+        if self._asked_s is None:
+            self._asked_s = now_s
+        return self._start_s + now_s - self._asked_s
+
+
+def wall_clock(bootstrap: str, folder: Path) -> Config:
+    """Steps of three seconds, published three seconds after their end."""
+    start = datetime.datetime.fromtimestamp(START_S, datetime.UTC).replace(tzinfo=None).isoformat()
     timing = {"field": "at", "format": "s", "start": start, "step": f"{STEP_S}s", "grace": "0s", "clock": "wall"}
     table = stream_table(fresh_name("s"), time=timing, publish_delay=f"{DELAY_S}s")
     return job_config(bootstrap, folder, streams=[table])
@@ -53,35 +69,43 @@ def late_steps(config: Config) -> float:
     return REGISTRY.get_sample_value("privstream_late_publications_total", {"stream": config.streams[0].name}) or 0.0
 
 
-def test_a_step_waits_for_its_public_time(bootstrap: str, tmp_path: Path) -> None:
+def test_a_step_waits_for_its_public_time(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    due = [START_S + (step + 1) * STEP_S + DELAY_S for step in range(3)]
+    clock = Clock(due[0] - 2)
+    begun: list[float] = []
+
+    def note(name: str) -> None:
+        if name == "publish_due":
+            begun.append(clock.time())
+
+    monkeypatch.setattr(agents.publish, "time", clock)
+    monkeypatch.setattr(agents.publish, "failpoint", note)
+
     async def scenario() -> None:
-        start_s = int(time.time()) + 3
-        config = wall_clock(bootstrap, tmp_path, start_s=start_s)
+        config = wall_clock(bootstrap, tmp_path)
         await create_topics(config)
         await tick(config, range(3))  # closed far too early: what is computed must still wait
         ledger = Topics.ledger(config.streams[0].name)
-        seen: dict[int, float] = {}
         async with running(config):
 
             async def all_there() -> bool:
-                for entry in await records_of(bootstrap, ledger):
-                    seen.setdefault(int(entry.key), time.time())
-                return len(seen) == 3
+                entries = await records_of(bootstrap, ledger)
+                assert all(clock.time() >= due[int(entry.key)] for entry in entries)
+                return len(entries) == 3
 
-            await until(all_there, timeout_s=40.0)
-        for step, at in seen.items():
-            due = start_s + (step + 1) * STEP_S + DELAY_S
-            assert due <= at < due + 1.5
+            await until(all_there)
+        # Each at its time and not with the next one.
+        assert all(at <= started < at + STEP_S for at, started in zip(due, begun, strict=True))
         assert late_steps(config) == 0
         entries = await records_of(bootstrap, ledger)
-        assert [entry.timestamp for entry in entries] == [1000 * (start_s + (step + 1) * STEP_S) for step in range(3)]
+        assert [entry.timestamp for entry in entries] == [1000 * (START_S + (step + 1) * STEP_S) for step in range(3)]
 
     asyncio.run(scenario())
 
 
 def test_a_late_step_goes_out_at_once_and_is_counted(bootstrap: str, tmp_path: Path) -> None:
     async def scenario() -> None:
-        config = wall_clock(bootstrap, tmp_path, start_s=int(time.time()) - 100)
+        config = wall_clock(bootstrap, tmp_path)  # all of it years ago
         await create_topics(config)
         await tick(config, range(4))
 
@@ -89,7 +113,7 @@ def test_a_late_step_goes_out_at_once_and_is_counted(bootstrap: str, tmp_path: P
             return len(await records_of(bootstrap, Topics.ledger(config.streams[0].name))) == 4
 
         async with running(config):
-            await until(all_there, timeout_s=30.0)
+            await until(all_there)
         assert late_steps(config) == 4
 
     asyncio.run(scenario())

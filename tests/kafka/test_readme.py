@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kafka.support import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
 NOT_RUN = {"make setup": "it has run, or this test would not"}
 
@@ -40,6 +42,18 @@ def write_history(path: Path, rows: int = 2_000) -> None:
 
 def runnable(command: str) -> str:
     return command.replace(".venv/bin/privstream", f"{shlex.quote(sys.executable)} -m agents.cli")
+
+
+def until_it_works(worker: subprocess.Popen[bytes], log: Path) -> None:
+    """Until the ingest of every source partition, an engine and a publisher are open."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        said = log.read_text()
+        assert worker.poll() is None, said[-3000:]
+        if said.count(" goes on at offset ") >= 4 and "engine of " in said and "publisher of " in said:
+            return
+        assert time.monotonic() < end, f"the worker did not come up\n{said[-3000:]}"
+        time.sleep(0.2)
 
 
 def test_the_block_is_what_this_test_expects() -> None:
@@ -70,8 +84,7 @@ def test_every_command_of_the_readme_works(bootstrap: str, tmp_path: Path) -> No
                     worker = subprocess.Popen(
                         shlex.split(runnable(command)), cwd=tmp_path, env=environment, stdout=out, stderr=out
                     )
-                time.sleep(12)
-                assert worker.poll() is None, log.read_text()[-3000:]
+                until_it_works(worker, log)
                 continue
             done = subprocess.run(
                 ["bash", "-c", runnable(command)],
@@ -79,14 +92,14 @@ def test_every_command_of_the_readme_works(bootstrap: str, tmp_path: Path) -> No
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=120,
+                timeout=PATIENCE_S,
                 check=False,
             )
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         assert (tmp_path / "try" / "report.html").stat().st_size > 50_000
         assert worker is not None
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(30) == 0, log.read_text()[-3000:]
+        assert worker.wait(PATIENCE_S) == 0, log.read_text()[-3000:]
     finally:
         if worker is not None and worker.poll() is None:
             worker.kill()

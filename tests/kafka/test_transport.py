@@ -20,7 +20,7 @@ from yarl import URL
 
 from agents.table import DurableTable, durable_table
 from agents.transport import JobConsumer, JobTransport
-from tests.kafka.support import create, fresh_name, producing, until
+from tests.kafka.support import PATIENCE_S, create, fresh_name, producing, until
 
 RECORDS = 5_000
 START = 40
@@ -87,7 +87,7 @@ async def prepare(bootstrap: str, job: str) -> None:
     await consumer.stop()
 
 
-async def run(app: faust.App, seen: list[int], *, last: int, timeout_s: float = 30.0) -> None:
+async def run(app: faust.App, seen: list[int], *, last: int, timeout_s: float = PATIENCE_S) -> None:
     async with app:
         await until(lambda: bool(seen) and seen[-1] >= last, timeout_s=timeout_s)
         await asyncio.sleep(0.5)

@@ -130,7 +130,7 @@ def test_points_become_trips_and_what_is_wrong_with_them_is_told(bootstrap: str,
             return len(await records_of(bootstrap, Topics.ledger(config.streams[0].name))) >= STEPS
 
         async with running(config):
-            await until(all_there, timeout_s=40.0)
+            await until(all_there)
         by_step = await released(config)
         blocks = [
             Block.decode(record.value)
