@@ -1,66 +1,27 @@
-"""One source partition: its promises, for any records, however they are cut and whatever crashes in between.
+"""One source partition: its promises, for any records, however they are cut.
 
-The twin is `Slow`: the same rules one record at a time, from the raw JSON, with nothing of the machine's arrays.
+The twin is `_by_hand`: the same rules one record at a time, from the raw JSON, with nothing of the machine's arrays.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from agents.protocol.bounds import BoundSpec
-from agents.protocol.clock import StepClock
-from agents.protocol.dead_letters import DeadLetter
 from agents.protocol.decode import EventFields
 from agents.protocol.ingest_events import RawRecord
-from agents.protocol.ingest_snapshots import Snapshot
-from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes, hash_ids
-from engines.spatial import BoxDomain
-from schemas.blocks import Block
-from schemas.errors import GapError, WireError
-from schemas.events import TICK_HEADER, Reason, encode_tick
-
-KEY = b"0123456789abcdef"
-STEP_US = 1_000_000
-SPEC = SourceSpec(
-    stream="s",
-    topic="raw",
-    role="blocks",
-    partitions=1,
-    domain=BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=4),
-    clock=StepClock(start_us=0, step_us=STEP_US, max_ahead=3),
-    format="s",
-    zone=ZoneInfo("UTC"),
-    fields=EventFields(time="t", time_is_number=True, user="u", operation="op", numbers=("x", "y")),
-    replay=True,
-    key=KEY,
-    partitioner="murmur2",
-    bounds=BoundSpec(max_contributions=3),
-    max_value_bytes=200,
-)
-
-
-def body(**changes: Any) -> bytes:
-    return json.dumps({"u": "ann", "t": 0, "x": 0.5, "y": 0.5, "op": "insert", **changes}).encode()
-
-
-def tick_header(step: int) -> tuple[tuple[str, bytes | None], ...]:
-    return ((TICK_HEADER, encode_tick(step, row=0, source="test")),)
-
+from schemas.events import TICK_HEADER, Reason
+from tests.protocol.ingest_runs import KEY, SPEC, STEP_US, body, run, tick_header
 
 USER_NAMES = st.sampled_from(["ann", "bob", "eve", 7])
 GOOD_BODIES = st.builds(
@@ -110,51 +71,6 @@ def logs(draw: st.DrawFn, *, max_size: int = 30) -> list[RawRecord]:
         records.append(RawRecord(offset, -1, None, value, headers))
         offset += 1
     return records
-
-
-@dataclass
-class Outcome:
-    """What all blocks together say; equal for equal records however these were cut."""
-
-    next_offset: int = 0
-    tick: int = -1
-    steps: dict[int, Counter[tuple[int, ...]]] = field(default_factory=dict)
-    charges: Counter[tuple[int, ...]] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
-    letters: list[DeadLetter] = field(default_factory=list)
-
-    def add(self, block: Block, letters: list[DeadLetter] | None = None) -> None:
-        assert block.lo == self.next_offset, "blocks cover all offsets once"
-        assert block.tick >= self.tick
-        assert not any(step <= self.tick for step in block.steps), "a step that was closed gets no more events"
-        self.next_offset, self.tick = block.hi, block.tick
-        for step, folded in block.steps.items():
-            cells = self.steps.setdefault(step, Counter())
-            cells.update(dict(zip(map(tuple, folded.keys.tolist()), folded.counts.tolist(), strict=True)))
-        for row, charge in zip(map(tuple, block.users.tolist()), block.increments.tolist(), strict=True):
-            self.charges[row] += charge
-        self.counts.update(block.counts)
-        self.letters += letters or []
-
-    @property
-    def accepted(self) -> int:
-        return sum(sum(cells.values()) for cells in self.steps.values())
-
-
-def run(records: list[RawRecord], cuts: list[int], seals: list[bool], *, spec: SourceSpec = SPEC) -> Outcome:
-    """Feed records cut at `cuts`; seal after those pieces for which `seals` says so."""
-    machine, outcome = PartitionIngest(spec, 0), Outcome()
-    edges = sorted({0, *(cut % (len(records) + 1) for cut in cuts), len(records)})
-    pieces = [records[begin:end] for begin, end in itertools.pairwise(edges)]
-    for index, piece in enumerate(pieces):
-        machine.take(piece)
-        if index == len(pieces) - 1 or (index < len(seals) and seals[index]):
-            machine.snapshots(1 << 20)
-            block, letters = machine.seal()
-            if block is not None:
-                outcome.add(Block.decode(block.encode()), letters)
-                machine.committed(at=index)
-    return outcome
 
 
 def step_by_hand(value: Any, ticked: int) -> int:
@@ -265,203 +181,6 @@ def _by_hand(value: bytes | None, ticked: int, used: Counter[Any]) -> tuple[Reas
         return Reason.BAD_OPERATION, -1
     used[event["u"]] += 1
     return (Reason.OVER_BOUND, -1) if used[event["u"]] > 3 else (Reason.ACCEPTED, step)
-
-
-BUDGETS = st.sampled_from([1, 1 << 20])  # one bucket, or all of them
-
-
-@st.composite
-def busy_logs(draw: st.DrawFn) -> list[RawRecord]:
-    """Few users, many of their events, ticks now and then: bounds fill up over many blocks."""
-    kinds = draw(st.lists(st.sampled_from(["ann", "bob", "eve", "kim", "tick"]), min_size=40, max_size=80))
-    step, records = 0, []
-    for offset, kind in enumerate(kinds):
-        if kind == "tick":
-            records.append(RawRecord(2 * offset, -1, None, b"", tick_header(step)))
-            step += 1
-        else:
-            records.append(RawRecord(2 * offset, -1, None, body(u=kind, t=step + 0.5)))
-    return records
-
-
-class CrashingOwners(RuleBasedStateMachine):
-    """Two owners of one partition, of which the log lets only the fenced newest commit; crashes at any moment.
-
-    What Kafka gives is here in memory: transactions that commit whole or not at all, and fencing. Everything else, the
-    table, the snapshots, the fold, the floor and the trimming below it, is the product's.
-    """
-
-    @initialize(records=busy_logs(), capped=st.booleans(), periodic=st.booleans())
-    def start(self, records: list[RawRecord], capped: bool, periodic: bool) -> None:
-        bounds = BoundSpec(
-            max_contributions=3, max_per_step=1 if capped else None, period_steps=4 if periodic else None
-        )
-        self.spec = replace(SPEC, bounds=bounds)
-        self.records = records
-        self.blocks: list[tuple[int, bytes]] = []  # offset in the blocks topic, record
-        self.end = 0
-        self.beginning = 0
-        self.snapshots: dict[bytes, bytes] = {}
-        self.committed = 0
-        self.epoch = 0
-        self.outcome = Outcome()
-        self.owners: list[tuple[int, PartitionIngest, Any]] = []
-        self.assign()
-
-    @rule(counts=st.lists(st.integers(1, 5), min_size=1, max_size=4), budget=BUDGETS)
-    def run_undisturbed(self, counts: list[int], budget: int) -> None:
-        """The newest owner gets some transactions done."""
-        if not self.owners or self.owners[-1][0] != self.epoch:
-            self.assign()
-        newest = len(self.owners) - 1
-        for count in counts:
-            self.commit(newest, True)
-            self.take(newest, count)
-            self.seal(newest, budget)
-            self.commit(newest, True)
-
-    @rule()
-    def assign(self) -> None:
-        """A new owner: fence, then restore."""
-        self.epoch += 1
-        machine = PartitionIngest(self.spec, 0)
-        for value in self.snapshots.values():
-            machine.load(value)
-        for offset, value in self.blocks:
-            machine.apply(Block.decode(value), at=offset, trimmed_to=self.beginning)
-        machine.check_restored(trimmed_to=self.beginning)
-        assert machine.next_offset == self.committed
-        self.owners = [*self.owners[-1:], (self.epoch, machine, None)]
-
-    @rule(which=st.integers(0, 1), count=st.integers(1, 7))
-    def take(self, which: int, count: int) -> None:
-        if which < len(self.owners):
-            epoch, machine, sealed = self.owners[which]
-            coming = [record for record in self.records if record.offset >= machine.next_offset]
-            machine.take(coming[:count])
-            self.owners[which] = (epoch, machine, sealed)
-
-    @rule(which=st.integers(0, 1), budget=BUDGETS)
-    def seal(self, which: int, budget: int) -> None:
-        if which < len(self.owners) and self.owners[which][2] is None:
-            epoch, machine, _ = self.owners[which]
-            snapshots = machine.snapshots(budget)
-            block, letters = machine.seal()
-            if block is not None:
-                self.owners[which] = (epoch, machine, (block.encode(), letters, snapshots))
-
-    @rule(which=st.integers(0, 1), answered=st.booleans())
-    def commit(self, which: int, answered: bool) -> None:
-        """Only the newest commits; the others crash. The answer may be lost: then the owner crashes as well."""
-        if which >= len(self.owners) or self.owners[which][2] is None:
-            return
-        epoch, machine, (value, letters, snapshots) = self.owners[which]
-        if epoch != self.epoch:
-            del self.owners[which]
-            return
-        offset = self.end
-        self.end += 3  # the transaction's other records and marker
-        self.blocks.append((offset, value))
-        block = Block.decode(value)
-        assert block.floor <= offset
-        self.snapshots.update({snapshot.key: snapshot.value for snapshot in snapshots})
-        self.committed = block.hi
-        self.outcome.add(block, letters)
-        if answered:
-            machine.committed(at=offset)
-            self.owners[which] = (epoch, machine, None)
-        else:
-            del self.owners[which]
-
-    @rule()
-    def trim(self) -> None:
-        """As the engine's owner does it: below the floor of the last block it has seen."""
-        if self.blocks:
-            self.beginning = max(self.beginning, Block.decode(self.blocks[-1][1]).floor)
-            self.blocks = [(offset, value) for offset, value in self.blocks if offset >= self.beginning]
-            assert self.blocks, "the last block survives"
-
-    @rule(counts=st.lists(st.integers(1, 5), min_size=1, max_size=4), budget=BUDGETS)
-    def trim_and_go_on(self, counts: list[int], budget: int) -> None:
-        self.run_undisturbed(counts, budget)
-        self.trim()
-        self.assign()
-        self.run_undisturbed(counts, budget)
-
-    @rule(which=st.integers(0, 1))
-    def crash(self, which: int) -> None:
-        if which < len(self.owners):
-            del self.owners[which]
-
-    @invariant()
-    def it_is_what_one_undisturbed_machine_says(self) -> None:
-        if not hasattr(self, "records"):
-            return
-        done = [record for record in self.records if record.offset < self.committed]
-        assert run(done, [], [], spec=self.spec) == self.outcome
-
-
-CrashingOwners.TestCase.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
-test_bounds_hold_under_crashes_zombies_and_trimming = CrashingOwners.TestCase
-
-
-@pytest.mark.parametrize("budget", [1, 1 << 20])
-@pytest.mark.parametrize("transactions", range(1, 9))
-@pytest.mark.parametrize("capped", [False, True])
-def test_trimming_below_the_floor_forgets_nobody(budget: int, transactions: int, capped: bool) -> None:
-    """The slow rotation through the buckets, step by step: what a random search seldom reaches."""
-    world = CrashingOwners()
-    users = ["ann", "bob", "eve", "kim", "lou", "mia"]
-    values = [body(u=users[index % 6], t=index / 20) for index in range(60)]
-    world.start([RawRecord(2 * index, -1, None, value) for index, value in enumerate(values)], capped, False)
-    for _ in range(transactions):
-        world.run_undisturbed([4], budget)
-        world.trim()
-    world.assign()
-    world.run_undisturbed([5] * 12, budget)
-    world.it_is_what_one_undisturbed_machine_says()
-
-
-def test_a_gap_is_refused() -> None:
-    machine = PartitionIngest(SPEC, 0)
-    machine.take([RawRecord(0, -1, None, body())])
-    block, _ = machine.seal()
-    assert block is not None
-    later = replace(block, lo=1, hi=2)
-    with pytest.raises(GapError, match="comes next"):
-        PartitionIngest(SPEC, 0).apply(later)
-    with pytest.raises(GapError, match="comes next"):
-        PartitionIngest(SPEC, 0).apply(replace(block, partition=1))
-    with pytest.raises(GapError, match="offset 0"):
-        machine.take([RawRecord(0, -1, None, body())])
-    with pytest.raises(GapError, match="offset 3"):
-        machine.take([RawRecord(3, -1, None, body()), RawRecord(3, -1, None, body())])
-
-
-def test_too_much_trimming_is_refused() -> None:
-    machine = PartitionIngest(SPEC, 0)
-    machine.take([RawRecord(0, -1, None, body())])
-    block, _ = machine.seal()
-    assert block is not None
-    restored = PartitionIngest(SPEC, 0)
-    restored.apply(block, at=5, trimmed_to=5)
-    with pytest.raises(GapError, match="needed to restore"):
-        restored.check_restored(trimmed_to=5)
-
-
-def test_somebody_elses_snapshot_is_refused() -> None:
-    machine = PartitionIngest(SPEC, 0)
-    machine.take([RawRecord(0, -1, None, body())])
-    assert machine.snapshots(1 << 20) == []  # nothing committed holds the floor back yet
-    machine.seal()
-    machine.committed(at=0)
-    machine.take([RawRecord(1, -1, None, body())])
-    [snapshot] = machine.snapshots(1 << 20)
-    assert isinstance(snapshot, Snapshot)
-    with pytest.raises(GapError, match="other bounds"):
-        PartitionIngest(SPEC, 1).load(snapshot.value)
-    with pytest.raises(WireError):
-        PartitionIngest(SPEC, 0).load(b"nonsense")
 
 
 def test_a_record_on_another_partition_than_its_users() -> None:

@@ -1,0 +1,93 @@
+"""What the tests of the ingest machine share: a partition, its records, and what all of its blocks together say."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from agents.protocol.bounds import BoundSpec
+from agents.protocol.clock import StepClock
+from agents.protocol.dead_letters import DeadLetter
+from agents.protocol.decode import EventFields
+from agents.protocol.ingest_events import RawRecord
+from agents.protocol.ingest_spec import SourceSpec
+from agents.protocol.partition_ingest import PartitionIngest
+from engines.spatial import BoxDomain
+from schemas.blocks import Block
+from schemas.events import TICK_HEADER, encode_tick
+
+KEY = b"0123456789abcdef"
+STEP_US = 1_000_000
+SPEC = SourceSpec(
+    stream="s",
+    topic="raw",
+    role="blocks",
+    partitions=1,
+    domain=BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=4),
+    clock=StepClock(start_us=0, step_us=STEP_US, max_ahead=3),
+    format="s",
+    zone=ZoneInfo("UTC"),
+    fields=EventFields(time="t", time_is_number=True, user="u", operation="op", numbers=("x", "y")),
+    replay=True,
+    key=KEY,
+    partitioner="murmur2",
+    bounds=BoundSpec(max_contributions=3),
+    max_value_bytes=200,
+)
+
+
+def body(**changes: Any) -> bytes:
+    return json.dumps({"u": "ann", "t": 0, "x": 0.5, "y": 0.5, "op": "insert", **changes}).encode()
+
+
+def tick_header(step: int) -> tuple[tuple[str, bytes | None], ...]:
+    return ((TICK_HEADER, encode_tick(step, row=0, source="test")),)
+
+
+@dataclass
+class Outcome:
+    """What all blocks together say; equal for equal records however these were cut."""
+
+    next_offset: int = 0
+    tick: int = -1
+    steps: dict[int, Counter[tuple[int, ...]]] = field(default_factory=dict)
+    charges: Counter[tuple[int, ...]] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    letters: list[DeadLetter] = field(default_factory=list)
+
+    def add(self, block: Block, letters: list[DeadLetter] | None = None) -> None:
+        assert block.lo == self.next_offset, "blocks cover all offsets once"
+        assert block.tick >= self.tick
+        assert not any(step <= self.tick for step in block.steps), "a step that was closed gets no more events"
+        self.next_offset, self.tick = block.hi, block.tick
+        for step, folded in block.steps.items():
+            cells = self.steps.setdefault(step, Counter())
+            cells.update(dict(zip(map(tuple, folded.keys.tolist()), folded.counts.tolist(), strict=True)))
+        for row, charge in zip(map(tuple, block.users.tolist()), block.increments.tolist(), strict=True):
+            self.charges[row] += charge
+        self.counts.update(block.counts)
+        self.letters += letters or []
+
+    @property
+    def accepted(self) -> int:
+        return sum(sum(cells.values()) for cells in self.steps.values())
+
+
+def run(records: list[RawRecord], cuts: list[int], seals: list[bool], *, spec: SourceSpec = SPEC) -> Outcome:
+    """Feed records cut at `cuts`; seal after those pieces for which `seals` says so."""
+    machine, outcome = PartitionIngest(spec, 0), Outcome()
+    edges = sorted({0, *(cut % (len(records) + 1) for cut in cuts), len(records)})
+    pieces = [records[begin:end] for begin, end in itertools.pairwise(edges)]
+    for index, piece in enumerate(pieces):
+        machine.take(piece)
+        if index == len(pieces) - 1 or (index < len(seals) and seals[index]):
+            machine.snapshots(1 << 20)
+            block, letters = machine.seal()
+            if block is not None:
+                outcome.add(Block.decode(block.encode()), letters)
+                machine.committed(at=index)
+    return outcome
