@@ -157,7 +157,7 @@ class Field:
             last.append(max((int(entry.key) for entry in entries), default=-1))
         return last
 
-    async def until_public(self, step: int, *, timeout_s: float = PATIENCE_S) -> None:
+    async def until_public(self, step: int, *, timeout_s: float = 2 * PATIENCE_S) -> None:
         """Wait until every stream has published `step`; ended workers are started again. Raises: TimeoutError."""
         end = time.monotonic() + timeout_s
         while min(await self.last_public()) < step:
@@ -168,7 +168,7 @@ class Field:
                 raise TimeoutError(f"step {step} is not public: {await self.last_public()}\n{self.logs()}")
             await asyncio.sleep(0.3)
 
-    async def settle(self, *, timeout_s: float = PATIENCE_S) -> None:
+    async def settle(self, *, timeout_s: float = 2 * PATIENCE_S) -> None:
         """Stop the replay, leave healthy workers alone and wait for every step."""
         self._stop.set()
         assert self._feeder is not None
