@@ -6,6 +6,7 @@ docs/notes/0007-ingest-beside-faust.md. What it must do is in `agents.protocol.p
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import time
@@ -131,6 +132,7 @@ class IngestService(Service):
         self._wanted: frozenset[TopicPartition] = frozenset()
         self._generation = 0
         self._consumer: AIOKafkaConsumer | None = None
+        self._opening: asyncio.Task[None] | None = None
 
     @Service.task
     async def _run(self) -> None:
@@ -179,21 +181,18 @@ class IngestService(Service):
             SourceOwner(self._config, source, self._specs[source.topic], options=self._options, counters=self.counters)
             for source in missing
         ]
-        try:
-            await restore(self._config, consumer, owners)
-        except Exception:
-            for owner in owners:
-                await owner.close()
-            if generation == self._generation:
-                raise
-            log.info("ingest: assignment changed while its partitions were opened")
+        opening = self._opening = asyncio.create_task(restore(self._config, consumer, owners))
+        await asyncio.wait([opening])
+        error = None if opening.cancelled() else opening.exception()
+        if generation == self._generation and error is None:
+            self.owners.update(zip(missing, owners, strict=True))
+            consumer.resume(*missing)
             return
-        if generation != self._generation:
-            for owner in owners:
-                await owner.close()
-            return
-        self.owners.update(zip(missing, owners, strict=True))
-        consumer.resume(*missing)
+        for owner in owners:
+            await owner.close()
+        if generation == self._generation and error is not None:
+            raise error
+        log.info("ingest: assignment changed while its partitions were opened")
 
     async def _work(self, fetched: Mapping[TopicPartition, Sequence[Any]]) -> None:
         for source, records in fetched.items():
@@ -249,9 +248,13 @@ class IngestService(Service):
         self._consumer.pause(*sources)
 
     async def _give_up(self) -> None:
-        """Finish what is under way, and own nothing."""
+        """Finish what is under way, open nothing more, and own nothing."""
         self._wanted = frozenset()
         self._generation += 1
+        if self._opening is not None:
+            # A fence that is still under way would hit whoever is given the partition next.
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
         owners, self.owners = list(self.owners.values()), {}
         for owner in owners:
             owner.closed = True

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -33,6 +34,7 @@ from tests.kafka.support import PATIENCE_S, create, fresh_name, producing, recor
 
 START_S = 1_577_836_800  # 2020-01-01T00:00:00Z, the start of every stream here
 STEP_S = 60
+BOUND = 3
 OPTIONS = IngestOptions(flush_s=0.2, poll_records=500, slice_records=200)
 
 
@@ -240,6 +242,30 @@ def in_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 def event(user: Any, step: float, x: float = 0.5, y: float = 0.5, **more: Any) -> dict[str, Any]:
     """An event in the middle of a step."""
     return {"user": user, "at": START_S + (step + 0.5) * STEP_S, "x": x, "y": y, **more}
+
+
+def crowd(step: int, *, users: int = 40, seed: int = 0) -> list[dict[str, Any]]:
+    """Events of one step; every user takes part in many steps, so that bounds fill up across crashes."""
+    random_ = random.Random(f"{seed}-{step}")
+    return [event(f"u{random_.randrange(users)}", step, random_.random(), random_.random()) for _ in range(60)]
+
+
+def expected_steps(events: list[Mapping[str, Any]]) -> dict[int, int]:
+    """Accepted events by step, for events sent in the order of their steps: the bound taken by hand."""
+    used: Counter[Any] = Counter()
+    steps: Counter[int] = Counter()
+    for each in events:
+        used[each["user"]] += 1
+        if used[each["user"]] <= BOUND:
+            steps[int((each["at"] - START_S) // STEP_S)] += 1
+    return dict(steps)
+
+
+def check(result: Result, events: list[Mapping[str, Any]]) -> None:
+    assert result.events == expected_steps(events)
+    assert max(result.charges.values()) <= BOUND
+    assert sum(result.charges.values()) == sum(result.events.values())
+    assert sum(result.reasons.values()) == len(events)
 
 
 async def _serve(bench: Bench) -> None:

@@ -1,16 +1,11 @@
-"""The ingest on the real broker: what is committed is what the records say, once, whatever crashes in between."""
+"""The ingest on the real broker: what is committed is what the records say, once."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import random
-import signal
-import subprocess
 from collections import Counter
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,41 +19,8 @@ from agents.ingest_records import hand_out_bare_records
 from agents.protocol.partitioner import home_partition
 from schemas.blocks import Block
 from schemas.errors import GapError
-from tests.kafka.ingest_support import START_S, STEP_S, Bench, Result, event, in_loop
-from tests.kafka.support import PATIENCE_S, create, fresh_name, producing, records_of, until
-
-BOUND = 3
-FAILPOINTS = (
-    "ingest_block_appended",
-    "ingest_bounds_appended",
-    "ingest_sent",
-    "ingest_before_commit",
-    "ingest_after_commit",
-)
-
-
-def crowd(step: int, *, users: int = 40, seed: int = 0) -> list[dict[str, Any]]:
-    """Events of one step; every user takes part in many steps, so that bounds fill up across crashes."""
-    random_ = random.Random(f"{seed}-{step}")
-    return [event(f"u{random_.randrange(users)}", step, random_.random(), random_.random()) for _ in range(60)]
-
-
-def expected_steps(events: list[Mapping[str, Any]]) -> dict[int, int]:
-    """Accepted events by step, for events sent in the order of their steps: the bound taken by hand."""
-    used: Counter[Any] = Counter()
-    steps: Counter[int] = Counter()
-    for each in events:
-        used[each["user"]] += 1
-        if used[each["user"]] <= BOUND:
-            steps[int((each["at"] - START_S) // STEP_S)] += 1
-    return dict(steps)
-
-
-def check(result: Result, events: list[Mapping[str, Any]]) -> None:
-    assert result.events == expected_steps(events)
-    assert max(result.charges.values()) <= BOUND
-    assert sum(result.charges.values()) == sum(result.events.values())
-    assert sum(result.reasons.values()) == len(events)
+from tests.kafka.ingest_support import BOUND, START_S, STEP_S, Bench, check, crowd, event, expected_steps, in_loop
+from tests.kafka.support import create, fresh_name, producing, records_of, until
 
 
 @in_loop
@@ -89,83 +51,6 @@ async def test_a_restart_in_the_middle_goes_on(bootstrap: str, tmp_path: Path) -
             await bench.tick(step)
             await bench.until_ticked(step)
     check(await bench.result(), events)
-
-
-async def _closed_or_dead(bench: Bench, process: subprocess.Popen[bytes], step: int) -> bool:
-    if process.poll() is not None:
-        return True
-    ticks = (await bench.result()).ticks
-    return all(ticks[partition] >= step for partition in range(bench.partitions))
-
-
-@pytest.mark.parametrize("name", FAILPOINTS)
-@in_loop
-async def test_killed_at_a_failpoint(bootstrap: str, tmp_path: Path, name: str) -> None:
-    bench = Bench(bootstrap, tmp_path)
-    await bench.create()
-    events: list[Mapping[str, Any]] = []
-    process = bench.process(failpoints=f"{name}:4")
-    try:
-        for step in range(4):
-            events += crowd(step)
-            await bench.send(crowd(step))
-            await bench.tick(step)
-            # Steps one by one, however slowly the process starts: else all of them are fewer than four transactions.
-            await until(partial(_closed_or_dead, bench, process, step))
-        assert await asyncio.to_thread(process.wait, PATIENCE_S) == -signal.SIGKILL
-    finally:
-        process.kill()
-        process.wait()
-    async with bench.running():
-        check(await bench.until_ticked(3), events)
-
-
-@in_loop
-async def test_a_zombie_is_fenced(bootstrap: str, tmp_path: Path) -> None:
-    """Stopped with a transaction open, replaced, and woken: what it had open and what it still tries is never seen."""
-    bench = Bench(bootstrap, tmp_path)
-    await bench.create()
-    events = [each for step in range(3) for each in crowd(step)]
-    zombie = bench.process(failpoints="ingest_before_commit:2", signal="STOP")
-    try:
-        for step in range(3):
-            await bench.send(crowd(step))
-            await bench.tick(step)
-        await until(lambda: _stopped(zombie.pid))
-        async with bench.running():
-            check(await bench.until_ticked(2), events)
-            zombie.send_signal(signal.SIGCONT)
-            await asyncio.sleep(3)
-            events += crowd(3)
-            await bench.send(crowd(3))
-            await bench.tick(3)
-            check(await bench.until_ticked(3), events)
-    finally:
-        zombie.kill()
-        zombie.wait()
-
-
-@in_loop
-async def test_a_second_worker_takes_over_and_gives_back(bootstrap: str, tmp_path: Path) -> None:
-    bench = Bench(bootstrap, tmp_path)
-    await bench.create()
-    events: list[Mapping[str, Any]] = []
-
-    async def more(step: int) -> None:
-        events.extend(crowd(step))
-        await bench.send(crowd(step))
-        await bench.tick(step)
-
-    async with bench.running() as first:
-        await more(0)
-        await bench.until_ticked(0)
-        async with bench.running() as second:
-            await until(lambda: len(first.owners) == 1 and len(second.owners) == 1)
-            await more(1)
-            await bench.until_ticked(1)
-        await until(lambda: len(first.owners) == 2)
-        await more(2)
-        check(await bench.until_ticked(2), events)
 
 
 @in_loop
@@ -359,12 +244,6 @@ async def test_offsets_that_somebody_moved_are_refused(bootstrap: str, tmp_path:
 
 
 # --- helpers ------------------------------------------------------------------------------------------------------
-
-
-def _stopped(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
-    return False
 
 
 async def _blocks(bench: Bench) -> list[Any]:
