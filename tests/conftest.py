@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-# Now, and not at the very end as its plugin does where no test needs it: CPython 3.11 cannot parse a module while the
-# remains of Faust and Kafka clients are collected (SystemError: AST constructor recursion depth mismatch).
+# Now, and not at the very end as its plugin does where no test needs it: pytest parses what it imports, and when a
+# fenced producer's error is collected meanwhile, asyncio logs its traceback, for whose carets CPython 3.11 parses too:
+# "SystemError: AST constructor recursion depth mismatch".
 import hypothesis  # noqa: F401
 import pytest
 

@@ -107,7 +107,7 @@ def test_ticks_get_their_places_while_records_are_worked_on() -> None:
         assert block is not None
         assert {step: folded.total for step, folded in block.steps.items()} == {0: 3, 1: 5, 2: RECORDS - 8}
 
-    asyncio.run(asyncio.wait_for(scenario(), 10))
+    asyncio.run(asyncio.wait_for(scenario(), 120))
 
 
 def test_a_failed_transaction_is_noticed_even_if_nothing_follows() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ HEAVY = ("numpy", "faust", "aiokafka", "pyarrow", "matplotlib", "pydantic", "ric
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(PROGRAM), *arguments], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    return subprocess.run([str(PROGRAM), *arguments], capture_output=True, text=True, timeout=240, cwd=ROOT)
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -29,12 +29,15 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_help_is_there_at_once() -> None:
-    took = []
-    for _ in range(3):
-        started = time.monotonic()
-        assert run("--help").returncode == 0
-        took.append(time.monotonic() - started)
-    assert min(took) < 2.0  # 0.2 s on an idle machine; the test above holds the reason
+    before = _cpu_s_of_children()
+    assert run("--help").returncode == 0
+    assert _cpu_s_of_children() - before < 2.0  # 0.2 s; the test above holds the reason
+
+
+def _cpu_s_of_children() -> float:
+    """Seconds of CPU, which a busy machine does not lengthen, of all processes that ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 @pytest.mark.parametrize(
