@@ -74,7 +74,8 @@ async def fenced_producer(
         **security_kwargs(kafka),
     )
     try:
-        await asyncio.wait_for(producer.start(), FENCE_TIMEOUT_S)
+        async with asyncio.timeout(FENCE_TIMEOUT_S):  # `wait_for` loses cancellations, see agents/table.py
+            await producer.start()
     except BaseException as error:
         await producer.stop()
         if isinstance(error, (KafkaError, OSError, TimeoutError)):

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 QUEUE_RECORDS = 16  # read ahead for each owner; a record can be a megabyte
 STOP_TIMEOUT_S = 10.0
+AGAIN_S = 3.0  # what an owner may take to end before it is told once more
 
 MENDS: tuple[tuple[type[BaseException], str], ...] = (
     (
@@ -131,8 +132,9 @@ class Owners:
         owners, self._owners = list(self._owners.values()), {}
         for owner in owners:
             owner.closed = True
-            self._tasks.pop(owner).cancel()
-            leaving = asyncio.ensure_future(self._leave(owner))
+            task = self._tasks.pop(owner)
+            task.cancel()
+            leaving = asyncio.ensure_future(self._leave(owner, task))
             self._leaving.add(leaving)
             leaving.add_done_callback(self._leaving.discard)
 
@@ -157,7 +159,10 @@ class Owners:
             report(owner, error)
             await self._crash(error)
 
-    async def _leave(self, owner: PartitionOwner) -> None:
+    async def _leave(self, owner: PartitionOwner, task: asyncio.Task[None]) -> None:
+        # Told again, because libraries lose cancellations; and held until it is gone, because nobody else may hold it.
+        while not (await asyncio.wait([task], timeout=AGAIN_S))[0]:
+            task.cancel()
         try:
             await asyncio.wait_for(owner.close(), STOP_TIMEOUT_S)
         except Exception as error:
