@@ -22,6 +22,7 @@ from aiokafka.admin import NewTopic
 
 from agents.ingest import IngestService, source_specs
 from agents.ingest_owner import IngestOptions
+from agents.kafka_clients import read_to_end
 from agents.protocol.dead_letters import DeadLetter
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes
@@ -180,7 +181,8 @@ class Bench:
         return result
 
     async def letters(self) -> list[DeadLetter]:
-        records = await records_of(self.bootstrap, self.topics.dead_letters)
+        # Unlike `records_of` this waits until readers can see what is committed.
+        _, _, records = await read_to_end(self.config.kafka, self.topics.dead_letters, 0, 0)
         return [DeadLetter.decode(record.value) for record in records]
 
     async def until_ticked(

@@ -24,6 +24,7 @@ KEYS = {
 
 
 @pytest.mark.kafka
+@pytest.mark.timeout(900)  # a minute on an idle machine
 def test_the_demo_runs_to_its_end_and_leaves_nothing_behind(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PRIVSTREAM_")}
     done = subprocess.run(
@@ -31,7 +32,7 @@ def test_the_demo_runs_to_its_end_and_leaves_nothing_behind(tmp_path: Path) -> N
         env={**environment, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=800,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
