@@ -23,7 +23,7 @@ from engines.trajectory.dwell import drawn_visits, fitted, shared_out, sizes_of
 from engines.trajectory.grid import Grid
 from engines.trajectory.ground import Ground
 from engines.trajectory.histograms import Noisy, counted, deviation_of
-from engines.trajectory.maps import Maps, maps_of
+from engines.trajectory.maps import Maps, maps_of, spread
 from engines.trajectory.pairs import PairFit
 from engines.trajectory.positions import positioned
 from engines.trajectory.questions import (
@@ -47,10 +47,14 @@ from engines.trajectory.walks import Errands, EvenGraph, walk
 from schemas.blocks import IntArray
 from schemas.guarantee import Mechanism
 
-CORRECTIONS = 3
+CORRECTIONS = 6
 """Times that walks are drawn and the weights of moves corrected by what they did."""
 SAMPLE = 20_000
 """Walks that suffice for a correction."""
+CLEAR = 3.0
+"""Deviations of noise above which a class of lengths has trips for sure."""
+MOST_MOVES = 0.9
+"""Quantile of a class's moves that tells how many points its trips have at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +93,7 @@ class Default:
         noisy = {"trips": counted} | ask(questions.histograms(blocks), plan, epsilon=epsilon, noise=drawn_from)
         if not records and "block pairs" not in plan.shares:
             return Synthesis(Trips.none(), tuple(noisy.values()), {"side": plan.side, "heavy_block_pairs": 0})
-        maps = maps_of(noisy, grid, there)
+        maps = spread(maps_of(noisy, grid, there), plan.spread / float(epsilon))
         detours = _table(noisy["detours"], (1 + len(plan.hops), len(plan.detours)), maps.total)
         by_hops = detours.sum(axis=1)
         fit = PairFit.of(maps, np.append(by_hops[0] + by_hops[1], by_hops[2:]), blocks, lower=plan.hops)
@@ -219,25 +223,38 @@ def _with_points(
     grid = Grid(plan.side)
     lengths = _table(noisy["lengths"], (len(plan.moves), RATES), maps.total)
     rows = classes(errands.moves, plan.moves)
+    clear = _clear(lengths, rows, errands.moves, deviation=noisy["lengths"].deviation)
+    most = min(limits.points, clear)
     rates = drawn(lengths, rows, deviation=noisy["lengths"].deviation, noise=chance.child("rates"))
     rates = _fitting(rates, rows, cells, errands.offsets, maps.points, chance.child("fitting"))
     per_cell = _per_cell(errands.moves + 1, rates, uniforms(len(rates), chance.child("sizes")))
-    groups = np.repeat(classes(rates, plan.groups), errands.moves + 1)
-    visits = drawn_visits(groups * grid.size + cells, errands.offsets, rows, chance.child("luck"))
+    groups = classes(rates, plan.groups)
+    visits = drawn_visits(cells, errands.offsets, groups=groups, grid=grid, noise=chance.child("luck"))
     found = fitted(
         per_cell,
         visits,
         wanted=maps.points.reshape(-1),
         deviation=noisy["points"].deviation,
         ends=np.maximum(noisy["ends of dwell"].values, 0.0) if "ends of dwell" in noisy else None,
-        most=limits.points,
+        most=most,
     )
     weights = found.weights(visits)
-    sizes = sizes_of(per_cell, visits, most=limits.points)
+    sizes = sizes_of(per_cell, visits, most=most)
     points = shared_out(sizes, weights, visits, chance.child("points"))
     offsets = errands.offsets
     fine = _fine(noisy["fine points"], grid) if "fine points" in noisy else np.ones((grid.size, 1))
     return positioned(cells, offsets, points, together, shares=fine, grid=grid, noise=chance.child("positions"))
+
+
+def _clear(lengths: FloatArray, rows: IntArray, moves: IntArray, *, deviation: float) -> int:
+    """Points of the longest trips of which there are clearly some: a few that are but noise would have most points."""
+    most = 2.0
+    for row in np.unique(rows):
+        clear = np.flatnonzero(lengths[row] > CLEAR * deviation)
+        if len(clear):
+            cells = 1 + float(np.quantile(moves[rows == row], MOST_MOVES))
+            most = max(most, cells * 2.0 ** ((int(clear[-1]) + SLOWEST + 1) / 2))
+    return int(np.ceil(most))
 
 
 def _fitting(

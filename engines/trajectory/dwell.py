@@ -1,11 +1,11 @@
 """How many points a synthetic trip has, and how many of them in each cell of its path.
 
 Post-processing: sees released values only.
-A trip with fewer points than cells passes some of them without one, evenly. Any other has one point in each, and the
-rest are shared out in proportion to a weight of each visit: the rate of its cell times a draw of the Gamma law. Among
-trips with about as many moves, those with the largest sums of weights have the most points. So a place where some wait
-for long makes those trips long that pass it. Rates are fitted until the expected share of points in each cell is what
-the histogram of points says; the first and the last cell of a trip have a factor each, fitted to their shares.
+Points of a trip are evenly spaced in time, so a visit of a cell has as many as it lasts: the rate of its cell times a
+draw, part of it the same for all, part of the Gamma law. Short visits have none. But a cell without a point must lie
+on the line between its neighbours, or the path would not show that it was there: every other one has a point first.
+Rates are fitted until the expected share of points in each cell is what the histogram of points says; the first and
+the last cell of a trip have a factor each, fitted to their shares.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ import numpy as np
 
 from engines.noise import NoiseSource
 from engines.trajectory.chance import gammas, uniforms
+from engines.trajectory.grid import Grid
+from engines.trajectory.paths import passed
 from engines.trajectory.trips import FloatArray
 from schemas.blocks import IntArray
 
 ROUNDS = 12
 EXPONENT = 0.8
 """Of a round's correction: one would overshoot, for trips pass through many cells."""
+PASSING = 0.5
+"""Part of a visit's time that is the same for all visits of a cell."""
 _ENOUGH_TRIPS = 200
 """Below it the factors of first and last cells would follow noise."""
 
@@ -33,13 +37,13 @@ class Visits:
     Attributes:
         cells: of all paths; `offsets` is `(trips + 1,)`.
         luck: `(cells of paths,)` the draw of each visit.
-        rows: `(trips,)` class of moves; trips of a class swap their sizes.
+        turning: `(cells of paths,)` 1 where an inner visit needs a point, or the path would not show that it was there.
     """
 
     cells: IntArray
     offsets: IntArray
     luck: FloatArray
-    rows: IntArray
+    turning: FloatArray
 
     @property
     def lengths(self) -> IntArray:
@@ -62,9 +66,13 @@ class Rates:
         return weights
 
 
-def drawn_visits(cells: IntArray, offsets: IntArray, rows: IntArray, noise: NoiseSource) -> Visits:
-    """Visits with their luck."""
-    return Visits(cells, offsets, gammas(len(cells), noise), rows)
+def drawn_visits(paths: IntArray, offsets: IntArray, *, groups: IntArray, grid: Grid, noise: NoiseSource) -> Visits:
+    """Visits with their luck; `groups`, `(trips,)`, are those of points per cell."""
+    turning = ~passed(paths, offsets, grid)
+    turning[offsets[:-1]] = turning[offsets[1:] - 1] = False
+    luck = PASSING + (1 - PASSING) * gammas(len(paths), noise)
+    cells = np.repeat(groups, np.diff(offsets)) * grid.size + paths
+    return Visits(cells, offsets, luck, turning.astype(np.float64))
 
 
 def sizes_of(per_cell: FloatArray, visits: Visits, *, most: int) -> IntArray:
@@ -86,14 +94,14 @@ def fitted(
         most: points of a trip.
     """
     rates, trips = Rates(np.ones(len(wanted))), len(per_cell)
-    owners = np.repeat(np.arange(trips), visits.lengths)
+    sizes = sizes_of(per_cell, visits, most=most)
+    turns, rest = _split(sizes, visits)
+    fixed = _spread(visits.turning, turns, visits)
+    fixed[visits.offsets[:-1]] = fixed[visits.offsets[1:] - 1] = 1.0
+    each = np.repeat(1.0 / sizes, visits.lengths)
     only = visits.lengths == 1
     for _ in range(ROUNDS):
-        weights = rates.weights(visits)
-        sizes = sizes_of(per_cell, visits, most=most)
-        extra = np.maximum(sizes - visits.lengths, 0)
-        sums = np.add.reduceat(weights, visits.offsets[:-1])
-        shares = (_always(visits, sizes) + weights * (extra / sums)[owners]) / sizes[owners]
+        shares = (fixed + _further(rates.weights(visits), sizes, rest, visits)) * each
         found = np.bincount(visits.cells, shares, minlength=len(wanted))
         cells = rates.cells * np.clip((wanted + 0.5 * deviation) / (found + 0.5 * deviation), 0.2, 5.0) ** EXPONENT
         first, last = rates.first, rates.last
@@ -105,15 +113,6 @@ def fitted(
             last = float(np.clip(last * (aims[1] + 0.01) / (closing + 0.01), 0.1, 20))
         rates = Rates(np.clip(cells, 1e-3, 1e3), first, last)
     return rates
-
-
-def _always(visits: Visits, sizes: IntArray) -> FloatArray:
-    """`(cells of paths,)` expected points in each cell before weights count: one, or less where there are too few."""
-    inner = np.where(sizes < visits.lengths, (sizes - 2) / np.maximum(visits.lengths - 2, 1), 1.0)
-    always = np.repeat(inner, visits.lengths)
-    always[visits.offsets[:-1]] = 1.0
-    always[visits.offsets[1:] - 1] = 1.0
-    return always
 
 
 def _evenly(values: FloatArray, totals: IntArray, offsets: IntArray, shift: FloatArray) -> IntArray:
@@ -131,15 +130,35 @@ def _evenly(values: FloatArray, totals: IntArray, offsets: IntArray, shift: Floa
 
 def shared_out(sizes: IntArray, weights: FloatArray, visits: Visits, noise: NoiseSource) -> IntArray:
     """`(cells of paths,)` points in each; each trip's add up to its size, its first and last cell have one at least."""
-    first, last = visits.offsets[:-1], visits.offsets[1:] - 1
-    inner = _always(visits, sizes)
-    inner[first], inner[last] = 0.0, 0.0
-    passing = np.maximum(np.minimum(sizes, visits.lengths) - 2, 0)
-    points = _evenly(inner, passing, visits.offsets, uniforms(len(sizes), noise.child("passing")))
-    # Rounding may leave one for the last cell, which has its own: hand it to the cell before.
-    long = last[visits.lengths > 2]
-    points[long - 1] += points[long]
-    points[first], points[last] = 1, 1
-    extra = np.maximum(sizes - visits.lengths, 0)
-    expected = weights * np.repeat(extra / np.add.reduceat(weights, first), visits.lengths)
-    return points + _evenly(expected, extra, visits.offsets, uniforms(len(sizes), noise.child("shift")))
+    turns, rest = _split(sizes, visits)
+    points = _evenly(
+        _spread(visits.turning, turns, visits), turns, visits.offsets, uniforms(len(sizes), noise.child(0))
+    )
+    points += _evenly(
+        _further(weights, sizes, rest, visits), rest, visits.offsets, uniforms(len(sizes), noise.child(1))
+    )
+    points[visits.offsets[:-1]] += 1
+    points[visits.offsets[1:] - 1] += visits.lengths > 1
+    return points
+
+
+def _split(sizes: IntArray, visits: Visits) -> tuple[IntArray, IntArray]:
+    """`(trips,)` points where the path turns, and the rest; the first and the last one are in neither."""
+    inner = sizes - np.where(visits.lengths > 1, 2, 1)
+    turns = np.minimum(np.add.reduceat(visits.turning, visits.offsets[:-1]).astype(np.int64), inner)
+    return turns, inner - turns
+
+
+def _further(weights: FloatArray, sizes: IntArray, rest: IntArray, visits: Visits) -> FloatArray:
+    """`(cells of paths,)` points expected beside those that each path needs: the worth of a visit's time, less them."""
+    whole = _spread(weights, sizes, visits)
+    needed = visits.turning.copy()
+    needed[visits.offsets[:-1]] = needed[visits.offsets[1:] - 1] = 1.0
+    return _spread(np.maximum(whole - needed, 0.02 * whole), rest, visits)
+
+
+def _spread(weights: FloatArray, totals: IntArray, visits: Visits) -> FloatArray:
+    """Weights, each trip's scaled to its total."""
+    sums = np.add.reduceat(weights, visits.offsets[:-1])
+    spread: FloatArray = weights * np.repeat(totals / np.maximum(sums, 1e-300), visits.lengths)
+    return spread

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,6 +39,19 @@ class Maps:
     @property
     def total(self) -> float:
         return max(self.count, 1.0)
+
+
+def spread(maps: Maps, trips: float) -> Maps:
+    """Starts and ends as if some more trips had been anywhere, evenly over the cells where trips can be.
+
+    Where few places hold most starts, noise that takes one of them for its neighbour errs by all its trips at once. So
+    the more the starts and the ends are concentrated, the more is spread: all of `trips` if they are in one cell each.
+    """
+    shares = [side / side.sum() for side in (maps.starts, maps.ends)]
+    trips *= float(np.prod([np.sqrt((share * share).sum()) for share in shares]))
+    even = (maps.prior > 0) / np.count_nonzero(maps.prior)
+    starts, ends = ((maps.total * share + trips * even) * (maps.total / (maps.total + trips)) for share in shares)
+    return replace(maps, starts=starts, ends=ends)
 
 
 def count_of(noisy: Mapping[str, Noisy]) -> float:

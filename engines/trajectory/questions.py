@@ -49,6 +49,7 @@ class Plan:
         shares: of a trip's epsilon, by histogram; with `COUNT_SHARE` they add up to one.
         groups: lower ends of the groups of trips whose points are counted apart, among classes of points per cell.
         hops, detours, moves: lower ends of classes; the last one is open. Each class costs noise.
+        spread: trips times epsilon that starts and ends are spread by (`maps.spread`).
     """
 
     side: int
@@ -57,6 +58,7 @@ class Plan:
     hops: tuple[int, ...]
     detours: tuple[int, ...]
     moves: tuple[int, ...]
+    spread: float = 0.0
 
 
 def _hundredths(**shares: int) -> Mapping[str, Fraction]:
@@ -69,19 +71,19 @@ MANY_TRIPS = Plan(
         starts=6,
         ends=6,
         block_pairs=5,
-        cell_pairs=4,
+        cell_pairs=3,
         detours=5,
         lengths=6,
-        moves=29,
+        moves=37,
         turns=1,
-        points=28,
-        fine_points=7,
+        points=24,
+        fine_points=4,
         ends_of_dwell=1,
     ),
     groups=(0, 8, 12),
     hops=(0, 1, 2, 3, 4, 6, 9, 16, 21, 28),
     detours=(0, 1, 2, 3, 4, 6, 9, 13, 20),
-    moves=(0, 1, 8),
+    moves=(0, 1, 4, 12),
 )
 FEW_TRIPS = Plan(
     side=12,
@@ -90,6 +92,7 @@ FEW_TRIPS = Plan(
     hops=(0, 1, 3, 6),
     detours=(0, 1, 3, 8),
     moves=(0, 1),
+    spread=1100.0,
 )
 
 
