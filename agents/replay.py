@@ -108,8 +108,8 @@ async def replay(
                 progress(plan.row + plan.left_out)
     except ProducerFenced:
         raise ReplayError(
-            f"another replay of stream {stream.name} has taken over. Mend: run one at a time; what this one committed "
-            "stays."
+            f"another replay of stream {stream.name} has taken over, or the broker took longer for a transaction than "
+            "it allows. Mend: run one at a time, and run the same command again; it goes on behind the last commit."
         ) from None
     except MessageSizeTooLargeError:
         raise ReplayError(
