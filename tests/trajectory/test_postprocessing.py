@@ -1,0 +1,111 @@
+"""Synthetic trips are made of released values alone: other private trips under the same releases give the same trips.
+
+What a mode released is noted, and handed out again while it runs on trips that have nothing in common with the first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from fractions import Fraction
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from engines.noise import seeded
+from engines.trajectory import LATTICE, Default, Limits, Mode, Paper, Trips, Uniform, dwell
+from engines.trajectory import default as mode_default
+from engines.trajectory.ground import ground_of
+from engines.trajectory.hierarchy import laplace_exceeds
+from engines.trajectory.histograms import measure
+
+MEASURED = [f"engines.trajectory.{name}.measure" for name in ("questions", "paper", "pair_tree", "uniform")]
+DECIDED = [f"engines.trajectory.{name}.laplace_exceeds" for name in ("hierarchy", "pair_tree")]
+LINES = {"type": "MultiLineString", "coordinates": [[[8.02, 47.03], [8.9, 47.93]], [[8.1, 47.9], [8.95, 47.1]]]}
+GROUND = ground_of(json.dumps(LINES).encode(), (8.0, 47.0, 9.0, 48.0), ("x", "y"), 500.0)
+MODES: dict[str, Mode] = {
+    "default": Default(),
+    "default, on a map": Default(ground=GROUND),
+    "paper": Paper(),
+    "paper, exponential": Paper(spread="exponential"),
+    "grid": Uniform(),
+}
+
+
+def drives(count: int, *, seed: int, most: int) -> Trips:
+    """Ways between places that the seed chooses."""
+    rng = np.random.default_rng(seed)
+    towns = rng.uniform(0.1, 0.9, (3, 2))
+    sizes = rng.integers(1, most, count)
+    start, end = (towns[rng.integers(0, 3, count)] + rng.normal(0, 0.02, (count, 2)) for _ in range(2))
+    owner = np.repeat(np.arange(count), sizes)
+    rank = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    part = (rank / np.maximum(np.repeat(sizes, sizes) - 1, 1))[:, None]
+    points = np.clip((start[owner] * (1 - part) + end[owner] * part) * LATTICE, 0, LATTICE - 1).astype(np.int64)
+    return Trips(points[:, 0], points[:, 1], np.append(0, np.cumsum(sizes)))
+
+
+@contextmanager
+def releases(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+    """Each function that adds noise is wrapped."""
+    with ExitStack() as stack:
+        for names, function in ((MEASURED, measure), (DECIDED, laplace_exceeds)):
+            for name in names:
+                stack.enter_context(patch(name, wrap(function)))
+        yield
+
+
+def same_under_the_same_releases(mode: Mode, count: int) -> bool:
+    """Whether trips of another kind, number and length give the same synthetic trips under what the first released."""
+    noted: list[Any] = []
+
+    def note(function: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(*given: Any, **named: Any) -> Any:
+            noted.append(function(*given, **named))
+            return noted[-1]
+
+        return noting
+
+    def synthesised(trips: Trips) -> Trips:
+        return mode.synthesise(trips, epsilon=Fraction(1), limits=Limits(), noise=seeded(7)).trips
+
+    with releases(note):
+        first = synthesised(drives(count, seed=1, most=30))
+    again = iter(noted)
+    with releases(lambda function: lambda *given, **named: next(again)):
+        second = synthesised(drives(count // 3, seed=2, most=300))
+    assert next(again, None) is None
+    assert len(first)
+    return all(
+        np.array_equal(left, right)
+        for left, right in ((first.x, second.x), (first.y, second.y), (first.offsets, second.offsets))
+    )
+
+
+@pytest.mark.parametrize("count", [900, 6000])
+@pytest.mark.parametrize("name", MODES)
+def test_other_trips_under_the_same_releases_give_the_same_synthetic_trips(name: str, count: int) -> None:
+    assert same_under_the_same_releases(MODES[name], count)
+
+
+def test_a_glance_at_the_longest_trip_would_be_caught() -> None:
+    """The check above can fail: here the true number of points of the longest trip caps the synthetic ones."""
+    longest: list[int] = []
+    original, sizes_of = mode_default.Questions.of, dwell.sizes_of
+
+    def glance(trips: Trips, *given: Any, **named: Any) -> Any:
+        longest.append(int(trips.sizes.max()))
+        return original(trips, *given, **named)
+
+    def capped(per_cell: Any, visits: Any, *, most: int) -> Any:
+        return sizes_of(per_cell, visits, most=min(most, longest[-1]))
+
+    with (
+        patch("engines.trajectory.default.Questions.of", glance),
+        patch("engines.trajectory.default.sizes_of", capped),
+        patch("engines.trajectory.dwell.sizes_of", capped),
+    ):
+        assert not same_under_the_same_releases(Default(), 6000)
