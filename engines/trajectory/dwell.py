@@ -26,6 +26,8 @@ EXPONENT = 0.8
 """Of a round's correction: one would overshoot, for trips pass through many cells."""
 PASSING = 0.5
 """Part of a visit's time that is the same for all visits of a cell."""
+LEAST = 0.02
+"""Part of a visit's time that counts for further points however short it is: no path is without a place for them."""
 _ENOUGH_TRIPS = 200
 """Below it the factors of first and last cells would follow noise."""
 
@@ -38,12 +40,14 @@ class Visits:
         cells: of all paths; `offsets` is `(trips + 1,)`.
         luck: `(cells of paths,)` the draw of each visit.
         turning: `(cells of paths,)` 1 where an inner visit needs a point, or the path would not show that it was there.
+        needed: the same, and 1 where a path starts and ends.
     """
 
     cells: IntArray
     offsets: IntArray
     luck: FloatArray
     turning: FloatArray
+    needed: FloatArray
 
     @property
     def lengths(self) -> IntArray:
@@ -68,11 +72,12 @@ class Rates:
 
 def drawn_visits(paths: IntArray, offsets: IntArray, *, groups: IntArray, grid: Grid, noise: NoiseSource) -> Visits:
     """Visits with their luck; `groups`, `(trips,)`, are those of points per cell."""
-    turning = ~passed(paths, offsets, grid)
-    turning[offsets[:-1]] = turning[offsets[1:] - 1] = False
+    needed = (~passed(paths, offsets, grid)).astype(np.float64)
+    turning = needed.copy()
+    turning[offsets[:-1]] = turning[offsets[1:] - 1] = 0.0
     luck = PASSING + (1 - PASSING) * gammas(len(paths), noise)
     cells = np.repeat(groups, np.diff(offsets)) * grid.size + paths
-    return Visits(cells, offsets, luck, turning.astype(np.float64))
+    return Visits(cells, offsets, luck, turning, needed)
 
 
 def sizes_of(per_cell: FloatArray, visits: Visits, *, most: int) -> IntArray:
@@ -152,9 +157,7 @@ def _split(sizes: IntArray, visits: Visits) -> tuple[IntArray, IntArray]:
 def _further(weights: FloatArray, sizes: IntArray, rest: IntArray, visits: Visits) -> FloatArray:
     """`(cells of paths,)` points expected beside those that each path needs: the worth of a visit's time, less them."""
     whole = _spread(weights, sizes, visits)
-    needed = visits.turning.copy()
-    needed[visits.offsets[:-1]] = needed[visits.offsets[1:] - 1] = 1.0
-    return _spread(np.maximum(whole - needed, 0.02 * whole), rest, visits)
+    return _spread(np.maximum(whole - visits.needed, LEAST * whole), rest, visits)
 
 
 def _spread(weights: FloatArray, totals: IntArray, visits: Visits) -> FloatArray:
