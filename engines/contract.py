@@ -27,6 +27,9 @@ class Batch:
     step: int
     events: Folded
 
+    def _sealed_parts(self, change: Callable[[Any], Any]) -> Batch:
+        return Batch(self.step, change(self.events))
+
 
 @dataclass(frozen=True, slots=True)
 class SyntheticRecord:

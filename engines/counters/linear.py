@@ -34,6 +34,8 @@ from engines.noise import (
     NoiseSource,
     int64_vector,
 )
+from engines.noise.private import revealed
+from engines.noise.witness import CounterLaw, released
 from schemas.errors import EngineInputError
 
 STATE_FORMAT = 1
@@ -111,12 +113,19 @@ class LinearCounter(ABC):
 
     def step(self, values: ArrayLike, state: CounterState, source: NoiseSource) -> tuple[IntArray, CounterState]:
         """Activate all counters once: `(width,)` noisy increments, and the next state. See `Counter.step`."""
-        values = int64_vector("values", values)
+        # A counter is a mechanism: it opens private values, and hides them in its increments.
+        values = int64_vector("values", revealed(values))
         self._check(state)
         if values.shape != state["activations"].shape:
             raise EngineInputError("values must have the width of the state")
         t = state["activations"] + 1
         check_activation(int(t.max(initial=0)), self.horizon)
+        law = CounterLaw(self, t)
+        return released(source, law, values, lambda: self._stepped(values, t, state, source))
+
+    def _stepped(
+        self, values: IntArray, t: IntArray, state: CounterState, source: NoiseSource
+    ) -> tuple[IntArray, CounterState]:
         memory = {name: array for name, array in state.items() if name not in _COMMON}
         noise, memory = self._advance(t, memory, source)
         increment = values * self.resolution + noise

@@ -11,6 +11,8 @@ from engines.noise.digits import geometric
 from engines.noise.exponential import exponential_mechanism
 from engines.noise.gaussian import DiscreteGaussian, discrete_gaussian, sigma_squared_for
 from engines.noise.laplace import DiscreteLaplace, discrete_laplace, scale_for
+from engines.noise.mechanisms import binomial_mechanism, check_zero, gaussian_mechanism, laplace_mechanism
+from engines.noise.private import aggregate, private_like
 from engines.noise.source import SEED_BYTES, Label, NoiseSource, fresh_seed, seeded
 from engines.noise.split import laplace_exceeds
 from engines.noise.uniform import random_bits, uniform_below
@@ -24,17 +26,23 @@ __all__ = [
     "Label",
     "NoiseSource",
     "WordArray",
+    "aggregate",
     "bernoulli",
     "bernoulli_exp",
     "bernoulli_exp_multiples",
+    "binomial_mechanism",
     "centred_binomial",
+    "check_zero",
     "discrete_gaussian",
     "discrete_laplace",
     "exponential_mechanism",
     "fresh_seed",
+    "gaussian_mechanism",
     "geometric",
     "int64_vector",
     "laplace_exceeds",
+    "laplace_mechanism",
+    "private_like",
     "random_bits",
     "scale_for",
     "seeded",

@@ -9,6 +9,7 @@ Units: integers.
 import numpy as np
 
 from engines.noise.source import NoiseSource
+from engines.noise.witness import BinomialLaw, drawn
 from schemas.errors import EngineInputError
 
 MAX_HALF = 2**32
@@ -31,6 +32,7 @@ def centred_binomial(half: int, source: NoiseSource) -> int:
     """
     if not 0 <= half <= MAX_HALF:
         raise EngineInputError("half must be between 0 and 2**32")
+    drawn(source, BinomialLaw(half))
     heads, coins = 0, 2 * half
     while coins:
         words = source.words(min(_WORDS, -(-coins // _WORD_BITS)))

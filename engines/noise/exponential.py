@@ -12,10 +12,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engines.noise.arguments import check_fraction, int64_vector
+from engines.noise.arguments import IntArray, check_fraction, int64_vector
 from engines.noise.bernoulli import bernoulli_exp_multiples
+from engines.noise.private import revealed
 from engines.noise.source import NoiseSource
 from engines.noise.uniform import uniform_below
+from engines.noise.witness import ExponentialLaw, released
 from schemas.errors import EngineInputError
 
 _FIRST_BATCH = 64
@@ -43,12 +45,17 @@ def exponential_mechanism(
     >>> exponential_mechanism([0, 100, 3], **args, source=seeded(1))
     1
     """
-    utilities = int64_vector("utilities", utilities)
-    if not utilities.size:
+    scores = int64_vector("utilities", revealed(utilities))
+    if not scores.size:
         raise EngineInputError("utilities must not be empty")
     check_fraction("quantum", quantum)
     check_fraction("sensitivity", sensitivity)
     check_fraction("epsilon", epsilon)
+    law = ExponentialLaw(quantum, sensitivity, epsilon)
+    return released(source, law, scores, lambda: _chosen(scores, epsilon * quantum / (2 * sensitivity), source))
+
+
+def _chosen(utilities: IntArray, rate: Fraction, source: NoiseSource) -> int:
     # Unsigned arithmetic wraps: the gap is right even where it does not fit into int64.
     gaps = utilities.max().view(np.uint64) - utilities.view(np.uint64)
     # Rejection: propose a uniform index, accept it with probability exp(-gap). The first accepted one has the law asked
@@ -57,7 +64,7 @@ def exponential_mechanism(
     batch = _FIRST_BATCH
     while True:
         proposed = uniform_below(utilities.size, batch, source)
-        accepted = bernoulli_exp_multiples(gaps[proposed], epsilon * quantum / (2 * sensitivity), source)
+        accepted = bernoulli_exp_multiples(gaps[proposed], rate, source)
         if accepted.any():
             return int(proposed[np.argmax(accepted)])
         batch = min(2 * batch, _LAST_BATCH)

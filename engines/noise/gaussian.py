@@ -16,8 +16,9 @@ import numpy as np
 
 from engines.noise.arguments import BoolArray, IntArray, WordArray, check_count, check_fraction
 from engines.noise.bernoulli import bernoulli_exp_multiples
-from engines.noise.laplace import MAX_TERM, discrete_laplace
+from engines.noise.laplace import MAX_TERM, laplace_values
 from engines.noise.source import NoiseSource
+from engines.noise.witness import GaussianLaw, drawn
 from schemas.errors import EngineInputError
 
 MAX_SIGMA_SQUARED = Fraction((MAX_TERM - 1) ** 2)
@@ -45,15 +46,16 @@ def discrete_gaussian(count: int, sigma_squared: Fraction, source: NoiseSource) 
     """
     check_count(count)
     check_sigma_squared(sigma_squared)
+    drawn(source, GaussianLaw(sigma_squared))
     scale = _proposal_scale(sigma_squared)
-    drawn: list[IntArray] = []
+    kept: list[IntArray] = []
     missing = count
     while missing > 0:
         # As for Laplace noise: independent attempts, of which the first that succeed are kept.
         values = _attempt(min(_CHUNK, missing + missing // 2 + 8), sigma_squared, scale, source)[:missing]
         missing -= values.size
-        drawn.append(values)
-    return np.concatenate(drawn) if drawn else np.zeros(0, dtype=np.int64)
+        kept.append(values)
+    return np.concatenate(kept) if kept else np.zeros(0, dtype=np.int64)
 
 
 def _attempt(count: int, sigma_squared: Fraction, scale: Fraction, source: NoiseSource) -> IntArray:
@@ -62,7 +64,7 @@ def _attempt(count: int, sigma_squared: Fraction, scale: Fraction, source: Noise
     # scale * centre is sigma**2. The paper has a whole scale; a whole centre keeps the gaps, and all that follows
     # from them, in machine integers.
     centre = sigma_squared / scale
-    values = discrete_laplace(count, scale, source)
+    values = laplace_values(count, scale, source)
     magnitude = np.abs(values)
     if max(centre.numerator, centre.denominator) <= _MAX_CENTRE_TERM:
         # Magnitudes are at most 2**20 scales, and a scale is at most 4 centres or 1: no product leaves int64.

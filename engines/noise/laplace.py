@@ -18,6 +18,7 @@ from engines.noise.bernoulli import bernoulli_exp
 from engines.noise.digits import geometric
 from engines.noise.source import NoiseSource
 from engines.noise.uniform import random_bits, uniform_below
+from engines.noise.witness import LaplaceLaw, drawn
 from schemas.errors import EngineInputError
 
 MAX_TERM = 2**42
@@ -40,15 +41,21 @@ def discrete_laplace(count: int, scale: Fraction, source: NoiseSource) -> IntArr
     """
     check_count(count)
     check_scale(scale)
-    drawn: list[IntArray] = []
+    drawn(source, LaplaceLaw(scale))
+    return laplace_values(count, scale, source)
+
+
+def laplace_values(count: int, scale: Fraction, source: NoiseSource) -> IntArray:
+    """Draw as `discrete_laplace` does, as a part of other noise: what it is a part of is reported instead."""
+    kept: list[IntArray] = []
     missing = count
     while missing > 0:
         # Between a third and all of the attempts succeed. Their number has no influence on the law: attempts are
         # independent, and the first ones that succeed are kept.
         values = _attempt(min(_CHUNK, 2 * missing + 8), scale, source)[:missing]
         missing -= values.size
-        drawn.append(values)
-    return np.concatenate(drawn) if drawn else np.zeros(0, dtype=np.int64)
+        kept.append(values)
+    return np.concatenate(kept) if kept else np.zeros(0, dtype=np.int64)
 
 
 def _attempt(count: int, scale: Fraction, source: NoiseSource) -> IntArray:

@@ -13,10 +13,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engines.noise.arguments import BoolArray, check_fraction, int64_vector
+from engines.noise.arguments import BoolArray, IntArray, check_fraction, int64_vector
 from engines.noise.bernoulli import bernoulli_exp_multiples
+from engines.noise.private import revealed
 from engines.noise.source import NoiseSource
 from engines.noise.uniform import random_bits
+from engines.noise.witness import ExceedsLaw, released
 
 
 def laplace_exceeds(thresholds: ArrayLike, *, unit: Fraction, scale: Fraction, source: NoiseSource) -> BoolArray:
@@ -37,14 +39,18 @@ def laplace_exceeds(thresholds: ArrayLike, *, unit: Fraction, scale: Fraction, s
     >>> laplace_exceeds([-5, 0, 5], unit=Fraction(1, 2), scale=Fraction(1), source=seeded(1))
     array([ True,  True, False])
     """
-    thresholds = int64_vector("thresholds", thresholds)
+    limits = int64_vector("thresholds", revealed(thresholds))
     check_fraction("unit", unit)
     check_fraction("scale", scale)
+    return released(source, ExceedsLaw(unit, scale), limits, lambda: _drawn(limits, unit / scale, source))
+
+
+def _drawn(thresholds: IntArray, rate: Fraction, source: NoiseSource) -> BoolArray:
     outside = np.zeros(thresholds.size, dtype=np.bool_)
     # Outside: the noise lies beyond the threshold, seen from zero. A fair coin picks the side, exp(-|x|/scale) the
     # rest. A threshold below zero is exceeded unless the noise lies beyond it.
     heads = np.flatnonzero(random_bits(thresholds.size, source))
     # Taken as unsigned, the magnitude of -2**63 is right as well.
     magnitudes = np.abs(thresholds[heads]).view(np.uint64)
-    outside[heads] = bernoulli_exp_multiples(magnitudes, unit / scale, source)
+    outside[heads] = bernoulli_exp_multiples(magnitudes, rate, source)
     return outside ^ (thresholds < 0)

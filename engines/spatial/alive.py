@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.contract import State
-from engines.noise import IntArray
+from engines.noise import IntArray, aggregate
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 
@@ -29,6 +29,7 @@ class Alive:
     def nothing() -> Alive:
         return Alive(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
+    @aggregate
     def after(self, events: Folded) -> Alive:
         """With the inserts and deletes of a step."""
         keys = events.keys[:, 0]
@@ -39,7 +40,7 @@ class Alive:
         np.add.at(net, where, np.concatenate([self.net, events.counts * signs]))
         return Alive(codes[net != 0], net[net != 0])
 
-    @property
+    @aggregate
     def inserts(self) -> Folded:
         """What is there, as inserts. One event moves one cell's count by one at most: below zero it moves nothing."""
         there = self.net > 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engines.noise import aggregate
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 
@@ -27,6 +28,7 @@ class Expiry:
     def empty(words: int = 1) -> Expiry:
         return Expiry((), words)
 
+    @aggregate
     def scheduled(self, events: Folded, *, due: int) -> Expiry:
         """Delete the inserts among `events` at step `due`, later than all before."""
         inserts = (events.keys[:, 0] & _DELETE) == 0
@@ -36,6 +38,7 @@ class Expiry:
         keys[:, 0] |= _DELETE
         return Expiry((*self.due, (due, Folded(keys, events.counts[inserts]))), self.words)
 
+    @aggregate
     def taken(self, step: int) -> tuple[Folded, Expiry]:
         """What is due at `step` or before, and the rest."""
         now = [folded for due, folded in self.due if due <= step]

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.contract import Batch, State
-from engines.noise import IntArray
+from engines.noise import IntArray, aggregate
 from schemas.blocks import Folded, KeyArray
 from schemas.errors import EngineInputError
 
 
+@aggregate
 def check_batch(batch: Batch, *, step: int, depth: int) -> None:
     """Refuse events that are not of a domain of this depth, or not of the next step. Raises: EngineInputError."""
     if batch.step != step:
@@ -26,6 +27,10 @@ def check_batch(batch: Batch, *, step: int, depth: int) -> None:
         raise EngineInputError("a key is outside the domain or a count is not positive")
     if (keys[1:] <= keys[:-1]).any():
         raise EngineInputError("keys must be distinct and ascending")
+
+
+merged = aggregate(Folded.merge)
+"""Events of several sources as one; private."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,10 +48,11 @@ class Gathered:
     def nothing() -> Gathered:
         return Gathered(np.zeros((0, 1), np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
+    @aggregate
     def with_batch(self, batch: Batch, *, ttl: int | None) -> Gathered:
         """Add a step's events, and drop those too old by then, unseen. Without a ttl their steps do not matter."""
         if ttl is None:
-            both = self.events.merge(batch.events)
+            both = self.all().merge(batch.events)
             return Gathered(both.keys, both.counts, np.zeros(len(both.counts), np.int64))
         steps = np.concatenate([self.steps, np.full(len(batch.events.counts), batch.step)])
         young = steps > batch.step - ttl
@@ -56,9 +62,9 @@ class Gathered:
             steps[young],
         )
 
-    @property
-    def events(self) -> Folded:
-        """All of them, folded."""
+    @aggregate
+    def all(self) -> Folded:
+        """All events, folded."""
         return Folded.of(self.keys, self.counts)
 
     def arrays(self) -> State:

@@ -79,7 +79,7 @@ class HeldLeaves:
             return Release(step=now, added=(), removed=(), measurements=(), total=0, gathered=True)
         budgets = self._budgets.charged(step=now, leaves=rules.counter.epsilon)
         work = self._work(now, noise)
-        first_release(work, gathered.events, after=-1 if config.ttl_steps is None else max(-1, now - config.ttl_steps))
+        first_release(work, gathered.all(), after=-1 if config.ttl_steps is None else max(-1, now - config.ttl_steps))
         return self._released(work, budgets, hot=0)
 
     def _work(self, now: int, noise: NoiseSource) -> StepWork:

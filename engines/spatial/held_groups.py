@@ -13,6 +13,7 @@ from math import gcd
 
 import numpy as np
 
+from engines.noise import aggregate
 from engines.spatial.partition import Changes
 from engines.spatial.placement import Placement
 from schemas.blocks import Folded, IntArray
@@ -41,6 +42,7 @@ def group_counts(events: Folded, *, sizes: Sequence[int], placement: Placement) 
     return counts
 
 
+@aggregate
 def grouped(events: Folded, *, sizes: Sequence[int], placement: Placement) -> list[Changes]:
     """The events of each group."""
     parts = []

@@ -14,7 +14,15 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.noise import BoolArray, DiscreteLaplace, IntArray, NoiseSource, discrete_laplace, scale_for
+from engines.noise import (
+    BoolArray,
+    DiscreteLaplace,
+    IntArray,
+    NoiseSource,
+    laplace_mechanism,
+    private_like,
+    scale_for,
+)
 from engines.spatial.domain import FloatArray
 from engines.spatial.held_estimate import Estimates
 from engines.spatial.held_tree import HeldTree
@@ -57,13 +65,14 @@ class LeafCounter:
 
     def noisy(self, values: IntArray, noise: NoiseSource) -> IntArray:
         """The one way in which pending events leave: `(leaves,)` int64 private in, released out."""
-        return values + discrete_laplace(len(values), self.scale, noise)
+        return laplace_mechanism(values, self.scale, noise)
 
 
 def hold(tree: HeldTree, changes: Changes) -> None:
     """Add a step's events to the pending counts of the leaves that they lie in."""
-    ends = np.append(np.searchsorted(changes.codes, tree.starts), len(changes.codes))
-    tree.pending[tree.leaves] += np.diff(changes.gains[ends])
+    arrived = changes.net_between(np.append(tree.starts, np.int64(1) << tree.depth))
+    tree.pending = private_like(tree.pending, arrived)
+    tree.pending[tree.leaves] += arrived
 
 
 def due(tree: HeldTree, counter: LeafCounter, *, now: int, longest: int | None = None) -> BoolArray:

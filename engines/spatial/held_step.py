@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engines.noise import BoolArray, IntArray, NoiseSource
+from engines.noise import BoolArray, IntArray, NoiseSource, aggregate
 from engines.spatial.domain import FloatArray
 from engines.spatial.held_estimate import Estimates, estimate
 from engines.spatial.held_groups import grouped
@@ -63,13 +63,12 @@ class StepWork:
             merged = unite(tree, self.estimates(), unit=rules.counter.variance, now=now, most=self.leaves(8))
             self.windows = self.windows.moved(merged)
         hot, self.average = rules.watch.step(Changes.of(events), self.average, self.noise.child("watch"))
-        in_hot = self._in_hot(events, hot)
-        hold(tree, Changes.of(Folded(events.keys[~in_hot], events.counts[~in_hot])))
+        calm, burst = self._apart(events, hot)
+        hold(tree, Changes.of(calm))
         which = due(tree, rules.counter, now=now) & ~self._hot_leaves(hot)
         at = self.measure(which, time=now, learn=True, label=0)
         self.divide(at, time=now, most=self.leaves(16))
         if hot.any():
-            burst = Folded(events.keys[in_hot], events.counts[in_hot])
             for index, changes in enumerate(grouped(burst, sizes=(1,) * GROUPS, placement=rules.placement)):
                 hold(tree, changes)
                 at = self.measure(self._hot_leaves(hot), time=now, learn=False, label=index + 1)
@@ -82,11 +81,12 @@ class StepWork:
         """Of all nodes after step `now`."""
         return estimate(self.tree, now=self.now, unit=self.rules.counter.variance)
 
-    def _in_hot(self, events: Folded, hot: BoolArray) -> BoolArray:
-        """`(rows,)`: which events lie in hot cells; private, like the events."""
+    @aggregate
+    def _apart(self, events: Folded, hot: BoolArray) -> tuple[Folded, Folded]:
+        """Events outside and inside of hot cells; private, each event in one of both by its own cell."""
         shift = np.uint64(self.tree.depth - self.rules.watch.depth + 1)
-        rows: BoolArray = hot[(events.keys[:, 0] >> shift).astype(np.int64)]
-        return rows
+        inside = hot[(events.keys[:, 0] >> shift).astype(np.int64)]
+        return Folded(events.keys[~inside], events.counts[~inside]), Folded(events.keys[inside], events.counts[inside])
 
     def _hot_leaves(self, hot: BoolArray) -> BoolArray:
         """`(leaves,)` in the order of the domain: in a hot cell, or with one inside."""

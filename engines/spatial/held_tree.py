@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from engines.contract import State
-from engines.noise import BoolArray, IntArray
+from engines.noise import BoolArray, IntArray, check_zero
 from engines.spatial.domain import FloatArray, SpatialDomain, nodes_to
 from engines.spatial.domain.base import WHOLE
 from engines.spatial.points import Counts, node_depths
@@ -145,7 +145,7 @@ class HeldTree:
         """
         if not len(at):
             return
-        assert not self.pending[at].any(), "a cell is divided only when all its events have been measured"
+        check_zero(self.pending[at], "a cell is divided only when all its events have been measured")
         once = self._children(self.nodes[at], self.rate[at], self.rate_variance[at])
         more = np.repeat(halvings > 1, 2)
         twice = self._children(once[0][more], once[1][more], once[2][more])

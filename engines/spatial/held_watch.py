@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.noise import BoolArray, IntArray, NoiseSource, discrete_laplace, scale_for
+from engines.noise import BoolArray, IntArray, NoiseSource, laplace_mechanism, scale_for
 from engines.spatial.domain import FloatArray
 from engines.spatial.partition import Changes
 
@@ -41,7 +41,7 @@ class Watch:
 
     def noisy(self, values: IntArray, noise: NoiseSource) -> IntArray:
         """The one way in which the watch sees events: `(cells,)` int64 private in, released out."""
-        return values + discrete_laplace(len(values), self.scale, noise)
+        return laplace_mechanism(values, self.scale, noise)
 
     def step(self, changes: Changes, average: FloatArray, noise: NoiseSource) -> tuple[BoolArray, FloatArray]:
         """Count a step's events.
@@ -51,7 +51,7 @@ class Watch:
         Returns: `(2**depth,)` True where a cell is hot, and the averages now; safe to publish.
         """
         starts = np.arange((1 << self.depth) + 1) << (self.domain_depth - self.depth)
-        events = np.diff(changes.gains[np.searchsorted(changes.codes, starts)])
+        events = changes.net_between(starts)
         there = np.ones(len(events), np.bool_)
         there[list(self.missing)] = False
         counts = self.noisy(events[there], noise)

@@ -1,7 +1,7 @@
 """One descent from the root: the private partition of a step, level by level, by `split_bits`.
 
 Cost: nodes visited times the logarithm of events, whatever the history. A node's count is a difference of two positions
-in the sorted cell codes.
+in the sorted cell codes. `Changes` gives counts of public ranges of cells and nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.noise import BoolArray, IntArray, NoiseSource
+from engines.noise import BoolArray, IntArray, NoiseSource, aggregate
 from engines.spatial.placement import Placement
 from engines.spatial.split import SplitRule, split_bits
 from engines.spatial.tree import UNRELEASED, Levels, Tree
@@ -32,6 +32,7 @@ class Changes:
     gains: IntArray
 
     @staticmethod
+    @aggregate
     def of(events: Folded) -> Changes:
         keys = events.keys[:, 0]
         signs = 1 - 2 * (keys & np.uint64(1)).astype(np.int64)
@@ -39,6 +40,25 @@ class Changes:
         np.cumsum(events.counts, out=moves[1:])
         np.cumsum(events.counts * signs, out=gains[1:])
         return Changes((keys >> np.uint64(1)).astype(np.int64), moves, gains)
+
+    @aggregate
+    def net(self, starts: IntArray, ends: IntArray) -> IntArray:
+        """Inserts minus deletes of the finest cells from `starts[i]` to before `ends[i]`, `(ranges,)` int64; private.
+
+        One event moves it by one in the ranges that hold its cell.
+        """
+        return self.gains[np.searchsorted(self.codes, ends)] - self.gains[np.searchsorted(self.codes, starts)]
+
+    @aggregate
+    def moved(self, starts: IntArray, ends: IntArray) -> IntArray:
+        """Inserts plus deletes of ranges of cells, as `net` has them; private."""
+        return self.moves[np.searchsorted(self.codes, ends)] - self.moves[np.searchsorted(self.codes, starts)]
+
+    @aggregate
+    def net_between(self, edges: IntArray) -> IntArray:
+        """`net` of the ranges between ascending edges, `(edges - 1,)`; private."""
+        gains: IntArray = np.diff(self.gains[np.searchsorted(self.codes, edges)])
+        return gains
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,18 +110,19 @@ def descend(
     """
     nodes = np.ones(1, np.int64)
     prior = tree.counts[:1]
-    low, high = np.zeros(1, np.int64), np.array([len(changes.codes)])
     levels: list[IntArray] = []
     splits: list[IntArray] = []
     leaves: list[IntArray] = []
     nets: list[IntArray] = []
     for level in range(depth + 1):
         bits = np.zeros(len(nodes), np.bool_)
+        starts = (nodes << (depth - level)) - (1 << depth)
+        ends = starts + (1 << (depth - level))
         if level < depth:
             may = placement.divisible(nodes, np.full(len(nodes), level))
             bits[may] = split_bits(
                 prior[may],
-                changes.moves[high[may]] - changes.moves[low[may]],
+                changes.moved(starts[may], ends[may]),
                 depth=level,
                 threshold=threshold,
                 rule=rule,
@@ -111,16 +132,13 @@ def descend(
         levels.append(nodes)
         splits.append(split)
         leaves.append(leaf)
-        nets.append(changes.gains[high[leaf]] - changes.gains[low[leaf]])
+        nets.append(changes.net(starts[leaf], ends[leaf]))
         if not len(split):
             break
         parents = nodes[split]
         nodes = np.repeat(2 * parents, 2)
         nodes[1::2] += 1
         prior = _prior_of_children(tree, parents, prior[split], level=level, placement=placement)
-        middle = np.searchsorted(changes.codes, ((2 * parents + 1) << (depth - level - 1)) - (1 << depth))
-        low = np.stack([low[split], middle], axis=1).reshape(-1)
-        high = np.stack([middle, high[split]], axis=1).reshape(-1)
     return Partition(levels, splits, leaves, np.concatenate(nets))
 
 
@@ -134,9 +152,7 @@ def over(changes: Changes, nodes: IntArray, *, depth: int) -> Partition:
     nets = []
     for level, (cells, leaf) in enumerate(zip(levels.nodes, levels.leaves, strict=True)):
         starts = (cells[leaf] << (depth - level)) - (1 << depth)
-        low = np.searchsorted(changes.codes, starts)
-        high = np.searchsorted(changes.codes, starts + (1 << (depth - level)))
-        nets.append(changes.gains[high] - changes.gains[low])
+        nets.append(changes.net(starts, starts + (1 << (depth - level))))
     return Partition(levels.nodes, levels.splits, levels.leaves, np.concatenate(nets))
 
 

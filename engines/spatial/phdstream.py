@@ -25,7 +25,7 @@ from engines.spatial.alive import Alive
 from engines.spatial.budgets import Budgets
 from engines.spatial.domain import nodes_to
 from engines.spatial.expiry import Expiry
-from engines.spatial.gathering import check_batch
+from engines.spatial.gathering import check_batch, merged
 from engines.spatial.node_counters import NodeCounters
 from engines.spatial.partition import Changes, Partition
 from engines.spatial.phdstream_config import PHDStreamConfig
@@ -81,8 +81,8 @@ class PHDStream:
         if config.ttl_steps is not None:
             expiry = expiry.scheduled(events, due=batch.step + config.ttl_steps)
             expired, expiry = expiry.taken(batch.step)
-            events = events.merge(expired)
-        events = self._pending.merge(events)
+            events = merged(events, expired)
+        events = merged(self._pending, events)
         if not self._started and batch.step < config.initial_steps - 1:
             self._pending, self._expiry, self._next = events, expiry, batch.step + 1
             return Release(step=batch.step, added=(), removed=(), measurements=(), total=0, gathered=True)
@@ -90,7 +90,7 @@ class PHDStream:
         alive = self._alive
         if self._parts.events == "alive":
             alive = alive.after(events)
-            events = alive.inserts
+            events = alive.inserts()
         cells = self._partition(Changes.of(events), noise)
         nodes, depths = cells.leaf_nodes()
         increments, counters = self._count(nodes, cells.net, noise.child("counts"))

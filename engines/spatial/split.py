@@ -13,7 +13,7 @@ from math import ceil
 
 import numpy as np
 
-from engines.noise import BoolArray, NoiseSource, laplace_exceeds
+from engines.noise import BoolArray, NoiseSource, aggregate, laplace_exceeds
 from schemas.blocks import IntArray
 from schemas.errors import EngineInputError
 
@@ -64,6 +64,7 @@ class SplitRule:
         return margins
 
 
+@aggregate
 def check_counts(**arrays: IntArray) -> None:
     """Refuse arrays of different shapes or with negative entries. Raises: EngineInputError; it names no value."""
     if len({array.shape for array in arrays.values()}) > 1:

@@ -83,7 +83,7 @@ def test_algorithm_3_step_by_step(
             chances = [math.exp(-int(m) * unit) for m in multiples]
             return np.array([choose([1 - p, p]) == 1 for p in chances], dtype=np.bool_)
 
-        monkeypatch.setattr(MODULE, "discrete_laplace", laplace)
+        monkeypatch.setattr(MODULE, "laplace_values", laplace)
         monkeypatch.setattr(MODULE, "bernoulli_exp_multiples", coins)
         monkeypatch.setattr(MODULE, "_HALF_WORD", half_word)
         monkeypatch.setattr(MODULE, "_MAX_CENTRE_TERM", 0 if slow else 2**40)

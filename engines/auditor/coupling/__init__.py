@@ -1,0 +1,21 @@
+"""The coupling test: a second run on neighbouring data is forced through the noisy values that a first run released.
+
+What is public must then be equal, byte for byte, and what the forced values cost is known exactly. It needs no luck:
+one pair of runs shows a leak that a thousand sampled runs would not.
+"""
+
+from engines.auditor.coupling.guarded import check_guarded, guarded_run
+from engines.auditor.coupling.loss import Losses, Uses
+from engines.auditor.coupling.witnesses import Adversary, CouplingBroken, Forced, Recorder, Used
+
+__all__ = [
+    "Adversary",
+    "CouplingBroken",
+    "Forced",
+    "Losses",
+    "Recorder",
+    "Used",
+    "Uses",
+    "check_guarded",
+    "guarded_run",
+]

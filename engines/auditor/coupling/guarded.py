@@ -1,0 +1,40 @@
+"""A run of an engine on sealed events: whatever it reads of a private value without a mechanism raises.
+
+The answer does not depend on the data: a threshold on a pending count is found on counts that are far from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from engines.contract import Batch, Engine, Release
+from engines.contract_checks import contents
+from engines.noise.private import PrivateValueRead, sealed
+from engines.noise.source import NoiseSource
+
+
+def guarded_run(
+    make_engine: Callable[[], Engine], batches: Sequence[Batch], source: Callable[[int], NoiseSource]
+) -> list[Release]:
+    """Releases of an engine whose events are sealed.
+
+    Args:
+        source: noise of a step, by its number.
+    Raises: PrivateValueRead where a private value decides something or leaves.
+    """
+    engine = make_engine()
+    return [engine.step(sealed(batch), source(batch.step)) for batch in batches]
+
+
+def check_guarded(
+    make_engine: Callable[[], Engine], batches: Sequence[Batch], source: Callable[[int], NoiseSource]
+) -> None:
+    """Sealed events give the releases of plain ones, and nothing private is read on the way.
+
+    Raises: PrivateValueRead, naming the operation.
+    """
+    engine = make_engine()
+    plain = [contents(engine.step(batch, source(batch.step))) for batch in batches]
+    for release, expected in zip(guarded_run(make_engine, batches, source), plain, strict=True):
+        if contents(release) != expected:
+            raise PrivateValueRead("sealed events give another release")

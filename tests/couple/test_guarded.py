@@ -1,0 +1,71 @@
+"""No engine reads a private value without a mechanism: every registered engine, mode and variant on sealed events."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+
+import numpy as np
+import pytest
+
+from engines.auditor.coupling import check_guarded
+from engines.contract import Batch
+from engines.noise import NoiseSource
+from engines.noise.private import PrivateValueRead, sealed
+from engines.registry import build_engine
+from schemas.blocks import Folded
+from tests.contracts.cases import CONTRACTS
+from tests.contracts.test_engines import CASES
+
+STEPS = 12
+SEED = bytes(range(32))
+
+
+def batches(name: str, mode: str, seed: int) -> list[Batch]:
+    """Steps of few events, a crowd now and then, and empty ones."""
+    case, chance = CONTRACTS[name], random.Random(f"{name}/{mode}/{seed}")
+    made = []
+    for step in range(STEPS):
+        size = chance.choice([0, 1, 5, 12])
+        rows = [(case.keys.example(), chance.randint(1, 40)) for _ in range(size)]
+        if step % 5 == 3:
+            rows.append((case.crowd, 500))
+        keys = np.array([key for key, _ in rows], np.uint64).reshape(-1, case.words)
+        made.append(Batch(step, Folded.of(keys, np.array([count for _, count in rows], np.int64))))
+    return made
+
+
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.NonInteractiveExampleWarning")
+@pytest.mark.parametrize(("name", "mode"), CASES)
+def test_sealed_events_are_released_as_plain_ones(name: str, mode: str) -> None:
+    for number, variant in enumerate(CONTRACTS[name].variants):
+        stream = CONTRACTS[name].stream(name, mode, variant)
+        steps = batches(name, mode, number)
+        check_guarded(partial(build_engine, stream), steps, lambda step: NoiseSource(SEED, "s", step))
+
+
+@pytest.mark.parametrize("peek", [bool, int, float, str.format, list.__len__, np.asarray])
+def test_private_numbers_cannot_be_read(peek: object) -> None:
+    counts = sealed(np.array([3, 5]))
+    with pytest.raises((PrivateValueRead, TypeError)):
+        peek(counts[0])  # type: ignore[operator]
+
+
+def test_a_threshold_on_private_counts_is_found_far_from_it() -> None:
+    counts = sealed(np.array([3, 5])) + 1
+    with pytest.raises(PrivateValueRead, match="condition"):
+        _ = 1 if counts[0] > 1000 else 0
+    with pytest.raises(PrivateValueRead, match="index"):
+        np.zeros(10)[0] + sealed(np.zeros(10))[counts]
+    public = np.zeros(2, np.int64)
+    with pytest.raises(PrivateValueRead, match="public array"):
+        public += counts
+    with pytest.raises(PrivateValueRead, match="becomes"):
+        public[:] = counts
+
+
+def test_sealed_events_show_neither_size_nor_keys() -> None:
+    events = sealed(Folded.of(np.array([[1]], np.uint64)))
+    for read in (lambda: events.keys, lambda: events.total, lambda: len(events.counts)):  # type: ignore[misc]
+        with pytest.raises(PrivateValueRead):
+            read()
