@@ -6,8 +6,6 @@ False alarms: none, nothing is sampled but inputs and outputs, for any of which 
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 
 from benchmarks.couple.rows import ROWS
