@@ -38,6 +38,8 @@ Floats = npt.NDArray[np.float64]
 Cost = Callable[[Floats], Floats]
 
 _MOST_SHIFT = 4
+_MOST_ROOT = 5
+"""Bits of the root of `per_step` that are kept: more would cost seconds of search and billions of coins."""
 _PRICES = 33
 _TANGENTS = (1.0, 0.25, 0.0625)
 """Where the concave function is touched, in parts of the largest sum of squares."""
@@ -168,7 +170,7 @@ class BinomialBudget:
         `per_step`: much less, and spread events, each of which can move a total by one, would decide how much noise
         there is.
         """
-        root = ((self.presence.per_step - 1).bit_length() + 1) // 2
+        root = min(_MOST_ROOT, ((self.presence.per_step - 1).bit_length() + 1) // 2)
         return max(0, (self.shifts[field] * self.presence.per_step).bit_length() - _MOST_SHIFT.bit_length() - root)
 
     def shift(self, field: int) -> int:
