@@ -14,7 +14,6 @@ from schemas.config import ENGINE_FACTS, ENGINE_MODES, Stream
 from tests.contracts.cases import CONTRACTS
 
 Variant = Mapping[str, Any]
-_HORIZON: Variant = {"options": {"horizon": 40}}
 LONGER: Mapping[str, Sequence[Variant]] = {
     "spatial": (
         {"options": {"max_leaves": 64, "initial_steps": 4}, "domain": {"op": "what"}},
@@ -22,12 +21,12 @@ LONGER: Mapping[str, Sequence[Variant]] = {
         {"privacy": {"max_contributions": 9, "per": "8h"}},
     ),
     "markov": (
-        {"options": {"horizon": 40}, "privacy": {"max_contributions": 9}},
-        {"options": {"horizon": None}, "privacy": {"per": "8h", "max_contributions": 3}},
+        {"options": {"horizon": 40}, "privacy": {"max_contributions": 40}},
+        {"options": {"horizon": None}, "privacy": {"per": "8h", "max_contributions": 8}},
     ),
     "series": (
         {"options": {"horizon": 40}, "privacy": {"max_contributions": 40, "max_per_step": 1}},
-        {"options": {"horizon": 40}, "time": {"step": "6h"}, "privacy": {"max_contributions": 6, "max_per_step": 1}},
+        {"options": {"horizon": 40}, "privacy": {"max_contributions": 6, "max_per_step": 1}},
         {
             "options": {"horizon": 40},
             "domain": {"fields": [{"name": "a", "of": "count"}, {"name": "km", "of": "sum", "limits": [-2.0, 4.0]}]},
