@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from engines.auditor.coupling import Adversary, CouplingBroken, Forced, Losses, Recorder, Uses
+from engines.auditor.coupling import Adversary, CouplingBroken, Forced, Losses, Recorder, Used, Uses
 from engines.contract import Batch, Engine
 from engines.contract_checks import contents
 from engines.noise.witness import ExceedsLaw, LaplaceLaw, Law, WitnessedSource
@@ -185,14 +185,18 @@ def epsilon_of(pairs: Uses) -> float:
     return Losses.of(pairs).pure
 
 
+def _place(used: Used) -> str:
+    """Of a histogram, or of a tree, whose bits of all levels belong together."""
+    labels = used.place.split("/")
+    return "/".join(labels[: labels.index("split") + 1] if "split" in labels else labels)
+
+
 def by_mechanism(pairs: Uses) -> dict[str, float]:
-    """Loss of each histogram and of each tree, whose bits of all levels belong together."""
+    """Loss of each histogram and each tree."""
     parts: dict[str, list[Any]] = {}
     for pair in pairs:
-        labels = pair[0].place.split("/")
-        name = "/".join(labels[: labels.index("split")] if "split" in labels else labels)
-        parts.setdefault(name + "/split" * ("split" in labels), []).append(pair)
-    return {name: epsilon_of(uses) for name, uses in parts.items()}
+        parts.setdefault(_place(pair[0]), []).append(pair)
+    return {place: epsilon_of(uses) for place, uses in parts.items()}
 
 
 def claims_of(engine: Trajectories) -> dict[str, Fraction]:
@@ -224,6 +228,8 @@ def check_price(engine: Trajectories, pairs: Uses, *, trips: int) -> None:
             raise CouplingBroken(f"{place}: {trips} trips cost {loss}, not {trips} times {claims.get(place, 0)}")
 
 
-def laplace_scales(pairs: Uses) -> dict[str, Fraction]:
-    """Scales of histograms' noise in trips, by place."""
-    return {used.place: used.law.scale / UNIT for used, _ in pairs if isinstance(used.law, LaplaceLaw)}
+def scales_of(pairs: Uses) -> dict[str, Fraction]:
+    """Scale of the noise of each histogram and each tree, in trips; of the last use."""
+    return {
+        _place(used): used.law.scale / UNIT if isinstance(used.law, LaplaceLaw) else used.law.scale for used, _ in pairs
+    }
