@@ -18,9 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engines.noise import aggregate
 from engines.trajectory.domain import ADMITTED, ENDS, HASH, PLACE, TIME, WORDS, places
 from engines.trajectory.trips import LATTICE_BITS, Trips
-from schemas.blocks import IntArray, KeyArray
+from schemas.blocks import Folded, IntArray, KeyArray
 from schemas.errors import EngineInputError
 
 State = dict[str, np.ndarray]
@@ -57,7 +58,7 @@ class Closing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assembly:
-    """A value: `with_step` returns the next one. PRIVATE.
+    """A value: `with_events` returns the next one. PRIVATE, its size included.
 
     Attributes:
         rows: `(points, 7)` uint64 keys of trips under way and the steps in which they came.
@@ -70,6 +71,14 @@ class Assembly:
     @staticmethod
     def nothing() -> Assembly:
         return Assembly(np.zeros((0, WORDS + 1), np.uint64), np.zeros((0, _NAME), np.uint64))
+
+    @aggregate
+    def with_events(self, events: Folded, *, step: int, rules: Closing) -> tuple[Assembly, Trips]:
+        """`with_step` of a step's events. Raises: EngineInputError, also if keys are not of the domain."""
+        keys = events.keys if len(events.keys) else np.zeros((0, WORDS), np.uint64)
+        if keys.shape[1] != WORDS:
+            raise EngineInputError(f"keys must have {WORDS} words")
+        return self.with_step(keys, step=step, rules=rules)
 
     def with_step(self, keys: KeyArray, *, step: int, rules: Closing) -> tuple[Assembly, Trips]:
         """Take in a step's keys, distinct rows in any order.

@@ -22,7 +22,7 @@ from engines.noise import NoiseSource
 from engines.spatial.budgets import Budgets
 from engines.trajectory.assembly import Assembly, Closing
 from engines.trajectory.default import Default
-from engines.trajectory.domain import WORDS, TripDomain
+from engines.trajectory.domain import TripDomain
 from engines.trajectory.histograms import Noisy
 from engines.trajectory.records import PointRecords
 from engines.trajectory.synthesis import Limits, Mode
@@ -84,12 +84,7 @@ class Trajectories:
         config = self.config
         if batch.step != self._next:
             raise EngineInputError(f"step {self._next} comes next, not step {batch.step}")
-        keys = batch.events.keys
-        if not len(keys):
-            keys = np.zeros((0, WORDS), np.uint64)
-        if keys.shape[1] != WORDS:
-            raise EngineInputError(f"keys must have {WORDS} words")
-        assembly, trips = self._assembly.with_step(keys, step=batch.step, rules=config.closing)
+        assembly, trips = self._assembly.with_events(batch.events, step=batch.step, rules=config.closing)
         budgets = self._budgets.charged(step=batch.step, windows=config.epsilon)
         made = config.mode.synthesise(
             trips.first(config.limits.points),

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import shapely
 
 from engines.contract import Columns
+from engines.noise import aggregate
 from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
 from engines.trajectory.grid import Grid
 from engines.trajectory.trips import LATTICE, BoolArray, FloatArray, Trips
@@ -83,6 +84,7 @@ class Ground:
         """The map, cut by the cells of a grid; worked out once."""
         return self._over(grid)
 
+    @aggregate
     def moved(self, trips: Trips, grid: Grid) -> Trips:
         """Private trips whose points in cells without a part of the map are in the middle of the nearest with one."""
         cells = grid.cells(trips.x, trips.y)

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.noise import NoiseSource, laplace_exceeds
+from engines.noise import NoiseSource, aggregate, laplace_exceeds
 from engines.spatial.split import UNIT as SCORE_UNIT
 from engines.spatial.split import SplitRule
 from engines.trajectory.chance import uniforms
@@ -101,20 +101,42 @@ class Hierarchy:
         return x[leaves] + across, y[leaves] + (chance[1] * height[leaves]).astype(np.int64)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PointWeights:
+    """What the points of trips weigh, PRIVATE.
+
+    Attributes:
+        codes: `(points,)` ascending.
+        sums: `(points + 1,)` weights of the points before each, in units of 2**-20 trips.
+    """
+
+    codes: IntArray
+    sums: IntArray
+
+    @staticmethod
+    @aggregate
+    def of(trips: Trips) -> PointWeights:
+        codes = codes_of(trips.x, trips.y)
+        order = np.argsort(codes, kind="stable")
+        shares = np.repeat(equal_shares(trips.sizes), trips.sizes)
+        return PointWeights(codes[order], np.append(0, np.cumsum(shares[order])))
+
+    @aggregate
+    def between(self, starts: IntArray, ends: IntArray) -> IntArray:
+        """Of codes from `starts[i]` to before `ends[i]`, `(ranges,)`; a trip weighs one in disjoint ranges together."""
+        return self.sums[np.searchsorted(self.codes, ends)] - self.sums[np.searchsorted(self.codes, starts)]
+
+
 def discretised(trips: Trips, *, epsilon: Fraction, noise: NoiseSource) -> Hierarchy:
     """Draw the partition. See the module for its guarantee."""
     rule = SplitRule(epsilon=epsilon, fanout=2)
-    codes = codes_of(trips.x, trips.y)
-    order = np.argsort(codes, kind="stable")
-    codes = codes[order]
-    sums = np.append(0, np.cumsum(np.repeat(equal_shares(trips.sizes), trips.sizes)[order]))
+    weights = PointWeights.of(trips)
     nodes, starts, depths = np.zeros(1, np.int64), [], []
     for depth in range(DEPTH + 1):
         first = nodes << (DEPTH - depth)
         split = np.zeros(len(nodes), bool)
         if depth < DEPTH and len(nodes):
-            last = first + (1 << (DEPTH - depth))
-            scores = sums[np.searchsorted(codes, last)] - sums[np.searchsorted(codes, first)]
+            scores = weights.between(first, first + (1 << (DEPTH - depth)))
             thresholds = margins(scores, depth=depth, rule=rule)
             split = laplace_exceeds(thresholds, unit=SCORE_UNIT, scale=rule.scale, source=noise.child("split", depth))
         starts.append(first[~split])

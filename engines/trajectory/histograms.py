@@ -9,12 +9,14 @@ Proof: integers of L1 sensitivity at most `UNIT`, plus discrete Laplace noise of
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
-from engines.noise import DiscreteLaplace, NoiseSource, discrete_laplace, scale_for
+from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
 from engines.trajectory.trips import FloatArray
 from schemas.blocks import IntArray
 from schemas.errors import EngineInputError
@@ -56,6 +58,9 @@ class Histogram:
             return Histogram(name, np.bincount(bins, minlength=size).astype(np.int64) << UNIT_BITS)
         # Integers below 2**53 add up exactly in float64, in any order.
         return Histogram(name, np.bincount(bins, weights, minlength=size).astype(np.int64))
+
+    def _sealed_parts(self, change: Callable[[Any], Any]) -> Histogram:
+        return Histogram(self.name, change(self.counts))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,5 +109,5 @@ def counted(name: str, epsilon: Fraction) -> Mechanism:
 
 def measure(histogram: Histogram, *, epsilon: Fraction, noise: NoiseSource) -> Noisy:
     """See the module. Draws from the child of `noise` that is named as the histogram."""
-    drawn = discrete_laplace(len(histogram.counts), scale_of(epsilon), noise.child(histogram.name))
-    return Noisy(histogram.name, (histogram.counts + drawn) / UNIT, deviation_of(epsilon), epsilon)
+    noisy = laplace_mechanism(histogram.counts, scale_of(epsilon), noise.child(histogram.name))
+    return Noisy(histogram.name, noisy / UNIT, deviation_of(epsilon), epsilon)

@@ -14,12 +14,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.noise import NoiseSource, laplace_exceeds
+from engines.noise import NoiseSource, aggregate, laplace_exceeds
 from engines.spatial.split import UNIT as SCORE_UNIT
 from engines.spatial.split import SplitRule
 from engines.trajectory.chance import uniforms
-from engines.trajectory.hierarchy import DEPTH, Hierarchy, margins
+from engines.trajectory.hierarchy import DEPTH, Hierarchy, codes_of, margins
 from engines.trajectory.histograms import UNIT_BITS, Histogram, Noisy, measure
+from engines.trajectory.trips import BoolArray, Trips
 from schemas.blocks import IntArray
 
 
@@ -43,22 +44,53 @@ class _Side:
         return _Side(np.where(leaf, self.start, self.start + (which << (DEPTH - depth))), depth)
 
 
-def pair_counts(
-    first: IntArray, last: IntArray, cells: Hierarchy, *, epsilon: Fraction, noise: NoiseSource
-) -> tuple[Noisy, _Side, _Side]:
-    """Noisy trips in each leaf of the tree of pairs, and the leaf's two sides.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Members:
+    """Trips on their way down the tree. PRIVATE.
 
-    Args: first, last: `(trips,)` codes of first and last points. PRIVATE.
+    Attributes:
+        first, last: `(trips,)` codes of their first and last points.
+        node: `(trips,)` the node of this level that each is in; -1 for those in leaves above.
     """
+
+    first: IntArray
+    last: IntArray
+    node: IntArray
+
+    @staticmethod
+    @aggregate
+    def of(trips: Trips) -> _Members:
+        """All in the root."""
+        ends = trips.offsets[:-1], trips.offsets[1:] - 1
+        first, last = (codes_of(trips.x[at], trips.y[at]) for at in ends)
+        return _Members(first, last, np.zeros(len(trips), np.int64))
+
+    @aggregate
+    def sizes(self, count: int) -> IntArray:
+        """`(count,)` trips in each node of the level; a trip is in one at most."""
+        return np.bincount(self.node[self.node >= 0], minlength=count)
+
+    @aggregate
+    def below(self, nodes: tuple[_Side, _Side], final: list[BoolArray], split: BoolArray, rank: IntArray) -> _Members:
+        """In the children of the nodes that are split, numbered by `rank`; see `pair_counts`."""
+        inside = self.node >= 0
+        at = np.where(inside, self.node, 0)
+        lower = _half(self.first, nodes[0], final[0], at)
+        upper = _half(self.last, nodes[1], final[1], at)
+        return _Members(self.first, self.last, np.where(inside & split[at], rank[4 * at + 2 * lower + upper], -1))
+
+
+def pair_counts(trips: Trips, cells: Hierarchy, *, epsilon: Fraction, noise: NoiseSource) -> tuple[Noisy, _Side, _Side]:
+    """Noisy trips in each leaf of the tree of pairs, and the leaf's two sides. `trips` are private."""
     rule = SplitRule(epsilon=epsilon / 2, fanout=4)
     nodes = (_Side(np.zeros(1, np.int64), np.zeros(1, np.int64)), _Side(np.zeros(1, np.int64), np.zeros(1, np.int64)))
-    member = np.zeros(len(first), np.int64)
+    members = _Members.of(trips)
     leaves: list[tuple[_Side, _Side, IntArray]] = []
     for depth in range(2 * DEPTH):
         count = len(nodes[0].start)
         if not count:
             break
-        sizes = np.bincount(member[member >= 0], minlength=count)
+        sizes = members.sizes(count)
         final = [side.is_leaf(cells) for side in nodes]
         thresholds = margins(sizes << UNIT_BITS, depth=depth, rule=rule)
         split = laplace_exceeds(thresholds, unit=SCORE_UNIT, scale=rule.scale, source=noise.child("split", depth))
@@ -71,11 +103,7 @@ def pair_counts(
         real = ~(final[0][parents] & (low == 1)) & ~(final[1][parents] & (high == 1))
         rank = np.full(4 * count, -1)
         rank[(4 * parents + 2 * low + high)[real]] = np.arange(int(real.sum()))
-        inside = member >= 0
-        at = np.where(inside, member, 0)
-        lower = _half(first, nodes[0], final[0], at)
-        upper = _half(last, nodes[1], final[1], at)
-        member = np.where(inside & split[at], rank[4 * at + 2 * lower + upper], -1)
+        members = members.below(nodes, final, split, rank)
         parents, low, high = parents[real], low[real], high[real]
         nodes = (
             nodes[0].at(parents).child(low, final[0][parents]),

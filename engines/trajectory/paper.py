@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
-from engines.noise import NoiseSource
+from engines.noise import NoiseSource, aggregate
 from engines.spatial.split import SplitRule
 from engines.trajectory.chance import uniforms
 from engines.trajectory.hierarchy import Hierarchy, codes_of, discretised
@@ -92,13 +92,10 @@ class Paper:
         budget = {name: epsilon * share for name, share in SHARES.items()}
         drawn, chance = noise.child("noise"), noise.child("chance")
         cells = discretised(trips, epsilon=budget["cells"], noise=drawn.child("cells"))
-        codes = codes_of(trips.x, trips.y)
-        first, last = codes[trips.offsets[:-1]], codes[trips.offsets[1:] - 1]
         edges = cells.adjacent()
-        histogram = self._transitions(trips, cells.leaves_of(codes), edges, len(cells))
-        transitions = measure(histogram, epsilon=budget["transitions"], noise=drawn)
-        pairs, start, end = pair_counts(first, last, cells, epsilon=budget["pairs"], noise=drawn.child("pairs"))
-        del trips, codes, first, last, histogram
+        transitions = measure(self._transitions(trips, cells, edges), epsilon=budget["transitions"], noise=drawn)
+        pairs, start, end = pair_counts(trips, cells, epsilon=budget["pairs"], noise=drawn.child("pairs"))
+        del trips
         # From here on nothing private is in reach.
         notes = {"cells": len(cells), "pair_leaves": len(pairs.values)}
         if not records:
@@ -111,8 +108,10 @@ class Paper:
             synthetic = _with_points(Errands(starts, ends, moves), weights, staying, cells, limits, chance)
         return Synthesis(synthetic, (transitions, pairs), {"trips": len(synthetic), **notes})
 
-    def _transitions(self, trips: Trips, leaves: IntArray, edges: tuple[IntArray, IntArray], count: int) -> Histogram:
+    @aggregate
+    def _transitions(self, trips: Trips, cells: Hierarchy, edges: tuple[IntArray, IntArray]) -> Histogram:
         """Of each pair of touching cells; transitions between others are dropped."""
+        leaves, count = cells.leaves_of(codes_of(trips.x, trips.y)), len(cells)
         inside = trips.owners[1:] == trips.owners[:-1]
         pairs = (leaves[:-1] * count + leaves[1:])[inside]
         number = np.repeat(trips.sizes - 1, trips.sizes)[:-1][inside]

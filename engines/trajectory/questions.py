@@ -26,7 +26,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.noise import NoiseSource
+from engines.noise import NoiseSource, aggregate
 from engines.trajectory.blocks import Blocks
 from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import UNIT, Histogram, Noisy, equal_shares, measure
@@ -128,6 +128,7 @@ class Questions:
     cells: IntArray
 
     @staticmethod
+    @aggregate
     def of(trips: Trips, plan: Plan, *, max_moves: int) -> Questions:
         grid = Grid(plan.side)
         paths = paths_of(trips, grid, max_moves=max_moves)
@@ -141,6 +142,7 @@ class Questions:
     def ends(self) -> IntArray:
         return self.cells[self.trips.offsets[1:] - 1]
 
+    @aggregate
     def histograms(self, blocks: Blocks) -> list[Histogram]:
         """All of the plan but the cell pairs."""
         size = self.grid.size
@@ -210,6 +212,7 @@ class Questions:
         bins = np.tile(np.arange(3), len(sizes))
         return Histogram.of("ends of dwell", bins, size=3, weights=shares.reshape(-1))
 
+    @aggregate
     def cell_pairs(self, blocks: Blocks, chosen: IntArray) -> Histogram:
         """Pairs of cells in the chosen block pairs; `chosen` is `(pairs,)`, ascending, of RELEASED choice."""
         pair = blocks.of(self.starts) * blocks.count + blocks.of(self.ends)
@@ -222,8 +225,12 @@ class Questions:
 
 def count(trips: Trips, *, epsilon: Fraction, noise: NoiseSource) -> Noisy:
     """How many trips there are: the first question, which decides on the plan."""
-    histogram = Histogram.of("trips", np.zeros(len(trips), np.int64), size=1)
-    return measure(histogram, epsilon=epsilon * COUNT_SHARE, noise=noise)
+    return measure(_number(trips), epsilon=epsilon * COUNT_SHARE, noise=noise)
+
+
+@aggregate
+def _number(trips: Trips) -> Histogram:
+    return Histogram.of("trips", np.zeros(len(trips), np.int64), size=1)
 
 
 def ask(histograms: list[Histogram], plan: Plan, *, epsilon: Fraction, noise: NoiseSource) -> dict[str, Noisy]:

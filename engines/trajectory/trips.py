@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engines.noise import aggregate
 from schemas.blocks import IntArray
 from schemas.errors import EngineInputError
 
@@ -75,6 +76,7 @@ class Trips:
         sizes = np.delete(self.sizes, trip)
         return Trips(self.x[keep], self.y[keep], np.append(0, np.cumsum(sizes)))
 
+    @aggregate
     def first(self, points: int) -> Trips:
         """Each trip cut to its first `points` points."""
         sizes = np.minimum(self.sizes, points)

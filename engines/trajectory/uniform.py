@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.noise import NoiseSource
+from engines.noise import NoiseSource, aggregate
 from engines.trajectory.chance import choices, uniforms
 from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import Histogram, Noisy, counted, equal_shares, measure
@@ -78,6 +78,7 @@ class Uniform:
         return Synthesis(synthetic, (*noisy.values(), fine), {"trips": len(synthetic)})
 
 
+@aggregate
 def _histograms(trips: Trips, grid: Grid, targets: IntArray) -> list[Histogram]:
     cells = grid.cells(trips.x, trips.y)
     starts, ends = cells[trips.offsets[:-1]], cells[trips.offsets[1:] - 1]
@@ -106,6 +107,7 @@ def _parts(density: Noisy, grid: Grid) -> IntArray:
     return np.clip(parts, 1, 40 // grid.side + 3).astype(np.int64)
 
 
+@aggregate
 def _fine(trips: Trips, grid: Grid, parts: IntArray) -> Histogram:
     cells = grid.cells(trips.x, trips.y)
     n = parts[cells]
