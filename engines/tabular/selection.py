@@ -80,8 +80,9 @@ class Selection:
             public: `(cells,)`, last release minus model. penalties: `(marginals,)`. Both in events.
         """
         quanta = QUANTUM.denominator
-        sums = self.layout.sums(np.abs(events * quanta + _quantised(public)))
-        return np.asarray(self.weights * (sums - _quantised(penalties)), np.int64)
+        sums: IntArray = self.layout.sums(np.abs(events * quanta + _quantised(public)))
+        scores: IntArray = self.weights * (sums - _quantised(penalties))
+        return scores
 
     def choose(self, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
         """The index of a marginal; safe to publish.
