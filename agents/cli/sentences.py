@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def promise(stream: Stream) -> str:
     """Who is protected, against what, at what price.
 
-    The epsilon of a sliding window is twice that of an aligned period, because the window can touch two of them.
+    Epsilon and delta of a sliding window are twice those of an aligned period, because it can touch two of them.
     """
     privacy = stream.privacy
     epsilon = _plain(privacy.epsilon)

@@ -124,10 +124,11 @@ def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, 
     )
     lines.append(f"ε of the unit = {budget.contributions} · {budget.event_epsilon} = {budget.unit_epsilon}")
     if stream.privacy.per is not None:
-        twice = exact(2 * budget.unit_epsilon)
+        twice = f"2ε = {exact(2 * budget.unit_epsilon)}" + (f" and 2δ = {2 * delta:g}" if delta else "")
         lines.append(
-            f"any {format_duration(stream.privacy.per)} in a row touch two periods: 2ε = {twice};  k periods: kε, "
-            "without bound"
+            f"any {format_duration(stream.privacy.per)} in a row touch two periods: {twice};  k periods: kε"
+            + (" and kδ" if delta else "")
+            + ", without bound"
         )
     return tuple(lines)
 

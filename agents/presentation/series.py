@@ -109,7 +109,7 @@ def _length(recipe: SeriesConfig) -> Iterator[str]:
         )
     if presence.renews and recipe.mode not in WINDOW_MODES:
         yield f"The budget renews every {presence.steps:,} steps; what was learnt of the series is kept."
-    if presence.busy is None:
+    if presence.most_steps is None:
         yield (
             "One user may be in every step for ever, so weights decay: the noise grows without end. Against a stream "
             "that knows its horizon the mean squared error is 1.07 (a lucky guess of decay) to 10 times as large; "
@@ -121,11 +121,18 @@ def _length(recipe: SeriesConfig) -> Iterator[str]:
             f"One user may be in all {presence.steps:,} steps, so that an even step gets {share:.2g} of mu squared: "
             "twice the horizon is twice the variance."
         )
-    elif not presence.everywhere:
-        yield (
-            f"One user is in at most {presence.busy:,} steps, so the noise does not depend on the length of the "
-            "stream. A lower max_per_step makes it smaller."
-        )
+    elif presence.steps is None or presence.most_steps < presence.steps:
+        yield f"One user is in at most {presence.most_steps:,} steps." + _independent(recipe)
+
+
+def _independent(recipe: SeriesConfig) -> str:
+    """What follows for the noise, mode by mode."""
+    if recipe.mode in WINDOW_MODES or recipe.mode in ("tree", "dft"):
+        return ""
+    told = " The noise does not depend on the length of the stream."
+    if recipe.mode in GAUSSIAN_MODES and recipe.presence.per_step > 1:
+        told += " A lower max_per_step makes it smaller."
+    return told
 
 
 def _rehearsal(stream: Stream) -> Rehearsal:

@@ -25,6 +25,10 @@ MENDS: Mapping[str, str] = {
     "Give back the old key file",
     "seeds": "a stream whose noise can be repeated is not private, and never becomes so again. Start a new stream "
     "under another name, with --insecure-seed or without it from its first step on",
+    "noise": "this version of privstream draws other noise for this mode than the stream was started with; CHANGELOG, "
+    "Privacy, says which and why. Start a new stream under another name: what the old one has cost stays spent, and "
+    "the new one's epsilon adds to it. Unless CHANGELOG says that the old noise was too little, the version that "
+    "started the stream may go on with it",
     "job_partitions": "set [kafka] partitions back to the stored number, with which the private topics were created",
 }
 CONFIGURED = (

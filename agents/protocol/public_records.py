@@ -102,7 +102,7 @@ def ledger_entry(
     `epsilon_spent` is an upper bound over all users: one whose events all fell into steps released so far. It can be
     the whole epsilon from the first release on. Where `epsilon_per_us` is null it never grows beyond that; otherwise
     the bound renews, both numbers are those of one aligned period of that length, a sliding window of that length can
-    cost twice as much, and a lifetime has no bound.
+    cost twice as much, in epsilon and in delta, and a lifetime has no bound.
     """
     unit_epsilon = guarantee.epsilon * stream.contributions
     entry: Mapping[str, Any] = {

@@ -8,6 +8,7 @@ second answer.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,15 +67,17 @@ class Stepper:
     def closable(self) -> bool:
         return self.merge.closed(self.step)
 
-    def compute(self, seed: bytes) -> Candidate:
+    def compute(self, seed: bytes, *, expand: Callable[..., NoiseSource] = NoiseSource) -> Candidate:
         """Release the next step with the noise that `seed` expands to, and move on.
 
+        Args:
+            expand: makes the source from the seed and its labels; tests watch mechanisms by another one.
         Raises: GapError if the step is still open.
         """
         if not self.closable:
             raise GapError(f"stream {self.stream.name}: step {self.step} is still open")
         step = self.step
-        noise = NoiseSource(seed, self.stream.name, step)
+        noise = expand(seed, self.stream.name, step)
         release = self.engine.step(Batch(step, self.merge.take(step)), noise)
         start_us, end_us = self.clock.start_of(step), self.clock.end_of(step)
         time = self.stream.time

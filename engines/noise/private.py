@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -246,8 +247,16 @@ def is_private(*values: Any) -> bool:
     return False
 
 
+MECHANISMS = ("engines.noise.", "engines.counters.linear")
+"""Modules that may open private values."""
+
+
 def revealed(value: T) -> T:
-    """Return what a mechanism may read. Called by mechanisms only: a test holds the list of callers."""
+    """Return what a mechanism may read, and nobody else. Raises: PrivateValueRead where another module asks."""
+    if is_private(value):
+        asking = sys._getframe(1).f_globals["__name__"]
+        if not asking.startswith(MECHANISMS):
+            raise PrivateValueRead(f"{asking} opens a private value, and is no mechanism")
     return cast("T", _opened(value))
 
 

@@ -164,7 +164,9 @@ class SeriesConfig:
     @property
     def identity(self) -> np.ndarray:
         """`(32,)` uint8: states of configurations with another one mean something else."""
-        return np.frombuffer(hashlib.sha256(repr(("series", 1, self)).encode()).digest(), np.uint8)
+        # 2: noise of paper-binomial that covers every arrangement of a unit's events; one event a step had it before.
+        version = 2 if self.mode == "paper-binomial" and self.presence.per_step > 1 else 1
+        return np.frombuffer(hashlib.sha256(repr(("series", version, self)).encode()).digest(), np.uint8)
 
 
 def _bank(config: SeriesConfig, index: int, variance: float) -> FilterBank:

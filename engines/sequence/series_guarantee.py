@@ -44,10 +44,12 @@ def _notes(config: SeriesConfig) -> list[str]:
             f"This is w-event privacy: epsilon for what joins any {presence.steps} successive steps, nothing over a "
             "longer time."
         )
-    elif presence.everywhere and presence.steps is not None:
+    elif presence.most_steps is not None and presence.most_steps == presence.steps:
         notes.append(f"One unit may be in all {presence.steps} steps of a span; all of them together cost epsilon.")
-    elif presence.busy is not None:
-        notes.append(f"One unit is in at most {presence.busy} steps, whichever they are; all together cost epsilon.")
+    elif presence.most_steps is not None:
+        notes.append(
+            f"One unit is in at most {presence.most_steps} steps, whichever they are; all together cost epsilon."
+        )
     else:
         notes.append("One unit may be in every step for ever; weights that decay make the sum finite.")
     if config.horizon is not None:

@@ -38,8 +38,11 @@ class Presence:
             raise EngineInputError("the horizon must be at least one step")
 
     @property
-    def busy(self) -> int | None:
-        """Steps that a unit can be in; None: all of a span without end."""
+    def fewest_steps(self) -> int | None:
+        """Steps that hold all of a unit's events where each has as many as it may; None: all of a span without end.
+
+        The dearest arrangement where a step's cost is convex in its events. A unit may be in more: `most_steps`.
+        """
         if self.events is None:
             return self.steps
         steps = -(-self.events // self.per_step)
@@ -47,8 +50,15 @@ class Presence:
 
     @property
     def everywhere(self) -> bool:
-        """True if a unit can be in every step of a span."""
-        return self.busy == self.steps
+        """True if a unit's events, as many in a step as may be, reach every step of a span."""
+        return self.fewest_steps == self.steps
+
+    @property
+    def most_steps(self) -> int | None:
+        """Steps that a unit can be in, with one event in each; None: all of a span without end."""
+        if self.events is None:
+            return self.steps
+        return self.events if self.steps is None else min(self.events, self.steps)
 
     @property
     def most(self) -> int | None:
@@ -62,10 +72,10 @@ class Presence:
         """Largest sum of (events in the step)**2 * weight over all arrangements.
 
         Args:
-            leading: the `busy` largest of the steps' squared weights.
+            leading: the `fewest_steps` largest of the steps' squared weights.
         Raises: EngineInputError if a unit is in infinitely many steps: their sum is the schedule's affair.
         """
-        if self.busy is None or self.most is None:
+        if self.fewest_steps is None or self.most is None:
             raise EngineInputError("a unit without bounds needs a horizon or weights that decay")
         # Squares of events times squared weights: weights of squared roots would not be exact.
         arrangement = sensitivity.worst(leading, total=self.most, per_step=self.per_step)

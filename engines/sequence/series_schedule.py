@@ -61,7 +61,7 @@ class Schedule:
 
         Raises: EngineInputError if it is infinite.
         """
-        busy = presence.busy
+        busy = presence.fewest_steps
         if busy is None:
             if self.decay is None:
                 raise EngineInputError("a unit without bounds needs a horizon or weights that decay")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.noise import BoolArray, IntArray, NoiseSource, aggregate
+from engines.noise import BoolArray, IntArray, NoiseSource, aggregate, check_zero
 from engines.spatial.placement import Placement
 from engines.spatial.split import SplitRule, split_bits
 from engines.spatial.tree import UNRELEASED, Levels, Tree
@@ -110,6 +110,7 @@ def descend(
     """
     nodes = np.ones(1, np.int64)
     prior = tree.counts[:1]
+    above = np.zeros(0, np.int64)
     levels: list[IntArray] = []
     splits: list[IntArray] = []
     leaves: list[IntArray] = []
@@ -118,11 +119,15 @@ def descend(
         bits = np.zeros(len(nodes), np.bool_)
         starts = (nodes << (depth - level)) - (1 << depth)
         ends = starts + (1 << (depth - level))
+        moved = changes.moved(starts, ends)
+        if level:
+            # What the proof of PrivTree rests on: nothing is negative (`split_bits`), so no child is above its parent.
+            check_zero(moved[0::2] + moved[1::2] - above, "changes of the two halves of a cell add up to its own")
         if level < depth:
             may = placement.divisible(nodes, np.full(len(nodes), level))
             bits[may] = split_bits(
                 prior[may],
-                changes.moved(starts[may], ends[may]),
+                moved[may],
                 depth=level,
                 threshold=threshold,
                 rule=rule,
@@ -135,7 +140,7 @@ def descend(
         nets.append(changes.net(starts[leaf], ends[leaf]))
         if not len(split):
             break
-        parents = nodes[split]
+        parents, above = nodes[split], moved[split]
         nodes = np.repeat(2 * parents, 2)
         nodes[1::2] += 1
         prior = _prior_of_children(tree, parents, prior[split], level=level, placement=placement)

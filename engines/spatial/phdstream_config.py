@@ -134,4 +134,6 @@ class PHDStreamConfig:
     def identity(self) -> np.ndarray:
         """`(32,)` uint8: states of configurations with another one mean something else."""
         parts = (self.parts.mode, self.name, *self.domain.identity, self.grid)
+        if self.rule is not None:
+            parts = (*parts, "lambda", 2)
         return np.frombuffer(hashlib.sha256(repr(("spatial", *parts)).encode()).digest(), np.uint8)

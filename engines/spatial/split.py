@@ -1,7 +1,8 @@
 """PrivTree split rule: which cells of one tree level are divided further.
 
 Guarantee: `epsilon`-DP per step and per event, inserted or deleted, for all levels of the tree together.
-Source: Zhang, Xiao, Xie, "PrivTree", SIGMOD 2016. Departures and proof: docs/notes/0003-deletes-add.md.
+Source: Zhang, Xiao, Xie, "PrivTree", SIGMOD 2016. Departures: docs/notes/0003-deletes-add.md. Proof, and why less noise
+    than the paper's is enough: docs/guarantee.md, theorem P.
 Units: scores and thresholds are events; depth counts noisy decisions, root = 0.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil
 
 import numpy as np
@@ -23,6 +25,23 @@ MAX_SCORE = 1 << 40
 MAX_SCALE = 1 << 32  # times the greatest depth, 32, and 2**UNIT_BITS it still fits into int64
 # ln 2 and ln 4 from above, to 20 digits: rounding the decay up keeps the proof, rounding it down does not.
 _LOG = {2: Fraction(693147180559945309418, 10**21), 4: Fraction(1386294361119890618836, 10**21)}
+_TERMS = 64
+
+
+@lru_cache(maxsize=len(_LOG))
+def path_cost(fanout: int) -> Fraction:
+    """What all bits of one path cost together, in reciprocals of the scale: 1 + sum over j >= 0 of 1/(2 fanout**j - 1).
+
+    Rounded up, to a multiple of `UNIT`: the terms left out are below fanout**-j each, since 2 fanout**j - 1 is at least
+    fanout**j, so together below fanout**(1 - _TERMS) / (fanout - 1). Source: docs/guarantee.md, theorem P.
+
+    >>> round(float(path_cost(2)), 5), round(float(path_cost(4)), 5)
+    (2.6067, 2.1856)
+    """
+    terms = sum((Fraction(1, 2 * fanout**j - 1) for j in range(_TERMS)), Fraction(1))
+    left_out = Fraction(fanout, fanout - 1) / fanout**_TERMS
+    cost: Fraction = ceil((terms + left_out) / UNIT) * UNIT
+    return cost
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +66,7 @@ class SplitRule:
     @property
     def scale(self) -> Fraction:
         """Of the Laplace noise, in events."""
-        return Fraction(2 * self.fanout - 1, self.fanout - 1) / self.epsilon
+        return path_cost(self.fanout) / self.epsilon
 
     @property
     def decay_units(self) -> int:

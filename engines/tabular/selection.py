@@ -7,7 +7,9 @@ Score of a marginal q: w_q * (sum over its cells of |q(events) + public_q| - pen
     the sensitivity is the largest weight. The reverse triangle inequality asks for nothing else, neither for attributes
     with two values or more nor for a division by the cells, which the papers use (docs/notes/0041).
 Exact: events are integers, and public numbers are rounded to whole quanta before events are added to them, so that
-    scores of neighbours differ by what is proved and by no rounding.
+    scores of neighbours differ by what is proved and by no rounding. Events and public numbers are first cut at a bound
+    that follows from the number of cells (`Selection.largest`): no score leaves 64 bits, and a cut moves no further
+    than what is cut.
 Source: paper 002, sections 6.4 and 7.2; algorithms.md, section 4.
 Units: `QUANTUM` events; weights are whole numbers up to `WEIGHT`.
 """
@@ -30,8 +32,10 @@ FloatArray = npt.NDArray[np.float64]
 QUANTUM = Fraction(1, 1024)
 WEIGHT = 256
 """Of the heaviest marginal."""
-_LARGEST = 2.0**32
-"""Events that a public number may stand for: far beyond any table, and no sum of scores overflows."""
+_LARGEST = 2**32
+_ROOM = 2**44 // 3
+"""Events that the cells of a marginal stand for: twice that (counts and public numbers) and a penalty of `_LARGEST`, in
+quanta and at the heaviest weight, are less than 2**62."""
 
 
 def whole_weights(weights: Sequence[Fraction]) -> IntArray:
@@ -72,6 +76,11 @@ class Selection:
         """The most that one event moves any score, in events."""
         return Fraction(int(self.weights.max()))
 
+    @property
+    def largest(self) -> int:
+        """Events that a cell's count and its public number may each stand for: far beyond any table."""
+        return max(1, min(_LARGEST, _ROOM // int(self.layout.lengths.max())))
+
     def scores(self, events: IntArray, *, public: FloatArray, penalties: FloatArray) -> IntArray:
         """`(marginals,)` int64 scores in quanta. Private.
 
@@ -80,8 +89,9 @@ class Selection:
             public: `(cells,)`, last release minus model. penalties: `(marginals,)`. Both in events.
         """
         quanta = QUANTUM.denominator
-        sums: IntArray = self.layout.sums(np.abs(events * quanta + _quantised(public)))
-        scores: IntArray = self.weights * (sums - _quantised(penalties))
+        kept = np.clip(events, -self.largest, self.largest)
+        sums: IntArray = self.layout.sums(np.abs(kept * quanta + _quantised(public, self.largest)))
+        scores: IntArray = self.weights * (sums - _quantised(penalties, _LARGEST))
         return scores
 
     def choose(self, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
@@ -97,5 +107,5 @@ class Selection:
         return int(among[chosen])
 
 
-def _quantised(public: FloatArray) -> IntArray:
-    return np.rint(np.clip(public, -_LARGEST, _LARGEST) * QUANTUM.denominator).astype(np.int64)
+def _quantised(public: FloatArray, largest: int) -> IntArray:
+    return np.rint(np.clip(public, -float(largest), float(largest)) * QUANTUM.denominator).astype(np.int64)

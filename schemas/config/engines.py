@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from schemas.guarantee import Unit
 
@@ -22,6 +22,8 @@ class EngineFacts:
     measured_expiry: modes in which a `ttl` expiry is measured as a delete; elsewhere it is post-processing and free.
     not_private: modes that measure an event at every step again, so that epsilon is the price of ONE step and nothing
         bounds the stream; they run where `options.allow_not_private` says so.
+    noise_versions: mode -> version of the noise's law, where it is no longer the first one; in the fingerprint, so that
+        a stream which was started with another law does not silently go on with this one.
     """
 
     modes: tuple[str, ...]
@@ -32,6 +34,7 @@ class EngineFacts:
     whole_unit: bool = False
     measured_expiry: frozenset[str] = frozenset()
     not_private: frozenset[str] = frozenset()
+    noise_versions: Mapping[str, int] = field(default_factory=dict)
 
 
 ENGINE_FACTS: Mapping[str, EngineFacts] = {
@@ -40,6 +43,8 @@ ENGINE_FACTS: Mapping[str, EngineFacts] = {
         kinds=("box", "geojson", "zones"),
         measured_expiry=frozenset({"paper", "fixed-tree", "offline-increments"}),
         not_private=frozenset({"offline"}),
+        # 2: a smaller lambda of PrivTree.
+        noise_versions=dict.fromkeys(("paper", "fixed-tree", "offline-increments", "offline"), 2),
     ),
     "markov": EngineFacts(
         modes=("default", "kalman", "paper", "mle", "prior", "raw"), kinds=("states",), units=("replace",)
@@ -62,6 +67,8 @@ ENGINE_FACTS: Mapping[str, EngineFacts] = {
         uses_delta=frozenset({"default", "kalman", "paper", "paper-binomial", "gaussian"}),
         needs_delta=frozenset({"default", "kalman", "paper", "paper-binomial", "gaussian"}),
         whole_unit=True,
+        # 2: every arrangement of a user's events over steps is accounted for.
+        noise_versions={"paper-binomial": 2},
     ),
     "tabular": EngineFacts(
         modes=("default", "paper", "streaming-mwem"),
@@ -69,7 +76,10 @@ ENGINE_FACTS: Mapping[str, EngineFacts] = {
         measured_expiry=frozenset({"paper", "streaming-mwem"}),
     ),
     # Contributions are trips: without a user whose they are, nobody tells whether two records are of one trip.
-    "trajectory": EngineFacts(modes=("default", "paper", "grid"), kinds=("trips",), units=("user",)),
+    # 2: a smaller lambda of PrivTree.
+    "trajectory": EngineFacts(
+        modes=("default", "paper", "grid"), kinds=("trips",), units=("user",), noise_versions={"paper": 2}
+    ),
 }
 ENGINE_NAMES = tuple(ENGINE_FACTS)
 PLANNED_ENGINES = tuple(name for name in ("tabular", "series", "markov", "trajectory") if name not in ENGINE_FACTS)

@@ -127,6 +127,15 @@ class Stream(Section):
         return self.privacy.epsilon_fraction / self.contributions
 
     @property
+    def noise_version(self) -> int:
+        """Of the noise's law. Where a new version of a mode draws what the first one drew, it is the first one."""
+        privacy = self.privacy
+        one_a_step = privacy.unit == "event" or privacy.max_contributions in (None, 1) or privacy.max_per_step == 1
+        if (self.mode == "paper-binomial" and one_a_step) or (self.mode == "fixed-tree" and self.options.grid):
+            return 1
+        return self.facts.noise_versions.get(self.mode, 1)
+
+    @property
     def checks_partition(self) -> bool:
         """True where a record on another partition than its user's is a dead letter."""
         return self.privacy.bounds_users and self.partitioner != "none"
@@ -166,6 +175,8 @@ class Stream(Section):
             },
             "domain": domain.fingerprint_fields(),
             "options": options.fingerprint_fields(),
+            # Absent for a first version, so that streams of old which still draw the same go on.
+            **({"noise": self.noise_version} if self.noise_version > 1 else {}),
         }
 
     def problems(self) -> Iterator[ConfigProblem]:

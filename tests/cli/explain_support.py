@@ -49,6 +49,31 @@ depth = 10
 """
 
 
+def series(mode: str, *, privacy: str = "") -> str:
+    """A stream of engine `series` with one count, of users with ten events."""
+    return f"""
+[[streams]]
+name = "visits"
+engine = "series"
+source = "raw.visits"
+mode = "{mode}"
+[streams.privacy]
+epsilon = 1.0
+delta = 1e-6
+unit = "user"
+user = "user"
+max_contributions = 10
+{privacy}
+[streams.time]
+field = "at"
+step = "1h"
+start = "2026-01-01T00:00:00"
+[streams.domain]
+kind = "series"
+fields = [{{ name = "n", of = "count" }}]
+"""
+
+
 def config(*streams: str) -> Config:
     return parse_config('[kafka]\nbootstrap = "localhost:9092"\n' + "".join(streams))
 

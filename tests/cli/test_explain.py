@@ -20,6 +20,7 @@ from engines.contract import Batch
 from engines.counters import COUNTERS, SimpleConfig
 from engines.noise import DiscreteLaplace, seeded
 from engines.registry import build_engine
+from engines.spatial.split import path_cost
 from schemas.blocks import Folded
 from schemas.config import Stream
 from schemas.errors import BudgetError, PrivstreamError
@@ -65,7 +66,7 @@ def test_each_scale_is_what_its_epsilon_and_sensitivity_ask_for(mode: str) -> No
     (stream,) = explained(epsilon="0.7", stream=f'mode = "{mode}"').streams
     for share in stream.budget.shares:
         mechanism = share.mechanism
-        path = 3 if mechanism.distribution == "Laplace (one bit)" else 1  # (2 beta - 1) / (beta - 1), beta = 2
+        path = path_cost(2) if mechanism.distribution == "Laplace (one bit)" else 1
         assert mechanism.scale >= path * mechanism.l1_sensitivity * mechanism.uses / share.event_epsilon
 
 

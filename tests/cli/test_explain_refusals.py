@@ -19,7 +19,7 @@ from engines.noise import scale_for
 from engines.spatial.split import SplitRule
 from schemas.config import BoxDomain, Privacy, SpatialOptions, Stream, Timing
 from schemas.errors import ConfigError, EngineInputError, FingerprintError
-from tests.cli.explain_support import EVENT, USER, config, toml
+from tests.cli.explain_support import EVENT, USER, config, series, toml
 
 # --- budgets that are none ---
 
@@ -140,6 +140,36 @@ def test_a_unit_changed_in_mid_stream_is_refused() -> None:
 def test_what_lies_under_the_configuration_must_not_change_either(name: str, value: object, mend: str) -> None:
     with pytest.raises(FingerprintError, match=mend):
         taken().check(taken(**{name: value}))
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        (series("paper-binomial"), 2),
+        (series("paper-binomial", privacy="max_per_step = 2"), 2),
+        (series("paper-binomial", privacy="max_per_step = 1"), None),
+        (series("paper"), None),
+        (toml(**BASE), None),
+        (changed('source = "raw.rides"', 'source = "raw.rides"\nmode = "paper"'), 2),
+        (changed('source = "raw.rides"', 'source = "raw.rides"\nmode = "fixed-tree"'), 2),
+        (
+            changed('source = "raw.rides"', 'source = "raw.rides"\nmode = "fixed-tree"').replace(
+                "depth = 10", "depth = 10\ngrid = 4"
+            ),
+            None,
+        ),
+    ],
+)
+def test_a_stream_does_not_go_on_with_noise_of_another_law(text: str, version: int | None) -> None:
+    """Stored before the law changed, there is no such field; where the law is the old one, there is none now."""
+    now = taken(text)
+    assert now.fields.get("noise") == version
+    before = Fingerprint(now.stream, {name: value for name, value in now.fields.items() if name != "noise"}, now.start)
+    if version is None:
+        before.check(now)
+    else:
+        with pytest.raises(FingerprintError, match=r"noise was None and is 2: this version .* draws other noise"):
+            before.check(now)
 
 
 @pytest.mark.parametrize(

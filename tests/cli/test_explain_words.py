@@ -15,7 +15,7 @@ from agents.cli.app import build_app
 from agents.explain import explain
 from agents.explain.page import render_page
 from engines.spatial.placement import Placement
-from tests.cli.explain_support import EVENT, USER, config, everywhere, explained, toml
+from tests.cli.explain_support import EVENT, USER, config, everywhere, explained, series, toml
 
 REPLAY = 'start = "2026-01-01T00:00:00"\nclock = "replay"'
 PAPER = {"stream": 'mode = "paper"'}
@@ -66,6 +66,25 @@ def test_what_does_not_apply_is_not_said() -> None:
     text, _, _ = everywhere(explained())
     for words in ("NOT PEOPLE", "NO BOUND", 'partitioner = "none"', "ticks of a replay", "can never be used"):
         assert words not in text
+
+
+@pytest.mark.parametrize("mode", ["default", "paper", "paper-binomial", "gaussian"])
+@pytest.mark.parametrize("per_step", ["", "max_per_step = 5", "max_per_step = 1"])
+def test_a_user_of_ten_events_is_in_ten_steps_at_most(mode: str, per_step: str) -> None:
+    """Not in as few as would hold all of them, however many a step may have."""
+    for text in everywhere(explain(config(series(mode, privacy=per_step)))):
+        steps = re.findall(r"is in at most (\d+) steps", text)
+        assert steps
+        assert set(steps) == {"10"}
+
+
+def test_a_window_of_two_periods_costs_twice_delta_too() -> None:
+    for text in everywhere(explain(config(series("gaussian", privacy='per = "7d"')))):
+        assert "2ε = 2 and 2δ = 2e-06" in text
+        assert "kε and kδ" in text
+    for text in everywhere(explained(privacy=f'{USER}\nper = "7d"')):
+        assert "2ε = 2;" in text
+        assert "δ" not in text
 
 
 def test_streams_of_the_same_users_add_up() -> None:

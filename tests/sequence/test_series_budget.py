@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 from fractions import Fraction
 from itertools import product
+from math import comb, exp, expm1
 
 import pytest
 from hypothesis import given, settings
@@ -182,7 +183,6 @@ def test_the_whole_is_one() -> None:
 
 def binomial_delta(half: int, shift: int, epsilon: float) -> float:
     """Exact delta of one draw, both directions being alike."""
-    from math import comb, exp
 
     def chance(k: int) -> float:
         return comb(2 * half, k + half) / 4**half if -half <= k <= half else 0.0
@@ -203,7 +203,13 @@ def test_binomial_budgets_are_solved_and_refused() -> None:
     common = {"delta": 1e-6, "shifts": (1,), "shares": (Fraction(1),), "schedule": Schedule()}
     one = BinomialBudget(epsilon=Fraction(1), presence=Presence(steps=10), **common)  # type: ignore[arg-type]
     half = one.half(0, Fraction(1), one.base)
-    assert composed([(draw_epsilon(half, 1, 1e-6 / 20), 10)], 5e-7) <= 1
-    assert composed([(draw_epsilon(int(0.99 * half), 1, 1e-6 / 20), 10)], 5e-7) > 1
+
+    def of_ten(half: int) -> float:
+        epsilon = float(draw_epsilon(half, 1, 1e-6 / 20))
+        drift = epsilon * expm1(epsilon) / (exp(epsilon) + 1)
+        return composed(10 * epsilon, 10 * drift, 10 * epsilon**2, 5e-7)
+
+    assert of_ten(half) <= 1
+    assert of_ten(int(0.99 * half)) > 1
     with pytest.raises(EngineInputError, match="coins"):
         BinomialBudget(epsilon=Fraction(1, 1000), presence=Presence(steps=10_000), **common)  # type: ignore[arg-type]

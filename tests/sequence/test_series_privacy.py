@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.contract import Batch, Columns
+from engines.counters.linear import LaplaceCounter
 from engines.noise import NoiseSource, seeded
 from engines.sequence.series import Series
 from engines.sequence.series_config import MODES
@@ -18,6 +20,7 @@ from engines.sequence.series_dft import Fourier, FourierBudget
 from engines.sequence.series_fields import SeriesDomain, SeriesField
 from engines.sequence.series_gaussian import GaussianBudget, Measured
 from engines.sequence.series_presence import Presence
+from engines.sequence.series_tree import TreeDifferences
 from engines.sequence.series_wevent import GRAINS, WindowBudget, WindowEvents
 from schemas.blocks import Folded
 from tests.sequence.series_support import READING, TWO, reading, recipe, run
@@ -92,16 +95,98 @@ def test_fourier_coefficients_move_by_no_more_than_is_declared(
     random = np.random.default_rng(seed)
     worst = 0
     for _ in range(30):
-        # A unit's events over all steps, each of a size up to the shift, as many as it may have.
+        # A unit's events over all steps, each of a size up to the shift, as many as it may have: bunched or spread.
         shift = np.zeros(12, np.int64)
         left = presence.most
         assert left is not None
-        for step in random.permutation(12):
-            there = min(2, left)
-            shift[step], left = there * int(random.choice([-7, 7])), left - there
+        bunch = int(random.integers(1, 3))
+        for step in [*random.permutation(12), *random.permutation(12)]:
+            there = min(bunch, left, 2 - abs(int(shift[step])) // 7)
+            sign = int(np.sign(shift[step])) or int(random.choice([-1, 1]))
+            shift[step], left = shift[step] + 7 * sign * there, left - there
         blocks = [shift[first : first + steps] for first in range(0, 12, steps)]
         worst = max(worst, sum(int(np.abs(one.matrix[:, : len(b)] @ b).sum()) for b in blocks))
     assert worst <= one.l1_sensitivity(0)
+
+
+STEPS, EVENTS, PER_STEP = 5, 4, 3
+ARRANGEMENTS = [
+    where for where in product(range(PER_STEP + 1), repeat=STEPS) if sum(where) <= EVENTS
+]  # of one unit's events: spread, bunched and mixed
+
+
+@pytest.mark.parametrize("mode", ["laplace", "fast"])
+def test_laplace_noise_of_a_step_covers_every_arrangement(mode: str) -> None:
+    """Exact: a total moved by s in noise of scale b costs s / b at most, and exactly that far from it (lemma L)."""
+    presence = Presence(events=EVENTS, per_step=PER_STEP, steps=STEPS)
+    budget = recipe(mode, TWO, presence=presence, horizon=STEPS).laplace
+    costs = [
+        sum(Fraction(q * shift) / budget.scale(field) for q in where for field, shift in enumerate(budget.shifts))
+        for where in ARRANGEMENTS
+    ]
+    assert budget.epsilon * Fraction(99, 100) < max(costs) <= budget.epsilon
+
+
+def test_noise_of_the_tree_covers_every_arrangement() -> None:
+    """Exact: the nodes that a unit's events are in, by the counter's own strategy matrix."""
+    presence = Presence(events=EVENTS, per_step=PER_STEP, steps=STEPS)
+    config = recipe("tree", TWO, presence=presence, horizon=STEPS)
+    mode = config.build()
+    assert isinstance(mode, TreeDifferences)
+    costs = [
+        sum(
+            int((np.abs(counter.strategy(STEPS)) @ np.array(where)).sum()) * shift / counter.scale
+            for counter, shift in zip(mode.counters, config.shifts, strict=True)
+            if isinstance(counter, LaplaceCounter)
+        )
+        for where in ARRANGEMENTS
+    ]
+    assert 0 < max(costs) <= config.epsilon
+
+
+@pytest.mark.parametrize("events", [EVENTS, None])
+def test_fourier_noise_covers_every_arrangement(events: int | None) -> None:
+    """Exact, over all signs: the coefficients of all blocks of a span."""
+    presence = Presence(events=events, per_step=PER_STEP, steps=STEPS)
+    for block in (2, 5):
+        one = FourierBudget(
+            epsilon=Fraction(1), presence=presence, shifts=(7,), shares=(Fraction(1),), block=block, kept=2
+        )
+        signed = {
+            tuple(q * s for q, s in zip(where, signs, strict=True))
+            for where in (product(range(PER_STEP + 1), repeat=STEPS) if events is None else ARRANGEMENTS)
+            for signs in product((-1, 1), repeat=STEPS)
+        }
+        moves = 7 * np.array(sorted(signed))
+        worst = sum(
+            np.abs(moves[:, first : first + block] @ one.matrix[:, : len(moves[0, first : first + block])].T).sum(
+                axis=1
+            )
+            for first in range(0, STEPS, block)
+        )
+        assert np.max(worst) <= one.l1_sensitivity(0)
+
+
+@pytest.mark.parametrize("kind", ["bd", "ba"])
+def test_noise_of_a_window_covers_every_arrangement(kind: Any) -> None:
+    """Exact: what each step of a run spent, and a unit with its events anywhere in any window."""
+    budget = WindowBudget(
+        epsilon=Fraction(2),
+        presence=Presence(events=EVENTS, per_step=PER_STEP, steps=STEPS, renews=True),
+        shifts=(3,),
+        shares=(Fraction(1),),
+    )
+    mode, rates = WindowEvents(budget, kind), []
+    for step in range(60):
+        mode.step(step, [10_000_000 * (step % 7 in (0, 3, 4))], True, seeded(1).child(step))
+        grains = int(mode._series[0].spent[step % STEPS])
+        rates.append(1 / budget.dissimilarity_scale(0) + (1 / budget.scale(0, grains) if grains else 0))
+    costs = [
+        sum(3 * q * rate for q, rate in zip(where, rates[first:], strict=False))
+        for where in ARRANGEMENTS
+        for first in range(60 - STEPS)
+    ]
+    assert 0 < max(costs) <= budget.epsilon
 
 
 @pytest.mark.parametrize("kind", ["bd", "ba"])

@@ -126,7 +126,8 @@ def test_measurements_say_what_was_measured() -> None:
 def test_the_guarantee_is_exact() -> None:
     guarantee = PHDStream(config(epsilon=Fraction(1, 3), split=Fraction(1, 7))).guarantee()
     assert guarantee.epsilon == Fraction(1, 3) == sum(mechanism.epsilon for mechanism in guarantee)
-    assert [mechanism.scale for mechanism in guarantee] == [Fraction(63), Fraction(7, 2)]
+    # 2.6067, rounded up, by theorem P.
+    assert [mechanism.scale for mechanism in guarantee] == [21 * Fraction(1_366_659, 2**19), Fraction(7, 2)]
 
 
 @pytest.mark.parametrize(

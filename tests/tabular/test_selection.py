@@ -61,6 +61,37 @@ def test_the_sensitivity_is_attained() -> None:
     assert (scores[1] - scores[0])[0] * QUANTUM == selection.sensitivity == 7
 
 
+@pytest.mark.parametrize("cells", [1, 1365, 1366, 8192, 1 << 20])
+@pytest.mark.parametrize("public", [1e300, -1e300])
+@pytest.mark.parametrize("penalty", [0.0, -1e300])
+def test_no_score_leaves_64_bits(cells: int, public: float, penalty: float) -> None:
+    """All cells at the cut, at the heaviest weight: 8,192 of them came to 2**63 once, and to a score below zero."""
+    selection = Selection(Marginals((cells, 2), ((0,), (1,))), np.array([WEIGHT, 1]), Fraction(1))
+    huge = np.full(cells + 2, np.sign(public), np.int64) * 2**62
+    scores = []
+    for moved in (0, 1, -1):
+        events = np.where(np.arange(cells + 2) == 0, selection.largest + moved, huge)
+        scores.append(
+            selection.scores(events, public=np.full(cells + 2, public), penalties=np.full(2, penalty)).tolist()
+        )
+    limit = selection.largest * QUANTA
+    signed = limit if public > 0 else -limit
+    others = (cells - 1) * abs(2 * signed) + abs(signed + limit) + (2**32 * QUANTA if penalty else 0)
+    assert scores[0][0] == WEIGHT * others < 2**62
+    assert all(abs(one[0] - scores[0][0]) <= WEIGHT * QUANTA for one in scores)
+    assert selection.largest == 2**32 or cells > 1365
+
+
+def test_public_numbers_alone_do_not_turn_a_score_round() -> None:
+    layout = Marginals((8192,), ((0,),))
+    selection = Selection(layout, np.array([WEIGHT]), Fraction(1))
+    none, one = np.zeros(8192, np.int64), np.eye(1, 8192, dtype=np.int64)[0]
+    low, high = (
+        selection.scores(events, public=np.full(8192, 2.0**32), penalties=np.zeros(1))[0] for events in (none, -one)
+    )
+    assert 0 < low - high == WEIGHT * QUANTA < low
+
+
 def test_the_papers_quarter_holds_only_where_every_attribute_has_two_values_or_more() -> None:
     # Divided by the cells of a pair the score moves by one over them: by 1 and not by 1/4 where both have one value.
     for sizes, least in (((2, 2), Fraction(1, 4)), ((1, 2), Fraction(1, 2)), ((1, 1), Fraction(1))):

@@ -74,10 +74,14 @@ class Adversary:
 class _Watching:
     def __init__(self) -> None:
         self._numbers: dict[tuple[Label, ...], int] = {}
+        self._begun: set[tuple[tuple[Label, ...], int]] = set()
         self._expected: Law | None = None
         self._place = ""
 
     def _key(self, source: WitnessedSource) -> Key:
+        if (source.labels, source.draws) in self._begun:
+            raise CouplingBroken(f"{source.labels}: two mechanisms have the same noise")
+        self._begun.add((source.labels, source.draws))
         number = self._numbers.get(source.labels, 0)
         self._numbers[source.labels] = number + 1
         return source.labels, number

@@ -66,7 +66,7 @@ CHEATS = (
     _of("sensitivity of add/remove used for replacement", replacement, "monte carlo"),
     _of("a budget spent twice in selection", selection_twice, "monte carlo"),
     _of("integer noise on a real-valued statistic", real_valued, "monte carlo"),
-    _of("PrivTree's lambda times 0.72 at small epsilon", shrunk_lambda, "exact"),
+    _of("PrivTree's lambda times 0.83 at small epsilon", shrunk_lambda, "exact"),
     _of("a crash that redraws when the draw was large", redraw_large, "monte carlo"),
     _of("a contribution bound that a second worker forgets", forgetful_bound, "monte carlo", runs=600),
     _of("a table scaled to an exact |grad f_t|", table_total, "monte carlo", runs=200),

@@ -1,4 +1,4 @@
-"""PrivTree's lambda times 0.72, which holds at epsilon 1 and fails at small epsilon: by the exact loss of one path."""
+"""PrivTree's lambda times 0.83, which holds at epsilon 1 and fails at small epsilon: by the exact loss of one path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from engines.auditor.cases import Case, Claim, Exact
 from engines.auditor.paths import PathScores, worst_loss
-from engines.spatial.split import SplitRule
+from engines.spatial.split import SplitRule, path_cost
 
 EPSILON = Fraction(1, 20)
 
@@ -16,7 +16,7 @@ class ShrunkRule(SplitRule):
 
     @property
     def scale(self) -> Fraction:
-        return Fraction(72, 100) * Fraction(2 * self.fanout - 1, self.fanout - 1) / self.epsilon
+        return Fraction(83, 100) * path_cost(self.fanout) / self.epsilon
 
 
 def _case(name: str, rule: SplitRule) -> Case:
@@ -25,7 +25,7 @@ def _case(name: str, rule: SplitRule) -> Case:
 
 
 def cheat() -> Case:
-    return _case("partition with 0.72 of lambda", ShrunkRule(epsilon=EPSILON))
+    return _case("partition with 0.83 of lambda", ShrunkRule(epsilon=EPSILON))
 
 
 def honest() -> Case:

@@ -1,0 +1,40 @@
+"""What a coupled pair may cost: the stream's guarantee for one unit, in the terms of its noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from engines.accounting import gaussian
+from engines.auditor.coupling.loss import Losses, composed_epsilon
+from schemas.config import Stream
+
+ROUNDING = 1e-9
+"""Relative, of sums of logarithms in floating point; rational losses have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one unit is promised: `epsilon` of pure DP, or mu squared of Gaussian DP, or (epsilon, delta)."""
+
+    epsilon: Fraction
+    delta: float = 0.0
+    times: int = 1
+
+    @staticmethod
+    def of(stream: Stream, steps: int) -> Claim:
+        """The claim of a configured stream; where epsilon is the price of one step, that of so many."""
+        privacy = stream.privacy
+        return Claim(privacy.epsilon_fraction, float(privacy.delta), 1 if stream.private else steps)
+
+    def share(self, losses: Losses) -> float:
+        """How much of the claim these losses use: at most 1 where it holds."""
+        shares = [losses.pure / float(self.epsilon * self.times)]
+        if losses.mu_squared:
+            shares.append(float(losses.mu_squared / Fraction(gaussian.mu_for(self.epsilon, self.delta)) ** 2))
+        if losses.coins:
+            shares.append(composed_epsilon(losses.coins, self.delta) / float(self.epsilon))
+        return sum(shares)
+
+    def holds(self, losses: Losses) -> bool:
+        return self.share(losses) <= 1 + ROUNDING

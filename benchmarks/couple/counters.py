@@ -1,0 +1,34 @@
+"""Every registered counter, watched: the noise that it draws is what its strategy says, and costs what it claims."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from engines.auditor.coupling import CouplingBroken, Recorder
+from engines.counters import COUNTERS, Counter, spent
+from engines.noise.witness import WitnessedSource
+
+ACTIVATIONS = 70
+COST = Fraction(1, 3)
+
+
+def check_counters() -> str:
+    """Return what is wrong with a counter; empty if nothing is."""
+    for name, build in COUNTERS.items():
+        counter = build(ACTIVATIONS).calibrate(COST)
+        try:
+            _run(counter)
+        except CouplingBroken as broken:
+            return f"counter {name}: {broken}"
+        if spent(counter, ACTIVATIONS) > COST:
+            return f"counter {name} spends more than its cost"
+    return ""
+
+
+def _run(counter: Counter) -> None:
+    recorder, state = Recorder(), counter.initial(3)
+    for step in range(ACTIVATIONS):
+        source = WitnessedSource(recorder, bytes(32), "counter", step)
+        _, state = counter.step(np.zeros(3, np.int64), state, source)

@@ -1,0 +1,201 @@
+"""Neighbouring inputs: raw records of many people over many steps, with and without those of one protected unit.
+
+Events come late, ahead of time, in crowds and not at all; the unit's are spread over the steps, bunched in few, or more
+than its bound lets through. A record that is taken away leaves a hole: all others keep their offsets.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from agents.protocol.ingest_events import RawRecord
+from agents.protocol.partitioner import partitions_of
+from agents.protocol.userhash import IdBytes
+from benchmarks.couple.rows import event, other
+from schemas.config import Stream
+from schemas.events import TICK_HEADER, encode_tick
+
+UNIT = "ann"
+QUIET = 4
+"""Steps at the begin, in one arrangement in four, in which there is nobody but a few beside the unit."""
+START_S = 1_577_836_800
+"""Of step 0: 2020-01-01."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """An event: sent while step `sent` is open, about step `about`; `instead` is what replaces its fields, if anything.
+
+    Attributes:
+        unit: whether it is one of those in which the inputs differ.
+    """
+
+    sent: int
+    about: int
+    user: str
+    fields: dict[str, Any]
+    delete: bool = False
+    unit: bool = False
+    instead: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Records of each source partition, of the first input and of its neighbour."""
+
+    first: list[list[RawRecord]]
+    second: list[list[RawRecord]]
+    arrangement: str
+
+
+def inputs(stream: Stream, chance: random.Random, *, steps: int, crowd: int) -> Inputs:
+    """Random neighbouring inputs of a stream whose source has one partition or two.
+
+    Args:
+        crowd: events of a burst, of which there are a few.
+    """
+    step_s = stream.time.step_us // 1_000_000
+    arrangement = chance.choice(["spread", "bunched", "early", "many"])
+    quiet = QUIET if arrangement == "early" else 0
+    events = [
+        *_others(stream, chance, range(quiet, steps), crowd=crowd),
+        *_neighbours_of_unit(stream, chance, range(quiet)),
+        *_unit(stream, chance, arrangement, steps=steps),
+    ]
+    chance.shuffle(events)
+    events.sort(key=lambda sent: sent.sent)
+    partitions = chance.choice([1, 2]) if stream.partitioner != "none" and stream.privacy.bounds_users else 1
+    first: list[list[RawRecord]] = [[] for _ in range(partitions)]
+    second: list[list[RawRecord]] = [[] for _ in range(partitions)]
+    offsets = [0] * partitions
+    at = 0
+    for step in range(steps):
+        while at < len(events) and events[at].sent == step:
+            sent = events[at]
+            home = _home(stream, sent.user, partitions)
+            first[home].append(_record(stream, sent, offsets[home], sent.fields, step_s))
+            if not sent.unit or sent.instead is not None:
+                fields = sent.fields if sent.instead is None else sent.instead
+                second[home].append(_record(stream, sent, offsets[home], fields, step_s))
+            offsets[home] += 1
+            at += 1
+        for home in range(partitions):
+            tick = RawRecord(offsets[home], -1, None, b"", ((TICK_HEADER, encode_tick(step, row=0, source="couple")),))
+            first[home].append(tick)
+            second[home].append(tick)
+            offsets[home] += 1
+    return Inputs(first, second, arrangement)
+
+
+def _neighbours_of_unit(stream: Stream, chance: random.Random, steps: range) -> list[Sent]:
+    """A few events just where those of the unit are, and deletes beside them: there a threshold may be as near as can
+    be.
+    """
+    if getattr(stream.domain, "readings", False):
+        return []
+    made = []
+    for step in steps:
+        for index in range(chance.randint(0, 30)):
+            place = chance.choice([0, 0, 1, 2]) if stream.domain.operation_field is not None and step else 0
+            fields = event(stream.domain, chance, hot=True, place=place)
+            made.append(Sent(step, step, f"near {step}.{index}", fields, delete=place > 0))
+    return made
+
+
+def _others(stream: Stream, chance: random.Random, steps: range, *, crowd: int) -> list[Sent]:
+    if getattr(stream.domain, "readings", False):
+        return []
+    deletes = stream.domain.operation_field is not None
+    made = []
+    bursts = {step: chance.choice([crowd // 4, crowd]) for step in chance.sample(steps, k=max(1, len(steps) // 12))}
+    for step in steps:
+        for index in range(chance.choice([0, 2, 8, 20])):
+            about = max(0, step + chance.choice([0] * 8 + [-1, -2, 1, min(2, stream.time.max_ahead)]))
+            fields = event(stream.domain, chance, hot=False)
+            user = chance.choice([f"user {step}.{index}", f"user {index}"])
+            made.append(Sent(step, about, user, fields, delete=deletes and chance.random() < 0.25))
+        for index in range(bursts.get(step, 0)):
+            fields = event(stream.domain, chance, hot=True, place=index % 3 if deletes else 0)
+            if stream.domain.trip_field is not None:
+                fields |= {stream.domain.trip_field: "t"}
+            made.append(Sent(step, step, f"crowd {step}.{index}", fields, delete=deletes and index % 3 == 2))
+    return made
+
+
+def _unit(stream: Stream, chance: random.Random, arrangement: str, *, steps: int) -> list[Sent]:
+    """The unit's events, within one aligned period where the bound renews."""
+    privacy, domain = stream.privacy, stream.domain
+    most = privacy.max_contributions or 1
+    span = _span(stream, chance, steps)
+    if getattr(domain, "readings", False):
+        return _readings(stream, chance, span, steps=steps)
+    if privacy.unit == "event":
+        places = [chance.choice(span[: QUIET if arrangement == "early" else None])]
+    elif arrangement == "spread":
+        places = [span[index * len(span) // most % len(span)] for index in range(most)]
+    elif arrangement == "bunched":
+        begin = chance.randrange(len(span))
+        per_step = privacy.max_per_step or chance.choice([1, most])
+        places = [span[min(begin + index // per_step, len(span) - 1)] for index in range(most)]
+    elif arrangement == "early":
+        places = [span[min(index, len(span) - 1)] for index in range(most)]
+    else:
+        places = [chance.choice(span) for _ in range(2 * most + 2)]
+    deletes = domain.operation_field is not None
+    made = []
+    for step in places:
+        fields = event(domain, chance, hot=arrangement == "early" or chance.random() < 0.5)
+        instead = other(domain, chance, fields) if privacy.unit == "replace" else None
+        delete = deletes and chance.random() < 0.4
+        made.append(Sent(step, step, UNIT, fields, delete=delete, unit=True, instead=instead))
+        if domain.trip_field is not None:
+            # Several points of a trip, in this step and in the next ones.
+            trip = {domain.trip_field: fields[domain.trip_field]}
+            for later in range(chance.choice([0, 2, 6])):
+                at = min(step + later // 2, steps - 1)
+                if at in span:
+                    made.append(Sent(at, at, UNIT, event(domain, chance, hot=False) | trip, unit=True))
+    return made
+
+
+def _readings(stream: Stream, chance: random.Random, span: list[int], *, steps: int) -> list[Sent]:
+    """A reading in nearly every step; within the span each may differ by its sensitivity."""
+    made = []
+    for step in range(steps):
+        if chance.random() < 0.1:
+            continue
+        fields = event(stream.domain, chance, hot=False)
+        unit = step in span
+        made.append(
+            Sent(step, step, "", fields, unit=unit, instead=other(stream.domain, chance, fields) if unit else None)
+        )
+    return made
+
+
+def _span(stream: Stream, chance: random.Random, steps: int) -> list[int]:
+    """Steps in which a unit may differ: one aligned period, or all, or all but the last ones."""
+    per_us = stream.privacy.per_us
+    if per_us is None:
+        return list(range(max(1, steps - chance.choice([0, 14]))))
+    period = per_us // stream.time.step_us
+    begin = period * chance.randrange(max(1, steps // period))
+    return list(range(begin, min(begin + period, steps)))
+
+
+def _home(stream: Stream, user: str, partitions: int) -> int:
+    if partitions == 1:
+        return 0
+    return int(partitions_of(IdBytes.of([user]), partitioner=stream.partitioner, partitions=partitions)[0])
+
+
+def _record(stream: Stream, sent: Sent, offset: int, fields: dict[str, Any], step_s: int) -> RawRecord:
+    words: dict[str, Any] = {stream.time.field: START_S + sent.about * step_s + offset % step_s, **fields}
+    if stream.privacy.user is not None:
+        words[stream.privacy.user] = sent.user
+    if stream.domain.operation_field is not None:
+        words[stream.domain.operation_field] = "delete" if sent.delete else "insert"
+    return RawRecord(offset, -1, sent.user.encode(), orjson.dumps(words), ())

@@ -1,0 +1,69 @@
+"""Whether planted faults and scale mutants are found, and by how many pairs of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+
+from benchmarks.couple.counters import check_counters
+from benchmarks.couple.mutants import Site, mutated
+from benchmarks.couple.runs import STEPS, Verdict, couple
+from benchmarks.couple.settings import LONGER, settings
+from schemas.config import Stream
+from schemas.errors import PrivstreamError
+from tests.contracts.cases import CONTRACTS
+from tests.couple.plants import Plant
+
+TRIES = 60
+"""Pairs of runs for a fault, every other one of them short."""
+SHORT = 8
+
+
+def found_plant(plant: Plant) -> str:
+    """What finds a planted fault; empty if nothing does."""
+    stream = CONTRACTS[plant.engine].stream(plant.engine, plant.mode, plant.variant)
+    name = f"{plant.engine}/{plant.mode}/{plant.name}"
+    return _found(plant.planted(), ((name, stream, seed) for seed in range(TRIES)))
+
+
+def found_mutant(site: Site) -> str:
+    """What finds half the noise at a site; empty if nothing does."""
+    if site.engine == "counters":
+        with mutated(site):
+            return check_counters()
+    return _found(mutated(site), _attempts(site))
+
+
+def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
+    """Settings of the site's engine; first those of modes that its module is named after, then one of each mode."""
+    engines = [engine for engine in CONTRACTS if engine in site.module.split(".")[-1]] or list(ENGINES_OF[site.engine])
+    every = [each for engine in engines for each in settings(engine)]
+    every.sort(key=lambda each: (_mode(each[0]) not in site.module, -_longer(each[0])))
+    for seed in range(max(2, TRIES // len(every))):
+        for name, stream in every:
+            yield name, stream, seed
+
+
+ENGINES_OF = {"sequence": ("series", "markov")} | {name: (name,) for name in CONTRACTS}
+"""Engines by their folder."""
+
+
+def _mode(name: str) -> str:
+    return name.split("/")[1]
+
+
+def _longer(name: str) -> bool:
+    engine, _, number = name.split("/")
+    return int(number) >= len(CONTRACTS[engine].variants) and bool(LONGER.get(engine))
+
+
+def _found(fault: AbstractContextManager[object], attempts: Iterable[tuple[str, Stream, int]]) -> str:
+    with fault:
+        for name, stream, seed in attempts:
+            try:
+                verdict: Verdict = couple(name, stream, seed, steps=SHORT if seed % 2 else STEPS)
+            except (PrivstreamError, ValueError, AssertionError) as error:
+                return f"{name} {seed}: {type(error).__name__}: {error}"
+            if verdict.broken:
+                return f"{name} {seed}: {verdict.broken[0]}"
+    return ""

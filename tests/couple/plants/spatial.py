@@ -1,0 +1,257 @@
+"""Faults planted in the spatial engine."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from fractions import Fraction
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from engines.contract import Batch, Release
+from engines.noise import NoiseSource, aggregate, laplace_mechanism
+from engines.spatial import held, held_first, held_measure, held_step, partition, phdstream, split
+from engines.spatial.expiry import Expiry
+from engines.spatial.held_measure import LeafCounter
+from engines.spatial.held_watch import Watch
+from schemas.blocks import Folded
+from tests.couple.plants import Plant, peeked
+
+Change = Callable[[], AbstractContextManager[Any]]
+
+
+def _replaced(owner: Any, name: str, value: Any) -> Change:
+    return lambda: patch.object(owner, name, value)
+
+
+def _louder(self: Any, values: Any, noise: NoiseSource) -> Any:
+    return laplace_mechanism(values, self.scale / 2, noise)
+
+
+def _without_noise(self: Watch, values: Any, noise: NoiseSource) -> Any:
+    return values
+
+
+def _sharing(self: held_step.StepWork, which: Any, *, time: int, learn: bool, label: int) -> Any:
+    return _measure(self, which, time=time, learn=learn, label=min(label, 1))
+
+
+def _due_when_full(tree: Any, counter: LeafCounter, *, now: int, longest: int | None = None) -> Any:
+    due = _due(tree, counter, now=now, longest=longest)
+    return due | (tree.pending[tree.leaves] >= 1000)
+
+
+def _due_when_full_and_hidden(tree: Any, counter: LeafCounter, *, now: int, longest: int | None = None) -> Any:
+    due = _due(tree, counter, now=now, longest=longest)
+    return due | (np.asarray(peeked(tree.pending))[tree.leaves] >= 3)
+
+
+def _first_by_total(work: Any, events: Folded, *, after: int) -> None:
+    most = 2 if events.total < 10**9 else 4
+    with patch.object(held_first, "FILL", most):
+        _first(work, events, after=after)
+
+
+def _first_by_parity(work: Any, events: Folded, *, after: int) -> None:
+    with patch.object(held_first, "FILL", 1 + 20 * (peeked(events).total % 2)):
+        _first(work, events, after=after)
+
+
+def _bits_of_empty_cells(prior: Any, changes: Any, **rest: Any) -> Any:
+    return _split_bits(prior, changes, **rest) & (peeked(changes) > 0)
+
+
+def _subtracting(self: Any, starts: Any, ends: Any) -> Any:
+    net = self.gains[np.searchsorted(self.codes, ends)] - self.gains[np.searchsorted(self.codes, starts)]
+    return np.maximum(net, 0)
+
+
+def _kept_pending(tree: Any, which: Any, counter: LeafCounter, **rest: Any) -> Any:
+    held_before = tree.pending.copy()
+    measured = _measure_leaves(tree, which, counter, **rest)
+    tree.pending = held_before
+    return measured
+
+
+class ErrorsOfTruth(phdstream.PHDStream):
+    """Standard errors from the net counts."""
+
+    def _count(self, leaves: Any, net: Any, noise: NoiseSource) -> Any:
+        self._net = np.asarray(peeked(net))
+        return super()._count(leaves, net, noise)
+
+    def _measurements(self, *given: Any) -> Any:
+        found = super()._measurements(*given)
+        return [{**m, "standard_error": float(np.sqrt(abs(int(n))))} for m, n in zip(found, self._net, strict=True)]
+
+
+class OrderedByParity(phdstream.PHDStream):
+    """Added records come in reverse where the true total is odd."""
+
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        release = super().step(batch, noise)
+        odd = peeked(batch).events.total % 2
+        return dataclasses.replace(release, added=list(release.added)[:: -1 if odd else 1])
+
+
+class CountInNotes(held.HeldLeaves):
+    """The ledger tells how many events came."""
+
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        release = super().step(batch, noise)
+        return dataclasses.replace(release, notes={**release.notes, "events": peeked(batch).events.total})
+
+
+class LateGlance(held.HeldLeaves):
+    """From step 30 on, an id ends in the parity of the step's events."""
+
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        release = super().step(batch, noise)
+        if batch.step < 30 or not release.added:
+            return release
+        odd = peeked(batch).events.total % 2
+        changed = [dataclasses.replace(record, id=f"{record.id}{odd}") for record in release.added]
+        return dataclasses.replace(release, added=changed)
+
+
+def _floats(self: Any, values: Any, noise: NoiseSource) -> Any:
+    words = noise.words(len(values)).astype(np.float64) * 2.0**-64
+    scale = float(self.scale)
+    drawn = -scale * np.sign(words - 0.5) * np.log1p(-2 * np.abs(words - 0.5))
+    return np.rint(np.asarray(peeked(values)) + drawn).astype(np.int64)
+
+
+def _seeded(self: Any, values: Any, noise: NoiseSource) -> Any:
+    return values + np.random.default_rng(1).integers(-20, 20, len(values))
+
+
+def _expiring_twice(self: Expiry, events: Folded, *, due: int) -> Expiry:
+    return _scheduled(_scheduled(self, events, due=due), events, due=due)
+
+
+def _built(kind: type, name: str) -> Change:
+    module = held if issubclass(kind, held.HeldLeaves) else phdstream
+    from engines.spatial import spec
+
+    owner = spec if hasattr(spec, name) else module
+    return _replaced(owner, name, kind)
+
+
+_measure, _due, _first = held_step.StepWork.measure, held_measure.due, held_first.first_release
+_split_bits, _measure_leaves, _scheduled = split.split_bits, held_measure.measure, Expiry.scheduled
+_SHRUNK = property(lambda self: Fraction(1, 2) * Fraction(2 * self.fanout - 1, self.fanout - 1) / self.epsilon)
+_TTL = {"domain": {"ttl": "2h"}}
+_EVENT = {"privacy": {"unit": "event", "user": None, "max_contributions": None, "epsilon": 1.0}}
+_OP = {"domain": {"op": "what"}}
+
+PLANTS = (
+    Plant(
+        name="half the noise of the watch", engine="spatial", mode="default", planted=_replaced(Watch, "noisy", _louder)
+    ),
+    Plant(
+        name="half the noise of a leaf",
+        engine="spatial",
+        mode="default",
+        planted=_replaced(LeafCounter, "noisy", _louder),
+    ),
+    Plant(
+        name="a watch without noise",
+        engine="spatial",
+        mode="default",
+        planted=_replaced(Watch, "noisy", _without_noise),
+    ),
+    Plant(
+        name="burst groups share their noise",
+        engine="spatial",
+        mode="default",
+        planted=_replaced(held_step.StepWork, "measure", _sharing),
+    ),
+    Plant(
+        name="a leaf is measured because its pending count reaches 1,000",
+        engine="spatial",
+        mode="default",
+        planted=_replaced(held_step, "due", _due_when_full),
+    ),
+    Plant(
+        name="a leaf is measured because of its pending count, out of the guard's sight",
+        engine="spatial",
+        mode="default",
+        planted=_replaced(held_step, "due", _due_when_full_and_hidden),
+    ),
+    Plant(
+        name="a first release shaped by the total",
+        engine="spatial",
+        mode="default",
+        planted=_replaced(held, "first_release", _first_by_total),
+    ),
+    Plant(
+        name="a first release shaped by the total's parity",
+        engine="spatial",
+        mode="default",
+        planted=_replaced(held, "first_release", _first_by_parity),
+    ),
+    Plant(
+        name="a measurement that keeps its events pending",
+        engine="spatial",
+        mode="default",
+        planted=_replaced(held_step, "measure", _kept_pending),
+    ),
+    Plant(name="noise of floats", engine="spatial", mode="default", planted=_replaced(LeafCounter, "noisy", _floats)),
+    Plant(
+        name="noise of a seeded generator", engine="spatial", mode="default", planted=_replaced(Watch, "noisy", _seeded)
+    ),
+    Plant(
+        name="an exact count in the ledger",
+        engine="spatial",
+        mode="default",
+        planted=_built(CountInNotes, "HeldLeaves"),
+    ),
+    Plant(
+        name="a parity in the ids, from step 30 on",
+        engine="spatial",
+        mode="default",
+        planted=_built(LateGlance, "HeldLeaves"),
+    ),
+    Plant(
+        name="empty cells are never split",
+        engine="spatial",
+        mode="paper",
+        planted=_replaced(partition, "split_bits", _bits_of_empty_cells),
+    ),
+    Plant(
+        name="a standard error from the net count",
+        engine="spatial",
+        mode="paper",
+        planted=_built(ErrorsOfTruth, "PHDStream"),
+    ),
+    Plant(
+        name="records ordered by the parity of a true total",
+        engine="spatial",
+        mode="paper",
+        planted=_built(OrderedByParity, "PHDStream"),
+    ),
+    Plant(
+        name="half of PrivTree's lambda",
+        engine="spatial",
+        mode="paper",
+        variant=_EVENT,
+        planted=_replaced(split.SplitRule, "scale", _SHRUNK),
+    ),
+    Plant(
+        name="scores that subtract deletes",
+        engine="spatial",
+        mode="paper",
+        variant=_OP,
+        planted=_replaced(partition.Changes, "moved", aggregate(_subtracting)),
+    ),
+    Plant(
+        name="an expiry that is measured twice",
+        engine="spatial",
+        mode="paper",
+        variant=_TTL,
+        planted=_replaced(Expiry, "scheduled", aggregate(_expiring_twice)),
+    ),
+)

@@ -1,0 +1,46 @@
+"""Coupled pairs of runs of every engine, mode and variant, by registration alone.
+
+False alarms: none, nothing is sampled but inputs and outputs, for any of which the promise holds. Seeds are fixed here;
+`make couple` draws fresh ones.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.couple.rows import ROWS
+from benchmarks.couple.runs import couple
+from benchmarks.couple.settings import LONGER, modes, settings
+from schemas.config import ENGINE_FACTS, Stream
+
+SETTINGS = list(settings())
+TIGHT = 0.9
+"""Share of a claim that some pair of an engine must use: where no noise is met, none is tested."""
+
+
+@pytest.mark.parametrize(("name", "stream"), SETTINGS, ids=[name for name, _ in SETTINGS])
+def test_neighbours_cannot_be_told_apart(name: str, stream: Stream) -> None:
+    verdict = couple(name, stream, 1)
+    assert not verdict.broken
+    assert verdict.share <= 1 + 1e-9
+
+
+def test_every_engine_mode_and_domain_is_coupled() -> None:
+    assert {name.split("/")[0] for name, _ in SETTINGS} == set(ENGINE_FACTS)
+    assert len({tuple(name.split("/")[:2]) for name, _ in SETTINGS}) == modes()
+    assert set(ROWS) == {kind for facts in ENGINE_FACTS.values() for kind in facts.kinds}
+    assert set(LONGER) <= set(ENGINE_FACTS)
+
+
+@pytest.mark.parametrize("engine", sorted(ENGINE_FACTS))
+def test_a_unit_can_use_up_its_claim(engine: str) -> None:
+    """Otherwise noise that is too small would not show."""
+    shares = [couple(name, stream, seed).share for name, stream in settings(engine, "default") for seed in (2, 3)]
+    assert max(shares) >= TIGHT
+
+
+def test_bursts_merges_and_divisions_happen() -> None:
+    happened = couple("spatial/default/0", dict(SETTINGS)["spatial/default/0"], 0).events
+    assert happened["burst"]
+    assert happened["merged"]
+    assert happened["divided"]

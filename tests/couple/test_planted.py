@@ -1,0 +1,35 @@
+"""Every planted fault, and half the noise at every call that sizes noise, is found by a coupled pair of runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.couple.mutants import Site, mutated, sites
+from benchmarks.couple.planted import found_mutant, found_plant
+from tests.couple.plants import Plant
+from tests.couple.plants.all import PLANTS
+
+SITES = list(sites())
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: f"{plant.engine}: {plant.name}")
+def test_a_planted_fault_is_found(plant: Plant) -> None:
+    assert found_plant(plant)
+
+
+@pytest.mark.parametrize("site", SITES, ids=lambda site: site.name)
+def test_half_the_noise_is_found(site: Site) -> None:
+    assert found_mutant(site)
+
+
+def test_there_are_many_faults() -> None:
+    assert len(PLANTS) + len(SITES) >= 30
+
+
+def test_a_mutant_is_gone_afterwards() -> None:
+    site = SITES[0]
+    with mutated(site):
+        assert found_mutant is not None
+    from benchmarks.couple.counters import check_counters
+
+    assert not check_counters()
