@@ -20,7 +20,7 @@ import numpy as np
 from engines.contract import Batch, Release, State
 from engines.noise import NoiseSource, scale_for
 from engines.tabular.attributes import FloatArray
-from engines.tabular.batches import check_batch
+from engines.tabular.batches import EventRows, check_batch
 from engines.tabular.growing_blocks import Evidence
 from engines.tabular.growing_config import GrowingConfig
 from engines.tabular.growing_fit import Fitted
@@ -71,10 +71,9 @@ class GrowingBlocks:
         """See `engines.contract.Engine.step`."""
         domain, now, parts = self.config.domain, batch.step, self._parts
         check_batch(batch, step=self._next, keys=domain.keys)
-        keys, counts = batch.events.keys, batch.events.counts
         budgets = self._budgets.charged(step=now, totals=parts.totals_epsilon)
         work = Learning(parts, self._learnt, now, noise)
-        work.arrive(domain.keys.codes(keys)[:, parts.active], counts * domain.keys.signs(keys))
+        work.arrive(EventRows.of(batch.events, domain.keys, parts.active))
         ones, larger = work.due()
         if ones:
             # An event is in one block of each line, and their budgets always add up to this.

@@ -1,9 +1,9 @@
 """What a step learns: totals at every step, and the blocks that close with it.
 
-Privacy: `learn` is the only reader of private counts. An event is counted by the totals when it arrives. Its cells join
-the pending counts of the lines that are open then: while the stream is early the one-way line alone, later both. A
-line's pending counts are measured whole, once, and set to zero. Which lines close, and how a budget is shared among
-marginals, depends on released values only.
+Privacy: private counts leave through the totals' counter and `measure` alone. An event is counted by the totals when it
+arrives. Its cells join the pending counts of the lines that are open then: while the stream is early the one-way line
+alone, later both. A line's pending counts are measured whole, once, and set to zero. Which lines close, and how a
+budget is shared among marginals, depends on released values only.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from engines.contract import State
 from engines.noise import IntArray, NoiseSource
 from engines.tabular.attributes import FloatArray
+from engines.tabular.batches import EventRows
 from engines.tabular.growing_blocks import Block, Evidence, improved, together
 from engines.tabular.growing_config import Parts
 from engines.tabular.growing_fit import Fitted
@@ -103,15 +104,14 @@ class Learning:
         self.noise = noise
         self.measured: list[Measured] = []
 
-    def arrive(self, codes: IntArray, signs: IntArray) -> None:
-        """Count the step's PRIVATE rows `(rows, active attributes)`; signs `(rows,)` are +-count."""
+    def arrive(self, rows: EventRows) -> None:
+        """Count the step's PRIVATE rows, of active attributes."""
         before, parts = self.learnt, self.parts
-        inserts, deletes = int(signs[signs > 0].sum()), -int(signs[signs < 0].sum())
-        totals = before.totals.after(inserts, deletes, self.noise.child("totals"))
-        ones = before.ones.plus(parts.ones.counts(codes, signs))
+        totals = before.totals.after(rows.totals(), self.noise.child("totals"))
+        ones = before.ones.plus(rows.counts(parts.ones))
         # Early, where larger marginals have no budget, their events pay for better one-way ones.
         gathers = not before.early or parts.schedule.early_share > 0
-        larger = before.larger.plus(parts.larger.counts(codes, signs)) if gathers else before.larger
+        larger = before.larger.plus(rows.counts(parts.larger)) if gathers else before.larger
         self.learnt = Learnt(
             totals, ones, larger, before.early, before.blocks, before.evidence.at(self.step), before.fitted
         )

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from engines.noise import DiscreteLaplace, IntArray, NoiseSource, discrete_laplace, scale_for
+from engines.noise import DiscreteLaplace, IntArray, NoiseSource, laplace_mechanism, scale_for
 from engines.tabular.attributes import FloatArray
 from engines.tabular.marginals import Marginals
 
@@ -40,14 +40,13 @@ def measure(counts: IntArray, layout: Marginals, epsilons: Sequence[Fraction], n
 
     Raises: EngineInputError if an epsilon is too small for exact noise.
     """
-    noisy = counts.copy()
+    noisy = np.zeros(layout.cells, np.int64)
     groups: dict[Fraction, list[int]] = {}
     for index, epsilon in enumerate(epsilons):
         groups.setdefault(epsilon, []).append(index)
     for epsilon, members in sorted(groups.items()):
         cells = np.concatenate([np.arange(layout.offsets[i], layout.offsets[i + 1]) for i in members])
-        draws = discrete_laplace(len(cells), scale_for(1, epsilon), noise.child("marginals", members[0]))
-        noisy[cells] += draws
+        noisy[cells] = laplace_mechanism(counts[cells], scale_for(1, epsilon), noise.child("marginals", members[0]))
     return noisy
 
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from engines.contract import State
-from engines.noise import IntArray, NoiseSource
+from engines.noise import NoiseSource
+from engines.tabular.batches import EventRows
 from engines.tabular.rounds import Memory, rounded
 from engines.tabular.rounds_config import RoundsConfig
 from engines.tabular.rounds_engine import Learnt, RoundsEngine
@@ -44,8 +45,8 @@ class PaperTable(RoundsEngine):
         super().__init__(config)
         self._model = self._parts.empty()
 
-    def _learn(self, codes: IntArray, signs: IntArray, noise: NoiseSource) -> Learnt:
-        outcome = self._parts.step(self._parts.layout.counts(codes, signs), self._model, noise)
+    def _learn(self, rows: EventRows, noise: NoiseSource) -> Learnt:
+        outcome = self._parts.step(rows.counts(self._parts.layout), self._model, noise)
         self._model = outcome.memory
         return Learnt(
             rounded(outcome.beliefs.vector(self._released)),

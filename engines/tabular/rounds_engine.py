@@ -17,9 +17,10 @@ import numpy.typing as npt
 from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
 from engines.counters import Counter
-from engines.noise import IntArray, NoiseSource
+from engines.noise import NoiseSource
 from engines.spatial.expiry import Expiry
-from engines.tabular.batches import check_batch, signed_rows
+from engines.spatial.gathering import merged
+from engines.tabular.batches import EventRows, check_batch
 from engines.tabular.forest import dependences, spanning_forest
 from engines.tabular.growing_fit import Fitted
 from engines.tabular.marginals import Marginals
@@ -80,12 +81,11 @@ class RoundsEngine(ABC):
         if config.ttl_steps is not None:
             expiry = expiry.scheduled(events, due=batch.step + config.ttl_steps)
             expired, expiry = expiry.taken(batch.step)
-            events = events.merge(expired)
+            events = merged(events, expired)
         # Refused here, no noise is drawn.
         share = parts.rounds * parts.selection.epsilon
         budgets = self._budgets.charged(step=batch.step, choices=share, counts=share)
-        codes, signs = signed_rows(events, config.domain.keys)
-        learnt = self._learn(codes, signs, noise)
+        learnt = self._learn(EventRows.of(events, config.domain.keys), noise)
         before, after = self._rows, self._followed(learnt, noise.child("rows"))
         self._last, self._expiry, self._budgets, self._next = learnt, expiry, budgets, batch.step + 1
         self._rows = after
@@ -143,8 +143,8 @@ class RoundsEngine(ABC):
         return Fitted(first, rest, np.zeros(len(larger)), 0.0, np.array(edges, np.int64))
 
     @abstractmethod
-    def _learn(self, codes: IntArray, signs: IntArray, noise: NoiseSource) -> Learnt:
-        """Measure a step's rows `(rows, attributes)`, inserted or deleted `signs` times each, and remember the rest.
+    def _learn(self, rows: EventRows, noise: NoiseSource) -> Learnt:
+        """Measure a step's PRIVATE rows, and remember the rest.
 
         Raises: EngineInputError before anything is remembered.
         """

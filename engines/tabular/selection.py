@@ -90,8 +90,9 @@ class Selection:
         """
         quanta = QUANTUM.denominator
         kept = np.clip(events, -self.largest, self.largest)
-        sums = self.layout.sums(np.abs(kept * quanta + _quantised(public, self.largest)))
-        return np.asarray(self.weights * (sums - _quantised(penalties, _LARGEST)), np.int64)
+        sums: IntArray = self.layout.sums(np.abs(kept * quanta + _quantised(public, self.largest)))
+        scores: IntArray = self.weights * (sums - _quantised(penalties, _LARGEST))
+        return scores
 
     def choose(self, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
         """The index of a marginal; safe to publish.

@@ -15,7 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from engines.contract import State
-from engines.noise import IntArray, NoiseSource
+from engines.noise import NoiseSource
+from engines.tabular.batches import EventRows
 from engines.tabular.rounds import Measured, rounded
 from engines.tabular.rounds_config import RoundsConfig
 from engines.tabular.rounds_engine import FloatArray, Learnt, RoundsEngine
@@ -48,16 +49,16 @@ class StreamingMwem(RoundsEngine):
         self._sums: FloatArray = np.zeros(self._released.cells)
         self._count = 0.0
 
-    def _learn(self, codes: IntArray, signs: IntArray, noise: NoiseSource) -> Learnt:
+    def _learn(self, rows: EventRows, noise: NoiseSource) -> Learnt:
         sums, count = self._sums.copy(), self._count
         measured: list[tuple[str, Measured]] = []
         # Which parts there are is configured: whether rows were deleted in this step must not show.
-        for part, sign in ((INSERTS, 1), (DELETES, -1)) if self._parted else (("", 0),):
-            mine = signs * sign > 0 if sign else np.ones(len(signs), np.bool_)
-            events = self._parts.layout.counts(codes[mine], np.abs(signs[mine]) if sign else signs)
+        parts = [(INSERTS, 1, rows.inserted()), (DELETES, -1, rows.deleted())] if self._parted else [("", 1, rows)]
+        for part, sign, mine in parts:
+            events = mine.counts(self._parts.layout)
             outcome = self._parts.step(events, self._parts.empty(), noise.child(part))
-            sums += (sign or 1) * rounded(outcome.beliefs.vector(self._released))
-            count += (sign or 1) * outcome.memory.total
+            sums += sign * rounded(outcome.beliefs.vector(self._released))
+            count += sign * outcome.memory.total
             measured += [(part, each) for each in outcome.measured]
         self._sums, self._count = sums, count
         return Learnt(np.maximum(sums, 0.0), max(0.0, count), tuple(measured))

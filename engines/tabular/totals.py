@@ -57,11 +57,11 @@ class Totals:
     def steps(self) -> int:
         return self.inserts.steps
 
-    def after(self, inserts: int, deletes: int, noise: NoiseSource) -> Totals:
-        """After one more step, of which these are the PRIVATE counts."""
+    def after(self, changes: IntArray, noise: NoiseSource) -> Totals:
+        """After one more step, of which `changes` `(2,)` int64 are the PRIVATE numbers of inserts and deletes."""
         counter = self.counter
         state = counter.initial(2) if self.counter_state is None else self.counter_state
-        increments, state = counter.step(np.array([inserts, deletes], np.int64), state, noise)
+        increments, state = counter.step(changes, state, noise)
         released: IntArray = self.released + increments
         variance = counter.variance(self.steps + 1)
         trend = self.inserts.after(float(released[0]), variance)

@@ -279,7 +279,7 @@ def test_a_trend_follows_a_line_closer_than_its_noise_and_jumps_when_it_breaks()
 def test_rows_alive_under_a_ttl_are_those_of_its_last_steps(ttl: int) -> None:
     totals = Totals(Fraction(50), ttl)
     for step in range(60 if ttl < 100 else ttl + 40):
-        totals = totals.after(1000, 0, seeded(1).child(step))
+        totals = totals.after(np.array([1000, 0]), seeded(1).child(step))
         if step % 7 == 3:
             expected = 1000 * min(step + 1, ttl)
             assert abs(totals.alive - expected) < 5 + 0.01 * expected

@@ -23,6 +23,7 @@ from engines.contract import Batch, Release
 from engines.contract_checks import contents
 from engines.noise import IntArray, NoiseSource, seeded
 from engines.tabular import Marginals, TableDomain, growing_learn, growing_schedule
+from engines.tabular.batches import EventRows
 from engines.tabular.growing_config import Parts
 from engines.tabular.growing_learn import Learning, Line
 from engines.tabular.totals import Totals
@@ -53,9 +54,9 @@ class Tape:
             self.marginals.append((counts.copy(), layout, tuple(epsilons), out))
             return out
 
-        def counted(totals: Totals, inserts: int, deletes: int, noise: NoiseSource) -> Totals:
-            out = after(totals, inserts, deletes, noise) if replay is None else replay.totals[len(self.totals)][2]
-            self.totals.append((inserts, deletes, out))
+        def counted(totals: Totals, changes: IntArray, noise: NoiseSource) -> Totals:
+            out = after(totals, changes, noise) if replay is None else replay.totals[len(self.totals)][2]
+            self.totals.append((int(changes[0]), int(changes[1]), out))
             return out
 
         patch.setattr(growing_learn, "measure", measured)
@@ -159,11 +160,11 @@ def early_events_in_both_lines(patch: pytest.MonkeyPatch) -> None:
     """The larger line gathers while early events spend its budget on one-way marginals, and keeps them."""
     original_arrive, original_close = Learning.arrive, Learning.close
 
-    def arrive(self: Learning, codes: IntArray, signs: IntArray) -> None:
+    def arrive(self: Learning, rows: EventRows) -> None:
         early = self.learnt.early
-        original_arrive(self, codes, signs)
+        original_arrive(self, rows)
         if early:
-            self.kept = self.learnt.larger.plus(self.parts.larger.counts(codes, signs))  # type: ignore[attr-defined]
+            self.kept = self.learnt.larger.plus(rows.counts(self.parts.larger))  # type: ignore[attr-defined]
             object.__setattr__(self.learnt, "larger", self.kept)  # type: ignore[attr-defined]
 
     def close(self: Learning, *, larger: bool) -> None:

@@ -1,0 +1,446 @@
+"""Faults of synthetic tables: peeks at private counts, scales that are too small, and events that are measured twice.
+
+`PEEKS` read a private value outside of any aggregate: sealed events show them, whatever the data are. `HIDDEN` do it
+where sealing does not look, or read nothing and spend too much: forced runs show them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from engines.noise import BoolArray, IntArray, NoiseSource, exponential_mechanism
+from engines.noise.private import revealed
+from engines.tabular import growing_learn
+from engines.tabular.batches import EventRows
+from engines.tabular.growing import GrowingBlocks
+from engines.tabular.growing_config import Parts
+from engines.tabular.growing_learn import Learning, Line
+from engines.tabular.paper import PaperTable
+from engines.tabular.rounds import Rounds
+from engines.tabular.rounds_config import RoundsConfig
+from engines.tabular.rounds_engine import RoundsEngine
+from engines.tabular.selection import QUANTUM, Selection
+from engines.tabular.streaming_mwem import StreamingMwem
+from engines.tabular.totals import Totals
+from tests.couple.plants import Plant
+from tests.couple.plants.edits import edited
+
+DELETABLE = {"domain": {"op": "what"}}
+SINGLE = {"domain": {"op": "what"}, "options": {"ways": [1], "rounds": 1, "records": False}}
+WEIGHTED = {
+    "domain": {"op": "what"},
+    "options": {
+        "rounds": 1,
+        "records": False,
+        "marginals": [{"of": ["smokes"], "weight": 8}, {"of": ["age"], "weight": 1}, {"of": ["city"], "weight": 8}],
+    },
+}
+
+
+def _edit(mode: str, name: str, owner: Any, method: str, old: str, new: str, **more: Any) -> Plant:
+    variant: Mapping[str, Any] = more.pop("variant", {})
+    planted = partial(edited, owner, method, old, new, **more)
+    return Plant(name=name, engine="tabular", mode=mode, planted=planted, variant=variant)
+
+
+def _whole(mode: str, name: str, planted: Any, variant: Mapping[str, Any] = {}) -> Plant:
+    return Plant(name=name, engine="tabular", mode=mode, planted=planted, variant=variant)
+
+
+def _sees_the_best(self: Selection, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
+    among = np.flatnonzero(allowed)
+    return int(among[np.argmax(scores[among])])
+
+
+def _sees_the_best_unsealed(self: Selection, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
+    return _sees_the_best(self, revealed(scores), allowed, noise)
+
+
+def _over_its_cells(self: Selection, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
+    """Paper 002, section 7.2: a pair of attributes has four cells or more; a single attribute has two."""
+    among = np.flatnonzero(allowed)
+    divided = (scores // self.layout.lengths)[among]
+    sensitivity = self.sensitivity / 4
+    return int(
+        among[
+            exponential_mechanism(divided, quantum=QUANTUM, sensitivity=sensitivity, epsilon=self.epsilon, source=noise)
+        ]
+    )
+
+
+def _choice_costs_twice() -> AbstractContextManager[Any]:
+    honest = Selection.choose
+
+    def choose(self: Selection, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
+        return honest(Selection(self.layout, self.weights, 2 * self.epsilon), scores, allowed, noise)
+
+    return mock.patch.object(Selection, "choose", choose)
+
+
+def _lightest_weight() -> AbstractContextManager[Any]:
+    light = property(lambda self: Fraction(int(self.weights.min())))
+    return mock.patch.object(Selection, "sensitivity", light)
+
+
+def _since_the_start(engine: Any, counts: IntArray) -> IntArray:
+    engine._waiting = counts + getattr(engine, "_waiting", 0)
+    return engine._waiting  # type: ignore[no-any-return]
+
+
+def _with_the_last_step(engine: Any, part: str, counts: IntArray) -> IntArray:
+    name = f"_last_{part}"
+    both = counts + getattr(engine, name, 0)
+    setattr(engine, name, counts)
+    return both
+
+
+@contextmanager
+def _together(*faults: AbstractContextManager[Any]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for fault in faults:
+            stack.enter_context(fault)
+        yield
+
+
+def _no_table_without_deletes() -> AbstractContextManager[Any]:
+    """An aggregate that gives nothing where nothing is says by that what it saw."""
+    return _together(
+        edited(
+            EventRows,
+            "deleted",
+            "return EventRows(self.codes[mine], -self.signs[mine])",
+            "return EventRows(self.codes[mine], -self.signs[mine]) if mine.any() else None",
+        ),
+        edited(StreamingMwem, "_learn", "in parts:", "in [part for part in parts if part[2] is not None]:"),
+    )
+
+
+def _parity_of_inserts(
+    owner: Any, method: str, old: str, new: Callable[[str], str], **names: Any
+) -> AbstractContextManager[Any]:
+    """The parity of a step's inserts, kept aside by an aggregate, in the real code as `ODD["now"]`."""
+    odd = {"now": False}
+
+    def remember(inserts: Any) -> Any:
+        odd["now"] = bool(int(inserts) % 2)
+        return inserts
+
+    inserts = "self.signs[self.signs > 0].sum()"
+    return _together(
+        edited(EventRows, "totals", inserts, f"remember({inserts})", remember=remember),
+        edited(owner, method, old, new(old), ODD=odd, **names),
+    )
+
+
+PEEKS: tuple[Plant, ...] = (
+    _edit(
+        "default",
+        "a larger block is closed by a true count",
+        Learning,
+        "due",
+        "fresh = totals.events - now.larger.covered",
+        "fresh = now.larger.pending.sum()",
+    ),
+    _edit(
+        "default",
+        "all blocks are closed once a million true counts wait, which no data here have",
+        Learning,
+        "due",
+        "now, schedule = self.learnt, self.parts.schedule",
+        "now, schedule = self.learnt, self.parts.schedule\n"
+        "    if now.ones.pending.sum() > 10**6:\n        return True, True",
+    ),
+    _edit(
+        "default",
+        "shares of a block's budget follow a true count",
+        Learning,
+        "_settled",
+        "max(now.totals.alive, 1.0)",
+        "max(now.larger.pending.sum(), 1.0)",
+    ),
+    _edit(
+        "default",
+        "rows follow a true number of inserts",
+        Totals,
+        "after",
+        "self.inserts.after(float(released[0]), variance)",
+        "self.inserts.after(self.inserts.level + float(changes[0]), variance)",
+    ),
+    _edit(
+        "default",
+        "a standard error has a true count in it",
+        Learning,
+        "close",
+        "counts.astype(np.float64),\n        variances(epsilons),",
+        "counts.astype(np.float64),\n        variances(epsilons) + now.ones.pending.sum() % 2,",
+    ),
+    _edit(
+        "default",
+        "a note says whether anything waits",
+        GrowingBlocks,
+        "_release",
+        '"measured": len(work.measured)',
+        '"measured": len(work.measured) + int(work.learnt.ones.pending.any())',
+    ),
+    _edit(
+        "paper",
+        "the model is fed true counts from 500 rows on",
+        Rounds,
+        "step",
+        "carried[cells] += increment / self.counter.resolution",
+        "carried[cells] += events[cells] if memory.total >= 500 else increment / self.counter.resolution",
+    ),
+    _edit(
+        "paper",
+        "the exact |grad f_t|",
+        Rounds,
+        "step",
+        "total = max(LEAST_TOTAL, estimated_total(observed))",
+        "total = float(events[: int(layout.lengths[0])].sum())",
+    ),
+    _whole(
+        "paper", "a marginal is chosen by true scores", lambda: mock.patch.object(Selection, "choose", _sees_the_best)
+    ),
+    _edit(
+        "streaming-mwem",
+        "deletes have a table only where rows were deleted",
+        StreamingMwem,
+        "_learn",
+        "if self._parted else",
+        "if self._parted and rows.totals()[1] > 0 else",
+        variant=DELETABLE,
+    ),
+    _edit(
+        "streaming-mwem",
+        "the exact number of a step's rows",
+        StreamingMwem,
+        "_learn",
+        "count += sign * outcome.memory.total",
+        "count += float(rows.totals().sum())",
+    ),
+)
+
+HIDDEN: tuple[Plant, ...] = (
+    _edit(
+        "default",
+        "a block is not emptied after it was measured",
+        Line,
+        "closed",
+        "np.zeros_like(self.pending)",
+        "self.pending",
+    ),
+    _edit(
+        "default",
+        "a block leaves the parity of its counts behind",
+        Line,
+        "closed",
+        "np.zeros_like(self.pending)",
+        "self.pending & 1",
+    ),
+    _edit(
+        "default",
+        "one-way blocks keep the share of early ones",
+        Parts,
+        "line_epsilons",
+        "return self.marginals_epsilon - larger, larger",
+        "return self.marginals_epsilon - self.larger_epsilon * self.schedule.early_share, larger",
+    ),
+    _edit(
+        "default",
+        "the shares of the first larger block are dropped from the accounting",
+        Learning,
+        "_settled",
+        "epsilons = split(epsilon, weights)",
+        "epsilons = split(epsilon if now.blocks else 2 * epsilon, weights)",
+    ),
+    _edit(
+        "default",
+        "marginals have half of their noise",
+        growing_learn,
+        "measure",
+        "scale_for(1, epsilon)",
+        "scale_for(1, epsilon) / 2",
+    ),
+    _edit(
+        "default",
+        "totals have half of their noise",
+        Totals,
+        "counter",
+        "calibrate(self.epsilon)",
+        "calibrate(2 * self.epsilon)",
+    ),
+    _edit(
+        "default",
+        "a block is measured twice, and the mean is released",
+        Learning,
+        "close",
+        'counts = measure(now.ones.pending, parts.ones, epsilons, self.noise.child("ones"))',
+        'both = [measure(now.ones.pending, parts.ones, epsilons, self.noise.child("ones", at)) for at in (0, 1)]; '
+        "counts = sum(both) // 2",
+    ),
+    _edit(
+        "default",
+        "a row that is alone counts twice",
+        EventRows,
+        "counts",
+        "self.signs)",
+        "self.signs * (1 + (abs(self.signs) == 1)))",
+    ),
+    _edit(
+        "default",
+        "a restart forgets that the stream is early",
+        GrowingBlocks,
+        "restore",
+        "bool(header[2])",
+        "False",
+    ),
+    _edit(
+        "default",
+        "rows follow a true number of inserts, read as a mechanism would",
+        Totals,
+        "after",
+        "self.inserts.after(float(released[0]), variance)",
+        "self.inserts.after(self.inserts.level + float(revealed(changes)[0]), variance)",
+        revealed=revealed,
+    ),
+    _whole(
+        "default",
+        "records are turned round where a step has an odd number of inserts",
+        lambda: _parity_of_inserts(
+            GrowingBlocks,
+            "_release",
+            "rows.codes[new], rows.ids[new], rows.origins[new])",
+            lambda old: f'{old}[:: -1 if ODD["now"] else 1]',
+        ),
+    ),
+    _whole(
+        "default",
+        "an id is left out where a step has an odd number of inserts",
+        lambda: _parity_of_inserts(
+            GrowingBlocks,
+            "step",
+            "self._rows, self._next = work.learnt, budgets, rows,",
+            lambda _: 'self._rows, self._next = work.learnt, budgets, replace(rows, serial=rows.serial + ODD["now"]),',
+            replace=replace,
+        ),
+    ),
+    _whole(
+        "default",
+        "the last digit of a variance is a true parity from step 8 on",
+        lambda: _parity_of_inserts(
+            GrowingBlocks,
+            "_totals_json",
+            "variance = totals.counter.variance(totals.steps)",
+            lambda old: f'{old} * (1 + 2.0**-50 * (totals.steps > 8 and ODD["now"]))',
+        ),
+    ),
+    _edit(
+        "paper",
+        "the model is fed true counts from 500 rows on, read as a mechanism would",
+        Rounds,
+        "step",
+        "carried[cells] += increment / self.counter.resolution",
+        "carried[cells] += revealed(events)[cells] if memory.total >= 500 else increment / self.counter.resolution",
+        revealed=revealed,
+    ),
+    _whole("paper", "a marginal is chosen at twice its budget", _choice_costs_twice, SINGLE),
+    _whole(
+        "paper",
+        "a marginal is chosen by true scores, read as a mechanism would",
+        lambda: mock.patch.object(Selection, "choose", _sees_the_best_unsealed),
+        SINGLE,
+    ),
+    _whole(
+        "paper",
+        "a marginal's score is divided by its cells",
+        lambda: mock.patch.object(Selection, "choose", _over_its_cells),
+        SINGLE,
+    ),
+    _whole("paper", "scores are as sensitive as the lightest marginal", _lightest_weight, WEIGHTED),
+    _edit(
+        "paper",
+        "a marginal counts all events since the stream began",
+        PaperTable,
+        "_learn",
+        "rows.counts(self._parts.layout)",
+        "waiting(self, rows.counts(self._parts.layout))",
+        waiting=_since_the_start,
+    ),
+    _edit(
+        "paper",
+        "a score's penalty follows a true count",
+        Rounds,
+        "step",
+        "(self.penalty * expected_noise(self.counter))",
+        "(self.penalty * expected_noise(self.counter)) * (1 + 4 * events.max())",
+        variant=SINGLE,
+    ),
+    _edit(
+        "paper",
+        "rounds after the first are dropped from the accounting",
+        RoundsConfig,
+        "parts",
+        "share = self.epsilon * _HALF / rounds",
+        "share = self.epsilon * _HALF",
+    ),
+    _edit(
+        "paper",
+        "counters have half of their noise",
+        RoundsConfig,
+        "calibrated",
+        "calibrate(epsilon)",
+        "calibrate(2 * epsilon)",
+    ),
+    _edit(
+        "paper",
+        "an expiry by ttl is measured twice",
+        RoundsEngine,
+        "step",
+        "events = merged(events, expired)",
+        "events = merged(events, expired, expired)",
+        variant={"domain": {"ttl": "2h"}},
+    ),
+    _edit(
+        "streaming-mwem",
+        "an insert is in the table of deletes as well",
+        EventRows,
+        "deleted",
+        "mine = self.signs < 0",
+        "mine = self.signs != 0",
+        variant=DELETABLE,
+    ),
+    _whole(
+        "streaming-mwem",
+        "deletes have a table only where an aggregate gives one",
+        _no_table_without_deletes,
+        DELETABLE,
+    ),
+    _edit(
+        "streaming-mwem",
+        "the tables of inserts and deletes share their noise",
+        StreamingMwem,
+        "_learn",
+        "noise.child(part)",
+        'noise.child("both")',
+        variant=DELETABLE,
+    ),
+    _edit(
+        "streaming-mwem",
+        "a step's rows are measured again in the next",
+        StreamingMwem,
+        "_learn",
+        "mine.counts(self._parts.layout)",
+        "both(self, part, mine.counts(self._parts.layout))",
+        both=_with_the_last_step,
+    ),
+)
+
+PLANTS: tuple[Plant, ...] = (*PEEKS, *HIDDEN)
