@@ -4,7 +4,8 @@
 |---|---|
 | discrete Laplace | L1 distance / scale: the most that any output costs |
 | continual counter | distance times the counter's cost for one event |
-| bits, exponential mechanism | log-ratio of the output's probabilities; a step's add up with signs |
+| exponential mechanism | what the worst choice costs: the range of the moves of utilities, times the rate |
+| bits | log-ratios of a step's bits, which add up with their signs; as they went, or with any one of them as the last |
 | discrete Gaussian | squared L2 distance over the variance of the Gaussian that it is a rounding of: mu squared |
 | binomial | (epsilon, delta) of its lemma, composed |
 
@@ -17,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import exp, expm1, fsum, inf, log, log1p
+from math import exp, fsum, inf, log, log1p, tanh
 from typing import Any
 
 import numpy as np
@@ -33,13 +34,13 @@ Uses = Sequence[tuple[Used, Used]]
 class Losses:
     """Attributes:
 
-    epsilon: of mechanisms of pure DP whose worst case is used. signed: log-ratios by step.
+    epsilon: of mechanisms whose worst case is used. bits: (log-ratio as it went, as it might have gone) by step.
     mu_squared: of Gaussian noise. coins: (half, distance) of each binomial draw.
     touched: places of the mechanisms that saw a difference -> how often.
     """
 
     epsilon: Fraction = Fraction(0)
-    signed: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    bits: dict[int, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
     mu_squared: Fraction = Fraction(0)
     coins: list[tuple[int, int]] = field(default_factory=list)
     touched: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -68,23 +69,22 @@ class Losses:
                 self.coins.append((half, distance(first.private, second.private)))
             case ExceedsLaw(unit, scale):
                 rate = float(unit / scale)
-                ratios = (
-                    log_exceeds(int(a), bool(bit), rate) - log_exceeds(int(b), bool(bit), rate)
-                    for a, b, bit in zip(first.private, second.private, first.output, strict=True)
-                    if a != b
-                )
-                self.signed[first.step].append(fsum(ratios))
+                for a, b, bit in zip(first.private, second.private, first.output, strict=True):
+                    if a != b:
+                        went, other = (
+                            log_exceeds(int(a), outcome, rate) - log_exceeds(int(b), outcome, rate)
+                            for outcome in (bool(bit), not bool(bit))
+                        )
+                        self.bits[first.step].append((went, other))
             case ExponentialLaw(quantum, sensitivity, epsilon):
-                rate = float(epsilon * quantum / (2 * sensitivity))
-                chosen = first.output
-                self.signed[first.step].append(
-                    _log_chosen(first.private, chosen, rate) - _log_chosen(second.private, chosen, rate)
-                )
+                # Whatever is chosen: the chosen utility may move most, and all others least.
+                moves = [int(a) - int(b) for a, b in zip(first.private, second.private, strict=True)]
+                self.epsilon += epsilon * quantum * (max(moves) - min(moves)) / (2 * sensitivity)
 
     @property
     def pure(self) -> float:
         """Epsilon of all mechanisms of pure DP together."""
-        return float(self.epsilon) + fsum(abs(fsum(ratios)) for ratios in self.signed.values())
+        return float(self.epsilon) + fsum(map(_worst_end, self.bits.values()))
 
 
 def distance(first: Any, second: Any) -> int:
@@ -110,22 +110,32 @@ def log_exceeds(threshold: int, bit: bool, rate: float) -> float:
     return outside if bit == exceeds_is_outside else log1p(-exp(outside))
 
 
-def _log_chosen(utilities: Any, chosen: int, rate: float) -> float:
-    gaps = (utilities.astype(np.float64) - float(utilities.max())) * rate
-    # The chosen one's own gap exactly, not as a difference of large floats.
-    own = float(int(utilities[chosen]) - int(utilities.max())) * rate
-    return own - log(fsum(np.exp(gaps).tolist()))
+def _worst_end(bits: Sequence[tuple[float, float]]) -> float:
+    """Of a way down a tree: the largest loss of the way as it went, or if it had turned at one of its bits."""
+    went, worst = 0.0, 0.0
+    for one, other in bits:
+        worst = max(worst, abs(went + other))
+        went += one
+    return max(worst, abs(went))
 
 
 def composed_epsilon(coins: Sequence[tuple[int, int]], delta: float) -> float:
-    """Epsilon of binomial draws (half, distance) together, at this delta; infinite where there are too few coins."""
+    """Epsilon of binomial draws (half, distance) together, at this delta; infinite where there are too few coins.
+
+    Half of delta is composition's; the rest is shared by the draws evenly, or in proportion to their distances.
+    """
     from engines.sequence.series_binomial import composed, draw_epsilon
 
-    if not coins:
-        return 0.0
-    each = delta / (2 * len(coins))
-    draws = [(draw_epsilon(half, moved, each), 1) for half, moved in coins]
-    return composed(draws, delta / 2) if all(epsilon < inf for epsilon, _ in draws) else inf
+    whole = sum(moved for _, moved in coins)
+    best = inf
+    for shares in ([1 / len(coins) for _ in coins], [moved / whole for _, moved in coins]) if coins else ():
+        epsilons = [
+            float(draw_epsilon(half, moved, delta / 2 * share))
+            for (half, moved), share in zip(coins, shares, strict=True)
+        ]
+        drift = fsum(epsilon * tanh(epsilon / 2) for epsilon in epsilons)
+        best = min(best, composed(fsum(epsilons), drift, fsum(epsilon**2 for epsilon in epsilons), delta / 2))
+    return best if coins else 0.0
 
 
-__all__ = ["Losses", "Uses", "composed_epsilon", "distance", "expm1", "log_exceeds"]
+__all__ = ["Losses", "Uses", "composed_epsilon", "distance", "log_exceeds"]
