@@ -113,7 +113,7 @@ class StatesCase(EngineCase):
 
     def stream(self, name: str, mode: str, variant: Mapping[str, Any] | None = None) -> Stream:
         given = dict(variant or {})
-        if mode in NEED_TRANSITION and "transition" in given.get("domain", {}):
+        if mode in NEED_TRANSITION and given.get("domain", {}).get("transition", "declared") is None:
             given["domain"] = {key: value for key, value in given["domain"].items() if key != "transition"}
         return EngineCase.stream(self, name, mode, given)
 

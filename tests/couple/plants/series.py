@@ -35,13 +35,13 @@ from tests.couple.plants.remembered import Planted, remembered, replaced
 _LONG: Mapping[str, Any] = {"options": {"horizon": 40}}
 _CLOCKED: Mapping[str, Any] = {
     "time": {"step": "6h"},
-    "options": {"horizon": 40},
-    "privacy": {"max_contributions": 80, "max_per_step": 2},
+    "options": {"horizon": 16},
+    "privacy": {"max_contributions": 32, "max_per_step": 2},
 }
 _PERIODS: Mapping[str, Any] = {"options": {"horizon": None}, "privacy": {"max_contributions": 16, "per": "8h"}}
 _READINGS: Mapping[str, Any] = {
     "domain": {"fields": [{"name": "km", "of": "value", "limits": [0.0, 4.0], "sensitivity": 0.5}]},
-    "options": {"horizon": 40},
+    "options": {"horizon": 16},
     "privacy": {"user": None, "max_contributions": None, "max_per_step": None},
 }
 _ONCE: Mapping[str, Any] = {"options": {"horizon": 40}, "privacy": {"max_contributions": 6, "max_per_step": 1}}
