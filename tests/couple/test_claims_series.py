@@ -12,12 +12,14 @@ from fractions import Fraction
 from math import sqrt
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from engines.auditor.coupling import Adversary
 from engines.counters.contract import spent
+from engines.counters.tree import TreeCounter
 from engines.noise.witness import BinomialLaw, CounterLaw, GaussianLaw, LaplaceLaw, Law
 from engines.registry import build_engine
 from engines.sequence.series import Series
@@ -182,3 +184,13 @@ def test_noise_has_the_declared_scale(mode: str, variant: str) -> None:
     assert len(laws) == len(declared) == each * len(config.domain.fields)
     found = [float(in_declared_units(law, config, number // each)) for number, law in enumerate(laws)]
     assert found == pytest.approx(declared, rel=1e-5)
+
+
+def test_half_the_scale_of_a_counter_is_found() -> None:
+    """It declares what it draws with, and charges another constant: what its draws cost is compared with that."""
+    scale = TreeCounter.scale
+    assert isinstance(scale, property)
+    assert scale.fget is not None
+    whole = scale.fget
+    with patch.object(TreeCounter, "scale", property(lambda self: whole(self) / 2)), pytest.raises(AssertionError):
+        test_noise_has_the_declared_scale("tree", "users")
