@@ -23,7 +23,7 @@ from tests.contracts.cases import CONTRACTS
 from tests.couple.sequence_pairs import Wild, anyhow, bunched, check_pair, coupled, markov_pair, spread
 
 STEPS = 44
-RESTARTS = (2, 30)
+RESTARTS = (12,)
 MODES = ENGINE_MODES["markov"]
 _HORIZON: Mapping[str, Any] = {"options": {"horizon": STEPS - 2}, "privacy": {"max_contributions": STEPS - 2}}
 _CHAIN = b"0.8,0.1,0,0.1\n0,0.5,0.5,0\n0.2,0.2,0.6,0\n0.3,0.3,0.2,0.2\n"

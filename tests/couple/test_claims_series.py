@@ -85,6 +85,9 @@ def stream(mode: str, variant: str) -> Stream:
 
 
 def applies(mode: str, variant: str) -> bool:
+    """Weights decay where they are Gaussian. Modes that differ in their filters alone share the case of two fields."""
+    if variant == "two fields":
+        return mode not in ("kalman", "gaussian", "fast")
     return "decay" not in variant or mode in GAUSSIAN
 
 
