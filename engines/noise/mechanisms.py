@@ -21,6 +21,7 @@ from engines.noise.laplace import discrete_laplace
 from engines.noise.private import revealed
 from engines.noise.source import NoiseSource
 from engines.noise.witness import BinomialLaw, GaussianLaw, LaplaceLaw, Law, released
+from schemas.errors import EngineInputError
 
 
 @overload
@@ -31,7 +32,8 @@ def laplace_mechanism(values: int | IntArray, scale: Fraction, source: NoiseSour
     """Add discrete Laplace noise to private integers.
 
     Args:
-        values: `(n,)` int64, or one integer of any size. scale: as of `discrete_laplace`.
+        values: `(n,)` int64, or Python's integers of any size, one of them or `(n,)` objects. scale: as of
+            `discrete_laplace`.
     Returns: the same shape; safe to publish.
     Guarantee: epsilon-DP where one unit moves the values by `scale * epsilon` at most in L1 norm.
     Raises: EngineInputError if the scale is out of range or the values are not integers.
@@ -76,8 +78,17 @@ def _noisy(values: int | IntArray, law: Law, draw: Callable[[int], IntArray], so
     if isinstance(values, int):
         number = values
         return released(source, law, number, lambda: number + int(draw(1)[0]))
-    array = int64_vector("values", values)
+    array = _whole(values)
     return released(source, law, array, lambda: array + draw(array.size))
+
+
+def _whole(values: IntArray) -> IntArray:
+    """int64, or Python's integers: sums with noise are such, too, so that none is too large."""
+    if np.asarray(values).dtype != object:
+        return int64_vector("values", values)
+    if values.ndim != 1 or not all(isinstance(value, int) for value in values):
+        raise EngineInputError("values must be integers, in one dimension")
+    return values
 
 
 def check_zero(values: IntArray, what: str) -> None:

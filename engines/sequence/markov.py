@@ -21,7 +21,7 @@ import numpy as np
 
 from engines.accounting import Accountant, PureEvent
 from engines.contract import Batch, Release, State, SyntheticRecord
-from engines.noise import DiscreteLaplace, NoiseSource, discrete_laplace, scale_for
+from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
 from engines.sequence.markov_config import MarkovConfig
 from engines.sequence.markov_estimate import Estimate
 from schemas.errors import EngineInputError
@@ -82,7 +82,7 @@ class Markov:
         # A replaced record is in one count, of one step: the charges of different steps do not add up for it.
         charged = self._budget.charged(PureEvent(budget), step=now)
         scale = scale_for(self._sensitivity, budget)
-        noisy = counts + discrete_laplace(len(counts), scale, noise.child("counts"))
+        noisy = laplace_mechanism(counts, scale, noise.child("counts"))
         last = config.horizon is not None and now == config.horizon - 1
         state, estimates = self._estimator.observe(self._estimate, now, noisy.astype(np.float64), scale, last=last)
         self._estimate, self._budget, self._next = state, charged, now + 1

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.contract import Columns
+from engines.noise import aggregate
 from schemas.blocks import Folded, KeyArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
@@ -74,8 +75,9 @@ class StatesDomain:
         keys = np.where(reasons == Reason.ACCEPTED, found, 0).astype(np.uint64)
         return keys.reshape(-1, 1), reasons.astype(np.uint8)
 
+    @aggregate
     def counts(self, events: Folded) -> npt.NDArray[np.int64]:
-        """`(states,)` users in each state.
+        """`(states,)` users in each state; private.
 
         Raises: EngineInputError if events are not of this domain; it names what, never a value.
         """

@@ -27,7 +27,7 @@ from math import ceil, e, inf, log, sqrt
 import numpy as np
 import numpy.typing as npt
 
-from engines.noise import NoiseSource, centred_binomial
+from engines.noise import NoiseSource, binomial_mechanism
 from engines.noise.binomial import MAX_HALF
 from engines.sequence.series_gaussian import Measured
 from engines.sequence.series_presence import Presence
@@ -237,7 +237,7 @@ class BinomialBudget:
         """Draw noise for the total of a step of the span."""
         factor = 1 << self.coarse(field)
         half = self.half(field, self.schedule.squared(step), self.base)
-        noisy = (total >> self.coarse(field)) + centred_binomial(half, noise)
+        noisy = binomial_mechanism(total >> self.coarse(field), half, noise)
         return Measured((noisy + (factor - 1) / (2 * factor)) * factor, half / 2 * factor**2)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from engines.accounting import Accountant, PureEvent
 from engines.contract import State
-from engines.noise import DiscreteLaplace, IntArray, NoiseSource, discrete_laplace, scale_for
+from engines.noise import DiscreteLaplace, IntArray, NoiseSource, aggregate, laplace_mechanism, scale_for
 from engines.sequence.series_clock import FloatArray
 from engines.sequence.series_modes import NORMAL_90, Outcome, Value
 from engines.sequence.series_presence import Presence
@@ -88,6 +88,14 @@ class FourierBudget:
         return scale_for(self.l1_sensitivity(field), self.epsilon * self.shares[field])
 
 
+@aggregate
+def coefficients(matrix: IntArray, totals: Sequence[int]) -> IntArray:
+    """`matrix @ totals`, `(kept,)` whole numbers of any size; private: see `FourierBudget.l1_sensitivity`."""
+    # Python's integers: no product leaves them.
+    moved: IntArray = matrix.astype(object) @ np.array(totals, object)
+    return moved
+
+
 def _root_up(square: int) -> int:
     return isqrt(square - 1) + 1 if square else 0
 
@@ -122,11 +130,11 @@ class Fourier:
         budget, size = self._budget, len(self._held)
         columns, measurements = [], []
         for field, held in enumerate(zip(*self._held, strict=True)):
-            # Python's integers: no product leaves them. A short last block is filled up with zeros.
-            exact = budget.matrix[:, :size].astype(object) @ np.array(held, object)
+            # A short last block is filled up with zeros.
+            exact = coefficients(budget.matrix[:, :size], held)
             scale = budget.scale(field)
-            drawn = discrete_laplace(budget.kept, scale, noise.child("series", field)).tolist()
-            noisy = np.array([float(int(a) + b) for a, b in zip(exact, drawn, strict=True)]) / 2**_BITS
+            measured = laplace_mechanism(exact, scale, noise.child("series", field))
+            noisy = measured.astype(np.float64) / 2**_BITS
             variance = DiscreteLaplace(scale).variance / 4**_BITS
             values = noisy @ budget.basis[:, :size]
             deviations = np.sqrt(variance * (budget.basis[:, :size] ** 2).sum(axis=0))

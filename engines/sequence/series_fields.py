@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.contract import Columns
-from engines.noise import IntArray
+from engines.noise import IntArray, aggregate
+from engines.noise.private import revealed
 from schemas.blocks import Folded, KeyArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
@@ -201,9 +202,15 @@ class SeriesDomain:
     def totals(self, events: Folded) -> tuple[list[int], bool]:
         """Totals of a step in lattice steps, one for each field, exact up to 2**60; and whether there are any.
 
-        A step without events has totals of 0. A step without readings has none: the second value is False.
+        A step without events has totals of 0. A step without readings has none: the second value is False. Totals are
+        private; whether there are any is public.
         Raises: EngineInputError if a key is not of this domain; it does not say which.
         """
+        return self.sums(events), not self.readings or readings_came(events)
+
+    @aggregate
+    def sums(self, events: Folded) -> list[int]:
+        """The totals of `totals`; private. One event moves each by its field's shift at most."""
         if events.keys.ndim != 2 or events.keys.shape[1] != self.words or (events.counts <= 0).any():
             raise EngineInputError("events are of another domain")
         values = events.keys.view(np.int64)
@@ -218,7 +225,16 @@ class SeriesDomain:
         if self.readings and size:
             sums = [total // size for total in sums]
         # Moved to an end that is never met: monotone, so that totals of neighbours come no further apart.
-        return [max(-_END, min(_END, total)) for total in sums], size > 0 or not self.readings
+        return [max(-_END, min(_END, total)) for total in sums]
+
+
+def readings_came(events: Folded) -> bool:
+    """Whether a step has a reading. Public by declaration, see `series_guarantee`.
+
+    Readings are aggregated upstream, where nobody's presence decides whether one is sent, and neighbours are readings
+    of other values: as many in each step.
+    """
+    return len(revealed(events).counts) > 0
 
 
 def shares(fields: Sequence[SeriesField]) -> tuple[Fraction, ...]:

@@ -19,7 +19,8 @@ from math import ceil, floor, log2, sqrt
 
 from engines.accounting import Accountant, GaussianEvent, gaussian
 from engines.accounting.lattice import ROUNDING, dominating
-from engines.noise import NoiseSource, discrete_gaussian, sigma_squared_for
+from engines.noise import NoiseSource, gaussian_mechanism, sigma_squared_for
+from engines.noise.private import clipped
 from engines.sequence.series_presence import Presence
 from engines.sequence.series_schedule import Schedule
 from schemas.errors import EngineInputError
@@ -103,8 +104,8 @@ class GaussianBudget:
         sensitivity stays.
         """
         factor = 1 << self.refinement(field)
-        refined = max(-_LARGEST, min(_LARGEST, total * factor))
-        noisy = refined + int(discrete_gaussian(1, sigma_squared, noise)[0])
+        refined = clipped(total * factor, -_LARGEST, _LARGEST)
+        noisy = gaussian_mechanism(refined, sigma_squared, noise)
         return Measured(noisy / factor, float(sigma_squared) / factor**2)
 
 

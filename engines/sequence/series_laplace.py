@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from engines.accounting import Accountant, PureEvent
-from engines.noise import DiscreteLaplace, NoiseSource, discrete_laplace, scale_for
+from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
+from engines.noise.private import clipped
 from engines.sequence.series_gaussian import Measured
 from engines.sequence.series_presence import Presence
 from schemas.errors import EngineInputError
@@ -58,5 +59,5 @@ class LaplaceBudget:
     def measure(self, field: int, total: int, noise: NoiseSource) -> Measured:
         """Draw noise for one total; one that would leave int64 is moved to its end first."""
         scale = self.scale(field)
-        noisy = max(-_LARGEST, min(_LARGEST, total)) + int(discrete_laplace(1, scale, noise)[0])
+        noisy = laplace_mechanism(clipped(total, -_LARGEST, _LARGEST), scale, noise)
         return Measured(float(noisy), DiscreteLaplace(scale).variance)

@@ -20,7 +20,8 @@ from typing import Any, Literal
 import numpy as np
 
 from engines.contract import State
-from engines.noise import DiscreteLaplace, NoiseSource, discrete_laplace, scale_for
+from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
+from engines.noise.private import clipped
 from engines.sequence.series_modes import NORMAL_90, Outcome, Value
 from engines.sequence.series_presence import Presence
 from schemas.errors import BudgetError, EngineInputError
@@ -92,7 +93,7 @@ class WindowEvents:
             return Outcome(silent=True)
         values, measurements = [], []
         for field, (series, total) in enumerate(zip(self._series, totals, strict=True)):
-            bounded = max(-_LARGEST, min(_LARGEST, total))
+            bounded = clipped(total, -_LARGEST, _LARGEST)
             measurements += self._measured(field, series, step, bounded, noise.child("series", field))
             deviation = series.variance**0.5
             values.append(Value(float(series.last), deviation, NORMAL_90 * deviation))
@@ -101,7 +102,7 @@ class WindowEvents:
     def _measured(self, field: int, series: _Series, step: int, total: int, noise: NoiseSource) -> list[dict[str, Any]]:
         budget = self._budget
         scale = budget.dissimilarity_scale(field)
-        distance = abs(total - series.last) + int(discrete_laplace(1, scale, noise.child("distance"))[0])
+        distance = laplace_mechanism(abs(total - series.last), scale, noise.child("distance"))
         told: list[dict[str, Any]] = [
             {"field": field, "of_step": step, "distance": distance, "variance": DiscreteLaplace(scale).variance}
         ]
@@ -113,7 +114,7 @@ class WindowEvents:
         if int(series.spent.sum()) > budget.window * GRAINS:
             raise BudgetError("the releases of a window would cost more than half of its budget")
         release = budget.scale(field, grains)
-        series.last = total + int(discrete_laplace(1, release, noise.child("release"))[0])
+        series.last = laplace_mechanism(total, release, noise.child("release"))
         series.variance = DiscreteLaplace(release).variance
         series.nullified, series.since = max(0, -(-grains // GRAINS) - 1), 1
         return [*told, {"field": field, "of_step": step, "value": series.last, "variance": series.variance}]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from engines.contract import Release
 from schemas.config import ENGINE_FACTS, Stream
+from schemas.config.options.markov import NEED_TRANSITION
 
 Key = tuple[int, ...]
 
@@ -87,9 +88,10 @@ class SeriesCase(EngineCase):
 
     def stream(self, name: str, mode: str, variant: Mapping[str, Any] | None = None) -> Stream:
         changes: dict[str, Any] = {"delta": 1e-4} if mode in ENGINE_FACTS[name].needs_delta else {}
-        if mode in ("ba", "bd"):
-            changes["per"] = "2h"
         given = dict(variant or {})
+        if mode in ("ba", "bd"):
+            # Two steps.
+            changes["per"] = "12h" if given.get("time", {}).get("step") == "6h" else "2h"
         # super() would look for the class that `slots` replaced.
         return EngineCase.stream(self, name, mode, {**given, "privacy": {**changes, **given.get("privacy", {})}})
 
@@ -101,6 +103,18 @@ class TripsCase(EngineCase):
         given = dict(variant or {})
         if mode != "default" and "file" in given.get("domain", {}):
             given["domain"] = {**given["domain"], "file": None}
+        return EngineCase.stream(self, name, mode, given)
+
+
+class StatesCase(EngineCase):
+    """Modes that rest on a declared chain have one."""
+
+    __slots__ = ()
+
+    def stream(self, name: str, mode: str, variant: Mapping[str, Any] | None = None) -> Stream:
+        given = dict(variant or {})
+        if mode in NEED_TRANSITION and given.get("domain", {}).get("transition", "declared") is None:
+            given["domain"] = {key: value for key, value in given["domain"].items() if key != "transition"}
         return EngineCase.stream(self, name, mode, given)
 
 
@@ -124,7 +138,7 @@ CONTRACTS: Mapping[str, EngineCase] = {
             {"domain": _zones([f"zone {index}" for index in range(40)])},
         ),
     ),
-    "markov": EngineCase(
+    "markov": StatesCase(
         tables={
             "domain": {
                 "kind": "states",
@@ -140,7 +154,13 @@ CONTRACTS: Mapping[str, EngineCase] = {
         crowd=(1,),
         foreign=(3,),
         measured=lambda release: {str(m["state"]): int(m["count"]) for m in release.measurements},
-        variants=({}, {"options": {"lag": 1}}, {"options": {"lag": 0, "prior": "uniform"}}),
+        variants=(
+            {},
+            {"options": {"lag": 1}},
+            {"options": {"lag": 0, "prior": "uniform"}},
+            {"domain": {"transition": None}},
+            {"options": {"horizon": None}, "privacy": {"max_contributions": 4, "per": "4h"}},
+        ),
     ),
     "series": SeriesCase(
         tables={
@@ -153,7 +173,17 @@ CONTRACTS: Mapping[str, EngineCase] = {
         foreign=(SERIES_HIGHEST + 1,),
         # Each event moves every measurement of its step; tests/sequence checks by how much.
         measured=None,
-        variants=({}, {"privacy": {"max_contributions": 6}}),
+        variants=(
+            {},
+            {"privacy": {"max_contributions": 6}},
+            # A user in every step, and days of four steps.
+            {"time": {"step": "6h"}, "options": {"horizon": 12}, "privacy": {"max_contributions": 24}},
+            {
+                "domain": {"fields": [{"name": "km", "of": "value", "limits": [0.0, 4.0], "sensitivity": 0.5}]},
+                "options": {"horizon": 12},
+                "privacy": {"user": None, "max_contributions": None, "max_per_step": None},
+            },
+        ),
     ),
     "tabular": EngineCase(
         tables={

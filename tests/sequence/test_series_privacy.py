@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engines.contract import Batch, Columns
 from engines.counters.linear import LaplaceCounter
-from engines.noise import NoiseSource, seeded
+from engines.noise import NoiseSource, discrete_laplace, laplace_mechanism, seeded
 from engines.sequence.series import Series
 from engines.sequence.series_config import MODES
 from engines.sequence.series_dft import Fourier, FourierBudget
@@ -23,6 +23,7 @@ from engines.sequence.series_presence import Presence
 from engines.sequence.series_tree import TreeDifferences
 from engines.sequence.series_wevent import GRAINS, WindowBudget, WindowEvents
 from schemas.blocks import Folded
+from schemas.errors import EngineInputError
 from tests.sequence.series_support import READING, TWO, reading, recipe, run
 
 FEW = settings(max_examples=40, deadline=None)
@@ -269,6 +270,17 @@ def test_held_back_blocks_are_not_released_early() -> None:
     assert [len(outcome.released) for outcome in outcomes] == [0, 0, 0, 4, 0, 0, 0, 4]
     assert [step for step, _ in outcomes[3].released] == [0, 1, 2, 3]
     assert not any(outcome.measurements for outcome in outcomes if outcome.silent)
+
+
+def test_coefficients_beyond_int64_are_measured_exactly() -> None:
+    """2**60 in each of four steps: a coefficient of 2**77, whose noise is its own and not what a machine word makes."""
+    budget = recipe("dft", coefficients=1).fourier
+    mode = Fourier(budget)
+    outcome = [mode.step(step, [2**60], True, seeded(step)) for step in range(4)][-1]
+    noise = int(discrete_laplace(1, budget.scale(0), seeded(3).child("series", 0))[0])
+    assert outcome.measurements[0]["value"] == float(4 * 2**60 * int(budget.matrix[0, 0]) + noise) / 2**16
+    with pytest.raises(EngineInputError, match="integers"):
+        laplace_mechanism(np.array([0.5, 1], object), Fraction(1), seeded(1))
 
 
 def test_totals_beyond_all_proportion_are_moved_to_an_end() -> None:

@@ -1,0 +1,193 @@
+"""Planted faults of engine `markov`: peeks outside of any aggregate, and what hides inside or costs too much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from engines.contract import Batch, Release, SyntheticRecord
+from engines.noise import IntArray, NoiseSource, aggregate
+from engines.noise.private import revealed
+from engines.sequence import markov
+from engines.sequence.markov import Markov
+from engines.sequence.markov_collective import Collective
+from engines.sequence.markov_domain import StatesDomain
+from engines.sequence.markov_learner import Learner
+from schemas.blocks import Folded
+from tests.couple.plants import Plant
+from tests.couple.plants.remembered import Planted, remembered, replaced
+
+_LONG: Mapping[str, Any] = {"options": {"horizon": 16}, "privacy": {"max_contributions": 16}}
+_UNKNOWN: Mapping[str, Any] = {**_LONG, "domain": {"transition": None}}
+_PERIODS: Mapping[str, Any] = {"options": {"horizon": None}, "privacy": {"max_contributions": 4, "per": "4h"}}
+_FROM = 8
+"""Step from which a release tells: no short test goes so far."""
+
+
+def _told(change: Callable[[Release, Any], Release]) -> Planted:
+    """A release as true counts would have it; they are counted once more, beside the mechanism."""
+    step = Markov.step
+
+    def telling(self: Markov, batch: Batch, noise: NoiseSource) -> Release:
+        return change(step(self, batch, noise), self.config.domain.counts(batch.events))
+
+    return replaced(Markov, "step", telling)
+
+
+def _with_first(release: Release, name: str, value: Any) -> Release:
+    """The first record with another field."""
+    if not release.added:
+        return release
+    first, *others = release.added
+    return replace(release, added=[replace(first, fields={**first.fields, name: value}), *others])
+
+
+def _parity(release: Release, counts: Any) -> Release:
+    if release.step < _FROM or not release.added:
+        return release
+    return _with_first(release, "count", release.added[0].fields["count"] + float(counts[0] % 2) / 1000)
+
+
+def _error_of_truth(release: Release, counts: Any) -> Release:
+    return _with_first(release, "standard_error", round(float(counts[0]) ** 0.5, 1))
+
+
+def _ordered(release: Release, counts: Any) -> Release:
+    """States that hold more come first."""
+    states = range(len(counts))
+    now = list(release.added)[: len(counts)]
+    order = sorted(states, key=lambda state: -counts[state]) if len(now) == len(counts) else []
+    return replace(release, added=[now[state] for state in order] + list(release.added)[len(order) :])
+
+
+def _odd_id(release: Release, counts: Any) -> Release:
+    def named(record: SyntheticRecord) -> SyntheticRecord:
+        return replace(record, id=record.id + "'")
+
+    return replace(release, added=list(map(named, release.added))) if counts[0] % 2 else release
+
+
+def _noted(release: Release, counts: Any) -> Release:
+    """More came than are declared: not here, and not in any test."""
+    return replace(release, notes={**release.notes, "crowded": bool(counts.sum() > 10**9)})
+
+
+def _busy(release: Release, counts: Any) -> Release:
+    return replace(release, notes={**release.notes, "quiet": bool(counts[0] == 0)})
+
+
+@contextmanager
+def _told_inside(change: Callable[[Release, Any], Release]) -> Iterator[None]:
+    """The same with counts that an aggregate has kept."""
+    step = Markov.step
+    with remembered(StatesDomain, "counts") as seen:
+
+        def telling(self: Markov, batch: Batch, noise: NoiseSource) -> Release:
+            return change(step(self, batch, noise), seen[0])
+
+        with patch.object(Markov, "step", telling):
+            yield
+
+
+@contextmanager
+def _true_estimate(owner: Any, from_step: int) -> Iterator[None]:
+    """An estimator is given true counts from a step on: to learn a chain of, or to start from."""
+    observe = owner.observe
+    with remembered(StatesDomain, "counts") as seen:
+
+        def learning(self: Any, state: Any, step: int, noisy: Any, scale: Fraction, *, last: bool) -> Any:
+            known = np.asarray(seen[0], np.float64) if step >= from_step else noisy
+            return observe(self, state, step, known, scale, last=last)
+
+        with patch.object(owner, "observe", learning):
+            yield
+
+
+def _counts(change: Callable[[IntArray], IntArray]) -> Planted:
+    """Counts as an aggregate should not make them."""
+    counts = StatesDomain.counts
+
+    @aggregate
+    def changed(self: StatesDomain, events: Folded) -> IntArray:
+        return change(counts(self, events))
+
+    return replaced(StatesDomain, "counts", changed)
+
+
+def _carried_over() -> Planted:
+    """Who was seen in a step counts in the next one, too."""
+    before: list[IntArray] = []
+
+    def carrying(now: IntArray) -> IntArray:
+        carried = now + (before[0] if before and before[0].shape == now.shape else 0)
+        before[:] = [now]
+        return carried
+
+    return _counts(carrying)
+
+
+def _twice() -> Planted:
+    """All states are measured a second time, and the mean is released."""
+    mechanism = markov.laplace_mechanism
+
+    def again(values: Any, scale: Fraction, source: NoiseSource) -> Any:
+        first, second = (mechanism(values, scale, source.child(which)) for which in ("first", "second"))
+        return (first + second) // 2
+
+    return replaced(markov, "laplace_mechanism", again)
+
+
+def _rounded_first() -> Planted:
+    """Noise only where a state holds more than a few: rare ones are released as they are."""
+    mechanism = markov.laplace_mechanism
+
+    def sparing(values: Any, scale: Fraction, source: NoiseSource) -> Any:
+        return np.where(revealed(values) > 2, mechanism(values, scale, source), revealed(values))
+
+    return replaced(markov, "laplace_mechanism", sparing)
+
+
+def _plant(name: str, mode: str, planted: Planted, variant: Mapping[str, Any] = _LONG) -> Plant:
+    return Plant(name=name, engine="markov", mode=mode, planted=planted, variant=variant)
+
+
+def _half(mode: str, variant: Mapping[str, Any] = _PERIODS) -> Plant:
+    """Noise for a member who comes or goes, where one is replaced."""
+    return _plant("a replaced member at half sensitivity", mode, replaced(Markov, "_sensitivity", 1), variant)
+
+
+PEEKS = (
+    _plant("parity of a true count in the last digit", "default", _told(_parity)),
+    _plant("standard error of a true count", "kalman", _told(_error_of_truth)),
+    _plant("states ordered by true counts", "paper", _told(_ordered)),
+    _plant("parity of a true count in an id", "mle", _told(_odd_id)),
+    _plant("true total compared with the population", "raw", _told(_noted)),
+)
+"""Read a private value outside of any aggregate: found on sealed events, whatever the data."""
+
+HIDDEN = (
+    _plant("kept parity of a true count in the last digit", "default", partial(_told_inside, _parity)),
+    _plant("standard error of a kept count", "kalman", partial(_told_inside, _error_of_truth)),
+    _plant("states ordered by kept counts", "paper", partial(_told_inside, _ordered)),
+    _plant("parity of a kept count in an id", "mle", partial(_told_inside, _odd_id)),
+    _plant("a note of an empty state", "prior", partial(_told_inside, _busy)),
+    _plant("a chain learnt of true counts", "default", partial(_true_estimate, Learner, 0), _UNKNOWN),
+    _plant("a filter fed with true counts from some step on", "default", partial(_true_estimate, Collective, _FROM)),
+    _plant("a record counts twice", "raw", _counts(lambda now: 2 * now), _PERIODS),
+    _plant("a record counts in two steps", "raw", _carried_over(), _PERIODS),
+    _plant("states are measured twice", "mle", _twice(), _PERIODS),
+    _plant("rare states without noise", "raw", _rounded_first()),
+    *(_half(mode) for mode in ("default", "kalman", "paper", "mle", "prior", "raw")),
+    _half("default", _UNKNOWN),
+    _half("raw", _LONG),
+)
+"""Look inside an aggregate, or cost more than is claimed: found by forced runs."""
+
+PLANTS: tuple[Plant, ...] = PEEKS + HIDDEN

@@ -1,0 +1,339 @@
+"""What is patched in engine `series` to break its promise; `series.py` says where each fault is planted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from math import floor
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from engines.accounting import gaussian
+from engines.contract import State, SyntheticRecord
+from engines.noise import DiscreteLaplace, NoiseSource, discrete_laplace, gaussian_mechanism, laplace_mechanism, seeded
+from engines.noise.private import aggregate, revealed
+from engines.sequence import series, series_binomial, series_dft, series_tree
+from engines.sequence.series_bank import FilterBank
+from engines.sequence.series_dft import Fourier
+from engines.sequence.series_fields import SeriesDomain, SeriesField
+from engines.sequence.series_gaussian import GaussianBudget, Measured
+from engines.sequence.series_kalman import Kalman
+from engines.sequence.series_laplace import LaplaceBudget
+from engines.sequence.series_modes import Adaptive, Measuring, Outcome
+from engines.sequence.series_presence import Presence
+from engines.sequence.series_schedule import Schedule
+from engines.sequence.series_wevent import WindowEvents
+from schemas.blocks import Folded
+from tests.couple.plants.remembered import Planted, remembered, replaced
+
+_LEAST, _MOST = 0.5, 2.0
+
+
+@contextmanager
+def hours_weighed(read: Callable[[Any], Any]) -> Iterator[None]:
+    """The budget of a step goes by the TRUE mean of its hour. `read`: how the totals are come by."""
+    step, wish = Adaptive.step, FilterBank.wish
+    hours: dict[int, tuple[Any, list[Any]]] = {}
+
+    def looking(self: Adaptive, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+        for bank, total in zip(self._banks, totals, strict=True):
+            hours.setdefault(id(bank), (bank, []))[1].append(read(total))
+        return step(self, at, totals, present, noise)
+
+    def weighed(self: FilterBank, *, remaining: float, left: int) -> float:
+        wished = wish(self, remaining=remaining, left=left)
+        seen = hours[id(self)][1]
+        alike = seen[-1::-4]
+        share = sum(alike) * len(seen) / (len(alike) * (sum(seen) + 1))
+        return wished * np.clip(share, _LEAST, _MOST)  # type: ignore[no-any-return]
+
+    with patch.object(Adaptive, "step", looking), patch.object(FilterBank, "wish", weighed):
+        yield
+
+
+def real_valued(read: Callable[[Any], Any]) -> Planted:
+    """w z + n with integer noise: the fraction of w z passes untouched."""
+
+    def measure(self: GaussianBudget, field: int, total: int, sigma_squared: Fraction, noise: NoiseSource) -> Measured:
+        factor = 1 << self.refinement(field)
+        weighed = 0.3 * read(total * factor)
+        noisy = gaussian_mechanism(floor(weighed), sigma_squared, noise) + weighed - floor(weighed)
+        return Measured(noisy / factor / 0.3, float(sigma_squared) / factor**2 / 0.09)
+
+    return replaced(GaussianBudget, "measure", measure)
+
+
+@contextmanager
+def raw_parameters(read: Callable[[Any], Any]) -> Iterator[None]:
+    """Mean, variance and correlation are learnt from totals, since they say more."""
+    step, seen = Measuring.step, [0]
+
+    class Learning:
+        """Moments of what was not measured."""
+
+        def __init__(self, moments: Any) -> None:
+            self.moments = moments
+
+        def add(self, value: float, noise_variance: float) -> None:
+            self.moments.add(read(seen[0]), 0.0)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.moments, name)
+
+    def looking(self: Measuring, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+        seen[0] = totals[0]
+        return step(self, at, totals, present, noise)
+
+    made = Kalman.__init__
+
+    def learning(self: Kalman) -> None:
+        made(self)
+        self._moments = Learning(self._moments)  # type: ignore[assignment]
+
+    with patch.object(Measuring, "step", looking), patch.object(Kalman, "__init__", learning):
+        yield
+
+
+def threshold() -> Planted:
+    """A total that no test data reach is not released."""
+    step = Measuring.step
+
+    def deciding(self: Measuring, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+        return step(self, at, totals, present and totals[0] < 2**50, noise)
+
+    return replaced(Measuring, "step", deciding)
+
+
+def silent_when_empty() -> Planted:
+    """A step that nobody is in is left out, as a missing reading is."""
+    step = Measuring.step
+
+    def deciding(self: Measuring, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+        return step(self, at, totals, any(total != 0 for total in totals), noise)
+
+    return replaced(Measuring, "step", deciding)
+
+
+def by_hand() -> Planted:
+    """Noise that is a float, added outside of any mechanism."""
+
+    def measure(self: LaplaceBudget, field: int, total: int, noise: NoiseSource) -> Measured:
+        scale = self.scale(field)
+        return Measured(total + float(discrete_laplace(1, scale, noise)[0]), DiscreteLaplace(scale).variance)
+
+    return replaced(LaplaceBudget, "measure", measure)
+
+
+def true_distance() -> Planted:
+    """A series that has not moved is not measured: by its true distance from the last release."""
+    measured = WindowEvents._measured
+
+    def deciding(self: WindowEvents, field: int, one: Any, step: int, total: int, noise: NoiseSource) -> Any:
+        return [] if abs(total - one.last) < 1 else measured(self, field, one, step, total, noise)
+
+    return replaced(WindowEvents, "_measured", deciding)
+
+
+@contextmanager
+def noted() -> Iterator[None]:
+    """A note tells how much is held back."""
+    step = Fourier.step
+
+    def telling(self: Fourier, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+        outcome = step(self, at, totals, present, noise)
+        return replace(outcome, notes={**outcome.notes, "held": sum(totals)})
+
+    with patch.object(Fourier, "step", telling):
+        yield
+
+
+def divided_delta() -> Planted:
+    """(epsilon, delta) divided by the contributions: Gaussian noise at those, for each of them."""
+    sigma_squared = GaussianBudget.sigma_squared
+
+    def divided(self: GaussianBudget, field: int, *, moved: Fraction, mu_squared: Fraction) -> Fraction:
+        most = self.presence.most
+        assert most is not None
+        each = Fraction(gaussian.mu_for(self.epsilon / most, self.delta / most)) ** 2
+        return sigma_squared(self, field, moved=moved, mu_squared=mu_squared * each * most**2 / self.mu_squared)
+
+    return replaced(GaussianBudget, "sigma_squared", divided)
+
+
+def first_weights_dropped() -> Planted:
+    """Counts as if the first two steps had the weight of the others."""
+    worst = Schedule.worst
+    return replaced(
+        Schedule, "worst", lambda self, presence: worst(Schedule(weight=self.weight, decay=self.decay), presence)
+    )
+
+
+def one_event_a_step() -> Planted:
+    """Noise for one event of a user in a step, where there may be several."""
+    worst = Schedule.worst
+    return replaced(Schedule, "worst", lambda self, presence: worst(self, presence) / presence.per_step**2)
+
+
+def smaller(owner: Any, name: str, part: Fraction) -> Planted:
+    """A scale that is a part of what it should be, wherever it is asked for."""
+    original = getattr(owner, name)
+    return replaced(owner, name, lambda *arguments, **options: part * original(*arguments, **options))
+
+
+def fewer_coins() -> Planted:
+    """A quarter of the coins: half the noise."""
+    mechanism = series_binomial.binomial_mechanism
+    return replaced(
+        series_binomial, "binomial_mechanism", lambda value, half, noise: mechanism(value, half // 4, noise)
+    )
+
+
+def dear_counter() -> Planted:
+    """A counter calibrated at twice the event's epsilon."""
+
+    class Twice(series_tree.TreeConfig):
+        def calibrate(self, epsilon: Fraction, /) -> Any:
+            return super(Twice, self).calibrate(2 * epsilon)
+
+    return replaced(series_tree, "TreeConfig", Twice)
+
+
+def twice() -> Planted:
+    """Each total is measured a second time, and the mean is released."""
+    measure = LaplaceBudget.measure
+
+    def again(self: LaplaceBudget, field: int, total: int, noise: NoiseSource) -> Measured:
+        first, second = (measure(self, field, total, noise.child(which)) for which in ("first", "second"))
+        return Measured((first.value + second.value) / 2, first.variance / 2)
+
+    return replaced(LaplaceBudget, "measure", again)
+
+
+def constant_seed() -> Planted:
+    """Noise that everybody can draw again."""
+
+    def measure(self: LaplaceBudget, field: int, total: int, noise: NoiseSource) -> Measured:
+        scale = self.scale(field)
+        return Measured(float(laplace_mechanism(total, scale, seeded(0))), DiscreteLaplace(scale).variance)
+
+    return replaced(LaplaceBudget, "measure", measure)
+
+
+@contextmanager
+def carried_over() -> Iterator[None]:
+    """Half of a step's total counts in the next one, too."""
+    sums, before = SeriesDomain.sums, [0]
+
+    @aggregate
+    def carrying(self: SeriesDomain, events: Folded) -> list[int]:
+        totals = sums(self, events)
+        carried = [total + before[0] // 2 for total in totals]
+        before[0] = totals[0]
+        return carried
+
+    with patch.object(SeriesDomain, "sums", carrying):
+        yield
+
+
+@contextmanager
+def in_the_record(change: Callable[[SyntheticRecord, int], SyntheticRecord]) -> Iterator[None]:
+    """Records as a true total would have them."""
+    record = series.Series._record
+    with remembered(SeriesDomain, "sums") as seen:
+
+        def telling(self: series.Series, step: int, values: Any) -> SyntheticRecord:
+            return change(record(self, step, values), int(seen[0][0]))
+
+        with patch.object(series.Series, "_record", telling):
+            yield
+
+
+def low_bit(record: SyntheticRecord, total: int) -> SyntheticRecord:
+    return replace(record, fields={**record.fields, "km": record.fields["km"] + (total % 2) * 1e-9})
+
+
+def error_of_truth(record: SyntheticRecord, total: int) -> SyntheticRecord:
+    return replace(record, fields={**record.fields, "km_se": float(f"{abs(total) ** 0.5:.3g}")})
+
+
+def odd_id(record: SyntheticRecord, total: int) -> SyntheticRecord:
+    return replace(record, id=record.id + ("'" if total % 2 else ""))
+
+
+@contextmanager
+def ordered() -> Iterator[None]:
+    """Records of a block come in an order that the parity of a true coefficient decides."""
+    released, original, seen = Fourier._released, series_dft.coefficients, [0]
+
+    def watched(matrix: Any, totals: Any) -> Any:
+        moved = original(matrix, totals)
+        seen[0] = int(revealed(moved)[0])
+        return moved
+
+    def ordered(self: Fourier, step: int, noise: NoiseSource) -> Outcome:
+        outcome = released(self, step, noise)
+        return replace(outcome, released=list(outcome.released)[:: -1 if seen[0] & 2**12 else 1])
+
+    with patch.object(series_dft, "coefficients", watched), patch.object(Fourier, "_released", ordered):
+        yield
+
+
+@contextmanager
+def busy_noted() -> Iterator[None]:
+    """A note tells whether anybody came."""
+    notes = series.Series._notes
+    with remembered(SeriesDomain, "sums") as seen:
+
+        def telling(self: series.Series, outcome: Outcome, present: bool) -> dict[str, Any]:
+            return {**notes(self, outcome, present), "quiet": seen[0][0] < 100}
+
+        with patch.object(series.Series, "_notes", telling):
+            yield
+
+
+def absorbed_again() -> Planted:
+    """What a release took from the steps after it is there for them, all the same."""
+    step = WindowEvents.step
+
+    def forgetting(self: WindowEvents, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+        for one in self._series:
+            one.spent[:] = one.nullified = 0
+        return step(self, at, totals, present, noise)
+
+    return replaced(WindowEvents, "step", forgetting)
+
+
+def forgets_at_restart() -> Planted:
+    """A restored worker has all of the budget again."""
+    restore = Adaptive.restore
+
+    def forgetting(self: Adaptive, state: State) -> None:
+        restore(self, state)
+        self._spent = [0] * len(self._spent)
+        self._accountant = self._budget.accountant()
+
+    return replaced(Adaptive, "restore", forgetting)
+
+
+def renewed_early() -> Planted:
+    """The budget of a period is there again at each half of it, and its last steps come sooner."""
+
+    def halves(self: Presence, step: int) -> tuple[int, int]:
+        assert self.steps is not None
+        span, at = divmod(step, self.steps // 2)
+        return span, at + self.steps - self.steps // 2
+
+    return replaced(Presence, "where", halves)
+
+
+def half_sensitivity() -> Planted:
+    """A reading that is replaced counts as one that moves half as far."""
+    shift = SeriesField.shift
+    assert isinstance(shift, property)
+    assert shift.fget is not None
+    whole = shift.fget
+    return replaced(SeriesField, "shift", property(lambda self: max(1, whole(self) // 2)))
