@@ -7,9 +7,10 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 ARGS   ?=
 KILLS  ?= 200
+RUNS   ?= 1000
 SOURCES := schemas engines agents tests requirements $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-spatial bench-tabular bench-trajectory bench-maps bench-counters bench-sequence audit chaos lock clean
+.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-spatial bench-tabular bench-trajectory bench-maps bench-counters bench-sequence audit couple chaos lock clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -29,7 +30,7 @@ check: setup  ## format, lint, strict types, import rules, doctests; no broker
 	$(VENV)/bin/ruff format --check $(SOURCES)
 	$(VENV)/bin/ruff check $(SOURCES)
 	$(VENV)/bin/mypy
-	$(PY) -m pytest -q --doctest-modules schemas engines tests/test_architecture.py
+	$(PY) -m pytest -q --doctest-modules schemas engines tests/test_architecture.py tests/test_doors.py
 
 bench: bench-ingest bench-step bench-growth  ## speed and memory
 
@@ -62,6 +63,9 @@ bench-sequence: setup  ## error of the series and Markov engines against the pap
 
 audit: setup  ## try to break every privacy claim, and catch every planted cheat (ARGS="--plot FILE")
 	$(PY) -m benchmarks.audit $(ARGS)
+
+couple: setup  ## neighbouring inputs to public bytes, RUNS pairs (default 1000): no difference, no loss above the claim, every planted fault found
+	$(PY) -m benchmarks.couple --runs $(RUNS) $(ARGS)
 
 chaos: setup  ## kill workers at random, KILLS times (default 200), then check every promise
 	$(PY) -m benchmarks.chaos --kills $(KILLS) $(ARGS)

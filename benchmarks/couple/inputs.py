@@ -177,10 +177,12 @@ def _readings(stream: Stream, chance: random.Random, span: list[int], *, steps: 
 
 
 def _span(stream: Stream, chance: random.Random, steps: int) -> list[int]:
-    """Steps in which a unit may differ: one aligned period, or all, or all but the last ones."""
+    """Steps in which a unit may differ: one aligned period, or all, or all but the last ones, or late ones."""
     per_us = stream.privacy.per_us
+    # Beyond a horizon nothing is measured.
+    steps = min(steps, getattr(stream.options, "horizon", None) or steps)
     if per_us is None:
-        return list(range(max(1, steps - chance.choice([0, 14]))))
+        return list(range(steps))[chance.choice([slice(None), slice(max(1, steps - 14)), slice(steps // 2, None)])]
     period = per_us // stream.time.step_us
     begin = period * chance.randrange(max(1, steps // period))
     return list(range(begin, min(begin + period, steps)))

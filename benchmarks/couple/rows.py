@@ -28,7 +28,7 @@ def other(domain: Domain, chance: random.Random, fields: Fields) -> Fields:
             field.name: fields[field.name] + chance.choice([-1, 1]) * chance.random() * field.sensitivity
             for field in domain.series  # type: ignore[union-attr]
         }
-    return ROWS[domain.kind](domain, chance)
+    return next(found for found in iter(lambda: ROWS[domain.kind](domain, chance), None) if found != fields)
 
 
 def _point(domain: Any, chance: random.Random) -> Fields:

@@ -1,0 +1,114 @@
+"""Where private values may be looked at: a list, so that one place more is a decision. Part of `make check`.
+
+`aggregate` functions fold private records into counts, out of the sight of sealed runs (`engines.noise.private`). Only
+mechanisms open counts. Only mechanisms and counters call a sampler: noise that is drawn elsewhere meets no witness.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from engines.noise.private import MECHANISMS
+from tests.test_architecture import Module, project
+
+AGGREGATES = """
+    engines.sequence.markov_domain.StatesDomain.counts
+    engines.sequence.series_dft.coefficients
+    engines.sequence.series_fields.SeriesDomain.sums
+    engines.spatial.alive.Alive.after
+    engines.spatial.alive.Alive.inserts
+    engines.spatial.expiry.Expiry.scheduled
+    engines.spatial.expiry.Expiry.taken
+    engines.spatial.gathering.Gathered.all
+    engines.spatial.gathering.Gathered.with_batch
+    engines.spatial.gathering.check_batch
+    engines.spatial.gathering: aggregate(Folded.merge)
+    engines.spatial.held_groups.grouped
+    engines.spatial.held_step.StepWork._apart
+    engines.spatial.partition.Changes.moved
+    engines.spatial.partition.Changes.net
+    engines.spatial.partition.Changes.net_between
+    engines.spatial.partition.Changes.of
+    engines.spatial.split.check_counts
+    engines.tabular.batches.EventRows.counts
+    engines.tabular.batches.EventRows.deleted
+    engines.tabular.batches.EventRows.inserted
+    engines.tabular.batches.EventRows.of
+    engines.tabular.batches.EventRows.totals
+    engines.tabular.batches.check_batch
+    engines.trajectory.assembly.Assembly.with_events
+    engines.trajectory.ground.Ground.moved
+    engines.trajectory.hierarchy.PointWeights.between
+    engines.trajectory.hierarchy.PointWeights.of
+    engines.trajectory.pair_tree._Members.below
+    engines.trajectory.pair_tree._Members.of
+    engines.trajectory.pair_tree._Members.sizes
+    engines.trajectory.paper.Paper._transitions
+    engines.trajectory.questions.Questions.cell_pairs
+    engines.trajectory.questions.Questions.histograms
+    engines.trajectory.questions.Questions.of
+    engines.trajectory.questions._number
+    engines.trajectory.trips.Trips.first
+    engines.trajectory.uniform._fine
+    engines.trajectory.uniform._histograms
+"""
+SAMPLERS = ("discrete_laplace", "laplace_values", "discrete_gaussian", "centred_binomial")
+DRAWING = ("engines.noise", "engines.counters.draws", "engines.auditor", "engines.contract_checks")
+
+
+def aggregates(module: Module) -> Iterator[str]:
+    """Dotted names of a module's functions that are marked, or the call that marks one."""
+
+    def below(node: ast.AST, name: str) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.ClassDef | ast.FunctionDef):
+                inner = f"{name}.{child.name}" if name else child.name
+                if any(isinstance(mark, ast.Name) and mark.id == "aggregate" for mark in child.decorator_list):
+                    yield f"{module.name}.{inner}"
+                yield from below(child, inner)
+            elif isinstance(child, ast.Call) and isinstance(child.func, ast.Name) and child.func.id == "aggregate":
+                yield f"{module.name}: {ast.unparse(child)}"
+            else:
+                yield from below(child, name)
+
+    return below(ast.parse(module.source), "")
+
+
+def named(module: Module, names: tuple[str, ...]) -> bool:
+    """Whether a module imports one of these names, or takes it as an attribute."""
+    return any(full.rpartition(".")[2] in names for _, full in module.mentions())
+
+
+def test_functions_that_see_private_records_are_these() -> None:
+    found = {name for module in project() if module.name != "engines.noise.private" for name in aggregates(module)}
+    listed = {line.strip() for line in AGGREGATES.strip().splitlines()}
+    assert found == listed, f"new: {found - listed}; gone: {listed - found}"
+
+
+def test_only_mechanisms_open_private_values() -> None:
+    opening = [module.name for module in project() if named(module, ("revealed",))]
+    assert opening
+    assert [name for name in opening if not name.startswith(MECHANISMS)] == []
+
+
+def test_only_mechanisms_and_counters_draw_noise() -> None:
+    drawing = [module.name for module in project() if named(module, SAMPLERS)]
+    assert drawing
+    assert [name for name in drawing if not name.startswith(DRAWING)] == []
+
+
+@pytest.mark.parametrize(
+    "source", ["@aggregate\ndef f(): ...", "class A:\n    @aggregate\n    def f(self): ...", "g = aggregate(A.f)"]
+)
+def test_a_planted_aggregate_is_seen(source: str) -> None:
+    assert len(list(aggregates(Module("engines.spatial.x", source)))) == 1
+
+
+@pytest.mark.parametrize(
+    "source", ["from engines.noise import discrete_laplace", "from engines import noise\nnoise.discrete_laplace"]
+)
+def test_a_planted_sampler_is_seen(source: str) -> None:
+    assert named(Module("engines.spatial.x", source), SAMPLERS)
