@@ -63,8 +63,8 @@ bench-sequence: setup  ## error of the series and Markov engines against the pap
 audit: setup  ## try to break every privacy claim, and catch every planted cheat (ARGS="--plot FILE")
 	$(PY) -m benchmarks.audit $(ARGS)
 
-chaos: setup  ## kill workers at random, KILLS times (default 200), then check every promise
-	$(PY) -m benchmarks.chaos --kills $(KILLS) $(ARGS)
+chaos: setup  ## kill workers at random, KILLS times (default 200), then check every promise; FAULTS=network adds faults
+	$(PY) -m benchmarks.chaos --kills $(KILLS) $(FAULTS:%=--%) $(ARGS)
 
 # demo.lock is resolved first and the others must agree with it: a developer and the image run what a newcomer runs.
 COMPILE := $(VENV)/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
