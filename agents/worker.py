@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 EXIT_S = 30.0
-"""How long a worker may take to end. Faust's consumer thread can wait for ever where an error comes amid a rebalance."""
+"""How long a worker may take to end. Faust's consumer thread can wait for ever if an error comes amid a rebalance."""
 NOT_PRIVATE = "NOT PRIVATE: an insecure seed makes the noise repeatable. Every ledger entry of this run says so"
 
 
