@@ -64,11 +64,11 @@ bench-sequence: setup  ## error of the series and Markov engines against the pap
 audit: setup  ## try to break every privacy claim, and catch every planted cheat (ARGS="--plot FILE")
 	$(PY) -m benchmarks.audit $(ARGS)
 
-couple: setup  ## neighbouring inputs to public bytes, RUNS pairs (default 1000): no difference, no loss above the claim, every planted fault found
+couple: setup  ## run neighbouring inputs to public bytes, RUNS pairs (default 1000), and find every planted fault
 	$(PY) -m benchmarks.couple --runs $(RUNS) $(ARGS)
 
-chaos: setup  ## kill workers at random, KILLS times (default 200), then check every promise
-	$(PY) -m benchmarks.chaos --kills $(KILLS) $(ARGS)
+chaos: setup  ## kill workers at random, KILLS times (default 200), then check every promise; FAULTS=network adds faults
+	$(PY) -m benchmarks.chaos --kills $(KILLS) $(FAULTS:%=--%) $(ARGS)
 
 # demo.lock is resolved first and the others must agree with it: a developer and the image run what a newcomer runs.
 COMPILE := $(VENV)/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \

@@ -1,7 +1,8 @@
 """Bringing the owners of newly assigned partitions to where their last committed transaction left them.
 
 Fenced first: nothing below can change any more. Then the group's offset, the latest bound snapshots, and all of the
-partition's own blocks that are still there. Block and offset were committed together, so they must agree.
+partition's own blocks that are still there. Block and offset were committed together, so they must agree; where an
+earlier version let a late commit cut a transaction in two, blocks decide, or it is said what is missing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from agents.protocol.partition_ingest import PartitionIngest
 from agents.protocol.partitioner import bounds_partition
 from agents.protocol.user_table import BUCKETS
 from schemas.blocks import Block
-from schemas.errors import GapError
+from schemas.errors import GapError, TornError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 async def restore(config: Config, consumer: AIOKafkaConsumer, owners: Sequence[SourceOwner]) -> None:
-    """Fence, restore and seek. Raises: GapError where stored history contradicts itself, BrokerError."""
+    """Fence, restore and seek. Raises: GapError, TornError where stored history contradicts itself; BrokerError."""
     await asyncio.gather(*(owner.fence() for owner in owners))
     topics = Topics(config.job.name, config.kafka.partitions)
     committed = {owner.source: await consumer.committed(owner.source) for owner in owners}
@@ -67,12 +68,47 @@ def _start(owner: SourceOwner, committed: int | None, beginning: int, *, group: 
                 f"Restore the private topics; or, if the streams are new, delete this topic's offsets of group {group}"
             )
         return beginning
-    if len(known) > 1 or (committed is not None and committed not in known):
-        raise GapError(
-            f"ingest of {owner}: blocks end at {sorted(known)}, the group stands at {committed}; they are committed "
-            f"together and must agree. Somebody changed the offsets of group {group} or the private topics"
+    if len(known) == 1 and (committed is None or committed in known):
+        return known.pop()
+    ahead = [machine for machine in owner.machines if machine.has_history and machine.next_offset > (committed or 0)]
+    if ahead and all(machine.last_begin == committed for machine in ahead):
+        _check_whole_but_for_offset(owner, known, committed, ahead, group=group)
+        return known.pop()
+    raise GapError(
+        f"ingest of {owner}: blocks end at {sorted(known)}, the group stands at {committed}; they are committed "
+        f"together and must agree. Somebody changed the offsets of group {group} or the private topics"
+    )
+
+
+def _check_whole_but_for_offset(
+    owner: SourceOwner, known: set[int], committed: int | None, ahead: Sequence[PartitionIngest], *, group: str
+) -> None:
+    """The last block is there and its offset is not: a commit came late and cut their transaction in two, which earlier
+    versions could not rule out, or somebody set the offset back by a block. Blocks decide, if they are all there is.
+
+    Raises: TornError if more than the offset may be missing.
+    """
+    if len(known) > 1:
+        there = ", ".join(sorted(machine.spec.stream for machine in ahead))
+        raise TornError(
+            f"ingest of {owner}: one transaction was committed in part. The block from offset {committed} on is there "
+            f"for stream {there} and missing for the others of this topic. Take {there} out of this job and go on with "
+            "the others, or start the others anew under other names"
         )
-    return known.pop()
+    end = max(known)
+    if not all(machine.needs_no_snapshot_of_last for machine in ahead):
+        raise TornError(
+            f"ingest of {owner}: the last block reaches offset {end}, the group stands at its begin, {committed}. "
+            f"Either somebody set group {group} back, or the transaction was committed in part, and then snapshots of "
+            "the bounds may be missing that cannot be checked, because older blocks are deleted. If it was you, set "
+            f"the offset to {end}; else start the streams of this topic anew under other names"
+        )
+    log.warning(
+        "ingest of %s: the last block was committed and its offset %d was not (a commit that came late over a bad "
+        "network, or the group was set back by one block). Nothing is missing: it goes on behind the block",
+        owner,
+        end,
+    )
 
 
 async def _load_snapshots(config: Config, topics: Topics, machines: Sequence[PartitionIngest]) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import faust
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from agents.transactions import OneChanceProducer
 from schemas.errors import BrokerError, ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
@@ -55,15 +56,18 @@ def faust_credentials(kafka: Kafka) -> faust.types.CredentialsT | None:
 
 async def fenced_producer(
     kafka: Kafka, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS
-) -> AIOKafkaProducer:
+) -> OneChanceProducer:
     """A started producer. From now on no earlier holder of this id can commit, and what it had open is settled.
+
+    It sends each request once: after one that was not answered it raises OutcomeUnknownError and is of no more use, see
+    `agents.transactions`. Make a new one and read what was committed.
 
     Args:
         timeout_ms: after which the broker ends a transaction that nobody ended. A successor ends it at once.
 
     Raises: BrokerError if the cluster does not answer.
     """
-    producer = AIOKafkaProducer(
+    producer = OneChanceProducer(
         bootstrap_servers=kafka.bootstrap,
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from schemas.errors import ForkError, GapError, PrivstreamError, WireError
+from schemas.errors import ForkError, GapError, PrivstreamError, TornError, WireError
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,11 @@ MENDS: tuple[tuple[type[BaseException], str], ...] = (
         GapError,
         "records that were answered for are missing. Check that nobody deleted records or recreated a topic, restore "
         "them, or start the stream anew under another name (docs/operations.md: a stream has stopped)",
+    ),
+    (
+        TornError,
+        "no record was deleted; a commit came late over a bad network, before this version ruled that out. Keep all "
+        "topics as they are and do what the message says",
     ),
     (WireError, "a private topic holds a record of another release or another program: check who may write to it"),
 )

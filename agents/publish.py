@@ -20,8 +20,9 @@ from agents.kafka_clients import fenced_producer, read_to_end
 from agents.owners import AckList, PartitionOwner
 from agents.protocol.clock import StepClock
 from agents.protocol.publisher import Publication, StreamPublisher
+from agents.tail import tail
 from agents.trim import Trimmer
-from schemas.releases import LogRecord, decode_log_record
+from schemas.releases import Channel, LogRecord, PublicRecord, decode_log_record
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -97,13 +98,37 @@ class Lane:
         self._first_offsets: dict[int, int] = {}
 
     async def open(self, kafka: Kafka) -> None:
-        """Fence, then learn what is public: nobody adds to this ledger any more."""
+        """Fence, then learn what is public: nobody adds to it any more. Raises: ForkError, GapError, BrokerError."""
         self._producer = await fenced_producer(
             kafka, Topics.publisher_id(self._stream.name), timeout_ms=TRANSACTION_TIMEOUT_MS
         )
         _, _, records = await read_to_end(kafka, Topics.ledger(self._stream.name), 0, 0)
         self.machine.recover(record.value for record in records)
+        await self._find_torn(kafka)
         log.info("publisher of %s: step %s is public", self._stream.name, self.machine.last_step)
+
+    async def _find_torn(self, kafka: Kafka) -> None:
+        """Look behind the ledger's last step: there is nothing, unless an earlier version was torn there."""
+        name, last = self._stream.name, self.machine.last_step
+        topics: dict[str, Channel] = {Topics.synthetic(name): "synthetic", Topics.measurements(name): "measurements"}
+        async with tail(kafka, [(topic, 0) for topic in topics]) as end:
+            for topic, channel in topics.items():
+                found: list[PublicRecord] = []
+                async for record in end.backwards((topic, 0)):
+                    step = public_step(record.headers)
+                    if step is not None and step <= last:
+                        break
+                    if step is not None:
+                        found.append(PublicRecord(channel, record.key, record.value))
+                        if step > last + 1:  # more than one step: to be refused, however many they are
+                            self.machine.found(step, found)
+                if found:
+                    log.warning(
+                        "stream %s: %d records of step %s were committed to %s without their ledger entry, by a commit "
+                        "that came late. They are not published again; the rest of the step is",
+                        name, len(found), last + 1, topic,
+                    )  # fmt: skip
+                    self.machine.found(last + 1, reversed(found))
 
     async def close(self) -> None:
         if self._producer is not None:

@@ -25,7 +25,7 @@ from agents.protocol.replay_rows import clock_of, plan_of, steps_of, times_of, u
 from agents.tail import tail
 from agents.topic_admin import admin_client
 from agents.topic_ids import topic_identities
-from schemas.errors import BrokerError
+from schemas.errors import BrokerError, OutcomeUnknownError
 from schemas.events import TICK_HEADER
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ async def replay(
             f"a row is larger than topic {stream.source} takes. Mend: raise max.message.bytes of the topic, or shorten "
             "the row; then run the same command again."
         ) from None
-    except KafkaError as error:
+    except (KafkaError, OutcomeUnknownError) as error:
         raise BrokerError(
             f"the replay was cut off: {type(error).__name__}. Mend: run the same command again; it goes on behind the "
             "last commit."

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
+import threading
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+EXIT_S = 30.0
+"""How long a worker may take to end. Faust's consumer thread can wait for ever if an error comes amid a rebalance."""
 NOT_PRIVATE = "NOT PRIVATE: an insecure seed makes the noise repeatable. Every ledger entry of this run says so"
 
 
@@ -58,6 +63,7 @@ def run_worker(
         log.critical("STOPPED before start: %s", error)
         return 1
     worker = faust.Worker(app, loop=loop, loglevel=log_level, override_logging=False, quiet=True)
+    threading.Thread(target=limit_exit, args=(app, worker), daemon=True).start()
     try:
         worker.execute_from_commandline()
     except SystemExit as end:
@@ -66,6 +72,18 @@ def run_worker(
         log.critical("STOPPED: %s", explain(error))
         return 1
     return 0
+
+
+def limit_exit(*services: Any) -> None:
+    """Wait until one of Faust's services is told to stop, and end this process if it is still there `EXIT_S` later.
+
+    Nothing is lost by it: a worker may be killed at any time. For a thread of its own.
+    """
+    while not any(service.should_stop for service in services):
+        time.sleep(0.2)
+    time.sleep(EXIT_S)
+    log.critical("STOPPED: the worker did not leave within %.0f s and was ended. What to do: start it again", EXIT_S)
+    os._exit(1)
 
 
 def _serve_metrics(port: int) -> None:

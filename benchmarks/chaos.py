@@ -1,45 +1,58 @@
 """Workers are killed at random, again and again, during a replay; then every promise is checked against every byte.
 
     python -m benchmarks.chaos --kills 200
+    python -m benchmarks.chaos --kills 200 --network
 
 Two workers, two streams. A life ends by SIGKILL at a random time or at a random named failpoint, or sleeps (SIGSTOP)
-past its session and is woken. The last line is `kills N, steps N, lost 0, double 0, bytes differing 0, events
-miscounted 0`; anything else exits with code 1. A kill takes 3 to 5 seconds here.
+past its session and is woken. With `--network` the workers reach the broker through a proxy that delays, drops, cuts,
+holds and answers late by a seeded plan, and now and then the broker is killed and started again, stops for a while, or
+is down for up to a minute. The last line is `kills N, faults N, steps N, lost 0, double 0, bytes differing 0, events
+miscounted 0, stuck 0`; anything else exits with code 1. `stuck` are the streams that did not catch up by themselves,
+without a kill, once all was well again. A kill takes 3 to 5 seconds here.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import random
 import signal
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from agents.broker import broker_from_env
+from agents.broker import Broker, broker_from_env
 from tests.crash.field import Field
+from tests.crash.proxy.faults import Seeded, no_faults
+from tests.crash.proxy.server import Proxy
 from tests.crash.test_crash import FAILPOINTS
+from tests.crash.verify import Verdict
 
 NAMES = ("a", "b")
 PAUSE_S = 0.5
 LONGEST_LIFE_S = 14.0
 SLEEP_S = (8.0, 14.0)  # the session ends after 6
+SETTLE_S = 300.0
+BROKER_EVERY_S = (60.0, 180.0)
+BROKER_KINDS = {"restart": (0.0, 0.0), "pause": (4.0, 20.0), "down": (10.0, 60.0)}
 
 
 class Life:
-    """What a worker was started for, and when its time comes."""
+    """What a worker was started for, and when its time comes; a calm one's never does."""
 
-    def __init__(self, field: Field, name: str, chance: random.Random) -> None:
-        self.kind = chance.choice(("failpoint", "failpoint", "kill", "kill", "kill", "zombie"))
+    def __init__(self, field: Field, name: str, chance: random.Random, *, calm: bool = False) -> None:
+        self.kind = "calm" if calm else chance.choice(("failpoint", "failpoint", "kill", "kill", "kill", "zombie"))
         place = f"{chance.choice(FAILPOINTS).split(':')[0]}:{chance.randint(1, 3)}" if self.kind == "failpoint" else ""
         self.worker = field.start(name, failpoint=place)
         at = {"failpoint": LONGEST_LIFE_S, "kill": chance.uniform(0.5, 8.0), "zombie": chance.uniform(3.0, 6.0)}
-        self.until = time.monotonic() + at[self.kind]
+        self.until = time.monotonic() + at.get(self.kind, float("inf"))
 
     @property
     def over(self) -> bool:
@@ -51,11 +64,12 @@ class Life:
 
 
 class Chaos:
-    """Counts kills; a zombie's sleep counts as one."""
+    """Counts kills; a zombie's sleep counts as one. Behind the last of `most`, workers are only started again."""
 
-    def __init__(self, field: Field, chance: random.Random) -> None:
+    def __init__(self, field: Field, chance: random.Random, *, most: int) -> None:
         self.field = field
         self.chance = chance
+        self.most = most
         self.kills = 0
         self.crashes = 0
         self.lives = {name: Life(field, name, chance) for name in NAMES}
@@ -66,7 +80,7 @@ class Chaos:
             if life.over:
                 killed = life.worker.ended == -signal.SIGKILL
                 self.kills, self.crashes = self.kills + killed, self.crashes + (not killed)
-                self.lives[name] = Life(self.field, name, self.chance)
+                self.lives[name] = Life(self.field, name, self.chance, calm=self.kills >= self.most)
             elif life.due and life.kind == "zombie":
                 life.worker.process.send_signal(signal.SIGSTOP)
                 self.kills += 1
@@ -77,9 +91,92 @@ class Chaos:
             elif life.due:
                 life.worker.kill()
 
+    def wake(self) -> None:
+        """No life sleeps any longer."""
+        for life in self.lives.values():
+            if not life.over:
+                life.worker.process.send_signal(signal.SIGCONT)
 
-async def run(kills: int, *, seed: int, folder: Path, console: Console) -> bool:
-    """One run on a broker of its own. Returns whether every promise was kept."""
+
+class Weather:
+    """Faults of network and broker, and how many there were."""
+
+    def __init__(self, broker: Broker, plan: Seeded, chance: random.Random) -> None:
+        self.plan = plan
+        self._broker = broker
+        self._chance = chance
+        self._broken = 0
+
+    @property
+    def faults(self) -> int:
+        return self.plan.faults + self._broken
+
+    async def break_the_broker(self) -> None:
+        """Now and then, until cancelled: then it runs."""
+        while True:
+            await asyncio.sleep(self._chance.uniform(*BROKER_EVERY_S))
+            kind = self._chance.choice(sorted(BROKER_KINDS))
+            self._broken += 1
+            (self._broker.pause if kind == "pause" else self._broker.kill)()
+            try:
+                await asyncio.sleep(self._chance.uniform(*BROKER_KINDS[kind]))
+            finally:
+                if kind == "pause":
+                    self._broker.resume()
+                else:
+                    self._broker.start()  # a second or ten in which nobody else is served: it is down anyway
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to."""
+
+    kills: int
+    faults: int
+    stuck: int
+    verdict: Verdict
+    complete: bool
+
+    @property
+    def kept(self) -> bool:
+        return self.verdict.kept and self.complete and not self.stuck
+
+    def __str__(self) -> str:
+        return f"kills {self.kills}, faults {self.faults}, {self.verdict}, stuck {self.stuck}"
+
+
+async def settled(field: Field, chaos: Chaos) -> int:
+    """Wait until everything is public. Returns the streams that only got there, or did not, after a kill.
+
+    Raises: TimeoutError.
+    """
+    chaos.wake()
+    try:
+        await field.settle(timeout_s=SETTLE_S)
+    except TimeoutError:
+        stuck = sum(last < field.steps - 1 for last in await field.last_public())
+        for life in chaos.lives.values():
+            life.worker.kill()
+        await field.until_public(field.steps - 1, timeout_s=SETTLE_S)
+        return stuck
+    return 0
+
+
+@contextlib.asynccontextmanager
+async def weather(broker: Broker, *, network: bool, seed: int) -> AsyncIterator[tuple[Weather, str, Proxy | None]]:
+    """Faults, if any are asked for, and the address that workers use."""
+    wind = Weather(broker, Seeded(seed), random.Random(seed))
+    if not network:
+        yield wind, broker.bootstrap, None
+        return
+    async with Proxy(broker.bootstrap, plan=wind.plan) as proxy:
+        yield wind, proxy.bootstrap, proxy
+
+
+async def run(
+    kills: int, *, seed: int, folder: Path, console: Console, network: bool = False, faults: int = 0
+) -> Outcome | None:
+    """One run on a broker of its own, until there were so many kills and faults. None if the job did not settle."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -88,49 +185,76 @@ async def run(kills: int, *, seed: int, folder: Path, console: Console) -> bool:
         TextColumn("{task.fields[seen]}"),
     )
     with broker_from_env() as broker, Progress(*columns, console=console) as progress:
-        field = Field(broker.bootstrap, folder, seed=seed)
-        bar = progress.add_task("kills", total=kills, seen="")
-        try:
-            await field.open(pause_s=PAUSE_S)
-            chaos = Chaos(field, random.Random(seed))
-            shown = 0.0
-            while chaos.kills < kills:
-                chaos.turn()
-                if time.monotonic() - shown > 5.0:
-                    shown = time.monotonic()
-                    seen = f"public {await field.last_public()} of {field.steps}, ended by themselves {chaos.crashes}"
-                    progress.update(bar, completed=chaos.kills, seen=seen)
-                    if chaos.crashes > 10 + 2 * chaos.kills:
-                        raise TimeoutError(f"workers keep ending by themselves\n{field.logs()}")
-                    if not console.is_terminal:
-                        console.print(f"kills {chaos.kills} of {kills}, {seen}")
-                await asyncio.sleep(0.05)
-            progress.update(bar, completed=chaos.kills, seen="settling, then reading everything back")
-            for life in chaos.lives.values():
-                life.worker.kill()
-            await field.settle(timeout_s=300.0)
-            verdict = await field.verdict()
-        except TimeoutError as error:
-            console.print(f"[red]the job did not settle: {error}", markup=False)
-            return False
-        finally:
-            await field.close()
+        async with weather(broker, network=network, seed=seed) as (wind, bootstrap, proxy):
+            field = Field(broker.bootstrap, folder, seed=seed, workers_bootstrap=bootstrap)
+            bar = progress.add_task("kills", total=kills, seen="")
+            breaking: asyncio.Task[None] | None = None
+            try:
+                await field.open(pause_s=PAUSE_S)
+                chaos = Chaos(field, random.Random(seed), most=kills)
+                if proxy is not None:
+                    breaking = asyncio.create_task(wind.break_the_broker())
+                shown = 0.0
+                while chaos.kills < kills or wind.faults < faults:
+                    chaos.turn()
+                    if breaking is not None and breaking.done():
+                        breaking.result()
+                    if time.monotonic() - shown > 5.0:
+                        shown = time.monotonic()
+                        seen = (
+                            f"faults {wind.faults}, public {await field.last_public()} of {field.steps}, "
+                            f"ended by themselves {chaos.crashes}"
+                        )
+                        progress.update(bar, completed=chaos.kills, seen=seen)
+                        if chaos.crashes > 10 + 2 * (chaos.kills + wind.faults):
+                            raise TimeoutError(f"workers keep ending by themselves\n{field.logs()}")
+                        if not console.is_terminal:
+                            console.print(f"kills {chaos.kills} of {kills}, {seen}")
+                    await asyncio.sleep(0.05)
+                progress.update(bar, completed=chaos.kills, seen="settling, then reading everything back")
+                if breaking is not None and proxy is not None:
+                    breaking.cancel()
+                    await asyncio.gather(breaking, return_exceptions=True)
+                    proxy.plan = no_faults
+                stuck = await settled(field, chaos)
+                verdict = await field.verdict()
+            except TimeoutError as error:
+                console.print(f"[red]the job did not settle: {error}", markup=False)
+                return None
+            finally:
+                if breaking is not None:
+                    breaking.cancel()
+                await field.close()
     for note in verdict.notes[:50]:
         console.print(note, markup=False)
-    sys.stdout.write(f"kills {chaos.kills}, {verdict}\n")
-    return verdict.kept and verdict.steps == 2 * field.steps
+    return Outcome(chaos.kills, wind.faults, stuck, verdict, complete=verdict.steps == 2 * field.steps)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Kill workers at random and check every promise.")
     parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the killer; printed, to be repeated")
+    parser.add_argument("--network", action="store_true", help="faults of network and broker, too")
+    parser.add_argument("--faults", type=int, help="with --network, at least so many; as many as kills by default")
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of all that is chance; printed")
     arguments = parser.parse_args()
     console = Console(stderr=True)
     console.print(f"seed {arguments.seed}")
+    faults = 0 if not arguments.network else arguments.kills if arguments.faults is None else arguments.faults
     with tempfile.TemporaryDirectory(prefix="privstream-chaos-") as folder:
-        kept = asyncio.run(run(arguments.kills, seed=arguments.seed, folder=Path(folder), console=console))
-    return 0 if kept else 1
+        outcome = asyncio.run(
+            run(
+                arguments.kills,
+                seed=arguments.seed,
+                folder=Path(folder),
+                console=console,
+                network=arguments.network,
+                faults=faults,
+            )
+        )
+    if outcome is None:
+        return 1
+    sys.stdout.write(f"{outcome}\n")
+    return 0 if outcome.kept else 1
 
 
 if __name__ == "__main__":

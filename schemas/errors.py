@@ -9,8 +9,10 @@ PrivstreamError                     stops
 ├── PromiseError                    stream    history is not what it must be: at most one answer per step is at stake
 │   ├── GapError                              a source offset range is missing or counted twice
 │   ├── ForkError                             two different seeds, candidates or publications of one step
+│   ├── TornError                             half of a transaction is there: an earlier version let that happen
 │   └── FingerprintError                      guarantee-relevant configuration or source changed under a running stream
 └── BrokerError                     job       the Kafka cluster cannot be used as it is
+    └── OutcomeUnknownError                   a transactional request was not answered: only a successor can tell
 
 No message ever holds a private value: positions, names and sizes only.
 """
@@ -92,9 +94,17 @@ class ForkError(PromiseError):
     """A step has two different seeds, candidates or publications, or the digest chain is broken."""
 
 
+class TornError(PromiseError):
+    """A part of a transaction was committed and the rest was not, in a way that cannot be completed safely."""
+
+
 class FingerprintError(PromiseError):
     """The stream was started with another source, key or guarantee than the one it is asked to go on with."""
 
 
 class BrokerError(PrivstreamError):
     """The cluster cannot be reached, or its topics are not what the job needs."""
+
+
+class OutcomeUnknownError(BrokerError):
+    """A transactional request was not answered: nothing more is sent with its epoch; a new producer reads on."""

@@ -17,7 +17,7 @@ import numpy as np
 from agents.protocol.bounds import Bounds
 from agents.protocol.user_table import BUCKETS, buckets_of
 from schemas.blocks import Block
-from schemas.errors import GapError
+from schemas.errors import GapError, TornError
 from schemas.wire import Kind, decode, encode
 
 CLEAN = -1
@@ -105,13 +105,31 @@ class BucketLog:
             self.bounds.put(step=step, users=arrays[f"step_users/{step}"], counts=counts)
 
     def fold(self, block: Block, *, at: int) -> None:
-        """Take in a later block of this partition; what its snapshots already count is passed over."""
+        """Take in a later block of this partition; what its snapshots already count is passed over.
+
+        Raises: TornError if a snapshot ends within the block: it was committed without the one that belongs to it, and
+            which of this one's charges it counts is not known.
+        """
         if self.bounds is not None and len(block.users):
             buckets = buckets_of(block.users)
+            if bool(((block.lo < self._written_to[buckets]) & (self._written_to[buckets] < block.hi)).any()):
+                raise self._torn(block.hi)
             later = block.lo >= self._written_to[buckets]
             self.bounds.add(block.users[later], block.increments[later])
             self.committed(np.unique(buckets[later]), at=at)
         self.last_block = at
+
+    def check_not_ahead(self, next_offset: int) -> None:
+        """After the last block. Raises: TornError if a snapshot counts records that are in no block."""
+        if int(self._written_to.max()) > next_offset:
+            raise self._torn(next_offset)
+
+    def _torn(self, end: int) -> TornError:
+        return TornError(
+            f"stream {self.stream}, source partition {self.partition}: a snapshot of the contribution bounds was "
+            f"committed without its block (blocks reach offset {end}), so who is at the bound is not known. Start the "
+            "stream anew under another name; what was released counts for the same people (explain --earlier)"
+        )
 
     def _encode(self, bucket: int, upto: int) -> bytes:
         assert self.bounds is not None

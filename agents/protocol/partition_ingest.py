@@ -66,7 +66,9 @@ class PartitionIngest:
         self._sealed_tick = -1
         self._uncommitted: np.ndarray | None = None
         self._has_history = False
-        self._floor = 0
+        self._floor = self._floor_before = 0
+        self._last_begin: int | None = None
+        self._trimmed_to = 0
 
     # --- restoring ------------------------------------------------------------------------------------------------
 
@@ -80,7 +82,7 @@ class PartitionIngest:
         Args:
             at: its offset in the blocks topic.
             trimmed_to: offset before which blocks were deleted; if any were, the first one seen may begin anywhere.
-        Raises: GapError if its source offsets do not continue where the last one stopped.
+        Raises: GapError if its source offsets do not continue where the last one stopped; TornError, see `BucketLog`.
         """
         expected = block.lo if trimmed_to and not self._has_history else self.next_offset
         if block.stream != self.spec.stream or block.partition != self.partition or block.lo != expected:
@@ -88,8 +90,9 @@ class PartitionIngest:
                 f"stream {self.spec.stream}, source partition {self.partition}: block of {block.stream}, partition "
                 f"{block.partition} covers offsets {block.lo} to {block.hi}, but {expected} comes next"
             )
-        self._has_history = True
-        self._floor = block.floor
+        unknown = trimmed_to and not self._has_history
+        self._floor_before, self._floor = -1 if unknown else self._floor, block.floor
+        self._has_history, self._last_begin = True, block.lo
         self._log.fold(block, at=at)
         self.next_offset = self._sealed_offset = block.hi
         self.ticked = self._sealed_tick = block.tick
@@ -97,7 +100,13 @@ class PartitionIngest:
             self._bounds.expire(self.ticked + 1)
 
     def check_restored(self, *, trimmed_to: int) -> None:
-        """After the last block. Raises: GapError if more was deleted than it allows: users would be forgotten."""
+        """After the last block.
+
+        Raises: GapError if more was deleted than it allows: users would be forgotten; TornError, see `BucketLog`.
+        """
+        self._trimmed_to = trimmed_to
+        if self._has_history:
+            self._log.check_not_ahead(self.next_offset)
         if self._has_history and trimmed_to > self._floor:
             raise GapError(
                 f"stream {self.spec.stream}, source partition {self.partition}: blocks before offset {trimmed_to} were "
@@ -108,6 +117,19 @@ class PartitionIngest:
     def has_history(self) -> bool:
         """Whether this partition has ever committed a block for this stream."""
         return self._has_history
+
+    @property
+    def last_begin(self) -> int | None:
+        """Source offset at which the last committed block begins."""
+        return self._last_begin
+
+    @property
+    def needs_no_snapshot_of_last(self) -> bool:
+        """Whether everything is restored even if the snapshots of the last block's transaction were not committed.
+
+        They let older blocks go. The block before the last one was committed with its own, and says what it needs.
+        """
+        return self._bounds is None or self._trimmed_to <= self._floor_before
 
     # --- running --------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import orjson
 
 from agents.protocol.release_log import LogView
 from schemas.errors import ForkError, GapError
-from schemas.releases import GENESIS, LogRecord, PublicRecord, link, unframe_records
+from schemas.releases import CHANNELS, GENESIS, Channel, LogRecord, PublicRecord, link, unframe_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,7 @@ class Publication:
     """A step to be published in one transaction; the ledger record is last.
 
     Attributes:
+        records: all of the step but what a torn transaction made public before, see `StreamPublisher.found`.
         first_offset: offset of the step's first record on the release log; once published, everything before it may go.
     """
 
@@ -42,6 +43,7 @@ class StreamPublisher:
         self._view = LogView(stream)
         self._waiting: Publication | None = None
         self._next: str | None = None
+        self._found: dict[Channel, list[PublicRecord]] = {}
 
     def recover(self, ledger: Iterable[bytes]) -> None:
         """Learn what is already public from the values of the public ledger, from its start. Raises: ForkError,
@@ -62,6 +64,37 @@ class StreamPublisher:
             if entry["previous_chain"] != before or entry["chain"] != chain:
                 raise ForkError(f"stream {self.stream}: the public ledger's chain breaks at step {step}")
             self.last_step, self._chain, self._chains[step] = step, chain, chain
+
+    def found(self, step: int, records: Iterable[PublicRecord]) -> None:
+        """Learn which committed records of a step are public although the ledger does not have it, in their order.
+
+        Earlier versions let a late commit publish a step's first records without its ledger entry. They are not
+        published again: the rest of the step is. Call after `recover`. Raises: GapError if it is not the next step.
+        """
+        if step != self.last_step + 1:
+            raise GapError(
+                f"stream {self.stream}: records of step {step} are public, and the public ledger ends at step "
+                f"{self.last_step}: it has lost entries"
+            )
+        for record in records:
+            self._found.setdefault(record.channel, []).append(record)
+
+    def _missing(self, step: int, records: Iterable[PublicRecord]) -> tuple[PublicRecord, ...]:
+        """What is not public yet. Kafka keeps the order of a topic, so what is public is the head of each channel; of
+        that, compaction may have removed records that others replace.
+        """
+        if not self._found:
+            return tuple(records)
+        found, self._found = self._found, {}
+        left: dict[Channel, list[PublicRecord]] = {channel: [] for channel in CHANNELS}
+        for record in records:
+            left[record.channel].append(record)
+        for channel, seen in found.items():
+            rest = iter(left[channel])
+            if not all(record in rest for record in seen):  # each is looked for behind the one before
+                raise ForkError(f"stream {self.stream}: records of step {step} are public with other bytes")
+            left[channel] = list(rest)
+        return tuple(record for channel in CHANNELS for record in left[channel])
 
     def on_record(self, offset: int, record: LogRecord) -> Publication | None:
         """Take in a record of the release log; return the step that must now be published, if any.
@@ -88,7 +121,7 @@ class StreamPublisher:
         if candidate.previous_chain != self._chain:
             raise ForkError(f"stream {self.stream}: step {candidate.step} does not continue what is public")
         ledger = PublicRecord("ledger", b"%d" % candidate.step, candidate.ledger)
-        records = (*unframe_records(candidate.payload), ledger)
+        records = (*self._missing(candidate.step, unframe_records(candidate.payload)), ledger)
         self._waiting = Publication(self.stream, candidate.step, records, complete.first_offset)
         self._next = candidate.chain
         return self._waiting

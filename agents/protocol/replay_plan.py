@@ -207,7 +207,8 @@ def progress_of(ticks: Iterable[bytes | None]) -> Progress:
     if len(found) > 1:
         raise ReplayError(
             "the partitions of the source (and audit) topics end with different ticks, so they were not written by one "
-            "replay, or a topic or partition was added since. Mend: replay into new topics."
+            "replay, or a topic or partition was added since, or an earlier version wrote them over a bad network and "
+            "a chunk was committed in part. Mend: replay into new topics."
         )
     return found.pop() if found else Progress()
 

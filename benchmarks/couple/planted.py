@@ -38,7 +38,8 @@ def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
     """Settings of the site's engine; first those of modes that its module is named after, then one of each mode."""
     engines = [engine for engine in CONTRACTS if engine in site.module.split(".")[-1]] or list(ENGINES_OF[site.engine])
     every = [each for engine in engines for each in settings(engine)]
-    every.sort(key=lambda each: (_mode(each[0]) not in site.module, -_longer(each[0])))
+    modes = next((modes for part, modes in MODES_OF.items() if part in site.module), ())
+    every.sort(key=lambda each: (_mode(each[0]) not in modes and _mode(each[0]) not in site.module, -_longer(each[0])))
     for seed in range(max(2, TRIES // len(every))):
         for name, stream in every:
             yield name, stream, seed
@@ -46,6 +47,9 @@ def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
 
 ENGINES_OF = {"sequence": ("series", "markov")} | {name: (name,) for name in CONTRACTS}
 """Engines by their folder."""
+
+MODES_OF = {"wevent": ("bd", "ba"), "gaussian": ("gaussian",), "rounds": ("paper",), "selection": ("paper",)}
+"""Modes to begin with, by a part of the module's name; without it all are tried in turn."""
 
 
 def _mode(name: str) -> str:

@@ -43,7 +43,7 @@ def fence(answer: asyncio.Future[Any], done: list[str], patch: pytest.MonkeyPatc
         async def stop(self) -> None:
             pass
 
-    patch.setattr(agents.kafka_clients, "AIOKafkaProducer", Producer)
+    patch.setattr(agents.kafka_clients, "OneChanceProducer", Producer)
     return fenced_producer(Kafka(bootstrap="127.0.0.1:1"), "id")
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
+from aiokafka.errors import KafkaError
 
 from agents.failpoints import SIGNAL_VARIABLE, VARIABLE
 from agents.protocol.partitioner import home_partition
@@ -70,10 +71,16 @@ class Worker:
 
 
 class Field:
-    """Feed, start, kill, settle, verify."""
+    """Feed, start, kill, settle, verify.
 
-    def __init__(self, bootstrap: str, folder: Path, *, seed: int = 1) -> None:
+    Args:
+        workers_bootstrap: where the workers find the broker, if that is a proxy before it.
+    """
+
+    def __init__(self, bootstrap: str, folder: Path, *, seed: int = 1, workers_bootstrap: str | None = None) -> None:
         self.config = two_streams(bootstrap, folder)
+        self._workers_bootstrap = workers_bootstrap or bootstrap
+        self._last_public = [-1] * len(self.config.streams)
         self.folder = folder
         self.workers: dict[str, Worker] = {}
         self.steps = 0
@@ -136,7 +143,7 @@ class Field:
         }
         path = self.folder / "job.toml"
         if not path.exists():
-            path.write_text(to_toml(self.config))
+            path.write_text(to_toml(self.config, bootstrap=self._workers_bootstrap))
         log = self.folder / f"{name}.log"
         with log.open("ab") as output:
             process = subprocess.Popen(
@@ -150,12 +157,12 @@ class Field:
         return worker
 
     async def last_public(self) -> list[int]:
-        """Of each stream, the last step that is public."""
-        last = []
-        for stream in self.config.streams:
-            entries = await records_of(self.config.kafka.bootstrap, Topics.ledger(stream.name))
-            last.append(max((int(entry.key) for entry in entries), default=-1))
-        return last
+        """Of each stream, the last step that is public; while the broker is down, what was seen before."""
+        for at, stream in enumerate(self.config.streams):
+            with contextlib.suppress(KafkaError, OSError):
+                entries = await records_of(self.config.kafka.bootstrap, Topics.ledger(stream.name))
+                self._last_public[at] = max((int(entry.key) for entry in entries), default=-1)
+        return list(self._last_public)
 
     async def until_public(self, step: int, *, timeout_s: float = 2 * PATIENCE_S) -> None:
         """Wait until every stream has published `step`; ended workers are started again. Raises: TimeoutError."""
@@ -226,11 +233,11 @@ class Field:
             await asyncio.sleep(0.05)
 
 
-def to_toml(config: Config) -> str:
+def to_toml(config: Config, *, bootstrap: str) -> str:
     """The configuration as a file; JSON values are TOML values where nothing is null."""
     lines = ["[job]", f"name = {_value(config.job.name)}", "[kafka]"]
     kafka = config.kafka
-    lines += [f"bootstrap = {_value(kafka.bootstrap)}", f"partitions = {kafka.partitions}"]
+    lines += [f"bootstrap = {_value(bootstrap)}", f"partitions = {kafka.partitions}"]
     lines += [f"session_timeout_s = {kafka.session_timeout_s}"]
     for stream in config.streams:
         table = stream_table(stream.name, options={"depth": 8, "initial_steps": 1})

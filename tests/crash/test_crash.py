@@ -1,12 +1,12 @@
-"""Workers die at every named place and at any time, sleep past their session, come and go; the promise is kept.
+"""Workers die at every named place, sleep past their session, come and go; the promise is kept.
 
-Two workers, two streams on different partitions, a replay without end. What is checked is in `verify.py`.
+Two workers, two streams on different partitions, a replay without end. What is checked is in `verify.py`; death at any
+time, and a bad network, are in `test_network.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 import signal
 import time
@@ -81,20 +81,6 @@ def test_killed_at_every_named_place(bootstrap: str, tmp_path: Path) -> None:
         assert field.kills == len(FAILPOINTS)
 
     run(bootstrap, tmp_path, scenario)
-
-
-def test_killed_at_any_time(bootstrap: str, tmp_path: Path) -> None:
-    async def scenario(field: Field) -> None:
-        chance = random.Random(5)
-        for name in ("a", "b"):
-            field.start(name)
-        for _ in range(6):
-            await asyncio.sleep(chance.uniform(1.0, 5.0))
-            name = chance.choice(("a", "b"))
-            field.workers[name].kill()
-            field.start(name)
-
-    run(bootstrap, tmp_path, scenario, seed=2)
 
 
 @pytest.mark.parametrize("place", ["candidate_appended:3", "publish_ledger_appended:3"])

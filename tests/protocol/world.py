@@ -1,5 +1,7 @@
 """A Kafka of the mind: logs with fencing, a table, public topics, and processes that can die between any two effects.
 
+The end of a transaction can come late, twice, or after a successor's; its sender is then without an answer.
+
 It does to the state machines what brokers and kernels do to the real job, thousands of times a second. `planted`
 names a fault to build in, so that the invariants can be seen to catch it.
 """
@@ -13,7 +15,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import orjson
 
 from agents.protocol.effects import Adopted, CommitCandidate, CommitSeed, Compute, SaveState
 from agents.protocol.merge import BlockMerge
@@ -32,6 +33,10 @@ PARTITIONS = 2
 
 class FencedError(Exception):
     """A newer producer with the same transactional id exists."""
+
+
+class UnansweredError(Exception):
+    """The end of a transaction was sent, and nobody can say whether it arrived."""
 
 
 class ToyEngine:
@@ -75,7 +80,7 @@ def toy_stepper() -> Stepper:
 
 class Log:
     """One partition of a topic with transactions: offsets jump over a marker after each, and a stale epoch cannot
-    commit.
+    commit. One transaction is open at a time; `late` holds the epochs of ends that are still under way.
     """
 
     def __init__(self) -> None:
@@ -83,18 +88,37 @@ class Log:
         self.end = 0
         self.start = 0
         self.epoch = 0
+        self.open: list[Any] = []
+        self.late: list[int] = []
 
     def fence(self) -> int:
+        self.open = []
         self.epoch += 1
         return self.epoch
 
-    def commit(self, epoch: int, records: list[Any]) -> None:
+    def append(self, epoch: int, records: list[Any]) -> None:
         if epoch != self.epoch:
             raise FencedError
-        for record in records:
+        self.open += records
+
+    def finish(self, epoch: int) -> None:
+        """The end of a transaction arrives. Of one that is over already it changes nothing."""
+        if epoch != self.epoch:
+            raise FencedError
+        for record in self.open:
             self.records.append((self.end, record))
             self.end += 1
-        self.end += 1
+        self.end += bool(self.open)
+        self.open = []
+
+    def commit(self, epoch: int, records: list[Any]) -> None:
+        self.append(epoch, records)
+        self.finish(epoch)
+
+    def deliver(self) -> None:
+        """The oldest end that is under way arrives; nobody waits for its answer any more."""
+        if self.late and self.late.pop(0) == self.epoch:
+            self.finish(self.epoch)
 
     def read(self, position: int = 0) -> list[tuple[int, Any]]:
         return [(offset, record) for offset, record in self.records if offset >= max(position, self.start)]
@@ -116,7 +140,8 @@ class World:
         self.next_offsets = [0] * PARTITIONS
         self.ticks = [-1] * PARTITIONS
         self.truth: dict[int, int] = defaultdict(int)
-        self.seen: dict[int, set[bytes]] = defaultdict(set)  # what read_uncommitted consumers may have seen
+        # What read_uncommitted consumers may have seen: of each step, channel and key the values.
+        self.seen: dict[tuple[int, str, bytes], set[bytes | None]] = defaultdict(set)
         self.seeds_drawn = 0
 
     def ingest(self, partition: int, events: dict[int, int], ticks: int) -> None:
@@ -144,6 +169,16 @@ class World:
         self.seeds_drawn += 1
         return hashlib.sha256(b"%d" % self.seeds_drawn).digest()
 
+    def finish(self, log: Log, epoch: int, network: str) -> None:
+        """End a transaction over a network that holds this request, or answers it too late and brings it twice."""
+        if network != "held":
+            log.finish(epoch)
+        if network:
+            log.late.append(epoch)
+            if self.planted != "retry with the same epoch":
+                raise UnansweredError
+            log.finish(epoch)
+
     def log_records(self, position: int = 0) -> Iterator[tuple[int, LogRecord]]:
         for offset, data in self.releases.read(position):
             yield offset, decode_log_record(data)
@@ -158,16 +193,21 @@ class World:
 
     @property
     def last_public(self) -> int:
-        steps = [int(r.key) for _, batch in self.public.read() for r in batch if r.channel == "ledger"]
+        steps = [step for _, (step, record) in self.public.read() if record.channel == "ledger"]
         return max(steps, default=-1)
 
-    def answers(self) -> dict[int, list[bytes]]:
-        """Committed publications by step, as bytes."""
-        out: dict[int, list[bytes]] = defaultdict(list)
-        for _, batch in self.public.read():
-            ledger = orjson.loads(batch[-1].value)
-            out[ledger["step"]].append(frame_records(batch))
+    def publications(self) -> dict[int, list[list[PublicRecord]]]:
+        """Committed publications by step. A record that is there already begins another one."""
+        out: dict[int, list[list[PublicRecord]]] = defaultdict(lambda: [[]])
+        for _, (step, record) in self.public.read():
+            if record in out[step][-1]:
+                out[step].append([])
+            out[step][-1].append(record)
         return out
+
+    def answers(self) -> dict[int, list[bytes]]:
+        """The same as bytes."""
+        return {step: [frame_records(each) for each in copies] for step, copies in self.publications().items()}
 
 
 class OwnerProcess:
@@ -184,6 +224,7 @@ class OwnerProcess:
         trimmed = world.releases.start > 0
         self.effects: Generator[Any, Any, None] | None = self.owner.recover(world.table, log, log_is_trimmed=trimmed)
         self.effect: Any = None
+        self.sent = 0  # records of the present effect
         self._send(None)
         self.running = self.effects is None
 
@@ -194,14 +235,20 @@ class OwnerProcess:
         except StopIteration:
             self.effects, self.effect = None, None
 
-    def act(self, *, crash: bool = False) -> None:
-        """One effect, or one block when none is pending. With `crash` the effect happens and its result is never
-        seen.
+    def act(self, *, crash: bool = False, network: str = "") -> None:
+        """One effect, or one block when none is pending; of a commit of several records the last one is an effect of
+        its own. With `crash` the effect happens and its result is never seen.
         """
         if self.effects is None:
             self._read_block()
             return
-        result = self._perform(self.effect)
+        chunks = self.effect.chunks if isinstance(self.effect, CommitCandidate) else ()
+        if self.sent < len(chunks) - 1:
+            self.world.releases.append(self.epoch, [chunk.encode() for chunk in chunks[:-1]])
+            self.sent = len(chunks) - 1
+            return
+        result = self._perform(self.effect, network)
+        self.sent = 0
         if crash:
             self.effects = None
             return
@@ -215,23 +262,27 @@ class OwnerProcess:
         self.effects = self.owner.advance()
         self._send(None)
 
-    def _perform(self, effect: Any) -> Any:
+    def _perform(self, effect: Any, network: str) -> Any:
         world = self.world
         match effect:
             case CommitSeed():
                 seed = world.draw_seed()
-                world.releases.commit(self.epoch, [Seed(effect.stream, effect.step, seed).encode()])
+                self._commit([Seed(effect.stream, effect.step, seed).encode()], network)
                 return seed
             case Compute():
                 return effect.work()
             case CommitCandidate():
-                world.releases.commit(self.epoch, [chunk.encode() for chunk in effect.chunks])
+                self._commit([chunk.encode() for chunk in effect.chunks[self.sent :]], network)
             case SaveState():
                 world.table = effect.body  # unfenced on purpose: a zombie can do this too
                 world.saved = effect.step
             case Adopted():
                 pass
         return None
+
+    def _commit(self, records: list[bytes], network: str) -> None:
+        self.world.releases.append(self.epoch, records)
+        self.world.finish(self.world.releases, self.epoch, network)
 
 
 class PublisherProcess:
@@ -240,12 +291,17 @@ class PublisherProcess:
         self.epoch = world.public.fence()
         self.publisher = StreamPublisher(STREAM)
         if world.planted != "ledger not read":
-            batches = [batch for _, batch in world.public.read()]
-            self.publisher.recover(r.value for batch in batches for r in batch if r.channel == "ledger")
+            public = [each for _, each in world.public.read()]
+            self.publisher.recover(record.value for _, record in public if record.channel == "ledger")
+            behind = [(step, record) for step, record in public if step > self.publisher.last_step]
+            for step in sorted({step for step, _ in behind}):
+                self.publisher.found(step, [record for each, record in behind if each == step])
         self.position = 0
         self.due: Publication | None = None
+        self.sent = False  # all but the ledger record
 
-    def act(self, *, crash: bool = False) -> None:
+    def act(self, *, crash: bool = False, network: str = "") -> None:
+        """Read on to the next step that is due; send its data; send its ledger record and end the transaction."""
         if self.due is None:
             for offset, record in self.world.log_records(self.position):
                 self.position = offset + 1
@@ -254,12 +310,18 @@ class PublisherProcess:
                     break
             return
         step, records = self.due.step, list(self.due.records)
-        self.see(step, records)
-        self.world.public.commit(self.epoch, [records])
+        data = [(step, record) for record in records]
+        if not self.sent:
+            self.see(step, records)
+            self.world.public.append(self.epoch, data[:-1])
+            self.sent = True
+            return
+        self.world.public.append(self.epoch, data[-1:])
+        self.world.finish(self.world.public, self.epoch, network)
         if crash:
             return
         self.publisher.published(step)
-        self.due = None
+        self.due, self.sent = None, False
 
     def die_half_way(self) -> None:
         """Some records of the open transaction have reached read_uncommitted consumers."""
@@ -267,7 +329,8 @@ class PublisherProcess:
             self.see(self.due.step, list(self.due.records))
 
     def see(self, step: int, records: list[PublicRecord]) -> None:
-        self.world.seen[step].add(frame_records(records))
+        for record in records:
+            self.world.seen[step, record.channel, record.key].add(record.value)
 
 
 def golden(world: World) -> dict[int, bytes]:

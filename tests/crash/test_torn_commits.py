@@ -1,0 +1,415 @@
+"""One request is held on the network until its sender has given up, and arrives later (as in KAFKA-17754).
+
+A client that repeats it with the same epoch commits half of its next transaction; the tests called "careless" show it.
+Ours publishes nothing twice and leaves no partition that refuses to start, and what a careless one left is completed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import NewTopic
+from aiokafka.errors import InvalidProducerEpoch, InvalidTxnState
+from aiokafka.structs import OffsetAndMetadata
+
+import agents.kafka_clients
+from agents.app import Job
+from agents.ingest_owner import IngestCounters, SourceOwner
+from agents.ingest_restore import restore
+from agents.kafka_clients import fenced_producer, read_to_end
+from agents.protocol.partitioner import home_partition
+from agents.protocol.publisher import Publication
+from agents.publish import STEP_HEADER, Lane, PublishOwner, public_step
+from agents.replay import ReplayOptions, replay
+from agents.topic_admin import create_topics
+from agents.transactions import WITH_EPOCH
+from schemas.config import Config, parse_config
+from schemas.config.server import Kafka
+from schemas.errors import BrokerError, OutcomeUnknownError
+from schemas.releases import GENESIS, PublicRecord, Seed, frame_records, link, sha256
+from tests.crash.proxy.faults import Fault, Kind, Once, Plan
+from tests.crash.proxy.frames import Request
+from tests.crash.proxy.server import Held, Proxy
+from tests.kafka.ingest_support import OPTIONS, Bench, check, crowd
+from tests.kafka.support import create, fresh_name, job_config, stream_table
+from tests.kafka.test_engine import crash_of, feed, ledger, log_records, published, running
+from tests.kafka.test_replay import PARTITIONS, assert_every_row_once, text_of, write_rows
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+IMPATIENCE_MS = 1_500
+"""How long a sender waits for an answer here: a held request comes after that, however long it takes."""
+ONE_EPOCH = ("Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
+PRODUCER_FENCED = 90  # which aiokafka has no number for
+REFUSED = {InvalidProducerEpoch.errno, InvalidTxnState.errno, PRODUCER_FENCED}
+ANSWERS = {(each.API_KEY, each.API_VERSION): each.RESPONSE_TYPE for request in WITH_EPOCH for each in request._CLASSES}
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents.kafka_clients, "REQUEST_TIMEOUT_MS", IMPATIENCE_MS)
+
+
+@pytest.fixture
+def careless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """aiokafka as it is."""
+    monkeypatch.setattr(agents.kafka_clients, "OneChanceProducer", AIOKafkaProducer)
+
+
+async def refused(held: Held) -> bool:
+    """Let a request arrive; whether the broker wants nothing more with its epoch."""
+    held.release()
+    data = await held.answer
+    answer = ANSWERS[held.request.api, held.request.version].decode(io.BytesIO(data[4:]))  # behind the correlation id
+    if hasattr(answer, "error_code"):
+        return answer.error_code in REFUSED
+    ((_, (partition, *_)),) = answer.errors if hasattr(answer, "errors") else answer.topics
+    return partition[1] in REFUSED
+
+
+async def abandon(producer: Any) -> None:
+    """What SIGKILL does to a producer, as far as the cluster can see."""
+    producer._closed = True
+    await producer.client.close()
+    producer.client.send = _dead
+    producer._sender.sender_task.cancel()
+
+
+async def _dead(*_: Any, **__: Any) -> None:
+    await asyncio.Event().wait()
+
+
+# --- The producer -------------------------------------------------------------------------------------------------
+
+
+class Watched:
+    """A plan, and what was sent after its fault."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.after: list[str] | None = None
+
+    def __call__(self, request: Request) -> Fault | None:
+        if self.after is not None:
+            self.after.append(request.name)
+        fault = self.plan(request)
+        if fault is not None:
+            self.after = []
+        return fault
+
+
+async def transact(producer: Any, topic: str, value: bytes) -> None:
+    await producer.begin_transaction()
+    await producer.send_and_wait(topic, value, partition=0)
+    await producer.send_offsets_to_transaction({TopicPartition(topic, 0): OffsetAndMetadata(7, "")}, f"{topic}-group")
+    await producer.commit_transaction()
+
+
+@pytest.mark.parametrize(
+    ("api", "kind"),
+    [*((api, Kind.HOLD) for api in ONE_EPOCH), ("Produce", Kind.CUT), ("EndTxn", Kind.CUT_ANSWER)],
+)
+def test_after_a_request_without_an_answer_nothing_is_sent_and_the_late_one_is_refused(
+    bootstrap: str, api: str, kind: Kind
+) -> None:
+    async def scenario() -> None:
+        topic = fresh_name("one-chance")
+        await create(bootstrap, NewTopic(topic, 1, 1))
+        async with Proxy(bootstrap) as proxy:
+            kafka = Kafka(bootstrap=proxy.bootstrap)
+            producer = await fenced_producer(kafka, topic)
+            proxy.plan = watched = Watched(Once(api, Fault(kind)))
+            with pytest.raises(OutcomeUnknownError, match=f"{api} of transactional id {topic}"):
+                await transact(producer, topic, b"first")
+            for call in (producer.begin_transaction, producer.commit_transaction, producer.abort_transaction):
+                with pytest.raises(OutcomeUnknownError):
+                    await call()
+            await producer.stop()
+            assert not set(watched.after or ()) & set(ONE_EPOCH)
+            proxy.plan = lambda request: None
+            successor = await fenced_producer(kafka, topic)
+            if kind is Kind.HOLD:
+                assert await refused(proxy.held[0])
+            await transact(successor, topic, b"second")
+            await successor.stop()
+        _, _, records = await read_to_end(Kafka(bootstrap=bootstrap), topic, 0, 0)
+        # An `EndTxn` whose answer was lost was carried out, and only the successor can know.
+        expected = [b"first", b"second"] if kind is Kind.CUT_ANSWER else [b"second"]
+        assert [record.value for record in records] == expected
+
+    asyncio.run(scenario())
+
+
+# --- The publisher ------------------------------------------------------------------------------------------------
+
+
+def publications(stream: str, steps: int) -> list[Publication]:
+    """Steps of two synthetic records and one measurement each, chained."""
+    chain, found = GENESIS, []
+    for step in range(steps):
+        data = [PublicRecord("synthetic", b"%d-%d" % (step, n), b"{}") for n in range(2)]
+        data.append(PublicRecord("measurements", b"%d" % step, b"{}"))
+        digest = sha256(frame_records(data))
+        words = {"step": step, "digest": digest, "previous_chain": chain}
+        chain = link(chain, stream=stream, step=step, digest=digest, ledger=orjson.dumps(words))
+        ledger = PublicRecord("ledger", b"%d" % step, orjson.dumps({**words, "chain": chain}))
+        found.append(Publication(stream, step, (*data, ledger), 0))
+    return found
+
+
+class Publishing:
+    """Workers that publish the same two steps, one after the other, from where the public topics end."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.stream = config.streams[0]
+        self.steps = publications(self.stream.name, 2)
+
+    @contextlib.asynccontextmanager
+    async def lane(self) -> AsyncIterator[Lane]:
+        job = Job(config=self.config, source_partitions={self.stream.name: 2})
+        home = home_partition(self.stream.name, self.config.kafka.partitions)
+        lane = Lane(PublishOwner(job, home), self.stream)
+        await lane.open(self.config.kafka)
+        try:
+            yield lane
+        finally:
+            await lane.close()
+
+    async def work(self) -> None:
+        """One worker, until every step is public or something ends it."""
+        async with self.lane() as lane:
+            for whole in self.steps[lane.machine.last_step + 1 :]:
+                data = lane.machine._missing(whole.step, whole.records[:-1])
+                await lane.publish(Publication(whole.stream, whole.step, (*data, whole.records[-1]), 0), 1_000)
+                lane.machine.last_step = whole.step
+
+    async def public(self, bootstrap: str) -> dict[str, list[int | None]]:
+        """Steps of the committed records of the public topics."""
+        kafka, found = self.config.kafka.model_copy(update={"bootstrap": bootstrap}), {}
+        for channel in ("synthetic", "measurements", "ledger"):
+            _, _, records = await read_to_end(kafka, f"{self.stream.name}.{channel}", 0, 0)
+            found[channel] = [public_step(record.headers) for record in records]
+        return found
+
+
+ONCE = {"synthetic": [0, 0, 1, 1], "measurements": [0, 1], "ledger": [0, 1]}
+
+
+async def publishing(proxy: Proxy, folder: Path) -> Publishing:
+    config = job_config(proxy.bootstrap, folder, streams=[stream_table(fresh_name("torn"))])
+    await create_topics(config)
+    return Publishing(config)
+
+
+@pytest.mark.parametrize("appended", [1, 2, 3])
+def test_careless_publishing_tears_a_step_and_the_next_worker_completes_it(
+    bootstrap: str, tmp_path: Path, careless: None, appended: int
+) -> None:
+    """The commit of step 0 is held until some data of step 1 stand behind it; then the worker dies."""
+
+    async def scenario() -> None:
+        async with Proxy(bootstrap) as proxy:
+            job = await publishing(proxy, tmp_path)
+            proxy.plan = Once("EndTxn", Fault(Kind.HOLD))
+            async with job.lane() as lane:
+                await lane.publish(job.steps[0], 1_000)
+                producer = lane._producer
+                await producer.begin_transaction()
+                for record in job.steps[1].records[:appended]:
+                    topic, headers = f"{job.stream.name}.{record.channel}", [(STEP_HEADER, b"1")]
+                    await producer.send_and_wait(topic, record.value, key=record.key, partition=0, headers=headers)
+                proxy.held[0].release()
+                await proxy.held[0].answer
+                await abandon(producer)
+            found = await job.public(bootstrap)
+            assert found["ledger"] == [0]
+            assert found["synthetic"].count(1) + found["measurements"].count(1) == appended
+            await job.work()
+            assert await job.public(bootstrap) == ONCE
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("late", ["before the successor", "after the successor"])
+def test_a_held_commit_publishes_nothing_twice(bootstrap: str, tmp_path: Path, late: str) -> None:
+    async def scenario() -> None:
+        async with Proxy(bootstrap) as proxy:
+            job = await publishing(proxy, tmp_path)
+            proxy.plan = Once("EndTxn", Fault(Kind.HOLD))
+            with pytest.raises(OutcomeUnknownError):
+                await job.work()
+            if late == "before the successor":
+                proxy.held[0].release()
+                await proxy.held[0].answer
+            await job.work()
+            if late == "after the successor":
+                assert await job.public(bootstrap) == ONCE
+                assert await refused(proxy.held[0])
+            assert await job.public(bootstrap) == ONCE
+
+    asyncio.run(scenario())
+
+
+# --- The ingest ---------------------------------------------------------------------------------------------------
+
+
+class Ingesting:
+    """Owners of the one source partition of a job, one after the other."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.source = TopicPartition(bench.source, 0)
+
+    @contextlib.asynccontextmanager
+    async def owner(self) -> AsyncIterator[tuple[SourceOwner, AIOKafkaConsumer]]:
+        config = self.bench.config
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=config.kafka.bootstrap,
+            group_id=f"{self.bench.job}-ingest",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+        )
+        consumer.assign([self.source])
+        await consumer.start()
+        owner = SourceOwner(
+            config, self.source, self.bench.specs()[self.bench.source], options=OPTIONS, counters=IngestCounters()
+        )
+        try:
+            await restore(config, consumer, [owner])
+            yield owner, consumer
+        finally:
+            with contextlib.suppress(BrokerError):
+                await owner.close()
+            await consumer.stop()
+
+    async def take(self, owner: SourceOwner, consumer: AIOKafkaConsumer, *, until: int) -> None:
+        """One transaction with all records below an offset; it may be under way on return."""
+        records: list[Any] = []
+        while await consumer.position(self.source) < until:
+            for batch in (await consumer.getmany(timeout_ms=200, max_records=until - len(records))).values():
+                records += batch
+        await owner.take([record for record in records if record.offset < until])
+        await owner.flush()
+
+    async def finish(self) -> None:
+        """A healthy owner takes the rest."""
+        async with self.owner() as (owner, consumer):
+            end = (await consumer.end_offsets([self.source]))[self.source]
+            await self.take(owner, consumer, until=end)
+            await owner.settled()
+
+
+async def ingesting(proxy: Proxy, folder: Path) -> tuple[Ingesting, list[Any], int, int]:
+    """A job, its events, and where the first and the second transaction end."""
+    bench = Bench(proxy.bootstrap, folder, partitions=1)
+    await bench.create()
+    events: list[Any] = []
+    ends = []
+    for step in range(3):
+        events += crowd(step)
+        await bench.send(crowd(step))
+        await bench.tick(step)
+        ends.append((step + 1) * (len(crowd(step)) + 1))
+    return Ingesting(bench), events, ends[0], ends[1]
+
+
+def test_careless_ingest_tears_a_transaction_and_the_next_worker_goes_on(
+    bootstrap: str, tmp_path: Path, careless: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first commit is held until the second block stands, and ends its transaction before the offset is in it."""
+
+    async def scenario() -> None:
+        async with Proxy(bootstrap) as proxy:
+            job, events, first, second = await ingesting(proxy, tmp_path)
+            async with job.owner() as (owner, consumer):
+                proxy.plan = Once("EndTxn", Fault(Kind.HOLD))
+                await job.take(owner, consumer, until=first)
+                await owner.settled()  # repeated, and so it is committed
+                proxy.plan = Once("AddOffsetsToTxn", Fault(Kind.HOLD))
+                await job.take(owner, consumer, until=second)
+                await proxy.until_held(2)  # the block is appended
+                proxy.held[0].release()
+                await proxy.held[0].answer
+                await abandon(owner._producer)
+                assert owner._running is not None
+                owner._running.cancel()
+                assert await consumer.committed(job.source) == first
+            assert (await job.bench.result()).next_offsets == {0: second}
+            await job.finish()
+            check(await job.bench.until_ticked(2), events)
+
+    asyncio.run(scenario())
+    assert "the last block was committed and its offset" in caplog.text
+
+
+def test_a_held_commit_leaves_an_ingest_that_starts(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Proxy(bootstrap) as proxy:
+            job, events, first, _ = await ingesting(proxy, tmp_path)
+            async with job.owner() as (owner, consumer):
+                proxy.plan = Once("EndTxn", Fault(Kind.HOLD))
+                await job.take(owner, consumer, until=first)
+                with pytest.raises(OutcomeUnknownError):
+                    await owner.settled()
+            await job.finish()
+            assert await refused(proxy.held[0])
+            check(await job.bench.until_ticked(2), events)
+
+    asyncio.run(scenario())
+
+
+# --- Engine and replay --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_held_commit_of_the_engine_gives_no_second_seed(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    """Of the seed's transaction, or of the candidate's: the next engine goes on with what is on the log."""
+
+    async def scenario() -> None:
+        async with Proxy(bootstrap) as proxy:
+            table = stream_table(fresh_name("torn"), options={"depth": 8, "initial_steps": 1})
+            config = job_config(proxy.bootstrap, tmp_path, streams=[table], keep_private_log=True)
+            await create_topics(config)
+            await feed(config, range(2))
+            proxy.plan = Once("EndTxn", Fault(Kind.HOLD), nth=nth)
+            with monkeypatch.context() as patched:
+                error = await crash_of(config, patched, roles=("engine",))
+            assert isinstance(error, OutcomeUnknownError)
+            async with running(config):
+                await published(config, 2)
+            assert await refused(proxy.held[0])
+            seeds = [record.step for _, record in await log_records(config) if isinstance(record, Seed)]
+            assert seeds == [0, 1]
+            assert [int(entry.key) for entry in await ledger(config)] == [0, 1]
+
+    asyncio.run(scenario())
+
+
+def test_a_held_commit_of_a_replay_writes_no_row_twice(bootstrap: str, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.csv.gz", 40)
+
+    async def scenario() -> Config:
+        async with Proxy(bootstrap) as proxy:
+            config = parse_config(text_of(proxy.bootstrap))
+            await create_topics(config, source_partitions=PARTITIONS)
+            proxy.plan = Once("EndTxn", Fault(Kind.HOLD), nth=2)
+            options = ReplayOptions(chunk_rows=10)
+            with pytest.raises(BrokerError, match="run the same command again"):
+                await replay(config, config.streams[0], path, options)
+            done = await replay(config, config.streams[0], path, options)
+            assert await refused(proxy.held[0])
+            assert (done.rows_before, done.rows) == (10, 30)
+        return config.model_copy(update={"kafka": config.kafka.model_copy(update={"bootstrap": bootstrap})})
+
+    assert_every_row_once(asyncio.run(scenario()), 40)
