@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agents.cli.audit_stream import AUDITED, Sent
+from agents.cli.audit_units import AUDITED, Sent
 from agents.protocol.partition_ingest import PartitionIngest
 from engines.auditor.cases import Case
 from schemas.blocks import Block

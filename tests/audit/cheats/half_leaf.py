@@ -1,0 +1,38 @@
+"""Half the noise of a leaf's count in spatial mode `default`: the loss is nearly twice what is claimed."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from engines.auditor.cases import Case
+from engines.auditor.engines import living
+from engines.auditor.life import stream
+from engines.noise import IntArray, NoiseSource, discrete_laplace
+from engines.registry import build_engine
+from engines.spatial.held import HeldLeaves
+from engines.spatial.held_measure import LeafCounter
+
+MODE = "default"
+
+
+class HalfScale(LeafCounter):
+    def noisy(self, values: IntArray, noise: NoiseSource) -> IntArray:
+        return values + discrete_laplace(len(values), self.scale / 2, noise)
+
+
+def make() -> HeldLeaves:
+    engine = build_engine(stream(MODE))
+    assert isinstance(engine, HeldLeaves)
+    counter = engine._rules.counter
+    engine._rules = replace(
+        engine._rules, counter=HalfScale(**{each.name: getattr(counter, each.name) for each in fields(counter)})
+    )
+    return engine
+
+
+def cheat() -> Case:
+    return replace(living(MODE, make=make), name="half the noise of a leaf")
+
+
+def honest() -> Case:
+    return replace(living(MODE), name="all the noise of a leaf")
