@@ -54,7 +54,7 @@ class Cheat:
     @property
     def honest_runs(self) -> int:
         """Enough for every row of the honest twin to be able to fail."""
-        return min(self.runs, 120)
+        return min(self.runs, 80)
 
 
 def _of(name: str, module: object, caught_by: Detector, runs: int = 400) -> Cheat:
@@ -64,7 +64,7 @@ def _of(name: str, module: object, caught_by: Detector, runs: int = 400) -> Chea
 CHEATS = (
     _of("half the noise", half_noise, "monte carlo"),
     _of("noise re-drawn on replay and both published", redraw_on_replay, "monte carlo", runs=200),
-    _of("counts re-measured after a crash", remeasured, "monte carlo", runs=160),
+    _of("counts re-measured after a crash", remeasured, "monte carlo", runs=300),
     _of("the tree with log2 T levels", log2_tree, "exact"),
     _of("the paper's PrivTree input on negative counts", negative_counts, "exact"),
     _of("deletes subtracted instead of added", deletes_subtracted, "exact"),
@@ -90,7 +90,7 @@ CHEATS = (
     Cheat("trips: the true maximum length", trips.longest, trips.honest, "monte carlo", runs=150),
     Cheat("trips: the true box", trips.box, trips.honest, "monte carlo", runs=150),
     _of("the exact number of events in the ledger", count_in_ledger, "monte carlo", runs=60),
-    _of("the watch without noise", noiseless_watch, "monte carlo", runs=60),
+    _of("the watch without noise", noiseless_watch, "monte carlo", runs=50),
     _of("half the noise of a held leaf", half_leaf, "monte carlo", runs=130),
     Cheat("the order of records by a parity", telling_order.order, telling_order.honest_order, "monte carlo", runs=60),
     Cheat("the last digit by a parity", telling_order.digit, telling_order.honest_digit, "monte carlo", runs=60),

@@ -30,9 +30,14 @@ def make() -> HeldLeaves:
     return engine
 
 
+def _beginning(case: Case, name: str) -> Case:
+    """The first release alone: it measures every leaf, and takes two steps."""
+    return replace(case, name=name, canaries=case.canaries[1:], fresh=())
+
+
 def cheat() -> Case:
-    return replace(living(MODE, make=make), name="half the noise of a leaf")
+    return _beginning(living(MODE, make=make), "half the noise of a leaf")
 
 
 def honest() -> Case:
-    return replace(living(MODE), name="all the noise of a leaf")
+    return _beginning(living(MODE), "all the noise of a leaf")
