@@ -155,7 +155,7 @@ def _visits(made: Life, *, but: set[int]) -> None:
         made.canaries.append((kind, step, (DENSE_CELL, deleted), ("delete",) if deleted else ()))
     if made.ttl is not None:
         return
-    for code, step in zip((EMPTY, *FILLED), range(EMPTIED_AT + 1, last, 3), strict=False):
+    for code, step in zip((EMPTY, *FILLED, EMPTY - 1), range(EMPTIED_AT + 1, last, 2), strict=False):
         made.canaries.append(("insert, empty cell", step, (code, 0), ()))
 
 

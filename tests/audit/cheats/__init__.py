@@ -63,7 +63,7 @@ def _of(name: str, module: object, caught_by: Detector, runs: int = 400) -> Chea
 
 CHEATS = (
     _of("half the noise", half_noise, "monte carlo"),
-    _of("noise re-drawn on replay and both published", redraw_on_replay, "monte carlo", runs=200),
+    _of("noise re-drawn on replay and both published", redraw_on_replay, "monte carlo", runs=300),
     _of("counts re-measured after a crash", remeasured, "monte carlo", runs=300),
     _of("the tree with log2 T levels", log2_tree, "exact"),
     _of("the paper's PrivTree input on negative counts", negative_counts, "exact"),
@@ -77,7 +77,7 @@ CHEATS = (
     _of("integer noise on a real-valued statistic", real_valued, "monte carlo"),
     _of("PrivTree's lambda times 0.72 at small epsilon", shrunk_lambda, "exact"),
     _of("a crash that redraws when the draw was large", redraw_large, "monte carlo"),
-    _of("a contribution bound that a second worker forgets", forgetful_bound, "monte carlo", runs=350),
+    _of("a contribution bound that a second worker forgets", forgetful_bound, "monte carlo", runs=400),
     _of("a table scaled to an exact |grad f_t|", table_total, "monte carlo", runs=200),
     Cheat("a marginal chosen at twice its budget", table_selection.spent_twice, table_selection.honest, "monte carlo"),
     Cheat("a marginal's score over its cells", table_selection.divided, table_selection.honest, "monte carlo"),
