@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from engines.noise import DiscreteGaussian
 
+FloatArray = npt.NDArray[np.floating[Any]]
 _TAIL = 40  # standard deviations; beyond, a term is below 1e-347
 
 
@@ -45,7 +46,7 @@ def threshold_loss(thresholds: Sequence[int], scale: Fraction) -> float:
     return float(np.abs(losses).max())
 
 
-def log_probabilities(x: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def log_probabilities(x: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Of Laplace noise of scale 1 exceeding x, and of not exceeding it."""
     tail = -np.abs(x) - np.log(2)
     rest = np.log1p(-np.exp(tail))
