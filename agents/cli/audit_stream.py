@@ -2,23 +2,25 @@
 
 Raw JSON records and ticks -> `PartitionIngest` of every partition, restored from its blocks half-way as after a
 crash -> blocks as bytes -> `Stepper`, restored half-way from its candidate -> framed public records and ledger.
-Neighbours: all that one user sends, or one event where unit = "event". The user sends more than the bound
-allows, and repeats it on a wrong partition: what the bound lets through is what is promised.
-Ingest draws no noise, so the blocks of each input are made once and every run starts from their bytes.
+Each canary is all that one user sends, or one event where unit = "event"; a user sends more than the bound allows, and
+repeats it on a wrong partition: what the bound lets through is what is promised. One run has a canary in each of
+`VISITS` steps (`audit_units`), but where a delta is promised: there every run has one of them or none.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import orjson
 
+from agents.cli.audit_bytes import number_measured, of_bytes
+from agents.cli.audit_units import AUDITED, EVERYWHERE, Sent, Unit, alone, together
 from agents.presentation import presentation
-from agents.presentation.contract import Fields, Known
+from agents.presentation.contract import Known
 from agents.protocol.ingest_events import RawRecord
 from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
@@ -26,32 +28,24 @@ from agents.protocol.partitioner import partitions_of
 from agents.protocol.public_records import raw_time
 from agents.protocol.stepper import Stepper
 from agents.protocol.userhash import IdBytes
-from engines.auditor import Case, Claim, Fresh, Neighbours, Observations
-from engines.auditor.engines import COLLISION, MEASURED, Shared, faintly
-from engines.auditor.scenes import Features, Focus, focused, measured, numbers, with_sums
+from engines.auditor import Canaries, Case, Claim, Fresh, Neighbours, Observations, Trials
+from engines.auditor.audit import coins
+from engines.auditor.engines import COLLISION, MEASURED, SEEDS, Shared, by_focus, faintly
+from engines.auditor.features import Features
+from engines.auditor.scenes import Focus
+from engines.auditor.worlds import Measurements, focused, trials
 from engines.noise import NoiseSource
 from engines.registry import build_domain
 from schemas.blocks import Block
 from schemas.config import Stream
 from schemas.errors import PrivstreamError
 from schemas.events import TICK_HEADER, encode_tick
-from schemas.releases import Candidate, unframe_records
+from schemas.releases import Candidate
 
-AUDITED = "audited-user"
-EVERYWHERE = "one user in every reading"
+VISITS = 12
+"""Steps of a run with a canary."""
 LONGEST = 200
 _START = "2020-01-01T00:00:00"
-_OVER = 1  # events beyond the bound that the user sends all the same
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """One raw event: its step, user and operation; `fields` are all its others."""
-
-    step: int
-    user: str
-    fields: Fields
-    operation: str = "insert"
 
 
 class StreamAudit:
@@ -67,14 +61,17 @@ class StreamAudit:
         self.rehearsal = presentation(stream).rehearsal(stream)
         self.late = self.rehearsal.late
         per_us = stream.privacy.per_us
-        if per_us is not None:
+        self.period = None if per_us is None else per_us // time.step_us
+        if self.period is not None:
             # The promise is one for each aligned period: all of the user's events fall into one.
-            period = per_us // time.step_us
-            self.early = self.late // period * period
+            self.early = self.late // self.period * self.period
         ttl_us = stream.domain.ttl_us
         self.ttl_steps = None if ttl_us is None else ttl_us // time.step_us
-        self.steps = min(self.late + 2 + self.rehearsal.held + (self.ttl_steps or 0), LONGEST)
+        self.one_at_a_time = stream.privacy.delta > 0 or self.rehearsal.moved is not None
+        self.active = self.late + (2 if self.one_at_a_time else VISITS)
+        self.steps = min(self.active + self.rehearsal.held + (self.ttl_steps or 0), LONGEST)
         self.places = dict(self.rehearsal.places)
+        self._made: dict[int, list[bytes]] = {}
         self._spec = SourceSpec.of(self.stream, build_domain(self.stream), key=bytes(16), partitions=self.partitions)
 
     # --- what is sent ---------------------------------------------------------------------------------------------
@@ -84,7 +81,7 @@ class StreamAudit:
         crowd = [fields for fields, count in self.rehearsal.crowd for _ in range(count)]
         return [
             Sent(step, f"other-{step}-{index}", fields)
-            for step in range(self.late + 2)
+            for step in range(self.active)
             for index, fields in enumerate(crowd)
         ]
 
@@ -96,18 +93,15 @@ class StreamAudit:
         return known
 
     def units(self) -> Iterator[tuple[str, list[Sent]]]:
-        """What one protected unit may send, by name."""
-        user = self.stream.privacy.bounds_users
-        count = (self.stream.privacy.max_contributions or 1) + _OVER if user else 1
-        operations = ["insert", "delete"] if self.stream.domain.operation_field is not None else ["insert"]
-        moments = {"early step": [self.early], "late step": [self.late]}
-        if user and count - _OVER > 1:
-            moments["spread over steps"] = [self.early, self.late, self.late + 1][: None if self.early == 0 else 2]
-        for place, fields in self.places.items():
-            for moment, steps in moments.items():
-                for operation in operations:
-                    sent = [Sent(steps[i % len(steps)], AUDITED, fields, operation) for i in range(count)]
-                    yield f"{operation}, {moment}, {place}", sorted(sent, key=lambda each: each.step)
+        """What one protected unit may send, by name, where it is alone in a run."""
+        yield from alone(self.stream, self.places, early=self.early, late=self.late)
+
+    def canaries(self) -> list[Unit]:
+        """All that are in a run together."""
+        begin = max(self.late - 3, 0)
+        return together(
+            self.stream, self.places, steps=range(begin, begin + VISITS), period=self.period, gathered=self.late - 1
+        )
 
     def value(self, sent: Sent) -> bytes:
         """The raw record, as a producer writes it."""
@@ -134,7 +128,7 @@ class StreamAudit:
         return [record._replace(offset=offset) for offset, record in enumerate(records)]
 
     def _everywhere(self, sent: Sent) -> bool:
-        return sent.user == AUDITED and self.stream.checks_partition
+        return sent.user.startswith(AUDITED) and self.stream.checks_partition
 
     # --- what the job does ----------------------------------------------------------------------------------------
 
@@ -193,31 +187,70 @@ class StreamAudit:
     # --- what the auditor sees ------------------------------------------------------------------------------------
 
     def case(self, *, units: Sequence[str] | None = None, fresh: bool = True) -> Case:
-        """All neighbours, or those named. The claim is the configured one, of the unit; of each step where it is not
-        private over time.
+        """All canaries together, or the named units one at a time. The claim is the configured one, of the unit; of
+        each step where it is not private over time.
         """
         focuses = self.rehearsal.focuses(self.places, self.known())
-        others = self.others()
-        base = Shared(self._observe(others, focuses))
-        pairs = [
-            Neighbours(name, base.beside(self._observe([*others, *sent], focuses)), times=1)
-            for name, sent in self.units()
-            if units is None or name in units
-        ]
-        if self.rehearsal.moved is not None:
-            moved = [replace(sent, fields={**sent.fields, **self.rehearsal.moved}) for sent in others]
-            pairs = [Neighbours(EVERYWHERE, base.beside(self._observe(moved, focuses)), times=1)]
         privacy = self.stream.privacy
         # Noise is all there is in this one, so that two seeds never agree by the events they count.
         faint = StreamAudit(faintly(self.stream))
-        seeds = Fresh(lambda source: faint.all_bytes(others, source), collision=COLLISION)
+        seeds = Fresh(lambda source: faint.all_bytes(faint.others(), source), collision=COLLISION, runs=SEEDS)
+        alone = self.one_at_a_time or units is not None
         return Case(
             f"stream {self.stream.name}",
             "stream",
             Claim(Fraction(privacy.epsilon_fraction) * (1 if self.stream.private else self.steps), privacy.delta),
-            neighbours=tuple(pairs),
+            neighbours=self._pairs(units, focuses) if alone else (),
             fresh=(seeds,) if fresh else (),
+            canaries=() if alone else (self._together(focuses),),
         )
+
+    def _pairs(self, units: Sequence[str] | None, focuses: Mapping[str, Focus]) -> tuple[Neighbours, ...]:
+        others = self.others()
+        base = Shared(self._observe(others, focuses))
+        if self.rehearsal.moved is not None:
+            moved = [replace(sent, fields={**sent.fields, **self.rehearsal.moved}) for sent in others]
+            return (Neighbours(EVERYWHERE, base.beside(self._observe(moved, focuses)), times=1),)
+        return tuple(
+            Neighbours(name, base.beside(self._observe([*others, *sent], focuses)), times=1)
+            for name, sent in self.units()
+            if units is None or name in units
+        )
+
+    def _together(self, focuses: Mapping[str, Focus]) -> Canaries:
+        canaries = self.canaries()
+        covers = tuple(dict.fromkeys(fact for canary in canaries for fact in canary.facts))
+        lags = 1 + self.rehearsal.held
+        seen = [by_focus(focuses[canary.place], canary.step, lags=max(lags, 3)) for canary in canaries]
+
+        def observe(runs: int, source: NoiseSource) -> Trials:
+            bits = coins(runs * len(canaries), source.child("coins")).reshape(runs, -1)
+            others = self.others()
+            whole, places = [], []
+            for run in range(runs):
+                there = [each for unit, bit in zip(canaries, bits[run], strict=True) if bit for each in unit.sent]
+                blocks = [Block.decode(data) for data in self.blocks([*others, *there])]
+                features, measured = self._run(blocks, source.child("run", run))
+                whole.append(features)
+                places.append([each(measured) for each in seen])
+            coverage = Counter(fact for canary in canaries for fact in canary.facts * runs)
+            return trials(
+                [unit.kind for unit in canaries], bits, [unit.step for unit in canaries], whole, places, coverage
+            )
+
+        return Canaries("one after the other", Counter(unit.kind for unit in canaries), observe, covers=covers)
+
+    def _run(self, blocks: Sequence[Block], source: NoiseSource) -> tuple[list[Features], list[Measurements]]:
+        """Features and measurements of each step; of a step that is answered twice an observer keeps both."""
+        whole: list[Features] = [{} for _ in range(self.steps)]
+        measured: list[list[Mapping[str, Any]]] = [[] for _ in range(self.steps)]
+        seen: Counter[int] = Counter()
+        for step, payload, ledger in self.publish(blocks, source):
+            features, measurements = of_bytes(payload, ledger)
+            whole[step] |= {f"{name}{', again' * seen[step]}": value for name, value in features.items()}
+            measured[step] += measurements
+            seen[step] += 1
+        return whole, list(measured)
 
     def _observe(self, sent: Sequence[Sent], focuses: Mapping[str, Focus]) -> Any:
         made: list[bytes] = []
@@ -228,17 +261,25 @@ class StreamAudit:
             blocks = [Block.decode(data) for data in made]
             rows = []
             for index in range(runs):
-                row: Features = {}
-                seen: Counter[int] = Counter()
-                for step, payload, ledger in self.publish(blocks, source.child("run", index)):
-                    for name, value in of_bytes(step, payload, ledger, focuses).items():
-                        row[f"{name}{', again' * seen[step]}"] = value
-                    # A step that is answered twice has two columns of each: an observer keeps both.
-                    seen[step] += 1
-                rows.append(with_sums(row))
+                whole, measured = self._run(blocks, source.child("run", index))
+                row = {f"step {step}/{name}": v for step, features in enumerate(whole) for name, v in features.items()}
+                rows.append(row | self._focused(measured, focuses))
             return Observations.of_rows(rows)
 
         return run
+
+    @staticmethod
+    def _focused(measured: Sequence[Measurements], focuses: Mapping[str, Focus]) -> Features:
+        """What each place says in each step, and in all of them together: a unit is in some."""
+        found: Features = {}
+        for place, focus in focuses.items():
+            total = 0.0
+            for step, measurements in enumerate(measured):
+                said = focus(step, measurements)
+                found |= {f"step {step}, {place}, {name}": value for name, value in said.items()}
+                total += sum(value for name, value in said.items() if name.startswith("residual"))
+            found[f"all steps, {place}, residual"] = total
+        return focused(found)
 
     def all_bytes(self, sent: Sequence[Sent], source: NoiseSource) -> bytes:
         """All that is published of one run, of as many steps as it takes to measure something: engines hold what is
@@ -246,30 +287,15 @@ class StreamAudit:
 
         Raises: PrivstreamError if `LONGEST` steps are too few to compare seeds by.
         """
-        while _measured(payload := self.published(sent, source)) < MEASURED:
+        while number_measured(payload := self.published(sent, source)) < MEASURED:
             if self.steps >= LONGEST:
                 raise PrivstreamError(f"stream {self.stream.name} measures too little for seeds to be compared")
             self.steps = min(2 * self.steps, LONGEST)
         return payload
 
     def published(self, sent: Sequence[Sent], source: NoiseSource) -> bytes:
-        """All framed records of one run."""
-        blocks = [Block.decode(data) for data in self.blocks(sent)]
+        """All framed records of one run. Ingest draws no noise: blocks are made once for each number of steps."""
+        if self.steps not in self._made:
+            self._made[self.steps] = self.blocks(sent)
+        blocks = [Block.decode(data) for data in self._made[self.steps]]
         return b"".join(payload for _, payload, _ in self.publish(blocks, source))
-
-
-def _measured(payload: bytes) -> int:
-    return sum(record.channel == "measurements" for record in unframe_records(payload))
-
-
-def of_bytes(step: int, payload: bytes, ledger: bytes, focuses: Mapping[str, Focus]) -> Features:
-    """Every number in the public records of one step, and what the focuses say of its measurements."""
-    records = unframe_records(payload)
-    measurements = [orjson.loads(each.value or b"{}") for each in records if each.channel == "measurements"]
-    features = measured(f"step {step}", measurements) | numbers(f"step {step}/ledger", orjson.loads(ledger))
-    synthetic = [each for each in records if each.channel == "synthetic"]
-    features[f"step {step}/tombstones"] = float(sum(each.value is None for each in synthetic))
-    features[f"step {step}/records"] = float(len(synthetic))
-    for place, focus in focuses.items():
-        features |= focused(step, place, focus(step, measurements))
-    return features

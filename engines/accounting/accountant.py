@@ -1,5 +1,10 @@
 """A fixed budget, and releases that are refused before any noise is drawn.
 
+It adds up what it is TOLD that a release costs: constants of the configuration. It sees no data, no noise and no count,
+so it does not notice a count that is measured seven times and charged once, noise of half the scale, or a measurement
+that nobody charged. That each draw happens as often as it is charged, with the scale that its charge says, is shown
+elsewhere: by the proofs in docs/guarantee.md, by the coupled runs of the engines' privacy tests and by the audits.
+
 Guarantee: whatever was charged, however later events were chosen after earlier releases, is (epsilon, delta)-DP for
     one user of at most `contributions` events. The rule is fixed with the budget: choosing one afterwards is not sound.
 Source: Rogers, Roth, Ullman, Vadhan 2016 (pure); Koskela, Tobaben, Honkela 2023 and Smith, Thakurta 2022 (Gaussian);

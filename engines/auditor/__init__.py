@@ -1,23 +1,29 @@
 """The auditor: tries to break what is claimed, and says how far it came. Knows no Kafka; `privstream audit` runs it."""
 
-from engines.auditor.audit import ALPHA, HEAD, RUNS, Finding, audit, table_rows, violations
-from engines.auditor.cases import Case, Claim, Exact, Fresh, Neighbours
-from engines.auditor.observations import Observations
+from engines.auditor.audit import ALPHA, HEAD, RUNS, Finding, audit, powerless, remedies, table_rows, violations
+from engines.auditor.cases import COVERED, Canaries, Case, Claim, Exact, Fresh, Neighbours, Trials
+from engines.auditor.observations import Marked, Observations
 from engines.auditor.registry import cases
 
 __all__ = [
     "ALPHA",
+    "COVERED",
     "HEAD",
     "RUNS",
+    "Canaries",
     "Case",
     "Claim",
     "Exact",
     "Finding",
     "Fresh",
+    "Marked",
     "Neighbours",
     "Observations",
+    "Trials",
     "audit",
     "cases",
+    "powerless",
+    "remedies",
     "table_rows",
     "violations",
 ]

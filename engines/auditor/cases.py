@@ -1,4 +1,4 @@
-"""What can be audited: a claim, neighbouring inputs to run, and what can be computed exactly.
+"""What can be audited: a claim, secret bits to guess, and what can be computed exactly.
 
 A `Case` is data and closures: the mechanisms, counters and engines of `engines` are made into cases by the modules
 beside this one, a configured stream by `agents`, and your own mechanism by you:
@@ -11,17 +11,20 @@ beside this one, a configured stream by `agents`, and your own mechanism by you:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from engines.auditor.observations import Observations
+from engines.auditor.observations import Marked, Observations
 from engines.noise import NoiseSource
 
 Kind = Literal["mechanism", "counter", "engine", "stream"]
 Observe = Callable[[int, int, NoiseSource], Observations]
 """`(side, runs, source)`: that many independent runs on input `side`, 0 or 1, all their noise from `source`."""
+
+COVERED = ("first release", "burst", "merge", "divide", "ttl", "delete", "period's end")
+"""What an audit must come across; `Trials.coverage` counts how often it did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,42 @@ class Neighbours:
     name: str
     observe: Observe
     times: int = 50
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trials:
+    """Runs in which every canary was there or not, by a coin of its own.
+
+    Attributes:
+        marked: a row for each canary and run, by kind of canary.
+        coverage: how often runs came across what is in `COVERED`.
+    """
+
+    marked: Mapping[str, Marked]
+    coverage: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Canaries:
+    """Many units in one input, each there or not by its own fair coin, all to be guessed from one run.
+
+    The units must be different ones (users, trips, events), so that the claim holds for each of them beside any
+    others. That their releases have nothing to do with each other is NOT needed (`bounds`, pure); it only helps the
+    guesses. Not for a claim with delta.
+
+    Attributes:
+        name: of the world that they are put into.
+        each: kind of canary -> how many of it are in one run. A kind is a row of the audit.
+        observe: `(runs, source)`: that many independent runs, coins and noise from `source`.
+        times: runs for each one that is asked for.
+        covers: what of `COVERED` must occur in these runs; the audit fails where it does not.
+    """
+
+    name: str
+    each: Mapping[str, int]
+    observe: Callable[[int, NoiseSource], Trials]
+    times: int = 1
+    covers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +126,4 @@ class Case:
     neighbours: tuple[Neighbours, ...] = ()
     exact: tuple[Exact, ...] = ()
     fresh: tuple[Fresh, ...] = ()
+    canaries: tuple[Canaries, ...] = ()

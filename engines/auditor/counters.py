@@ -18,7 +18,7 @@ from engines.noise import NoiseSource
 
 HORIZON = 16
 """Activations that are watched; a counter with a horizon is built for as many."""
-COST = {"epsilon": Fraction(1), "rho": Fraction(1, 2)}
+COST = {"epsilon": Fraction(1), "rho": Fraction(1, 8)}
 DELTA = 1e-2
 """At which zCDP is audited as (epsilon, delta)-DP: larger than any claim worth making, so that runs can show it."""
 HORIZONS = (1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 64)

@@ -1,27 +1,31 @@
-"""Every registered engine and mode as a case: neighbouring steps through the engine's own `step`, all it releases seen.
+"""Every registered engine and mode as a case: canaries in a run of steps through the engine's own `step`, all it
+releases seen.
 
-Neighbours: one event inserted or deleted, at the first or a later step, in a dense or an empty cell; one event replaced
-by another, where that is what the engine promises to hide.
+Canaries: events inserted, deleted, or replaced by another where that is what the engine promises to hide; in a dense
+or an empty cell, one in most steps. Modes with a delta are run with one canary at a time instead (`bounds`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from fractions import Fraction
 from functools import partial
 
 import numpy as np
 
-from engines.auditor.cases import Case, Claim, Fresh, Neighbours, Observe
+from engines.auditor.cases import Canaries, Case, Claim, Fresh, Neighbours, Observe
+from engines.auditor.features import Features, of_release
+from engines.auditor.life import TTL, first, life, stream
 from engines.auditor.observations import Observations
-from engines.auditor.scenes import LATE, SCENES, STEPS, Focus, Key, Scene, of_release, spatial, with_sums
+from engines.auditor.scenes import LATE, SCENES, STEPS, VISITED, Focus, Key, Scene, spatial
+from engines.auditor.worlds import LAGS, Canary, Measurements, Seen, World, focused
 from engines.contract import Batch, Engine, Release
 from engines.contract_checks import contents
 from engines.noise import NoiseSource
 from engines.registry import ENGINES, build_engine
 from schemas.blocks import Folded
 from schemas.config import ENGINE_MODES, Stream
+from schemas.config.engines import ENGINE_FACTS, measures_expiry
 from schemas.errors import EngineInputError
 
 LONG, LONGEST = 16, 256
@@ -31,54 +35,63 @@ MEASURED = 6
 FAINT = 0.02
 """Epsilon of that comparison: a noise of scale 50 and more agrees with another one with probability 0.01."""
 COLLISION = 0.02**MEASURED
+SEEDS = 8
+"""Fresh seeds that are compared: a generator with a seed of its own repeats itself at once."""
+THREE_KINDS = 1.5
+"""Epsilon claimed where each of three kinds of canary has a third of the steps: fewer guesses refute it."""
+FIRSTS = 6
+"""Runs of a first release for each one that is asked for: they are short, and have one canary."""
 
 
-def case(
-    name: str,
-    scene: Scene,
-    *,
-    make: Callable[[], Engine] | None = None,
-    claim: Claim | None = None,
-    faint: Callable[[], Engine] | None = None,
-) -> Case:
-    """Audit an engine on a scene.
+def world(scene: Scene, make: Callable[[], Engine], *, visited: int = VISITED) -> World:
+    """A canary in each step, of every kind in turns: insert, delete where there is much, replacement."""
+    kinds: list[tuple[str, Key, Key | None, Focus]] = []
+    for place, (insert, delete, focus) in scene.places.items():
+        kinds.append((f"insert, {place}", insert, None, focus))
+        if delete is not None and scene.deletes and place == "dense cell":
+            kinds.append((f"delete, {place}", delete, None, focus))
+    if scene.replaced:
+        focus = all_places({place: focus for place, (_, _, focus) in scene.places.items()})
+        kinds = [(name, put, taken, focus) for name, (taken, put) in scene.replaced.items()]
+    canaries = []
+    for step in range(visited):
+        kind, put, taken, focus = kinds[step % len(kinds)]
+        facts = ("delete",) if kind.startswith("delete") else ()
+        canaries.append(Canary(kind, step, _numbered(scene, put, step), by_focus(focus, step), taken, facts))
+    base = [scene.at(step) if step < visited else Folded.empty(scene.base.keys.shape[1]) for step in range(visited + 2)]
+    return World(make, base, canaries, ("delete",) if scene.deletes else ())
 
-    Args:
-        make: another engine than the scene's stream names; for those not (yet) registered.
-        claim: of one event; what the engine's own guarantee says if absent, times the steps where it is of one step.
-        faint: the same engine at epsilon `FAINT`, for the comparison of fresh seeds; absent: not compared.
-    """
-    built = make or (lambda: build_engine(scene.stream))
-    guarantee = built().guarantee()
-    focuses = {place: focus for place, (_, _, focus) in scene.places.items()}
-    base = Shared(observe(built, scene.base, {}, focuses))
-    pairs = [
-        Neighbours(
-            f"{verb}, {moment} step, {place}", base.beside(observe(built, scene.base, {step: key}, focuses)), times=1
-        )
-        for moment, step in (("first", 0), ("later", LATE))
-        for place, (insert, delete, focus) in scene.places.items()
-        for verb, key in (("insert", insert), ("delete", delete))
-        if key is not None
-    ]
-    pairs += [
-        Neighbours(
-            f"{name}, {moment} step",
-            Shared(observe(built, scene.base, {step: taken}, focuses)).beside(
-                observe(built, scene.base, {step: put}, focuses)
-            ),
-            times=1,
-        )
-        for moment, step in (("first", 0), ("later", LATE))
-        for name, (taken, put) in scene.replaced.items()
-    ]
-    return Case(
-        name,
-        "engine",
-        claim or Claim(guarantee.epsilon * (1 if guarantee.private else STEPS), guarantee.delta),
-        neighbours=tuple(pairs),
-        fresh=(Fresh(lambda source: _long_run(faint, source), collision=COLLISION),) if faint is not None else (),
-    )
+
+def _numbered(scene: Scene, key: Key, step: int) -> Key:
+    return scene.numbered(key, step) if scene.numbered is not None else key
+
+
+def all_places(focuses: Mapping[str, Focus]) -> Focus:
+    """What every place says, and how much the places differ: a unit that moved is in one of them."""
+
+    def focus(step: int, measurements: Measurements) -> Features:
+        found = {place: each(step, measurements) for place, each in focuses.items()}
+        features = {f"{name}, {place}": value for place, said in found.items() for name, value in said.items()}
+        residuals = [value for name, value in features.items() if name.startswith("residual")]
+        return features | ({"difference": residuals[0] - residuals[-1]} if len(residuals) > 1 else {})
+
+    return focus
+
+
+def by_focus(focus: Focus, step: int, *, lags: int = LAGS) -> Seen:
+    """What a focus says of the canary's step and of the following ones, and its residuals of them all together."""
+
+    def seen(steps: Sequence[Measurements]) -> Features:
+        features: Features = {}
+        total, found = 0.0, False
+        for lag, measurements in enumerate(steps[step : step + lags]):
+            for name, value in focus(step + lag, measurements).items():
+                features[f"{name}, lag {lag}"] = value
+                if name.startswith("residual"):
+                    total, found = total + value, True
+        return focused(features | ({"residuals": total} if found else {}))
+
+    return seen
 
 
 class Shared:
@@ -94,9 +107,11 @@ class Shared:
         def run(side: int, runs: int, source: NoiseSource) -> Observations:
             if side:
                 return other(side, runs, source)
-            if runs not in self._seen:
-                self._seen[runs] = self._base(side, runs, source)
-            return self._seen[runs]
+            longest = max(self._seen, default=0)
+            if longest < runs:
+                longest = runs + runs // 8
+                self._seen = {longest: self._base(side, longest, source)}
+            return self._seen[longest].part(0, runs)
 
         return run
 
@@ -120,14 +135,79 @@ def observe(
         rows = []
         for index in range(runs):
             engine = make()
-            row: dict[str, float] = {}
+            row: Features = {}
             for batch in batches:
                 release = engine.step(batch, source.child("run", index, batch.step))
-                row |= of_release(release, focuses)
-            rows.append(with_sums(row))
+                row |= {f"step {batch.step}/{name}": value for name, value in of_release(release).items()}
+                for place, focus in focuses.items():
+                    said = focus(batch.step, list(release.measurements))
+                    row |= focused({f"step {batch.step}, {place}, {name}": value for name, value in said.items()})
+            rows.append(row)
         return Observations.of_rows(rows)
 
     return run
+
+
+def one_at_a_time(scene: Scene, make: Callable[[], Engine]) -> tuple[Neighbours, ...]:
+    """One unit more in the first or a later step; the only way for a claim with delta."""
+    focuses = {place: focus for place, (_, _, focus) in scene.places.items()}
+    base = Shared(observe(make, scene.base, {}, focuses))
+    return tuple(
+        Neighbours(
+            f"insert, {moment} step, {place}", base.beside(observe(make, scene.base, {step: key}, focuses)), times=4
+        )
+        for moment, step in (("first", 0), ("later", LATE))
+        for place, (key, _, _) in scene.places.items()
+    )
+
+
+def case(name: str, scene: Scene, *, make: Callable[[], Engine] | None = None, faint: Stream | None = None) -> Case:
+    """Audit an engine on a scene.
+
+    Args:
+        make: another engine than the scene's stream names; for those not (yet) registered.
+        faint: the same stream at epsilon `FAINT`, for the comparison of fresh seeds; absent: not compared.
+    """
+    built = make or partial(build_engine, scene.stream)
+    guarantee = built().guarantee()
+    alone = guarantee.delta > 0
+    visited = world(scene, built)
+    return Case(
+        name,
+        "engine",
+        # Where an event is counted anew in each step, it costs epsilon in each.
+        Claim(guarantee.epsilon * (1 if guarantee.private else len(visited.base)), guarantee.delta),
+        neighbours=one_at_a_time(scene, built) if alone else (),
+        fresh=fresh(faint),
+        canaries=() if alone else (visited.canaries_case("one after the other"),),
+    )
+
+
+def living(mode: str, *, ttl: int | None = None, make: Callable[[], Engine] | None = None) -> Case:
+    """A spatial mode in the world of `life`; an expiry that is measured is the event's second change.
+
+    Args: make: another engine than the mode's, for those that are planted.
+    """
+    guarantee = (make or partial(build_engine, stream(mode, ttl=ttl)))().guarantee()
+    twice = ttl is not None and measures_expiry("spatial", mode)
+    worlds: list[Canaries] = [life(mode, ttl=ttl, make=make).canaries_case("a life")]
+    if ttl is None:
+        worlds.append(first(mode, make=make).canaries_case("the beginning", times=FIRSTS))
+    return Case(
+        f"engine spatial, mode {mode}" + (", ttl" if ttl is not None else ""),
+        "engine",
+        Claim(guarantee.epsilon * (2 if twice else 1)),
+        fresh=fresh(faintly(stream(mode))) if make is None and ttl is None else (),
+        canaries=tuple(worlds),
+    )
+
+
+def fresh(faint: Stream | None) -> tuple[Fresh, ...]:
+    """The comparison of seeds for a stream at epsilon `FAINT`, if there is one."""
+    if faint is None:
+        return ()
+    make = partial(build_engine, faint)
+    return (Fresh(lambda source: _long_run(make, source), collision=COLLISION, runs=SEEDS),)
 
 
 def _long_run(make: Callable[[], Engine], source: NoiseSource) -> bytes:
@@ -154,29 +234,21 @@ def faintly(stream: Stream) -> Stream:
 
 
 def cases() -> list[Case]:
-    """Every registered engine in each of its modes; spatial also with a ttl."""
-    made = []
-    for name in sorted(ENGINES):
-        for mode in ENGINE_MODES[name]:
-            scene = SCENES[name](mode)
-            made.append(case(f"engine {name}, mode {mode}", scene, faint=partial(build_engine, faintly(scene.stream))))
-    return [*made, *(expiring(mode) for mode in ENGINE_MODES["spatial"])]
+    """Every registered engine in each of its modes; spatial also with a ttl, tabular also with deletes."""
+    return [made for name in sorted(ENGINES) for mode in ENGINE_MODES[name] for made in _cases(name, mode)]
 
 
-def expiring(mode: str) -> Case:
-    """A ttl of one step: one event of the stream is an insert and, where expiries are measured, its own delete."""
-    scene = spatial(mode, ttl="1h")
-    insert, _, focus = scene.places["dense cell"]
-    focuses = {"dense cell": focus}
+def _cases(name: str, mode: str) -> Iterator[Case]:
+    title = f"engine {name}, mode {mode}"
+    facts = ENGINE_FACTS[name]
+    if name == "spatial" and mode not in facts.not_private:
+        yield living(mode)
+        yield living(mode, ttl=TTL)
+        return
+    # Of all steps together, epsilon is 1.5 here: an event that is counted anew in each costs as much in each.
+    scene = spatial(mode, epsilon=THREE_KINDS / (VISITED + 2)) if name == "spatial" else SCENES[name](mode)
+    yield case(title, scene, faint=faintly(scene.stream))
+    if name == "tabular":
+        from engines.auditor.tabular import tabular
 
-    def make() -> Engine:
-        return build_engine(scene.stream)
-
-    base = Shared(observe(make, scene.base, {}, focuses))
-    pair = Neighbours(
-        "insert that expires, dense cell",
-        base.beside(observe(make, scene.base, {0: insert}, focuses)),
-        times=1,
-    )
-    claim = Claim(make().guarantee().epsilon * Fraction(scene.stream.contributions))
-    return Case(f"engine spatial, mode {mode}, ttl", "engine", claim, neighbours=(pair,))
+        yield case(f"{title}, deletes", tabular(mode, op=True, epsilon=THREE_KINDS))

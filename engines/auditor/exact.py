@@ -1,4 +1,5 @@
-"""Losses that can be computed: counters by their strategy matrix, the discrete Gaussian by its sum, no sampling.
+"""Losses that can be computed, without sampling: counters by their strategy matrix, the discrete Gaussian by its sum, a
+threshold bit by its two probabilities.
 
 A linear mechanism releases (a function of) `strategy @ values + noise`, noise independent by row. One event at time t
 moves row i by `strategy[i, t]`. Discrete Laplace noise of scale b_i loses exactly `sum |strategy[i, t]| / b_i` on it;
@@ -8,6 +9,7 @@ Gaussian noise sees the L2 norm of the column only.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +18,7 @@ import numpy.typing as npt
 
 from engines.noise import DiscreteGaussian
 
+FloatArray = npt.NDArray[np.floating[Any]]
 _TAIL = 40  # standard deviations; beyond, a term is below 1e-347
 
 
@@ -27,6 +30,27 @@ def laplace_loss(strategy: npt.NDArray[Any], scale: Fraction) -> Fraction:
     """
     largest = int(np.abs(strategy).sum(axis=0).max(initial=0))
     return largest / scale if scale > 0 else Fraction(0)
+
+
+def threshold_loss(thresholds: Sequence[int], scale: Fraction) -> float:
+    """Exact epsilon of one bit, whether Laplace noise exceeds a threshold that one event moves by 1, up to rounding.
+
+    The worst of the given thresholds and of both values of the bit; the logarithms are exact in both tails.
+
+    >>> round(threshold_loss([0, 1, 4, -3], Fraction(1)), 6)
+    1.0
+    """
+    at = np.array(thresholds, np.float64) / float(scale)
+    moved = (np.array(thresholds, np.float64) - 1) / float(scale)
+    losses = [here - there for here, there in zip(log_probabilities(at), log_probabilities(moved), strict=True)]
+    return float(np.abs(losses).max())
+
+
+def log_probabilities(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Of Laplace noise of scale 1 exceeding x, and of not exceeding it."""
+    tail = -np.abs(x) - np.log(2)
+    rest = np.log1p(-np.exp(tail))
+    return np.where(x >= 0, tail, rest), np.where(x >= 0, rest, tail)
 
 
 def gaussian_delta(*, shift: int, sigma_squared: Fraction, epsilon: float) -> float:

@@ -14,7 +14,7 @@ from scipy.stats import binom
 
 from engines.auditor import paths
 from engines.auditor.cases import Case, Claim, Exact, Fresh, Neighbours, Observe
-from engines.auditor.exact import gaussian_epsilon, laplace_loss
+from engines.auditor.exact import gaussian_epsilon, laplace_loss, threshold_loss
 from engines.auditor.observations import Observations
 from engines.noise import (
     NoiseSource,
@@ -29,6 +29,8 @@ from engines.spatial.split import SplitRule
 
 WIDE = 64
 """Draws compared between fresh seeds: honest ones of scale 1 agree in all with probability below 1e-20."""
+THRESHOLDS = (0, 1, 4, -3)
+"""Of the threshold bit: both sides of the centre, and both tails."""
 
 
 def laplace(epsilon: Fraction = Fraction(1), *, dimensions: int = 1) -> Case:
@@ -130,7 +132,8 @@ def threshold_bit(epsilon: Fraction = Fraction(1)) -> Case:
         "Laplace threshold bit",
         "mechanism",
         Claim(epsilon),
-        neighbours=tuple(Neighbours(f"insert, threshold {at} counts away", observe(at)) for at in (0, 1, 4, -3)),
+        neighbours=tuple(Neighbours(f"insert, threshold {at} counts away", observe(at)) for at in THRESHOLDS),
+        exact=(Exact("log-odds of the bit", lambda: threshold_loss(THRESHOLDS, scale)),),
         fresh=(
             Fresh(
                 lambda source: laplace_exceeds(

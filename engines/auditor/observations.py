@@ -1,6 +1,6 @@
-"""What an adversary sees of many runs on one input, as a table: a row for each run, a column for each released number.
+"""What an adversary sees, as a table: a row for each secret bit, a column for each number that was released.
 
-A column that a run did not release (a cell that was no leaf) is NaN there: presence is information too.
+A column that a row does not have (a cell that was no leaf) is NaN there: presence is information too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from engines.noise import BoolArray
+
 FloatArray = npt.NDArray[np.float64]
 _MANTISSA_BITS = 53
 
@@ -19,7 +21,7 @@ _MANTISSA_BITS = 53
 class Observations:
     """Attributes:
 
-    columns: name -> `(runs,)` float64, NaN where a run has none.
+    columns: name -> `(runs,)` float64, NaN where a row has none.
     runs: rows of every column.
     """
 
@@ -28,7 +30,7 @@ class Observations:
 
     @staticmethod
     def of_rows(rows: Sequence[Mapping[str, float]]) -> Observations:
-        """One mapping for each run; names may differ from run to run."""
+        """One mapping for each row; names may differ from row to row."""
         names = dict.fromkeys(name for row in rows for name in row)
         columns = {name: np.full(len(rows), np.nan) for name in names}
         for index, row in enumerate(rows):
@@ -43,6 +45,47 @@ class Observations:
 
     def part(self, begin: int, end: int) -> Observations:
         return Observations({name: column[begin:end] for name, column in self.columns.items()}, end - begin)
+
+    def where(self, which: BoolArray) -> Observations:
+        return Observations({name: column[which] for name, column in self.columns.items()}, int(which.sum()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Marked:
+    """Observations and the secret bits that they may give away.
+
+    Attributes:
+        bits: `(rows,)`, drawn by fair coins: whether the row's unit was in the input (or which of two was).
+        each: rows of one run; the rows of a run follow each other, and always in one order.
+    """
+
+    bits: BoolArray
+    observed: Observations
+    each: int = 1
+
+    def part(self, begin: int, end: int) -> Marked:
+        """Runs `begin` to `end`."""
+        rows = slice(begin * self.each, end * self.each)
+        return Marked(self.bits[rows], self.observed.part(rows.start, rows.stop), self.each)
+
+    def side(self, bit: int) -> Observations:
+        return self.observed.where(self.bits == bool(bit))
+
+    @property
+    def runs(self) -> int:
+        return len(self.bits) // self.each
+
+
+def interleaved(bits: BoolArray, sides: Sequence[Observations]) -> Marked:
+    """Runs of input 0 and of input 1, as many as the bits say, in the order of the bits: as if each had chosen."""
+    columns = {}
+    for name in names_of(*sides):
+        column = np.full(len(bits), np.nan)
+        for bit, side in enumerate(sides):
+            if (found := side.columns.get(name)) is not None:
+                column[bits == bool(bit)] = found
+        columns[name] = column
+    return Marked(bits, Observations(columns, len(bits)))
 
 
 def names_of(left: Observations, right: Observations) -> list[str]:
@@ -78,3 +121,35 @@ def lowest_bit(values: FloatArray) -> FloatArray:
     trailing = np.frexp((mantissa & -mantissa).astype(np.float64))[1] - 1
     bits = (exponent - _MANTISSA_BITS + trailing).astype(np.float64)
     return np.where(np.isnan(values), np.nan, bits)
+
+
+def aligned(marked: Marked, taught: int) -> Marked:
+    """Make the rows of a run comparable: each column less its mean, turned so that bit 1 is the larger side.
+
+    Means and directions are of the first `taught` runs, separately for each of a run's rows, and those runs must teach
+    nothing else. Columns under `FOCUS` are comparable already.
+    """
+    from engines.auditor.scores import FOCUS
+
+    if marked.each == 1:
+        return marked
+    bits = marked.bits.reshape(-1, marked.each)
+    columns = {}
+    for name, column in marked.observed.columns.items():
+        if name.startswith(FOCUS):
+            columns[name] = column
+            continue
+        table = column.reshape(-1, marked.each)
+        means = [_means(table[:taught], bits[:taught] == bit) for bit in (False, True)]
+        middle = _means(table[:taught], np.isfinite(table[:taught]))
+        turned = np.where(means[1] < means[0], -1.0, 1.0)
+        columns[name] = ((table - middle) * turned).reshape(-1)
+    return Marked(marked.bits, Observations(columns, marked.observed.runs), marked.each)
+
+
+def _means(table: FloatArray, which: BoolArray) -> FloatArray:
+    """Of each column over the rows that are marked and there; 0 where there is none."""
+    there = which & np.isfinite(table)
+    count = there.sum(axis=0)
+    means: FloatArray = np.where(there, table, 0.0).sum(axis=0) / np.maximum(count, 1)
+    return means

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engines.auditor.exact import log_probabilities
 from engines.noise import BoolArray, IntArray, NoiseSource, laplace_exceeds
 from engines.spatial.partition import Changes
 from engines.spatial.split import UNIT, SplitRule
@@ -82,13 +83,6 @@ def margins(rule: SplitRule, scores: IntArray, *, threshold: int = 0) -> IntArra
     """What the noise must exceed at each node of each path, by the rule's own code, in `UNIT`s."""
     columns = [rule.margins(scores[:, depth], depth=depth, threshold=threshold) for depth in range(scores.shape[1])]
     return np.stack(columns, axis=1)
-
-
-def log_probabilities(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Of Laplace noise of scale 1 exceeding x, and of not exceeding it."""
-    tail = -np.abs(x) - np.log(2)
-    rest = np.log1p(-np.exp(tail))
-    return np.where(x >= 0, tail, rest), np.where(x >= 0, rest, tail)
 
 
 def path_losses(without: FloatArray, with_event: FloatArray) -> FloatArray:

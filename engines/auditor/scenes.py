@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from engines.auditor.scores import FOCUS
-from engines.contract import Release
+from engines.auditor.features import Features
 from engines.spatial import BoxDomain
 from schemas.blocks import Folded
 from schemas.config import Stream
@@ -21,11 +20,12 @@ from schemas.config.engines import ENGINE_FACTS, measures_expiry
 STEPS = 5
 LATE = 2
 """Step of late events; there are steps after it because an engine may hold events before it counts them."""
+VISITED = 12
+"""Steps of which the events are known, and in which canaries come where several are in one run."""
 DENSE = 30
 
 Key = int | tuple[int, ...]
 """Of an event: its word, or words."""
-Features = dict[str, float]
 Focus = Callable[[int, Sequence[Mapping[str, Any]]], Features]
 """What a step's measurements say of one place."""
 
@@ -38,46 +38,57 @@ class Scene:
     """Attributes:
 
     stream: configured as for production, but small, so that outputs repeat often enough to be counted.
-    base: events of every step, the same in both inputs.
+    base: events of every step, the same in both inputs; the first step's where they are `changing`.
     places: name -> (key of an insert there, key of a delete there or None, focus).
     replaced: name -> (key of an event of one input, key of the one that stands in its place in the other).
+    deletes: whether what is in the dense cell may be deleted.
+    numbered: from a key and a step to the key of a unit of that step's own, where keys name units.
+    changing: events of each step, where they may not be the same ones in each.
     """
 
     stream: Stream
     base: Folded
     places: Mapping[str, tuple[Key, Key | None, Focus]]
     replaced: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    deletes: bool = False
+    numbered: Callable[[Key, int], Key] | None = None
+    changing: Callable[[int], Folded] | None = None
+
+    def at(self, step: int) -> Folded:
+        """Events of a step that both inputs have."""
+        return self.base if self.changing is None else self.changing(step)
 
 
 def spatial_focus(x: float, y: float, known: Sequence[Located]) -> Focus:
-    """The leaf that holds a point: how deep it is, and what was measured there beyond the known events.
+    """The leaf that holds a point: how deep it is, and what was measured there in a step beyond the known events.
 
     That is all of a release that one event at the point can move, up to post-processing.
     """
 
     def focus(step: int, measurements: Sequence[Mapping[str, Any]]) -> Features:
-        for measurement in measurements:
-            if _within(measurement["cell"], x, y):
-                since = measurement.get("since", step - 1)
-                there = sum(
-                    count for at, px, py, count in known if since < at <= step and _within(measurement["cell"], px, py)
-                )
-                return {"depth": float(measurement["depth"]), "residual": float(measurement["increment"] - there)}
-        return {}
+        here = [measurement for measurement in measurements if within(measurement["cell"], x, y)]
+        if not here:
+            return {}
+        # The first release and bursts count the events of a step in several rounds, in smaller and smaller cells.
+        cell = here[-1]["cell"]
+        since = min(measurement.get("since", step - 1) for measurement in here)
+        there = sum(count for at, px, py, count in known if since < at <= step and within(cell, px, py))
+        found = sum(measurement["increment"] for measurement in here)
+        return {"depth": float(here[-1]["depth"]), "residual": float(found - there)}
 
     return focus
 
 
-def _within(cell: Sequence[float], x: float, y: float) -> bool:
+def within(cell: Sequence[float], x: float, y: float) -> bool:
     """A cell across the antimeridian has its west above its east."""
     xmin, ymin, xmax, ymax = cell
     return (xmin <= x < xmax if xmin <= xmax else x >= xmin or x < xmax) and ymin <= y < ymax
 
 
-def spatial(mode: str, *, ttl: str | None = None, epsilon: float = 3.0) -> Scene:
+def spatial(mode: str, *, steps: int = VISITED, ttl: str | None = None, epsilon: float = 2.0) -> Scene:
     """16 cells; one holds `DENSE` new events each step, its neighbour a few, the far corner none.
 
-    Epsilon is large on purpose: a mistake is a factor of the loss, and a factor of a large loss shows in fewer runs.
+    Epsilon is large on purpose: a mistake is a factor of the loss, and between 2 and 3 a factor shows in fewest runs.
     """
     depth = 4
     domain: dict[str, Any] = {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]}
@@ -97,21 +108,21 @@ def spatial(mode: str, *, ttl: str | None = None, epsilon: float = 3.0) -> Scene
         }
     )
     box = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth)
-    centres = {code: _centre(box, code) for code in (4, 5, 14)}
+    centres = {code: centre(box, code) for code in (4, 5, 14)}
     crowd = ((5, DENSE), (4, 3))
-    known = [(step, *centres[code], count) for step in range(STEPS) for code, count in crowd]
+    known = [(step, *centres[code], count) for step in range(steps) for code, count in crowd]
     if expiries_measured:
-        known += [(step, *centres[code], -count) for step in range(1, STEPS) for code, count in crowd]
+        known += [(step, *centres[code], -count) for step in range(1, steps) for code, count in crowd]
     places = {
         name: (code << 1, code << 1 | 1, spatial_focus(*centres[code], known))
         for name, code in (("dense cell", 5), ("empty cell", 14))
     }
     keys, counts = zip(*((code << 1, count) for code, count in sorted(crowd)), strict=True)
     base = Folded(np.array(keys, np.uint64).reshape(-1, 1), np.array(counts, np.int64))
-    return Scene(stream, base, places)
+    return Scene(stream, base, places, deletes=True)
 
 
-def _centre(box: BoxDomain, code: int) -> tuple[float, float]:
+def centre(box: BoxDomain, code: int) -> tuple[float, float]:
     node = np.array([(1 << box.depth) + code])
     xmin, ymin, xmax, ymax = (float(corner[0]) for corner in box.corners(node, np.array([box.depth])))
     return (xmin + xmax) / 2, (ymin + ymax) / 2
@@ -131,7 +142,7 @@ def state_focus(value: str, known: Sequence[tuple[int, str, int]]) -> Focus:
     return focus
 
 
-def markov(mode: str, *, epsilon: float = 3.0) -> Scene:
+def markov(mode: str, *, steps: int = VISITED, epsilon: float = 2.0) -> Scene:
     """Three states; one holds `DENSE` users in each step, one a few, one nobody; the bound renews with every step."""
     content = b"0.8,0.1,0.1\n0.1,0.8,0.1\n0.1,0.1,0.8\n"
     values = ("dense", "few", "empty")
@@ -150,7 +161,7 @@ def markov(mode: str, *, epsilon: float = 3.0) -> Scene:
         }
     )
     crowd = (DENSE, 3)
-    known = [(step, values[at], count) for step in range(STEPS) for at, count in enumerate(crowd)]
+    known = [(step, values[at], count) for step in range(steps) for at, count in enumerate(crowd)]
     places = {
         "dense cell": (0, None, state_focus(values[0], known)),
         "empty cell": (2, None, state_focus(values[2], known)),
@@ -173,7 +184,7 @@ def series_focus(name: str, known: Sequence[tuple[int, float, int]]) -> Focus:
     return focus
 
 
-def series(mode: str, *, epsilon: float = 3.0) -> Scene:
+def series(mode: str, *, steps: int = VISITED, epsilon: float = 1.5) -> Scene:
     """A sum of values up to 4, `DENSE` of 2 in each step; the audited user has one event, as large as can be."""
     highest, middle = 8192, 4096
     window = {"per": "4h"} if mode in ("ba", "bd") else {}
@@ -190,7 +201,7 @@ def series(mode: str, *, epsilon: float = 3.0) -> Scene:
             "options": {"horizon": 32, "delay": 2, "coefficients": 1},
         }
     )
-    focus = series_focus("km", [(step, 2.0, DENSE) for step in range(STEPS)])
+    focus = series_focus("km", [(step, 2.0, DENSE) for step in range(steps)])
     base = Folded(np.array([[middle]], np.uint64), np.array([DENSE], np.int64))
     return Scene(stream, base, {"dense cell": (highest, None, focus)})
 
@@ -214,61 +225,3 @@ SCENES: Mapping[str, Callable[[str], Scene]] = {
     "tabular": _tabular,
     "trajectory": _trajectory,
 }
-
-
-def numbers(prefix: str, value: object) -> Features:
-    """Every number in a JSON-able value, by its path; texts and lists of texts name what stands beside them."""
-    match value:
-        case bool():
-            return {prefix: float(value)}
-        case int() | float():
-            return {prefix: float(value)}
-        case Mapping():
-            parts = [numbers(f"{prefix}/{name}", part) for name, part in value.items()]
-        case list() | tuple():
-            parts = [numbers(f"{prefix}/{index}", part) for index, part in enumerate(value)]
-        case _:
-            return {}
-    return {name: number for part in parts for name, number in part.items()}
-
-
-def measured(prefix: str, measurements: Sequence[Mapping[str, Any]]) -> Features:
-    """Numbers of measurements, each under what it is a measurement of: its texts and lists."""
-    features: Features = {f"{prefix}/measurements": float(len(measurements))}
-    for measurement in measurements:
-        labels = [value for value in measurement.values() if isinstance(value, (str, list, tuple))]
-        for name, value in measurement.items():
-            if isinstance(value, (int, float)):
-                features[f"{prefix}/{labels}/{name}"] = float(value)
-    return features
-
-
-def of_release(release: Release, focuses: Mapping[str, Focus]) -> Features:
-    """All numbers of a release: measurements, notes, how many records came and went, and what the focuses say."""
-    prefix = f"step {release.step}"
-    measurements = list(release.measurements)
-    features = measured(prefix, measurements) | numbers(f"{prefix}/notes", dict(release.notes))
-    features |= {
-        f"{prefix}/total": float(release.total),
-        f"{prefix}/added": float(len(release.added)),
-        f"{prefix}/removed": float(len(release.removed)),
-    }
-    for place, focus in focuses.items():
-        features |= focused(release.step, place, focus(release.step, measurements))
-    return features
-
-
-def with_sums(row: Features) -> Features:
-    """A run's features and the residuals of each place over all steps, answered once or more: one event is in some."""
-    sums: Features = {}
-    for name, value in row.items():
-        begin, _, rest = name.partition(", ")
-        if begin.startswith(FOCUS) and "residual" in rest:
-            place = f"{FOCUS}all steps, {rest.partition(', again')[0]}"
-            sums[place] = sums.get(place, 0.0) + value
-    return row | sums
-
-
-def focused(step: int, place: str, features: Features) -> Features:
-    """Under the names that `scores` looks for."""
-    return {f"{FOCUS}step {step}, {place}, {name}": value for name, value in features.items()}

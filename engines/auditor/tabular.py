@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from engines.auditor.scenes import STEPS, Features, Focus, Scene
+from engines.auditor.features import Features
+from engines.auditor.scenes import VISITED, Focus, Scene
 from engines.tabular.keys import RowKeys
 from schemas.blocks import Folded
 from schemas.config import Stream
@@ -50,7 +51,9 @@ def table_focus(row: Row, sizes: Mapping[str, int], known: Sequence[KnownRow]) -
     return focus
 
 
-def tabular(mode: str, *, ttl: str | None = None, op: bool = False, epsilon: float = 3.0) -> Scene:
+def tabular(
+    mode: str, *, steps: int = VISITED, ttl: str | None = None, op: bool = False, epsilon: float = 2.0
+) -> Scene:
     """The scene of a mode; `op` where rows can be deleted, so that no event is early."""
     domain: dict[str, Any] = {
         "kind": "table",
@@ -80,7 +83,7 @@ def tabular(mode: str, *, ttl: str | None = None, op: bool = False, epsilon: flo
         return int(keys.pack(np.array([[row["a"], row["b"]]]), np.array([sign], np.int8))[0, 0])
 
     crowd = (("dense cell", CROWD), ("beside", BESIDE))
-    known = [(step, rows[name], count) for step in range(STEPS) for name, count in crowd]
+    known = [(step, rows[name], count) for step in range(steps) for name, count in crowd]
     places = {
         name: (key(rows[name], 1), key(rows[name], -1), table_focus(rows[name], sizes, known))
         for name in ("dense cell", "empty cell")
@@ -88,4 +91,4 @@ def tabular(mode: str, *, ttl: str | None = None, op: bool = False, epsilon: flo
     base = Folded.of(
         np.array([[key(rows[name], 1)] for name, _ in crowd], np.uint64), np.array([count for _, count in crowd])
     )
-    return Scene(stream, base, places)
+    return Scene(stream, base, places, deletes=op)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from engines.auditor.scenes import DENSE, Features, Focus, Scene
+from engines.auditor.features import Features
+from engines.auditor.scenes import DENSE, VISITED, Focus, Key, Scene
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.grid import Grid
 from engines.trajectory.trips import LATTICE, LATTICE_BITS
@@ -55,8 +56,8 @@ def trip_focus(x: float, y: float, known: Sequence[KnownTrip]) -> Focus:
     return focus
 
 
-def trajectory(mode: str, *, epsilon: float = 3.0) -> Scene:
-    """`DENSE` trips in the first step, all in one corner; the audited trip is there or in the opposite one.
+def trajectory(mode: str, *, epsilon: float = 2.0) -> Scene:
+    """`DENSE` trips in each step, all in one corner; the audited trip is there or in the opposite one.
 
     Grids are as coarse as they may be: other cells hold noise alone, which tells nothing and costs time.
     """
@@ -74,10 +75,18 @@ def trajectory(mode: str, *, epsilon: float = 3.0) -> Scene:
     )
     bounds = (0.0, 0.0, 1.0, 1.0)
     assert TripDomain("x", "y", bounds).words == len(_key("dense cell", 0))
-    keys = np.array([_key("dense cell", number) for number in range(DENSE)], np.uint64)
-    known = [(0, *AT["dense cell"], DENSE)]
+
+    def crowd(step: int) -> Folded:
+        keys = [_key("dense cell", (DENSE + 2) * step + number) for number in range(DENSE)]
+        return Folded.of(np.array(keys, np.uint64))
+
+    def numbered(key: Key, step: int) -> Key:
+        assert isinstance(key, tuple)
+        return (key[0] + (DENSE + 2) * step, *key[1:])
+
+    known = [(step, *AT["dense cell"], DENSE) for step in range(VISITED)]
     places = {name: (_key(name, DENSE + 1), None, trip_focus(*at, known)) for name, at in AT.items()}
-    return Scene(stream, Folded.of(keys), places)
+    return Scene(stream, crowd(0), places, numbered=numbered, changing=crowd)
 
 
 def _key(place: str, number: int) -> tuple[int, ...]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.cli.audit_stream import Sent, StreamAudit
+from agents.cli.audit_stream import StreamAudit
+from agents.cli.audit_units import Sent
 from agents.protocol.effects import CommitCandidate, CommitSeed, Compute, SaveState
 from agents.protocol.owner import StreamOwner
 from engines.noise import NoiseSource
@@ -38,7 +39,7 @@ class SmallStream(StreamAudit):
 
     def __init__(self, configured: Stream, *, steps: int = 3) -> None:
         super().__init__(configured)
-        self.late, self.steps = 1, steps
+        self.late, self.active, self.steps = 1, 3, steps
 
     def others(self) -> list[Sent]:
         """Nobody: then the tree is its root, nearly always, and a step takes a millisecond."""

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from engines.auditor import audit, violations
+from engines.auditor import audit, powerless, violations
 from engines.noise import seeded
 from tests.audit import cheats
 from tests.audit.cheats import CHEATS, Cheat
 
-HONEST_RUNS = 120
 every_cheat = pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name)
 
 
@@ -28,9 +27,10 @@ def test_a_cheat_is_caught(cheat: Cheat) -> None:
 
 @every_cheat
 def test_its_honest_twin_passes(cheat: Cheat) -> None:
-    findings = list(audit(cheat.honest(), runs=min(cheat.runs, HONEST_RUNS), source=seeded(12)))
+    findings = list(audit(cheat.honest(), runs=cheat.honest_runs, source=seeded(12)))
     assert findings
     assert not violations(findings)
+    assert not powerless(findings)
 
 
 def test_every_planted_cheat_is_tried() -> None:

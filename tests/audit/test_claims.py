@@ -1,7 +1,8 @@
-"""All claims that can be audited, quickly: nothing is violated, and nothing that draws noise is left out.
+"""All claims that can be audited, quickly: nothing is violated, every row could have been, and all that can happen to a
+stream did.
 
-Null hypothesis: each claim holds. False alarms: 1e-6 for each Monte Carlo row; seeds are fixed. The power of these few
-runs is small for engines: it is `make audit` that presses them.
+Null hypothesis: each claim holds. False alarms: 1e-6 for each Monte Carlo row; seeds are fixed. Each row prints the
+smallest fault that it would have seen; `make audit`, which is not in CI, makes more runs and sees smaller ones.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pytest
 
 import engines.noise
 from agents.cli.audit_stream import StreamAudit
-from engines.auditor import audit, cases, violations
+from engines.auditor import COVERED, audit, cases
 from engines.auditor.cases import Case
 from engines.auditor.mechanisms import MECHANISMS, PARTS
 from engines.auditor.scenes import SCENES
@@ -26,32 +27,55 @@ from tests.audit.small_stream import stream
 CASES = cases()
 
 
+RUNS = 50
+"""Of an engine or stream: enough for every row to be able to fail."""
+BOX = {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]}
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_claim_is_kept(case: Case) -> None:
-    findings = list(audit(case, runs=60 if case.kind == "engine" else 200, source=seeded(5)))
+def test_a_claim_is_kept_that_could_be_broken(case: Case) -> None:
+    findings = list(audit(case, runs=RUNS, source=seeded(5)))
     assert findings
-    assert not violations(findings)
+    assert not [(found.check, found.verdict) for found in findings if found.failed]
+
+
+def test_everything_that_happens_to_a_stream_is_in_some_case() -> None:
+    """That it occurs, and how often, is counted by the case itself (above)."""
+    asked = {what for case in CASES for canaries in case.canaries for what in canaries.covers}
+    asked |= {what for canaries in StreamAudit(stream(**RENEWED)).case().canaries for what in canaries.covers}
+    assert asked == set(COVERED)
+    in_default = {
+        what
+        for case in CASES
+        if case.name.startswith("engine spatial, mode default")
+        for canaries in case.canaries
+        for what in canaries.covers
+    }
+    assert in_default == set(COVERED) - {"period's end"}
+
+
+RENEWED: dict[str, Any] = {
+    "contributions": 2,
+    "privacy": {"epsilon": 1.5, "unit": "user", "user": "u", "max_contributions": 2, "per": "3h"},
+}
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"unit": "event"},
-        {"contributions": 3},
         {"contributions": 2, "mode": "default"},
-        {"contributions": 2, "domain": {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0], "op": "o"}},
-        {
-            "contributions": 2,
-            "domain": {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0], "ttl": "2h"},
-        },
+        {"contributions": 2, "domain": {**BOX, "op": "o"}},
+        {"contributions": 2, "domain": {**BOX, "ttl": "2h"}},
+        RENEWED,
     ],
-    ids=["event", "three events", "default mode", "deletes", "ttl"],
+    ids=["event", "default mode", "deletes", "ttl", "renewed bounds"],
 )
 def test_a_stream_keeps_its_claim_end_to_end(changes: dict[str, Any]) -> None:
     case = StreamAudit(stream(**changes)).case()
-    findings = list(audit(case, runs=60, source=seeded(6)))
-    assert len(findings) == len(case.neighbours) + 1
-    assert not violations(findings)
+    findings = list(audit(case, runs=RUNS, source=seeded(6)))
+    assert len([found for found in findings if found.detector == "monte carlo"]) >= 2
+    assert not [(found.check, found.verdict) for found in findings if found.failed]
 
 
 def test_more_events_than_the_bound_change_nothing_more() -> None:

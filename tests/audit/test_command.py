@@ -46,7 +46,7 @@ def test_one_mechanism_as_a_table() -> None:
     done = run("--only", "laplace thresh", "--runs", "40", "--seed", "1", "--workers", "1")
     assert done.exit_code == 0
     head = done.stdout.splitlines()[0]
-    assert all(word in head for word in ("claimed", "lower bound", "confidence", "runs"))
+    assert all(word in head for word in ("claimed", "lower bound", "ceiling", "sees from", "confidence", "runs"))
     assert "Laplace threshold bit" in done.stdout
     assert "VIOLATED" not in done.stdout
 
@@ -55,11 +55,14 @@ def test_a_stream_as_json(tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     path.write_text(CONFIG)
     done = run(str(path), "--runs", "40", "--seed", "1", "--json", "--plot", str(tmp_path / "audit.svg"))
-    assert done.exit_code == 0
+    assert done.exit_code == 0, done.output
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["ok"] is True
     assert {found["case"] for found in result["findings"]} == {"stream tiny"}
     assert {found["claimed"] for found in result["findings"]} == {1.0}
+    guessed = [found for found in result["findings"] if found["detector"] == "monte carlo"]
+    assert guessed
+    assert all(found["ceiling"] > found["claimed"] and found["visible"] > found["claimed"] for found in guessed)
     assert (tmp_path / "audit.svg").read_text().startswith("<?xml")
 
 
@@ -72,6 +75,22 @@ def test_a_violation_ends_with_1(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     done = run("--only", "discrete Laplace", "--plot", str(tmp_path / "x.png"))
     assert done.exit_code == 1
     assert "VIOLATED" in done.stdout
+
+
+def test_too_few_runs_are_an_error_that_says_how_many_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    weak = Finding(
+        case="c", kind="stream", check="k", detector="monte carlo", claimed=3.0, delta=0.0, lower_bound=0.2,
+        confidence=1 - 1e-6, runs=60, guesses=30, ceiling=0.3, visible=float("inf"), runs_needed=569,
+    )  # fmt: skip
+    monkeypatch.setattr(command, "audited", lambda names, **_: iter([[weak]]))
+    done = run("--only", "discrete Laplace")
+    assert done.exit_code == 1
+    assert "CANNOT FAIL" in done.stdout
+    assert "kept" not in done.stdout
+    assert "--runs 569" in done.output
+    told = json.loads(run("--only", "discrete Laplace", "--json").stdout.splitlines()[-1])
+    assert told["ok"] is False
+    assert told["findings"][0]["visible"] is None
 
 
 def test_what_does_not_exist_is_refused(tmp_path: Path) -> None:

@@ -352,20 +352,20 @@ def test_clipped_values_are_counted_and_used() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"privacy": {"epsilon": 8.0}},
+        {"privacy": {"epsilon": 0.5}},
         {
-            "privacy": {"epsilon": 8.0, "user": "u", "max_contributions": 2},
+            "privacy": {"epsilon": 0.5, "user": "u", "max_contributions": 2},
             "domain": {"fields": [{"name": "v", "of": "sum", "limits": [0, 4]}]},
         },
     ],
     ids=["readings", "users"],
 )
 def test_a_configured_stream_keeps_its_claim_from_records_to_public_bytes(changes: Any) -> None:
-    """False alarms: 1e-6 for each row; seeds are fixed."""
+    """False alarms: 1e-6 for each row; seeds are fixed. Every row could have failed."""
     made = StreamAudit(stream(**changes, options={"horizon": 8}))
-    findings = list(audit(made.case(fresh=False), runs=40, source=seeded(3)))
+    findings = list(audit(made.case(fresh=False), runs=50, source=seeded(3)))
     assert findings
-    assert not violations(findings)
+    assert not [(found.check, found.verdict) for found in findings if found.failed]
 
 
 def test_an_audit_catches_readings_at_far_too_little_noise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,16 +12,19 @@ from dataclasses import dataclass
 from engines.auditor.audit import Detector
 from engines.auditor.cases import Case
 from tests.audit.cheats import (
+    count_in_ledger,
     deletes_subtracted,
     divided_delta,
     exact_count,
     first_weights_dropped,
     float_laplace,
     forgetful_bound,
+    half_leaf,
     half_noise,
     log2_tree,
     moving_boundary,
     negative_counts,
+    noiseless_watch,
     occupancy,
     raw_parameters,
     real_valued,
@@ -34,6 +37,7 @@ from tests.audit.cheats import (
     shrunk_lambda,
     table_selection,
     table_total,
+    telling_order,
     trips,
     two_a_step,
 )
@@ -47,6 +51,11 @@ class Cheat:
     caught_by: Detector
     runs: int = 400
 
+    @property
+    def honest_runs(self) -> int:
+        """Enough for every row of the honest twin to be able to fail."""
+        return min(self.runs, 80)
+
 
 def _of(name: str, module: object, caught_by: Detector, runs: int = 400) -> Cheat:
     return Cheat(name, module.cheat, module.honest, caught_by, runs)  # type: ignore[attr-defined]
@@ -54,21 +63,21 @@ def _of(name: str, module: object, caught_by: Detector, runs: int = 400) -> Chea
 
 CHEATS = (
     _of("half the noise", half_noise, "monte carlo"),
-    _of("noise re-drawn on replay and both published", redraw_on_replay, "monte carlo", runs=400),
-    _of("counts re-measured after a crash", remeasured, "monte carlo", runs=600),
+    _of("noise re-drawn on replay and both published", redraw_on_replay, "monte carlo", runs=300),
+    _of("counts re-measured after a crash", remeasured, "monte carlo", runs=300),
     _of("the tree with log2 T levels", log2_tree, "exact"),
     _of("the paper's PrivTree input on negative counts", negative_counts, "exact"),
     _of("deletes subtracted instead of added", deletes_subtracted, "exact"),
-    _of("an exact |grad f_t|", exact_count, "monte carlo", runs=240),
+    _of("an exact |grad f_t|", exact_count, "monte carlo", runs=60),
     _of("float Laplace whose low bits leak", float_laplace, "monte carlo"),
     _of("a seeded generator", seeded_generator, "fresh seeds"),
-    _of("a step boundary that moves with the number of events", moving_boundary, "monte carlo", runs=600),
+    _of("a step boundary that moves with the number of events", moving_boundary, "monte carlo", runs=240),
     _of("sensitivity of add/remove used for replacement", replacement, "monte carlo"),
     _of("a budget spent twice in selection", selection_twice, "monte carlo"),
     _of("integer noise on a real-valued statistic", real_valued, "monte carlo"),
     _of("PrivTree's lambda times 0.83 at small epsilon", shrunk_lambda, "exact"),
     _of("a crash that redraws when the draw was large", redraw_large, "monte carlo"),
-    _of("a contribution bound that a second worker forgets", forgetful_bound, "monte carlo", runs=600),
+    _of("a contribution bound that a second worker forgets", forgetful_bound, "monte carlo", runs=400),
     _of("a table scaled to an exact |grad f_t|", table_total, "monte carlo", runs=200),
     Cheat("a marginal chosen at twice its budget", table_selection.spent_twice, table_selection.honest, "monte carlo"),
     Cheat("a marginal's score over its cells", table_selection.divided, table_selection.honest, "monte carlo"),
@@ -80,5 +89,10 @@ CHEATS = (
     Cheat("trips: raw counts left in", trips.raw_counts, trips.honest, "monte carlo", runs=150),
     Cheat("trips: the true maximum length", trips.longest, trips.honest, "monte carlo", runs=150),
     Cheat("trips: the true box", trips.box, trips.honest, "monte carlo", runs=150),
+    _of("the exact number of events in the ledger", count_in_ledger, "monte carlo", runs=60),
+    _of("the watch without noise", noiseless_watch, "monte carlo", runs=50),
+    _of("half the noise of a held leaf", half_leaf, "monte carlo", runs=130),
+    Cheat("the order of records by a parity", telling_order.order, telling_order.honest_order, "monte carlo", runs=60),
+    Cheat("the last digit by a parity", telling_order.digit, telling_order.honest_digit, "monte carlo", runs=60),
     Cheat("trips: a weight above one", trips.heavy, trips.light, "exact"),
 )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from engines.auditor import engines
 from engines.auditor.cases import Case
-from engines.auditor.scenes import Scene, spatial
+from engines.auditor.scenes import spatial
 from engines.contract import Batch, Engine, Release
 from engines.noise import NoiseSource
 from engines.registry import build_engine
@@ -28,19 +27,12 @@ class CountsAloud:
         return getattr(self._engine, name)
 
 
-def one_pair(name: str, scene: Scene, make: Callable[[], Engine]) -> Case:
-    """Only the first neighbours: enough for a cheat."""
-    case = engines.case(name, scene, make=make)
-    return replace(case, neighbours=case.neighbours[:1])
-
-
 def cheat() -> Case:
     scene = spatial("paper", epsilon=1.0)
-    return one_pair(
-        "engine that publishes its number of events", scene, lambda: CountsAloud(build_engine(scene.stream))
+    return engines.case(
+        "engine that publishes its number of events", scene, make=lambda: CountsAloud(build_engine(scene.stream))
     )
 
 
 def honest() -> Case:
-    scene = spatial("paper", epsilon=1.0)
-    return one_pair("engine that does not", scene, lambda: build_engine(scene.stream))
+    return engines.case("engine that does not", spatial("paper", epsilon=1.0))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agents.cli.audit_stream import AUDITED, Sent
+from agents.cli.audit_units import AUDITED, Sent
 from agents.protocol.partition_ingest import PartitionIngest
 from engines.auditor.cases import Case
 from schemas.blocks import Block
 from tests.audit.small_stream import SmallStream, stream
 
 STEPS = 12
+UNITS = ("one event in every step",)
 
 
 class Forgetful(PartitionIngest):
@@ -30,7 +31,7 @@ class Insistent(SmallStream):
 
     def units(self) -> Iterator[tuple[str, list[Sent]]]:
         place = self.places["empty cell"]
-        yield "one event in every step", [Sent(step, AUDITED, place) for step in range(self.steps)]
+        yield UNITS[0], [Sent(step, AUDITED, place) for step in range(self.steps)]
 
     def ingest(self, partition: int) -> PartitionIngest:
         return self.machine(self._spec, partition)
@@ -41,8 +42,8 @@ class ForgottenBounds(Insistent):
 
 
 def cheat() -> Case:
-    return ForgottenBounds(stream(name="forgets"), steps=STEPS).case(fresh=False)
+    return ForgottenBounds(stream(name="forgets"), steps=STEPS).case(units=UNITS, fresh=False)
 
 
 def honest() -> Case:
-    return Insistent(stream(name="remembers"), steps=STEPS).case(fresh=False)
+    return Insistent(stream(name="remembers"), steps=STEPS).case(units=UNITS, fresh=False)

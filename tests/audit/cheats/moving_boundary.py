@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.cli.audit_stream import Sent
+from agents.cli.audit_units import Sent
 from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest, SourceRecord
 from engines.auditor.cases import Case
