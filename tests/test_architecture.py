@@ -49,9 +49,7 @@ RULES = (
     allow("engines.contract", ours="engines.contract engines.noise schemas", others=frozenset({"numpy"})),
     allow("engines.noise", ours="engines.noise schemas", standard=PURE | {"secrets"}, others=frozenset({"numpy"})),
     # Under test it looks at who opens a private value.
-    allow(
-        "engines.noise.private", ours="engines.noise schemas", standard=PURE | {"sys"}, others=frozenset({"numpy"})
-    ),
+    allow("engines.noise.private", ours="engines.noise schemas", standard=PURE | {"sys"}, others=frozenset({"numpy"})),
     allow(
         "engines.counters",
         ours="engines.contract engines.counters engines.noise schemas",

@@ -25,7 +25,8 @@ def other(domain: Domain, chance: random.Random, fields: Fields) -> Fields:
     """
     if getattr(domain, "readings", False):
         return {
-            field.name: fields[field.name] + chance.choice([-1, 1]) * chance.choice([1.0, chance.random()]) * field.sensitivity
+            field.name: fields[field.name]
+            + chance.choice([-1, 1]) * chance.choice([1.0, chance.random()]) * field.sensitivity
             for field in domain.series  # type: ignore[union-attr]
         }
     return next(found for found in iter(lambda: ROWS[domain.kind](domain, chance), None) if found != fields)
