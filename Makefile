@@ -8,9 +8,10 @@ PY     := $(VENV)/bin/python
 ARGS   ?=
 KILLS  ?= 200
 RUNS   ?= 1000
+SEEDS  ?= 200
 SOURCES := schemas engines agents tests requirements $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-spatial bench-tabular bench-trajectory bench-maps bench-counters bench-sequence audit couple chaos lock clean
+.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-spatial bench-tabular bench-trajectory bench-maps bench-counters bench-sequence audit couple chaos simulate-job lock clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -69,6 +70,9 @@ couple: setup  ## run neighbouring inputs to public bytes, RUNS pairs (default 1
 
 chaos: setup  ## kill workers at random, KILLS times (default 200), then check every promise; FAULTS=network adds faults
 	$(PY) -m benchmarks.chaos --kills $(KILLS) $(FAULTS:%=--%) $(ARGS)
+
+simulate-job: setup  ## the whole job on an in-memory Kafka and virtual time, SEEDS times (at night 10000), and planted faults
+	$(PY) -m tests.simulation --seeds $(SEEDS) --plants $(ARGS)
 
 # demo.lock is resolved first and the others must agree with it: a developer and the image run what a newcomer runs.
 COMPILE := $(VENV)/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \

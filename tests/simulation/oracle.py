@@ -1,0 +1,205 @@
+"""What must be true of a seed, computed a second time from everything that was ever written.
+
+Safety at any time, whatever went wrong: one seed and one answer for each step, public topics in order, no event counted
+twice, nobody above the bound. Liveness once faults have stopped: every step that is over is public. The streams whose
+private topics somebody deleted may stop, and must then have released nothing wrong.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import orjson
+
+from agents.ingest import source_specs
+from agents.protocol.clock import StepClock
+from agents.protocol.ingest_spec import SourceSpec
+from agents.protocol.partition_ingest import PartitionIngest
+from agents.protocol.partitioner import home_partition
+from agents.protocol.stepper import Stepper
+from agents.publish import public_step
+from schemas.blocks import Block, Folded
+from schemas.config import Stream
+from schemas.errors import PrivstreamError
+from schemas.events import TICK_HEADER
+from schemas.releases import CHANNELS, Channel, Seed, decode_log_record, unframe_records
+from tests.simulation.feed import SOURCE_PARTITIONS, STEP_S
+from tests.simulation.log import PartitionLog, Record
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+NOTICED_S = 300.0  # from the end of a step and its grace to its publication, where all is well
+
+
+def violations(world: World) -> list[str]:
+    """One line for each promise that is broken; empty where all are kept."""
+    found: list[str] = []
+    for stream in world.config.streams:
+        found += [f"{stream.name}: {what}" for what in _of_stream(world, stream)]
+    return found
+
+
+def _of_stream(world: World, stream: Stream) -> Iterator[str]:
+    logs, home = world.broker.logs, home_partition(stream.name, world.config.kafka.partitions)
+    specs = source_specs(
+        world.config, source_partitions=dict.fromkeys([s.name for s in world.config.streams], SOURCE_PARTITIONS)
+    )
+    spec = next(spec for spec in specs[stream.source] if spec.stream == stream.name)
+    sources = [logs[stream.source, partition] for partition in range(world.broker.partitions[stream.source])]
+    blocks = [
+        block
+        for record in logs["sim.blocks", home].records(committed=True)
+        if (block := Block.decode(record.value or b"")).stream == stream.name
+    ]
+    seeds: dict[int, set[bytes]] = {}
+    for record in logs["sim.releases", home].records(committed=True):
+        entry = decode_log_record(record.value or b"")
+        if isinstance(entry, Seed) and entry.stream == stream.name:
+            seeds.setdefault(entry.step, set()).add(entry.seed)
+    yield from _blocks(blocks, len(sources))
+    yield from _events(stream, spec, sources, blocks)
+    if stream.time.clock == "replay":
+        yield from _replayed(world, stream, sources)
+    for step, drawn in seeds.items():
+        if len(drawn) != 1:
+            yield f"step {step} has {len(drawn)} seeds on the log"
+    for (name, step), used in world.observed.computed.items():
+        if name == stream.name and not used <= seeds.get(step, set()):
+            yield f"step {step} was computed with a seed that is not its committed one"
+    yield from _public(world, stream, blocks, seeds, len(sources))
+
+
+def _blocks(blocks: Sequence[Block], partitions: int) -> Iterator[str]:
+    """Blocks cover the source offsets of each partition once."""
+    ends, ticks = [0] * partitions, [-1] * partitions
+    for block in blocks:
+        if block.lo != ends[block.partition]:
+            yield f"source partition {block.partition}: a block from {block.lo}, where {ends[block.partition]} is next"
+        if block.tick < ticks[block.partition] or any(step <= ticks[block.partition] for step in block.steps):
+            yield f"source partition {block.partition}: a block reopens a closed step"
+        ends[block.partition], ticks[block.partition] = block.hi, block.tick
+
+
+def _events(
+    stream: Stream, spec: SourceSpec, sources: Sequence[PartitionLog], blocks: Sequence[Block]
+) -> Iterator[str]:
+    """Accepted events are those that one calm ingest accepts; under replay each in its own step.
+
+    Under a wall clock the place of a tick is known to the job alone, so the steps of late events are free, and the
+    bound, which is one for the whole stream here, does not depend on them.
+    """
+    replayed = stream.time.clock == "replay"
+    truth: dict[int, Folded] = {}
+    ours: dict[int, Folded] = {}
+    for partition, log in enumerate(sources):
+        done = max((block.hi for block in blocks if block.partition == partition), default=0)
+        records = [record for record in log.records(committed=True) if record.offset < done]
+        for block in _calm(spec, partition, records):
+            _add(truth, block, by_step=replayed)
+    for block in blocks:
+        _add(ours, block, by_step=replayed)
+    for step in truth.keys() | ours.keys():
+        expected, got = _counts(truth.get(step)), _counts(ours.get(step))
+        lost, extra = sum((expected - got).values()), sum((got - expected).values())
+        if lost or extra:
+            yield f"{f'step {step}' if replayed else 'all steps'}: {lost} events lost, {extra} counted too often"
+
+
+def _calm(spec: SourceSpec, partition: int, records: Sequence[Record]) -> Iterator[Block]:
+    machine = PartitionIngest(spec, partition)
+    at = 0
+    while at < len(records):
+        batch = records[at : at + machine.room]
+        if not spec.replay:  # a wall clock closes every step at its end, as far as arrivals tell
+            over = spec.clock.last_over(batch[0].timestamp * 1000, grace_us=0) - 2
+            machine.tick(over)
+            batch = batch[:1]
+        machine.take(batch)
+        at += len(batch)
+        block, _ = machine.seal()
+        if block is not None:
+            yield block
+            machine.committed(at=at)
+
+
+def _add(steps: dict[int, Folded], block: Block, *, by_step: bool) -> None:
+    for step, events in block.steps.items():
+        place = step if by_step else 0
+        steps[place] = steps[place].merge(events) if place in steps else events
+
+
+def _counts(folded: Folded | None) -> Counter[bytes]:
+    if folded is None:
+        return Counter()
+    return Counter({key.tobytes(): int(count) for key, count in zip(folded.keys, folded.counts, strict=True)})
+
+
+def _replayed(world: World, stream: Stream, sources: Sequence[PartitionLog]) -> Iterator[str]:
+    """Each row of the file is in the source topic once."""
+    path = world.folder / f"{stream.name}.jsonl"
+    rows = Counter(orjson.dumps(orjson.loads(line)) for line in path.read_bytes().splitlines())
+    sent = Counter(
+        record.value or b""
+        for log in sources
+        for record in log.records(committed=True)
+        if not any(name == TICK_HEADER for name, _ in record.headers)
+    )
+    if sent - rows:
+        yield f"{sum((sent - rows).values())} rows were replayed twice"
+    if rows - sent and not world.observed.forbidden:
+        yield f"{sum((rows - sent).values())} rows were not replayed"
+
+
+def _public(
+    world: World, stream: Stream, blocks: Sequence[Block], seeds: dict[int, set[bytes]], partitions: int
+) -> Iterator[str]:
+    logs = {channel: world.broker.logs[f"{stream.name}.{channel}", 0] for channel in CHANNELS}
+    committed = {channel: list(log.records(committed=True)) for channel, log in logs.items()}
+    ledger = [int(record.key or b"-1") for record in committed["ledger"]]
+    if ledger != list(range(len(ledger))):
+        yield f"the ledger shows steps {ledger[-8:]} at its end"
+    if len(ledger) < (due := _due(world, stream)) and not world.observed.forbidden:
+        why = Counter(world.observed.refusals).most_common(2)
+        yield f"stuck: {len(ledger)} steps are public and {due} are due; workers ended with {why}"
+    stepper = Stepper.of(stream, partitions)
+    waiting = iter(enumerate(blocks))
+    expected: dict[Channel, list[tuple[int, bytes | None, bytes | None]]] = {channel: [] for channel in CHANNELS}
+    for step in range(max(ledger, default=-1) + 1):
+        try:
+            while not stepper.closable and (block := next(waiting, None)) is not None:
+                stepper.fold(*block)
+            if not stepper.closable or len(seeds.get(step, ())) != 1:
+                yield f"step {step} is public, without its blocks or its seed"
+                return
+            candidate = Stepper.compute(stepper, next(iter(seeds[step])))
+        except PrivstreamError as error:
+            yield f"step {step} cannot be computed again: {error}"
+            return
+        for record in unframe_records(candidate.payload):
+            expected[record.channel].append((step, record.key, record.value))
+        expected["ledger"].append((step, b"%d" % step, candidate.ledger))
+    for channel in CHANNELS:
+        seen = [(public_step(record.headers), record.key, record.value) for record in committed[channel]]
+        if seen != expected[channel]:
+            right = len(expected[channel])
+            yield f"{channel}: {len(seen)} public records are not the {right} that blocks and seeds give"
+        known = {(step, key, value) for step, key, value in expected[channel]}
+        for record in logs[channel].records(committed=False):
+            shown = (public_step(record.headers), record.key, record.value)
+            if shown[0] is not None and shown[0] < len(ledger) and shown not in known:
+                yield f"{channel}: step {shown[0]} shows other bytes to uncommitted readers"
+                break
+
+
+def _due(world: World, stream: Stream) -> int:
+    """Steps that must be public by the end."""
+    if stream.time.clock == "replay":
+        last = orjson.loads((world.folder / f"{stream.name}.jsonl").read_bytes().splitlines()[-1])
+        at = np.array([last["at"]], np.int64) * 1_000_000
+        return int(StepClock.of(stream).step_of(at)[0]) + 1
+    grace_s = (stream.time.grace_us + stream.publish_delay_us) / 1e6
+    return int((world.end_s - grace_s - NOTICED_S) // STEP_S)

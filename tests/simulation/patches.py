@@ -1,0 +1,67 @@
+"""Where the program meets the simulation: sockets, polling, failpoints, and what is observed of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import aiokafka
+from aiokafka.consumer.fetcher import Fetcher
+
+from agents.protocol.stepper import Stepper
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+IDLE_POLL_MS = (60_000, 60_000, 60_000, 20_000)  # one of them for a seed
+POLLED_MS = 200  # consumers that poll at least so seldom are polled less often: data wake them all the same
+FETCHER_S = 60.0  # how often aiokafka's fetcher looks around when nothing happens, 0.2 s by default
+REQUEST_MS = 320_000  # of consumers: four thirds of the session, as with the defaults of both
+CLOCK_S = 45.0
+PACE_S = 20.0
+FAILPOINTS = ("engine", "publish", "ingest_owner", "table")
+
+
+def patches(world: World) -> dict[str, Any]:
+    """Dotted name -> what stands there while a seed lives."""
+    idle_ms = world.chance.choice(IDLE_POLL_MS)
+    getmany = aiokafka.AIOKafkaConsumer.getmany
+
+    async def rare(self: Any, *partitions: Any, timeout_ms: int = 0, max_records: int | None = None) -> Any:
+        timeout_ms = idle_ms if timeout_ms >= POLLED_MS else timeout_ms
+        return await getmany(self, *partitions, timeout_ms=timeout_ms, max_records=max_records)
+
+    fetcher, consumer = Fetcher.__init__, aiokafka.AIOKafkaConsumer.__init__
+
+    def patient(self: Any, *topics: Any, **settings: Any) -> None:
+        consumer(self, *topics, **{**settings, "request_timeout_ms": REQUEST_MS})
+
+    def calm(self: Any, *args: Any, **settings: Any) -> None:
+        fetcher(self, *args, **{**settings, "fetcher_timeout": FETCHER_S})
+
+    def failpoint(name: str) -> None:
+        process = world.timeline.running
+        if process is not None:
+            process.pass_by(name)
+
+    return {
+        "aiokafka.client.create_conn": world.network.connect,
+        "aiokafka.AIOKafkaConsumer.getmany": rare,
+        "aiokafka.AIOKafkaConsumer.__init__": patient,
+        "aiokafka.consumer.fetcher.Fetcher.__init__": calm,
+        "agents.ingest.CLOCK_S": CLOCK_S,
+        "agents.ingest._calm_collector": lambda: None,
+        # What the audit measures is not judged here, and takes longer than all the rest of a step.
+        "engines.spatial.queries.SpatialEvaluator.measure": lambda *_: {},
+        "agents.replay.PACE_S": PACE_S,
+        "agents.protocol.stepper.Stepper.compute": _watched(world, Stepper.compute),
+        **{f"agents.{module}.failpoint": failpoint for module in FAILPOINTS},
+    }
+
+
+def _watched(world: World, compute: Callable[[Stepper, bytes], Any]) -> Callable[[Stepper, bytes], Any]:
+    def watched(self: Stepper, seed: bytes) -> Any:
+        world.observed.computed.setdefault((self.stream.name, self.step), set()).add(seed)
+        return compute(self, seed)
+
+    return watched

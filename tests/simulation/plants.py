@@ -1,0 +1,155 @@
+"""Faults of the protocol, built in one at a time, so that the simulation can be seen to find them.
+
+Each is a change of the program as somebody could make it: what stands there while a seed lives.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import aiokafka
+
+from agents import kafka_clients
+from agents.engine import EngineOwner
+from agents.protocol.effects import CommitCandidate, CommitSeed
+from agents.protocol.ingest_snapshots import BucketLog
+from agents.protocol.partition_ingest import PartitionIngest
+from agents.protocol.partitioner import bounds_partition
+from agents.protocol.user_table import BUCKETS
+from schemas.releases import Seed
+
+Patches = dict[str, Any]
+
+
+def late_seed() -> Patches:
+    """The seed is committed with the candidate, and not before anything is computed."""
+    do = EngineOwner._do
+
+    async def changed(self: Any, effect: Any) -> Any:
+        match effect:
+            case CommitSeed(stream, step):
+                self.drawn = Seed(stream, step, self._job.draw_seed(stream, step))
+                return self.drawn.seed
+            case CommitCandidate(stream, _, chunks) if getattr(self, "drawn", None) is not None:
+                drawn, self.drawn = self.drawn, None
+                return await self._commit("candidate", stream, [drawn, *chunks])
+        return await do(self, effect)
+
+    return {"agents.engine.EngineOwner._do": changed}
+
+
+def ledger_not_read() -> Patches:
+    """The publisher does not read the public ledger after fencing."""
+
+    async def nothing(*_: Any, **__: Any) -> tuple[int, int, list[Any]]:
+        return 0, 0, []
+
+    return {"agents.publish.read_to_end": nothing}
+
+
+def stale_snapshot() -> Patches:
+    """Contribution bounds are restored from the first snapshot of a bucket, not from the last one."""
+    return {"agents.ingest_restore._load_snapshots": _first_snapshots}
+
+
+async def _first_snapshots(config: Any, topics: Any, machines: Any) -> None:
+    for machine in machines:
+        if machine.spec.bounds is None:
+            continue
+        partition = bounds_partition(machine.spec.stream, machine.partition, topics.partitions)
+        keys = {BucketLog.key(machine.spec.stream, machine.partition, bucket) for bucket in range(BUCKETS)}
+        first: dict[bytes, bytes] = {}
+        _, _, records = await kafka_clients.read_to_end(config.kafka, topics.bounds, partition, 0)
+        for record in records:
+            if record.key in keys:
+                first.setdefault(record.key, record.value)
+        for value in first.values():
+            machine.load(value)
+
+
+def offset_outside() -> Patches:
+    """The source offset is committed in a transaction of its own, behind that of the blocks."""
+    commit = aiokafka.AIOKafkaProducer.commit_transaction
+    send = aiokafka.AIOKafkaProducer.send_offsets_to_transaction
+
+    async def later(self: Any, offsets: Any, group: str) -> None:
+        self.offsets_of = offsets, group
+
+    async def changed(self: Any) -> None:
+        await commit(self)
+        if (offsets := self.__dict__.pop("offsets_of", None)) is not None:
+            await self.begin_transaction()
+            await send(self, *offsets)
+            await commit(self)
+
+    return {
+        "aiokafka.AIOKafkaProducer.commit_transaction": changed,
+        "aiokafka.AIOKafkaProducer.send_offsets_to_transaction": later,
+    }
+
+
+def trimmed_too_early() -> Patches:
+    """The release log is deleted up to the last public step, its candidate included."""
+
+    def changed(self: Any) -> int | None:
+        later = [at for step, at in self._first_offsets.items() if step > self.machine.last_step]
+        return min(later, default=None)
+
+    return {"agents.publish.Lane.first_needed": changed}
+
+
+def trimmed_by_position() -> Patches:
+    """Blocks are deleted once they are folded, though bounds may still need them."""
+    return {"agents.protocol.merge.BlockMerge.floor": property(lambda self: self.position)}
+
+
+def no_fencing() -> Patches:
+    """Every producer has a transactional id of its own."""
+    numbers = itertools.count()
+    fenced = kafka_clients.fenced_producer
+
+    async def changed(kafka: Any, transactional_id: str, **settings: Any) -> Any:
+        return await fenced(kafka, f"{transactional_id}-{next(numbers)}", **settings)
+
+    return {f"agents.{module}.fenced_producer": changed for module in ("engine", "publish", "ingest_owner", "replay")}
+
+
+def tick_forgotten() -> Patches:
+    """A restored partition does not remember its last tick, and asks the clock again."""
+    apply = PartitionIngest.apply
+
+    def changed(self: Any, *args: Any, **settings: Any) -> None:
+        apply(self, *args, **settings)
+        self.ticked = self._sealed_tick = -1
+
+    return {"agents.protocol.partition_ingest.PartitionIngest.apply": changed}
+
+
+def uncommitted_restore() -> Patches:
+    """Logs are read back with whatever transactions left behind."""
+    return {"agents.kafka_clients.AIOKafkaConsumer": _isolated("read_uncommitted")}
+
+
+def _isolated(level: str) -> Callable[..., Any]:
+    def consumer(*args: Any, **settings: Any) -> Any:
+        return aiokafka.AIOKafkaConsumer(*args, **{**settings, "isolation_level": level})
+
+    return consumer
+
+
+def retry() -> Patches:
+    """An EndTxn that timed out is sent again with the same epoch (KAFKA-17754), as aiokafka does by itself."""
+    once = "OneChanceProducer"  # what stands in the way of that, where it does
+    return {f"agents.kafka_clients.{once}": aiokafka.AIOKafkaProducer} if hasattr(kafka_clients, once) else {}
+
+
+PLANTS: dict[str, Callable[[], Patches]] = {
+    plant.__name__.replace("_", " "): plant
+    for plant in (
+        retry, late_seed, ledger_not_read, stale_snapshot, offset_outside, trimmed_too_early, trimmed_by_position,
+        no_fencing, tick_forgotten, uncommitted_restore,
+    )
+}  # fmt: skip
+"""Name -> what makes its patches."""

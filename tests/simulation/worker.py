@@ -1,0 +1,240 @@
+"""A worker of the job: the real ingest, engine, publisher and audit, over aiokafka's real clients, on a simulated
+process.
+
+Only Faust is left out. What it does for the job is small and is done here: a consumer group over the private topics,
+a state table that is brought up to date when partitions are assigned, records handed to the owners.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+
+from agents.app import Job
+from agents.audit import AuditOwner, truth_start
+from agents.engine import EngineOwner, blocks_start
+from agents.fingerprint import Checked, check_fingerprints
+from agents.ingest import ingest_service, user_key_ids
+from agents.kafka_clients import log_reader
+from agents.owners import Owners, explain
+from agents.publish import PublishOwner
+from agents.table import SAVE_TIMEOUT_S, DurableTable
+from schemas.config import Config
+from tests.simulation.timeline import Process
+
+STOP_S = 20.0
+IDLE_MS = 1_000
+RECORDS = 12  # of a poll, as in `agents.app`
+
+
+@dataclass
+class Disk:
+    """What of a worker's machine survives its process: its state store and how far that is in the changelog."""
+
+    stores: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
+    checked: Checked | None = None  # what the first start here found: the check is the same at each, and costs a third
+    offsets: dict[int, int] = field(default_factory=dict)
+
+
+class Table:
+    """`agents.table.DurableTable` without Faust and RocksDB: its own code above a dictionary and a changelog."""
+
+    save = DurableTable.save
+    load = DurableTable.load
+    facts = DurableTable.facts
+    _head = DurableTable._head
+
+    def __init__(self, config: Config, changelog: str, disk: Disk, process: Process) -> None:
+        self._config = config
+        self._changelog = changelog
+        self._disk = disk
+        self._process = process
+        self._producer: Any = None
+        self.log = _Silent()
+
+    async def open(self) -> None:
+        self._producer = AIOKafkaProducer(
+            bootstrap_servers=self._config.kafka.bootstrap, acks="all", request_timeout_ms=20_000
+        )
+        await self._producer.start()
+
+    async def recover(self, partition: int) -> None:
+        """Read what the changelog has beyond the store."""
+        store, offsets = self._disk.stores.setdefault(partition, {}), self._disk.offsets
+        async with log_reader(self._config.kafka, self._changelog, partition) as log:
+            async for records in log.read(offsets.get(partition, -1) + 1):
+                for record in records:
+                    store[record.key] = record.value
+                    offsets[partition] = record.offset
+
+    def _get(self, partition: int, key: bytes) -> bytes | None:
+        return self._disk.stores.get(partition, {}).get(key)
+
+    async def _put(self, partition: int, items: Sequence[tuple[bytes, bytes]]) -> None:
+        futures = [
+            await self._producer.send(self._changelog, value, key=key, partition=partition) for key, value in items
+        ]
+        async with asyncio.timeout(SAVE_TIMEOUT_S):
+            records = await asyncio.gather(*futures)
+        if self._process.alive:
+            self._disk.stores.setdefault(partition, {}).update(items)
+            self._disk.offsets[partition] = max(record.offset for record in records)
+
+
+class _Silent:
+    def warning(self, *_: Any) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Message:
+    offset: int
+    partition: int
+
+
+class Event:
+    """A record as Faust hands it out."""
+
+    def __init__(self, record: Any) -> None:
+        self.value = record.value
+        self.message = Message(record.offset, record.partition)
+
+    def ack(self) -> None:
+        pass
+
+
+class Assignment(ConsumerRebalanceListener):
+    """The consumer of the private topics: what `agents.app` and `agents.transport` make of Faust's."""
+
+    def __init__(self, job: Job, table: Table, crash: Any) -> None:
+        topics = job.topics
+        factories: dict[str, Any] = {
+            "engine": lambda partition: EngineOwner(job, partition),
+            "publish": lambda partition: PublishOwner(job, partition),
+        }
+        self._roles = {topics.blocks: "engine", topics.releases: "publish"}
+        self._starts: dict[str, Any] = {topics.blocks: blocks_start(job), topics.releases: lambda partition: 0}
+        if any(stream.audit for stream in job.config.streams):
+            factories["audit"] = lambda partition: AuditOwner(job, partition)
+            self._roles[topics.truth] = "audit"
+            self._starts[topics.truth] = truth_start(job)
+        self.owners = Owners(factories, crash)
+        self._job = job
+        self._table = table
+        self._assigned: frozenset[TopicPartition] = frozenset()
+        self._generation = 0
+        self._queues: dict[str, asyncio.Queue[Any]] = {role: asyncio.Queue() for role in factories}
+        self._consumer: AIOKafkaConsumer | None = None
+
+    async def run(self) -> None:
+        kafka = self._job.config.kafka
+        session_ms = kafka.session_timeout_s * 1000
+        self._consumer = consumer = AIOKafkaConsumer(
+            bootstrap_servers=kafka.bootstrap,
+            group_id=self._job.config.job.name,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            partition_assignment_strategy=[RangePartitionAssignor],
+            session_timeout_ms=session_ms,
+            heartbeat_interval_ms=session_ms // 6,
+            rebalance_timeout_ms=session_ms + 2_000,
+        )
+        consumer.subscribe(sorted(self._roles), listener=self)
+        await consumer.start()
+        opened = 0
+        async with asyncio.TaskGroup() as pumps:
+            for role in self._queues:
+                pumps.create_task(self._pump(role))
+            while True:
+                if self._assigned and opened != self._generation:
+                    opened = await self._open(consumer)
+                batches = await consumer.getmany(timeout_ms=IDLE_MS, max_records=RECORDS)
+                if opened == self._generation:
+                    for tp, records in batches.items():
+                        for record in records:
+                            self._queues[self._roles[tp.topic]].put_nowait((opened, Event(record)))
+
+    async def _open(self, consumer: AIOKafkaConsumer) -> int:
+        generation, assigned = self._generation, sorted(self._assigned)
+        for partition in sorted({tp.partition for tp in assigned}):
+            await self._table.recover(partition)
+        beginnings = await consumer.beginning_offsets(assigned)
+        if generation != self._generation:
+            return -1
+        for tp in assigned:
+            consumer.seek(tp, max(beginnings[tp], self._starts[tp.topic](tp.partition)))
+        self.owners.open({tp.partition for tp in assigned})
+        consumer.resume(*assigned)
+        return generation
+
+    async def _pump(self, role: str) -> None:
+        while True:
+            generation, event = await self._queues[role].get()
+            if generation == self._generation:
+                await self.owners.deliver(role, event)
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        self._assigned = frozenset()
+        self._generation += 1
+        self.owners.revoke()
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        self._assigned = frozenset(assigned)
+        self._generation += 1
+        assert self._consumer is not None
+        self._consumer.pause(*assigned)
+
+    async def stop(self) -> None:
+        await self.owners.stop()
+        if self._consumer is not None:
+            await self._consumer.stop()
+
+
+async def work(
+    config: Config, process: Process, disk: Disk, *, stop: asyncio.Event, job_class: type[Job] = Job
+) -> None:
+    """Run a worker until `stop` is set or an error ends it; then it leaves in good order, if it can."""
+    checked = disk.checked or await check_fingerprints(config, user_key_ids=user_key_ids(config))
+    disk.checked = checked
+    job = job_class(
+        config=checked.config, source_partitions=checked.source_partitions, audit_partitions=checked.audit_partitions
+    )
+    ended: asyncio.Future[BaseException | None] = process.create_future()
+
+    async def crash(error: BaseException | None) -> None:
+        if not ended.done():
+            ended.set_result(error)
+
+    table = Table(checked.config, job.topics.changelog, disk, process)
+    job.table = table  # type: ignore[assignment]
+    await table.open()
+    assignment = Assignment(job, table, crash)
+    ingest = ingest_service(
+        checked.config, source_partitions=checked.source_partitions, audit_partitions=checked.audit_partitions
+    )()
+    await ingest.start()
+    running = [
+        asyncio.ensure_future(assignment.run()),
+        asyncio.ensure_future(ingest._crashed.wait()),
+        asyncio.ensure_future(stop.wait()),
+        ended,
+    ]
+    await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+    error = ended.result() if ended.done() else ingest.crash_reason
+    if error is None and running[0].done():
+        error = running[0].exception()
+    if error is not None:
+        process.failures.append(explain(error))
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(STOP_S):
+            await assignment.stop()
+            await ingest.stop()
+            running[0].cancel()
