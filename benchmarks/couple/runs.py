@@ -67,7 +67,7 @@ def couple(name: str, stream: Stream, seed: int, *, steps: int = STEPS, crowd: i
     forced = Forced(recorder)
     first: list[tuple[PublicRecord, ...]] = []
     try:
-        job = Job(stream, drawn.first, recorder, random.Random(seed))
+        job = Job(stream, drawn.first, recorder, random.Random(seed), passive=type(adversary) is Adversary)
         first = list(job.releases())
         check_declared(build_engine(stream).guarantee(), recorder)
         guarded_run(partial(build_engine, stream), job.batches, lambda step: NoiseSource(SEED % step, "guarded", step))
@@ -128,7 +128,18 @@ class Watched:
 class Job:
     """Ingest of each partition, stepper and publisher of one run, whose workers crash and take over now and then."""
 
-    def __init__(self, stream: Stream, records: list[list[RawRecord]], witness: Witness, chance: random.Random) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        records: list[list[RawRecord]],
+        witness: Witness,
+        chance: random.Random,
+        *,
+        passive: bool = False,
+    ) -> None:
+        """`passive`: mechanisms give what they draw, so that a step can be computed again."""
+        self._passive = passive
+        self._last: Candidate | None = None
         self._stream, self._records, self._chance = stream, records, chance
         self._spec = SourceSpec.of(stream, build_domain(stream), key=KEY, partitions=len(records))
         self._machines = [PartitionIngest(self._spec, partition) for partition in range(len(records))]
@@ -178,10 +189,23 @@ class Job:
         seed = SEED % step
         candidate = self._stepper.compute(seed, expand=self._expand)
         records = self._published(candidate, seed)
+        if self._passive and self._last is not None and self._chance.random() < RESTARTS:
+            self._compute_again(self._last, candidate, seed)
+        self._last = candidate
         if self._chance.random() < RESTARTS:
             self._stepper = self._new_stepper()
             self._stepper.restore(Candidate.decode(candidate.encode()))
         return records
+
+    def _compute_again(self, last: Candidate, candidate: Candidate, seed: bytes) -> None:
+        """What a worker makes of the step that takes over before its candidate is committed."""
+        stepper = Stepper.of(self._stream, len(self._records))
+        stepper.restore(Candidate.decode(last.encode()))
+        for offset, block in enumerate(self._blocks):
+            if offset >= stepper.merge.position:
+                stepper.fold(offset, block)
+        if stepper.compute(seed).encode() != candidate.encode():
+            raise CouplingBroken(f"step {candidate.step}: computed again from the same seed it is another answer")
 
     def _published(self, candidate: Candidate, seed: bytes) -> tuple[PublicRecord, ...]:
         log = (Seed(candidate.stream, candidate.step, seed),)
