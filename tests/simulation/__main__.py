@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
 STEPS = 8
-MOST_SEEDS = 60  # in which a planted fault must show
+MOST_SEEDS = 120  # in which a planted fault must show
 HASHES = "PYTHONHASHSEED"
 
 
