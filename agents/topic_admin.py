@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 SAFE_BROKERS = 3  # from here on a record survives the loss of a broker
 ADMIN_TIMEOUT_MS = 20_000
 VISIBLE_TRIES = 100
+COMPACTED_SOURCE = (
+    "is a source with cleanup.policy = compact: of events with one key all but the last are deleted, those too that "
+    "nobody has read yet"
+)
+DO_NOT_COMPACT = (
+    "kafka-configs.sh --alter --topic {topic} --add-config cleanup.policy=delete, with a retention longer than the "
+    "longest outage; or, where lost events do not matter, set allow_compacted = true in each stream that reads it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +148,8 @@ async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicPro
             )
         else:
             problems += _setting_problems(topic, settings[topic.name])
+            if topic.partitions is None and _loses_events(topic.name, settings[topic.name], config):
+                problems.append(TopicProblem(topic.name, COMPACTED_SOURCE, DO_NOT_COMPACT.format(topic=topic.name)))
     if bounds and not problems:
         problems = [_problem(each) for each in await lost_bounds(config, found)]
     return problems
@@ -194,6 +204,13 @@ async def _settings(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, d
         for _, _, _, name, entries in response.resources:
             settings[name] = {entry[0]: entry[1] for entry in entries}
     return settings
+
+
+def _loses_events(topic: str, found: Mapping[str, Any], config: Config) -> bool:
+    """Whether a source is compacted, and one of its streams does not say that it may be."""
+    readers = [stream for stream in config.streams if topic in (stream.source, stream.audit)]
+    compacted = "compact" in str(found.get("cleanup.policy"))
+    return compacted and not all(stream.allow_compacted for stream in readers)
 
 
 def _setting_problems(topic: Topic, found: Mapping[str, Any]) -> list[TopicProblem]:
