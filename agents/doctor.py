@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from engines.registry import build_domain
-from schemas.errors import BrokerError, ConfigError, EngineInputError
+from schemas.errors import BrokerError, ConfigError, EngineInputError, WireError
 
 if TYPE_CHECKING:
     from schemas.config import Config, Stream
@@ -163,8 +163,8 @@ async def cluster_findings(config: Config) -> list[Finding]:
         async with admin_client(config.kafka) as admin:
             brokers = len((await admin.describe_cluster())["brokers"])
             findings = [_version(await _api_versions(admin), brokers)]
-        problems = await check_topics(config)
-    except (BrokerError, ConfigError, OSError) as error:
+        problems = await check_topics(config, bounds=True)
+    except (BrokerError, ConfigError, WireError, OSError) as error:
         return [Finding("kafka", "problem", str(error), mend)]
     findings += [Finding("topic", "problem", f"{each.topic}: {each.reason}", each.mend) for each in problems]
     if problems:

@@ -84,9 +84,10 @@ def _check_whole_but_for_offset(
     owner: SourceOwner, known: set[int], committed: int | None, ahead: Sequence[PartitionIngest], *, group: str
 ) -> None:
     """The last block is there and its offset is not: a commit came late and cut their transaction in two, which earlier
-    versions could not rule out, or somebody set the offset back by a block. Blocks decide, if they are all there is.
+    versions could not rule out, or somebody set the offset back by a block. Blocks decide: that no snapshot is missing
+    was proven when they were restored.
 
-    Raises: TornError if more than the offset may be missing.
+    Raises: TornError if more than the offset is missing.
     """
     if len(known) > 1:
         there = ", ".join(sorted(machine.spec.stream for machine in ahead))
@@ -96,13 +97,6 @@ def _check_whole_but_for_offset(
             "the others, or start the others anew under other names"
         )
     end = max(known)
-    if not all(machine.needs_no_snapshot_of_last for machine in ahead):
-        raise TornError(
-            f"ingest of {owner}: the last block reaches offset {end}, the group stands at its begin, {committed}. "
-            f"Either somebody set group {group} back, or the transaction was committed in part, and then snapshots of "
-            "the bounds may be missing that cannot be checked, because older blocks are deleted. If it was you, set "
-            f"the offset to {end}; else start the streams of this topic anew under other names"
-        )
     log.warning(
         "ingest of %s: the last block was committed and its offset %d was not (a commit that came late over a bad "
         "network, or the group was set back by one block). Nothing is missing: it goes on behind the block",

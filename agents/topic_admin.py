@@ -16,6 +16,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from agents.kafka_clients import security_kwargs
+from agents.lost_topics import WHAT_TO_DO, Lost, lost_bounds, lost_topics
 from agents.topic_ids import topic_identities
 from schemas.errors import BrokerError
 from schemas.topics import Topic, Topics
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
 SAFE_BROKERS = 3  # from here on a record survives the loss of a broker
 ADMIN_TIMEOUT_MS = 20_000
 VISIBLE_TRIES = 100
+COMPACTED_SOURCE = (
+    "is a source with cleanup.policy = compact: of events with one key all but the last are deleted, those too that "
+    "nobody has read yet"
+)
+DO_NOT_COMPACT = (
+    "kafka-configs.sh --alter --topic {topic} --add-config cleanup.policy=delete, with a retention longer than the "
+    "longest outage; or, where lost events do not matter, set allow_compacted = true in each stream that reads it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +83,12 @@ async def create_topics(config: Config, *, source_partitions: int | None = None)
     Args:
         source_partitions: create missing source and audit topics too, with so many partitions; None leaves them to
         their producers.
-    Raises: BrokerError.
+    Raises: BrokerError, also where the job has run and has lost a topic: made again, it would be empty.
     """
     async with admin_client(config.kafka) as admin:
+        private = [topic.name for topic in Topics(config.job.name, config.kafka.partitions).private()]
+        if lost := await lost_topics(config, await topic_identities(admin, private)):
+            raise BrokerError("\n".join(str(_problem(each)) for each in lost))
         replication, extra = await _replication(admin, config.kafka)
         existing = set(await admin.list_topics())
         new = []
@@ -105,16 +117,23 @@ async def _visible(admin: AIOKafkaAdminClient, names: list[str]) -> None:
     raise BrokerError(f"topics were created and did not appear: {', '.join(names)}; try again")
 
 
-async def check_topics(config: Config) -> list[TopicProblem]:
-    """What keeps the job from running on the topics that are there; empty when all is well. Raises: BrokerError."""
+async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicProblem]:
+    """What keeps the job from running on the topics that are there; empty when all is well.
+
+    Args: bounds: look at the offsets of the bounds topic too. A worker need not: it proves more when it restores.
+    Raises: BrokerError, WireError.
+    """
     needed = needed_topics(config)
     async with admin_client(config.kafka) as admin:
         found = await topic_identities(admin, [topic.name for topic in needed])
         settings = await _settings(admin, [topic.name for topic in needed if topic.name in found])
+    lost = {each.topic: _problem(each) for each in await lost_topics(config, found)}
     problems = []
     for topic in needed:
         identity = found.get(topic.name)
-        if identity is None:
+        if topic.name in lost:
+            problems.append(lost[topic.name])
+        elif identity is None:
             mend = (
                 "run privstream topics --create" if topic.partitions else "create it, or correct source in the stream"
             )
@@ -129,7 +148,15 @@ async def check_topics(config: Config) -> list[TopicProblem]:
             )
         else:
             problems += _setting_problems(topic, settings[topic.name])
+            if topic.partitions is None and _loses_events(topic.name, settings[topic.name], config):
+                problems.append(TopicProblem(topic.name, COMPACTED_SOURCE, DO_NOT_COMPACT.format(topic=topic.name)))
+    if bounds and not problems:
+        problems = [_problem(each) for each in await lost_bounds(config, found)]
     return problems
+
+
+def _problem(lost: Lost) -> TopicProblem:
+    return TopicProblem(lost.topic, lost.reason, WHAT_TO_DO)
 
 
 def acl_lines(config: Config, *, reader: str = "User:reader", worker: str = "User:privstream") -> list[str]:
@@ -177,6 +204,13 @@ async def _settings(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, d
         for _, _, _, name, entries in response.resources:
             settings[name] = {entry[0]: entry[1] for entry in entries}
     return settings
+
+
+def _loses_events(topic: str, found: Mapping[str, Any], config: Config) -> bool:
+    """Whether a source is compacted, and one of its streams does not say that it may be."""
+    readers = [stream for stream in config.streams if topic in (stream.source, stream.audit)]
+    compacted = "compact" in str(found.get("cleanup.policy"))
+    return compacted and not all(stream.allow_compacted for stream in readers)
 
 
 def _setting_problems(topic: Topic, found: Mapping[str, Any]) -> list[TopicProblem]:

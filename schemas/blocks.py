@@ -74,6 +74,9 @@ class Block:
         increments: `(rows,)` int64, charges of that user in this block.
         counts: `Reason` name -> records, including `ACCEPTED`.
         floor: offset of the blocks topic from which this partition's bounds can be restored (older blocks may go).
+        snapshots: `(256,)` int64: for each bucket of the bounds the source offset up to which its latest snapshot
+            counts, that of this block's transaction included; 0 where none was ever needed. `(0,)` where nothing is
+            bounded, and in blocks of versions that did not say so.
     """
 
     stream: str
@@ -86,6 +89,7 @@ class Block:
     increments: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     counts: Mapping[str, int] = field(default_factory=dict)
     floor: int = 0
+    snapshots: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def encode(self) -> bytes:
         steps = sorted(self.steps)
@@ -100,6 +104,8 @@ class Block:
             "floor": self.floor,
         }
         arrays: dict[str, np.ndarray] = {"users": self.users, "increments": self.increments}
+        if len(self.snapshots):
+            arrays["snapshots"] = self.snapshots
         for step in steps:
             arrays[f"keys/{step}"] = self.steps[step].keys
             arrays[f"counts/{step}"] = self.steps[step].counts
@@ -121,4 +127,5 @@ class Block:
             increments=arrays["increments"],
             counts=header["counts"],
             floor=header["floor"],
+            snapshots=arrays.get("snapshots", np.zeros(0, np.int64)),
         )

@@ -59,6 +59,11 @@ class Topics:
         return f"{self.job}.fingerprints"
 
     @property
+    def history(self) -> tuple[str, ...]:
+        """Topics that say what was released and who is at the bound: nothing can replace one that is lost."""
+        return self.blocks, self.truth, self.releases, self.bounds, self.fingerprints
+
+    @property
     def table(self) -> str:
         return "state"
 

@@ -64,7 +64,7 @@ def topics(
 def _problems(config: Config) -> list[dict[str, str]]:
     from agents.topic_admin import check_topics
 
-    found = asyncio.run(check_topics(config))
+    found = asyncio.run(check_topics(config, bounds=True))
     return [{"topic": problem.topic, "reason": problem.reason, "mend": problem.mend} for problem in found]
 
 

@@ -6,6 +6,9 @@ begin with the first one that charged a bucket not written since: the floor.
 
 The floor is never above this partition's previous block, so trimming always leaves the last block, which knows the next
 offset and the tick.
+
+Each block says up to where the snapshot of each bucket counts. So a bucket is restored only where that is proven, see
+`BucketLog.check_complete`: a topic that lost records, all or some or the latest, is noticed.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from schemas.errors import GapError, TornError
 from schemas.wire import Kind, decode, encode
 
 CLEAN = -1
+UNPROVEN = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,9 @@ class BucketLog:
         self._written_to = np.zeros(BUCKETS, np.int64)  # source offset up to which the snapshot counts
         self._needs = np.full(BUCKETS, CLEAN, np.int64)  # blocks-topic offset of the first charge after the snapshot
         self._new = np.zeros(BUCKETS, bool)  # charged since the last seal, by the block that is about to be written
+        self._first: tuple[int, int] | None = None  # where the first block that was restored stands, and begins
+        self._enough = np.full(BUCKETS, UNPROVEN, np.int64)  # a snapshot up to here completes the blocks restored
+        self._says = False  # whether a restored block says which snapshots there are
 
     @staticmethod
     def key(stream: str, partition: int, bucket: int) -> bytes:
@@ -71,6 +78,11 @@ class BucketLog:
             self._needs[bucket] = CLEAN
             self._new[bucket] = False
         return snapshots
+
+    @property
+    def snapshots(self) -> np.ndarray:
+        """Up to which source offset the snapshot of each bucket counts, for the block about to be written."""
+        return np.zeros(0, np.int64) if self.bounds is None else self._written_to.copy()
 
     def floor(self) -> int:
         """For the block about to be written."""
@@ -110,6 +122,12 @@ class BucketLog:
         Raises: TornError if a snapshot ends within the block: it was committed without the one that belongs to it, and
             which of this one's charges it counts is not known.
         """
+        if self._first is None:
+            self._first = at, block.lo
+        if len(block.snapshots) == BUCKETS:
+            self._says = True
+            if block.floor >= self._first[0]:
+                np.minimum(self._enough, block.snapshots, out=self._enough)
         if self.bounds is not None and len(block.users):
             buckets = buckets_of(block.users)
             if bool(((block.lo < self._written_to[buckets]) & (self._written_to[buckets] < block.hi)).any()):
@@ -123,6 +141,38 @@ class BucketLog:
         """After the last block. Raises: TornError if a snapshot counts records that are in no block."""
         if int(self._written_to.max()) > next_offset:
             raise self._torn(next_offset)
+
+    def check_complete(self) -> None:
+        """After the last block: every bucket must hold all charges of its users.
+
+        Proof, for a bucket whose snapshot counts all source offsets below `s` (0: there is none). The folded blocks
+        have no gap. Where they begin at `s` or below, they hold what the snapshot does not. Else one of them says: a
+        snapshot up to `m` was committed, and what was charged from `m` on is in blocks from its floor on. Where
+        `m <= s` and the floor is not below the first folded block, that is all folded or in the snapshot.
+
+        Raises: GapError if it is not so for one of them: records of the bounds topic are gone.
+        """
+        if self.bounds is None:
+            return
+        if self._first is None:
+            if self._written_to.any():
+                raise self._lost("snapshots of its contribution bounds are there, and no block is")
+            return
+        if bool(((self._written_to < self._first[1]) & (self._written_to < self._enough)).any()):
+            raise self._lost(
+                "the bounds topic has lost snapshots (deleted and made again, cut by retention, or put back from an "
+                "older copy), and the blocks they stood for are deleted"
+                if self._says
+                else "its blocks were written by an earlier version, which does not say which snapshots of the bounds "
+                "belong to them, and older ones are deleted: whether the bounds topic is whole cannot be checked"
+            )
+
+    def _lost(self, what: str) -> GapError:
+        return GapError(
+            f"stream {self.stream}, source partition {self.partition}: {what}. Going on would forget who is at the "
+            "bound, and count users again. Restore the private topics as they were, all of one moment; else start the "
+            "stream anew under another name: what was released counts for the same people (explain --earlier)"
+        )
 
     def _torn(self, end: int) -> TornError:
         return TornError(

@@ -40,17 +40,22 @@ MAX_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // ONE_US
 UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EXACT_FLOAT = 2.0**53
 _NUMBER = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,20})?", re.ASCII)
-_CACHED = 1 << 16
+KNOWN_BYTES = 2 << 20  # of texts and their times, for each parser: a source partition has one for each of its streams
+_ENTRY_BYTES = 240  # of an entry without its letters, of at most 4 bytes: two objects, and their share of the table
+_KNOWN_HOURS = 1 << 13  # under 2 MiB as well
 
 
 @dataclass(slots=True)
 class TimeParser:
-    """Reads one configured format. Holds caches of public conversions, no events' times beyond them."""
+    """Reads one configured format. Holds caches of public conversions, no events' times beyond them, in bounded memory
+    whatever the texts are.
+    """
 
     format: str
     zone: ZoneInfo
     _layouts: dict[int, Layout] = field(init=False)
     _known: dict[str, int | None] = field(init=False, default_factory=dict)
+    _known_bytes: int = field(init=False, default=0)
     _offsets: dict[int, int | None] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -135,11 +140,17 @@ class TimeParser:
         return times, usable
 
     def _cached(self, text: str) -> int | None:
-        if text not in self._known:
-            if len(self._known) >= _CACHED:
-                self._known.clear()
-            self._known[text] = self.exact(text)
-        return self._known[text]
+        if text in self._known:
+            return self._known[text]
+        us = self.exact(text)
+        size = 4 * len(text) + _ENTRY_BYTES
+        if self._known_bytes + size > KNOWN_BYTES:
+            self._known.clear()
+            self._known_bytes = 0
+        if size <= KNOWN_BYTES:
+            self._known[text] = us
+            self._known_bytes += size
+        return us
 
     def _zone_offsets(self, local_us: IntArray, good: BoolArray) -> tuple[IntArray, BoolArray]:
         """Offset of the zone at each local time where its whole hour has one; none where clocks change in the hour."""
@@ -158,7 +169,7 @@ class TimeParser:
 
     def _hour_offset(self, hour: int) -> int | None:
         if hour not in self._offsets:
-            if len(self._offsets) >= _CACHED:
+            if len(self._offsets) >= _KNOWN_HOURS:
                 self._offsets.clear()
             begin = LOCAL_EPOCH + timedelta(hours=hour)
             moments = [begin, begin + timedelta(hours=1) - ONE_US]

@@ -66,9 +66,8 @@ class PartitionIngest:
         self._sealed_tick = -1
         self._uncommitted: np.ndarray | None = None
         self._has_history = False
-        self._floor = self._floor_before = 0
+        self._floor = 0
         self._last_begin: int | None = None
-        self._trimmed_to = 0
 
     # --- restoring ------------------------------------------------------------------------------------------------
 
@@ -90,8 +89,7 @@ class PartitionIngest:
                 f"stream {self.spec.stream}, source partition {self.partition}: block of {block.stream}, partition "
                 f"{block.partition} covers offsets {block.lo} to {block.hi}, but {expected} comes next"
             )
-        unknown = trimmed_to and not self._has_history
-        self._floor_before, self._floor = -1 if unknown else self._floor, block.floor
+        self._floor = block.floor
         self._has_history, self._last_begin = True, block.lo
         self._log.fold(block, at=at)
         self.next_offset = self._sealed_offset = block.hi
@@ -102,9 +100,8 @@ class PartitionIngest:
     def check_restored(self, *, trimmed_to: int) -> None:
         """After the last block.
 
-        Raises: GapError if more was deleted than it allows: users would be forgotten; TornError, see `BucketLog`.
+        Raises: GapError if blocks or snapshots are missing: users would be forgotten; TornError, see `BucketLog`.
         """
-        self._trimmed_to = trimmed_to
         if self._has_history:
             self._log.check_not_ahead(self.next_offset)
         if self._has_history and trimmed_to > self._floor:
@@ -112,6 +109,7 @@ class PartitionIngest:
                 f"stream {self.spec.stream}, source partition {self.partition}: blocks before offset {trimmed_to} were "
                 f"deleted, but those from {self._floor} on are needed to restore the contribution bounds"
             )
+        self._log.check_complete()
 
     @property
     def has_history(self) -> bool:
@@ -122,14 +120,6 @@ class PartitionIngest:
     def last_begin(self) -> int | None:
         """Source offset at which the last committed block begins."""
         return self._last_begin
-
-    @property
-    def needs_no_snapshot_of_last(self) -> bool:
-        """Whether everything is restored even if the snapshots of the last block's transaction were not committed.
-
-        They let older blocks go. The block before the last one was committed with its own, and says what it needs.
-        """
-        return self._bounds is None or self._trimmed_to <= self._floor_before
 
     # --- running --------------------------------------------------------------------------------------------------
 
@@ -206,6 +196,7 @@ class PartitionIngest:
             increments=increments,
             counts=counts,
             floor=self._log.floor(),
+            snapshots=self._log.snapshots,
         )
         self._sealed_offset, self._sealed_tick = self.next_offset, self.ticked
         self._uncommitted = self._log.seal()

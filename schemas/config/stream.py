@@ -17,7 +17,7 @@ from schemas.config.options import OPTIONS, OfEngine, Options, OptionsSection
 from schemas.config.privacy import Privacy, is_multiple
 from schemas.config.section import Section, below, refusal
 from schemas.config.timing import Timing
-from schemas.config.values import Duration, PlainName, TopicName, format_duration, microseconds
+from schemas.config.values import Duration, Flag, PlainName, TopicName, format_duration, microseconds
 from schemas.errors import ConfigProblem
 from schemas.topics import Topics
 
@@ -44,6 +44,10 @@ class Stream(Section):
     source: TopicName = Field(examples=["raw.taxi"])
     audit: TopicName | None = Field(None, examples=["audit.taxi"])
     """Topic with the held-out events that the audit agent compares with; absent: no audit."""
+    allow_compacted: Flag = Field(False, examples=[True])
+    """Take `source` and `audit` with `cleanup.policy = compact` too: of events with one key that come before they are
+    read all but the last are then lost, and no one can count how many.
+    """
     format: Literal["json"] = Field("json", examples=["json"])
     partitioner: Literal["murmur2", "crc32", "none"] = Field("murmur2", examples=["murmur2"])
     """How producers place a user's key: `murmur2` (Java, aiokafka), `crc32` (librdkafka), or `none`: not checked."""
@@ -143,8 +147,8 @@ class Stream(Section):
     def fingerprint_fields(self) -> dict[str, Any]:
         """Everything that the guarantee and the meaning of stored states rest on, ready for canonical JSON.
 
-        Left out, so they may change under a running stream: `audit`, `grace`, `publish_delay`, `user_key_file`
-        (`run` adds the id of the key itself). Values are integers, texts, floats and None only.
+        Left out, so they may change under a running stream: `audit`, `allow_compacted`, `grace`, `publish_delay`,
+        `user_key_file` (`run` adds the id of the key itself). Values are integers, texts, floats and None only.
         """
         privacy, time, domain, options = self.privacy, self.time, self.domain, self.options
         return {

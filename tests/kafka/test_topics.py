@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from aiokafka.admin import NewTopic
 
+from agents.app import ROLES
+from agents.doctor import cluster_findings
 from agents.topic_admin import acl_lines, check_topics, create_topics, needed_topics
+from agents.worker import prepare
+from schemas.errors import BrokerError
 from schemas.topics import Topics
 from tests.kafka.support import create, fresh_name, job_config, stream_table
 
@@ -40,6 +45,34 @@ def test_a_topic_of_another_shape_is_named_with_its_mend(bootstrap: str, tmp_pat
         assert (topics.releases, "has 5 partitions and needs 2") in problems
         assert any(topic == topics.blocks and "retention.ms" in reason for topic, reason in problems)
         assert {topic for topic, _ in problems} == {topics.blocks, topics.releases}
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_a_compacted_source_is_refused_unless_every_reader_allows_it(
+    bootstrap: str, tmp_path: Path, policy: str
+) -> None:
+    """Compaction deletes events that were not read yet, and nothing is left to tell how many."""
+
+    async def scenario() -> None:
+        name, source = fresh_name("s"), fresh_name("raw")
+        one, other = stream_table(name, source=source), stream_table(f"{name}-t", source=source)
+        config = job_config(bootstrap, tmp_path, streams=[one, other])
+        await create(bootstrap, NewTopic(source, 1, 1, topic_configs={"cleanup.policy": policy}))
+        await create_topics(config)
+        (problem,) = await check_topics(config)
+        assert problem.topic == source
+        assert "cleanup.policy = compact" in problem.reason
+        assert "allow_compacted = true" in problem.mend
+        findings = await cluster_findings(config)
+        assert [each.verdict for each in findings if each.what == "topic"] == ["problem"]
+        with pytest.raises(BrokerError, match=f"{source}: is a source with cleanup.policy = compact"):
+            await prepare(config, insecure_seed=None, roles=ROLES)
+        half = [one | {"allow_compacted": True}, other]
+        assert len(await check_topics(job_config(bootstrap, tmp_path, streams=half, job=config.job.name))) == 1
+        both = [table | {"allow_compacted": True} for table in (one, other)]
+        assert await check_topics(job_config(bootstrap, tmp_path, streams=both, job=config.job.name)) == []
 
     asyncio.run(scenario())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.protocol.ingest_layouts import Layout
-from agents.protocol.ingest_times import TimeParser
+from agents.protocol.ingest_times import KNOWN_BYTES, TimeParser
 
 ZONES = ["UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Monrovia"]
 PATTERNS = ["%Y-%m-%d %H:%M:%S", "%d.%m.%Y %H:%M", "%Y%m%dT%H%M%S.%f", "%m/%d/%Y", "%d %b %Y %H:%M", "%y-%m-%d %H"]
@@ -138,3 +139,33 @@ def test_a_crafted_text_does_not_shift_its_neighbours() -> None:
         *[times.exact("٢٠١٦-01-01 00:00:00"), None],
         times.exact(good),
     ]
+
+
+@pytest.mark.parametrize(
+    ("letter", "length"),
+    [("x", 1), ("\N{SNOWMAN}", 200), ("\N{SLICE OF PIZZA}", 5_000), ("x", 300_000), ("x", 3_000_000)],
+)
+def test_what_cannot_be_read_fills_no_memory(letter: str, length: int) -> None:
+    """Texts of any size that are not times, all of them different, and many times the bound in sum."""
+    times = parser("iso", "Europe/Berlin")
+    count = max(4, 3 * KNOWN_BYTES // (length + 200))
+    tracemalloc.start()
+    try:
+        for index in range(count):
+            assert read(times, [f"{index:07d}" + letter * length]) == [None]
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1.5 * KNOWN_BYTES
+
+
+def test_hours_of_any_year_fill_no_memory() -> None:
+    times = parser("iso", "Europe/Berlin")
+    texts = [(datetime(1900, 1, 1) + timedelta(hours=hour)).isoformat() for hour in range(25_000)]
+    tracemalloc.start()
+    try:
+        times.parse(texts)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < KNOWN_BYTES

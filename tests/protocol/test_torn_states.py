@@ -169,13 +169,18 @@ def test_a_block_without_its_offset_is_gone_on_behind(transactions_with_snapshot
     assert undisturbed.counts["OVER_BOUND"] == USERS
 
 
-def test_where_snapshots_cannot_be_checked_it_says_so() -> None:
-    """Blocks that the torn transaction's snapshots would replace are deleted: it may have been without them."""
+@pytest.mark.parametrize("transactions_with_snapshots", [3, 4])
+def test_where_the_snapshots_left_are_enough_it_goes_on(transactions_with_snapshots: int) -> None:
+    """Blocks that the torn transaction's snapshots would replace are deleted; those before count up to what is left."""
     history = written()
-    machine = restored(history.blocks, history.first(4), trimmed_to=2)
-    with pytest.raises(TornError, match="set the offset to 16; else start the streams"):
-        start(12, machine)
-    assert start(16, machine) == 16
+    machine = restored(history.blocks, history.first(transactions_with_snapshots), trimmed_to=2)
+    assert start(12, machine) == 16
+
+
+def test_where_snapshots_were_cut_off_and_are_needed_it_is_refused() -> None:
+    history = written()
+    with pytest.raises(GapError, match="has lost snapshots"):
+        restored(history.blocks, history.first(1), trimmed_to=2)
 
 
 def test_one_of_two_streams_without_its_block_is_named() -> None:

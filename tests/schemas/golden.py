@@ -23,6 +23,10 @@ SAMPLES: dict[str, Any] = {
         np.array([[1, 2, 0], [2**64 - 1, 5, 1]], np.uint64), np.array([1, 2]),
         {"ACCEPTED": 5, "OUTSIDE_DOMAIN": 10}, 17,
     ),
+    "block-snapshots-v1": Block(
+        "taxi", 3, 10, 25, 4, {5: Folded(np.array([[2]], np.uint64), np.array([5]))},
+        np.array([[1, 2, 0]], np.uint64), np.array([1]), {"ACCEPTED": 5}, 17, np.repeat(np.array([0, 25]), 128),
+    ),
     "seed-v1": Seed("taxi", 6, bytes(range(32))),
     "chunk-v1": Chunk("taxi", 6, 1, 3, _DIGEST, b"\x00\x01part"),
     "candidate-v1": Candidate(

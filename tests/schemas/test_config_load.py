@@ -148,6 +148,7 @@ CHANGEABLE: dict[str, tuple[str, Any]] = {
     "user_key_file": ("privacy", "/elsewhere"),
     "audit": ("", "other"),
     "publish_delay": ("", "5s"),
+    "allow_compacted": ("", True),
 }
 
 
