@@ -219,6 +219,9 @@ MECHANISMS: Mapping[str, Callable[[], list[Case]]] = {
 }
 
 PARTS: Mapping[str, str] = {
+    "laplace_mechanism": "adds what discrete_laplace draws",
+    "gaussian_mechanism": "adds what discrete_gaussian draws",
+    "binomial_mechanism": "adds what centred_binomial draws",
     "bernoulli": "a coin of public probability",
     "bernoulli_exp": "a coin of public probability",
     "bernoulli_exp_multiples": "a coin; its multiples are private, what is done with it is audited as laplace_exceeds",

@@ -25,14 +25,15 @@ from schemas.config import ENGINE_MODES
 from tests.audit.small_stream import stream
 
 CASES = cases()
-
+LONG = {"counter unbounded-blt"}
+"""Not in CI: in enough runs for its claim it takes a minute. `make audit` has it."""
 
 RUNS = 50
 """Of an engine or stream: enough for every row to be able to fail."""
 BOX = {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [case for case in CASES if case.name not in LONG], ids=lambda case: case.name)
 def test_a_claim_is_kept_that_could_be_broken(case: Case) -> None:
     findings = list(audit(case, runs=RUNS, source=seeded(5)))
     assert findings

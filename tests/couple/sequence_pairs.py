@@ -207,7 +207,7 @@ def cost(stream: Stream, pairs: Uses, steps: int) -> float:
 def _part(stream: Stream, losses: Losses) -> float:
     epsilon, delta = stream.privacy.epsilon_fraction, stream.privacy.delta
     parts = float(losses.epsilon / epsilon)
-    assert not losses.signed
+    assert not losses.bits
     if losses.mu_squared:
         parts += float(losses.mu_squared / Fraction(gaussian.mu_for(epsilon, delta)) ** 2) if delta else inf
     if losses.coins:

@@ -14,11 +14,21 @@ from benchmarks.couple.settings import LONGER, modes, settings
 from schemas.config import ENGINE_FACTS, Stream
 
 SETTINGS = list(settings())
+
+
+def in_ci(name: str) -> bool:
+    """All variants of `default` modes, and a third of those of each other mode; `make couple` runs all of them."""
+    engine, mode, number = name.split("/")
+    modes_of = ENGINE_FACTS[engine].modes
+    return mode == "default" or int(number) % 3 == modes_of.index(mode) % 3
+
+
+TRIED = [(name, stream) for name, stream in SETTINGS if in_ci(name)]
 TIGHT = 0.9
 """Share of a claim that some pair of an engine must use: where no noise is met, none is tested."""
 
 
-@pytest.mark.parametrize(("name", "stream"), SETTINGS, ids=[name for name, _ in SETTINGS])
+@pytest.mark.parametrize(("name", "stream"), TRIED, ids=[name for name, _ in TRIED])
 def test_neighbours_cannot_be_told_apart(name: str, stream: Stream) -> None:
     verdict = couple(name, stream, 1)
     assert not verdict.broken
@@ -27,6 +37,7 @@ def test_neighbours_cannot_be_told_apart(name: str, stream: Stream) -> None:
 
 def test_every_engine_mode_and_domain_is_coupled() -> None:
     assert {name.split("/")[0] for name, _ in SETTINGS} == set(ENGINE_FACTS)
+    assert {tuple(name.split("/")[:2]) for name, _ in TRIED} == {tuple(name.split("/")[:2]) for name, _ in SETTINGS}
     assert len({tuple(name.split("/")[:2]) for name, _ in SETTINGS}) == modes()
     assert set(ROWS) == {kind for facts in ENGINE_FACTS.values() for kind in facts.kinds}
     assert set(LONGER) <= set(ENGINE_FACTS)
@@ -35,8 +46,8 @@ def test_every_engine_mode_and_domain_is_coupled() -> None:
 @pytest.mark.parametrize("engine", sorted(ENGINE_FACTS))
 def test_a_unit_can_use_up_its_claim(engine: str) -> None:
     """Otherwise noise that is too small would not show."""
-    shares = [couple(name, stream, seed).share for name, stream in settings(engine, "default") for seed in (2, 3)]
-    assert max(shares) >= TIGHT
+    pairs = ((name, stream, seed) for seed in range(2, 6) for name, stream in settings(engine, "default"))
+    assert any(couple(name, stream, seed).share >= TIGHT for name, stream, seed in pairs)
 
 
 def test_bursts_merges_and_divisions_happen() -> None:

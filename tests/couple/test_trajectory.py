@@ -167,7 +167,7 @@ def test_a_trip_that_is_asked_everything_pays_all_of_epsilon(name: str) -> None:
 
 @pytest.mark.parametrize("spread", ["uniform", "exponential"])
 def test_a_trip_of_mode_paper_pays_all_of_its_histograms_and_most_of_its_trees(spread: str) -> None:
-    """PrivTree's noise is somewhat larger than its worst trip needs: 13 % and 6 %. That trip's cells and pairs of cells
+    """PrivTree's noise is a little larger than its worst trip needs. That trip's cells and pairs of cells
     hold whole multiples of the decay of a level, so that one more trip moves two margins by all that they can be moved
     and those above by what is left; both trees have theirs at other crowds."""
     configured = stream("paper", {"options": {**QUIET, "spread": spread}, "privacy": {"epsilon": 0.5}})
@@ -245,7 +245,7 @@ def test_half_the_scale_of_any_draw_is_found(name: str) -> None:
     others, trip = [drive(1, WAY), drive(2, WAY[:2])], drive(3, WAY)
     if mode == "paper":
         # A little more than the decay of a level in the tree of pairs, and than three levels in that of cells.
-        others, trip = [drive(user, WAY[:2]) for user in range(22)], drive(100, WAY[:2])
+        others, trip = [drive(user, WAY[:2]) for user in range(20)], drive(100, WAY[:2])
     honest = one_trip_among(configured, others, trip, times=times)
     check_price(built(configured), honest, trips=1)
     for place in by_mechanism(honest):
