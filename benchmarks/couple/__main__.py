@@ -25,10 +25,9 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.couple.mutants import Site, sites
-from benchmarks.couple.planted import found_mutant, found_plant
-from benchmarks.couple.runs import Verdict, couple
-from benchmarks.couple.settings import settings
+from benchmarks.couple.mutants import sites
+from benchmarks.couple.runs import Verdict
+from benchmarks.couple.work import mutant, pair, plant
 from tests.couple.plants.all import PLANTS
 
 RUNS = 1000
@@ -55,41 +54,25 @@ class Totals:
             self.broken.append(verdict)
 
 
-def pair(number: int, begin: int) -> Verdict:
-    """The pair of a number: settings in turn, each time with another seed."""
-    every = list(settings())
-    name, stream = every[number % len(every)]
-    return couple(name, stream, begin + number)
-
-
-def plant(index: int) -> tuple[str, str]:
-    """A planted fault, and what finds it."""
-    return PLANTS[index].name, found_plant(PLANTS[index])
-
-
-def mutant(site: Site) -> tuple[str, str]:
-    """Half the noise at a site, and what finds it."""
-    return f"half the noise: {site.name}", found_mutant(site)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=RUNS, help="pairs of runs")
     parser.add_argument(
         "--seed", type=int, help="of the first pair; the others count on from it (default: a fresh one)"
     )
+    parser.add_argument("--faults", type=int, help="how many planted faults to look for (default: all)")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     options = parser.parse_args()
     begin = secrets.randbelow(10**9) if options.seed is None else options.seed
     console, began = Console(), time.perf_counter()
     totals, missed = Totals(), []
-    mutants = list(sites())
+    plants, mutants = PLANTS[: options.faults], list(sites())[: options.faults]
     with (
         ProcessPoolExecutor(options.workers, multiprocessing.get_context("spawn")) as pool,
         Progress(console=Console(stderr=True)) as progress,
     ):
         pairs = [pool.submit(pair, number, begin) for number in range(options.runs)]
-        faults = [pool.submit(plant, index) for index in range(len(PLANTS))]
+        faults = [pool.submit(plant, index) for index in range(len(plants))]
         faults += [pool.submit(mutant, site) for site in mutants]
         bar = progress.add_task("pairs", total=len(pairs))
         for future in as_completed(pairs):
@@ -109,8 +92,8 @@ def main() -> int:
         "runs": options.runs,
         "violations": len(totals.broken),
         "worst_loss": max(totals.worst.values(), default=0.0),
-        "planted": len(PLANTS) + len(mutants),
-        "planted_caught": len(PLANTS) + len(mutants) - len(missed),
+        "planted": len(plants) + len(mutants),
+        "planted_caught": len(plants) + len(mutants) - len(missed),
     }
     print(json.dumps(result))
     return int(bool(totals.broken) or bool(missed))
