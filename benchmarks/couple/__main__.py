@@ -76,7 +76,9 @@ def main() -> int:
         faults += [pool.submit(mutant, site) for site in mutants]
         bar = progress.add_task("pairs", total=len(pairs))
         for future in as_completed(pairs):
-            totals.add(future.result())
+            verdict = future.result()
+            totals.add(verdict)
+            _print_broken(console, verdict)
             progress.advance(bar)
         bar = progress.add_task("faults", total=len(faults))
         for done in as_completed(faults):
@@ -108,6 +110,11 @@ def _report(console: Console, totals: Totals) -> None:
     console.print(table)
     console.print(f"what happened on the way: {totals.events}", highlight=False)
     for verdict in totals.broken:
+        _print_broken(console, verdict)
+
+
+def _print_broken(console: Console, verdict: Verdict) -> None:
+    if verdict.broken:
         again = f"again: {verdict.setting}, seed {verdict.seed}"
         console.print(f"VIOLATED: {verdict.broken[0]} ({again})", soft_wrap=True, highlight=False, markup=False)
 

@@ -91,7 +91,7 @@ CHEATS = (
     Cheat("trips: the true box", trips.box, trips.honest, "monte carlo", runs=150),
     _of("the exact number of events in the ledger", count_in_ledger, "monte carlo", runs=60),
     _of("the watch without noise", noiseless_watch, "monte carlo", runs=50),
-    _of("half the noise of a held leaf", half_leaf, "monte carlo", runs=130),
+    _of("half the noise of a held leaf", half_leaf, "monte carlo", runs=260),
     Cheat("the order of records by a parity", telling_order.order, telling_order.honest_order, "monte carlo", runs=60),
     Cheat("the last digit by a parity", telling_order.digit, telling_order.honest_digit, "monte carlo", runs=60),
     Cheat("trips: a weight above one", trips.heavy, trips.light, "exact"),
