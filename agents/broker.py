@@ -24,10 +24,10 @@ import sys
 import tempfile
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Protocol, Self
 
 from agents.broker_jars import BOOTSTRAP_VARIABLE, KAFKA_VERSION, Progress, jars, java_binary
@@ -46,11 +46,11 @@ _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.bootstrap.servers=127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners={listeners},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners={listeners}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}
 log.dirs={data}
 auto.create.topics.enable=false
 group.initial.rebalance.delay.ms=0
@@ -159,11 +159,23 @@ class EmbeddedBroker:
     Args:
         progress: told about downloads and start-up; the first start on a machine fetches 45 MB.
         start_timeout_s: how long a start may take, downloads not counted.
+        listeners: name -> security protocol of further doors, beside the plain one; see `address`.
+        properties: of Kafka's `server.properties`, which win over those here. users: SCRAM-SHA-512, name -> password.
     """
 
-    def __init__(self, *, progress: Progress | None = None, start_timeout_s: float = 90.0) -> None:
+    def __init__(
+        self,
+        *,
+        progress: Progress | None = None,
+        start_timeout_s: float = 90.0,
+        listeners: Mapping[str, str] = MappingProxyType({}),
+        properties: Mapping[str, str] = MappingProxyType({}),
+        users: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._progress: Progress = progress or (lambda what, done, of: None)
         self._start_timeout_s = start_timeout_s
+        self._listeners, self._properties, self._users = listeners, properties, users
+        self._ports: dict[str, int] = {}
         self._folder: Path | None = None
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -174,6 +186,10 @@ class EmbeddedBroker:
         if not self._port:
             raise BrokerError("the embedded broker has no address before it is started; call start() first")
         return f"127.0.0.1:{self._port}"
+
+    def address(self, listener: str) -> str:
+        """Where one of `listeners` is."""
+        return f"127.0.0.1:{self._ports[listener]}"
 
     @property
     def running(self) -> bool:
@@ -200,16 +216,15 @@ class EmbeddedBroker:
             try:
                 self._create(class_path)
                 self._launch(class_path)
+                return
             except _PortTakenError:
-                # Somebody else took the port between our asking for it and Kafka's binding it.
+                # Somebody else took the port meanwhile.
                 self.stop()
                 if attempt == attempts:
                     raise
             except BaseException:
                 self.stop()
                 raise
-            else:
-                return
 
     def stop(self) -> None:
         """Ends the broker and removes its folder; as the data go too, there is nothing to shut down cleanly."""
@@ -257,19 +272,26 @@ class EmbeddedBroker:
     def _create(self, class_path: str) -> None:
         """Choose addresses, write the configuration and format the storage."""
         self._folder = Path(tempfile.mkdtemp(prefix="privstream-kafka-"))
-        with _free_ports(2) as (self._port, controller_port):
-            pass
-        (self._folder / "server.properties").write_text(
-            _PROPERTIES.format(port=self._port, controller_port=controller_port, data=self._folder / "data"),
-            encoding="utf-8",
+        with _free_ports(2 + len(self._listeners)) as (self._port, controller_port, *others):
+            self._ports = dict(zip(self._listeners, others, strict=True))
+        doors = {"PLAINTEXT": self._port, **self._ports}
+        properties = _PROPERTIES.format(
+            listeners=",".join(f"{name}://127.0.0.1:{port}" for name, port in doors.items()),
+            protocols="".join(f",{name}:{protocol}" for name, protocol in self._listeners.items()),
+            controller_port=controller_port,
+            data=self._folder / "data",
         )
+        properties += "".join(f"{name}={value}\n" for name, value in self._properties.items())
+        (self._folder / "server.properties").write_text(properties, encoding="utf-8")
         self._progress("formatting Kafka's storage", 0, 1)
         # With "=": one id in 64 begins with "-" and would be read as an option.
         cluster = f"--cluster-id={urlsafe_b64encode(os.urandom(16)).decode().rstrip('=')}"
-        command = self._java(class_path, "kafka.tools.StorageTool", "format", "--standalone", cluster, "-c")
+        command = self._java(class_path, "kafka.tools.StorageTool", "format", "--standalone", cluster)
+        for name, password in self._users.items():
+            command += ["--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]"]
         with self.log_path.open("ab") as log:
             code = subprocess.run(
-                [*command, str(self._folder / "server.properties")],
+                [*command, "-c", str(self._folder / "server.properties")],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, cwd=self._folder,
             ).returncode  # fmt: skip
         if code != 0:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaProducer
 
-from agents.kafka_clients import read_to_end, security_kwargs
+from agents.kafka_clients import read_to_end
+from agents.kafka_security import security_kwargs
 from agents.protocol.fingerprint import Fingerprint, first_of_each
 from agents.topic_admin import admin_client
 from agents.topic_ids import TopicIdentity, topic_identities

@@ -20,7 +20,7 @@ from mode import Service
 from agents.ingest_owner import IngestCounters, IngestOptions, SourceOwner
 from agents.ingest_records import hand_out_bare_records
 from agents.ingest_restore import restore
-from agents.kafka_clients import read_secret, security_kwargs
+from agents.kafka_security import read_secret, security_kwargs
 from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
 from agents.protocol.userhash import KEY_BYTES, key_id, user_key

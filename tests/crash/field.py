@@ -75,6 +75,9 @@ class Field:
 
     Args:
         workers_bootstrap: where the workers find the broker, if that is a proxy before it.
+
+    Attributes:
+        environments: worker -> variables of its own, whenever it is started.
     """
 
     def __init__(self, bootstrap: str, folder: Path, *, seed: int = 1, workers_bootstrap: str | None = None) -> None:
@@ -83,6 +86,7 @@ class Field:
         self._last_public = [-1] * len(self.config.streams)
         self.folder = folder
         self.workers: dict[str, Worker] = {}
+        self.environments: dict[str, dict[str, str]] = {}
         self.steps = 0
         self.kills = 0
         self._random = random.Random(seed)
@@ -140,6 +144,7 @@ class Field:
             "PRIVSTREAM_JOB__DATA_DIR": str(data),
             VARIABLE: failpoint,
             SIGNAL_VARIABLE: "STOP" if stop else "KILL",
+            **self.environments.get(name, {}),
         }
         path = self.folder / "job.toml"
         if not path.exists():
