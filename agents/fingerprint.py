@@ -63,14 +63,14 @@ async def check_fingerprints(
         s.name: _fingerprint(s, config, found[s.source], user_key_ids.get(s.name), insecure=insecure)
         for s in config.streams
     }
-    stored = await _stored(config)
+    stored = await stored_fingerprints(config)
     # Known streams first: a start that is refused must not decide anything for new ones.
     for name in now.keys() & stored.keys():
         stored[name].check(now[name])
     if new := [now[name] for name in now if name not in stored]:
         await _store(config, new)
         # Another worker may have been first: what stands first on the topic holds for both.
-        stored = await _stored(config)
+        stored = await stored_fingerprints(config)
     for name, fingerprint in now.items():
         stored[name].check(fingerprint)
     streams = tuple(_started(stream, stored[stream.name].start) for stream in config.streams)
@@ -105,7 +105,8 @@ def _started(stream: Stream, start: str) -> Stream:
     return stream.model_copy(update={"time": stream.time.model_copy(update={"start": start})})
 
 
-async def _stored(config: Config) -> dict[str, Fingerprint]:
+async def stored_fingerprints(config: Config) -> dict[str, Fingerprint]:
+    """Stream -> what it was first started with; empty before that. Raises: BrokerError, WireError."""
     topic = Topics(config.job.name, config.kafka.partitions).fingerprints
     _, _, records = await read_to_end(config.kafka, topic, 0, 0)
     return first_of_each(record.value for record in records)

@@ -19,7 +19,9 @@ class IngestMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         counters = self._counters
         records = CounterMetricFamily(
-            "privstream_ingest_records", "Source records by what became of them", labels=["stream", "role", "reason"]
+            "privstream_ingest_records",
+            "Source records by what became of them",
+            labels=["stream", "role", "reason", "field"],
         )
         for labels, count in list(counters.records.items()):
             records.add_metric(list(labels), count)

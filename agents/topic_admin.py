@@ -140,7 +140,10 @@ async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicPro
             problems.append(lost[topic.name])
         elif identity is None:
             mend = (
-                "run privstream topics --create" if topic.partitions else "create it, or correct source in the stream"
+                "run privstream topics --create"
+                if topic.partitions
+                else "create it, or correct source in the stream; a stream that has read it needs the very topic back, "
+                "or goes on as a new stream under another name"
             )
             problems.append(TopicProblem(topic.name, "does not exist", mend))
         elif topic.partitions not in (None, identity.partitions):

@@ -16,6 +16,8 @@ from schemas.wire import Kind, decode, encode
 
 IntArray = npt.NDArray[np.int64]
 KeyArray = npt.NDArray[np.uint64]
+Tally = Mapping[str, Mapping[str, int]]
+"""`Reason` name -> configured field of the raw events that it is about ("" for the record as a whole) -> records."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +75,10 @@ class Block:
             `max_per_step` the step instead.
         increments: `(rows,)` int64, charges of that user in this block.
         counts: `Reason` name -> records, including `ACCEPTED`.
+        refused: those of `counts` that were refused, by field too.
+        totals: all that was ever counted on this partition, up to `hi`; for operators, who see blocks come and go.
+            Since a version that kept it: absent in blocks of earlier ones.
+        began: source offset at which the stream began to read this partition; what was before it had been deleted.
         floor: offset of the blocks topic from which this partition's bounds can be restored (older blocks may go).
         snapshots: `(256,)` int64: for each bucket of the bounds the source offset up to which its latest snapshot
             counts, that of this block's transaction included; 0 where none was ever needed. `(0,)` where nothing is
@@ -88,6 +94,9 @@ class Block:
     users: KeyArray = field(default_factory=lambda: np.zeros((0, 3), np.uint64))
     increments: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     counts: Mapping[str, int] = field(default_factory=dict)
+    refused: Tally = field(default_factory=dict)
+    totals: Tally = field(default_factory=dict)
+    began: int = 0
     floor: int = 0
     snapshots: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
 
@@ -101,6 +110,9 @@ class Block:
             "tick": self.tick,
             "steps": steps,
             "counts": dict(self.counts),
+            "refused": self.refused,
+            "totals": self.totals,
+            "began": self.began,
             "floor": self.floor,
         }
         arrays: dict[str, np.ndarray] = {"users": self.users, "increments": self.increments}
@@ -126,6 +138,9 @@ class Block:
             users=arrays["users"],
             increments=arrays["increments"],
             counts=header["counts"],
+            refused=header.get("refused", {}),
+            totals=header.get("totals", {}),
+            began=header.get("began", 0),
             floor=header["floor"],
             snapshots=arrays.get("snapshots", np.zeros(0, np.int64)),
         )

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import typer
 
-from agents.cli.output import AsJson, ConfigFile, config_of, print_json, say, table
+from agents.cli.output import AsJson, ConfigFile, config_of, print_json, say, table, warn
+
+if TYPE_CHECKING:
+    from agents.status import StreamStatus
 
 
 def status(config: ConfigFile, as_json: AsJson = False) -> None:
@@ -36,4 +41,21 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     ]
     head = ["stream", "public step", "until", "synthetic", "epsilon spent", "offsets to ingest", "steps to publish"]
     typer.echo(table(head, rows))
+    for each in streams:
+        for remark in _remarks(each):
+            warn(f"stream {each.stream}: {remark}")
     say("operator only: lag is a count of private events")
+
+
+def _remarks(stream: StreamStatus) -> Iterator[str]:
+    """What an operator should know beyond the table."""
+    from agents.refusals import Seen
+
+    if stream.source_problem:
+        yield stream.source_problem
+    if stream.lost:
+        yield f"{stream.lost:,} source offsets were deleted before they were read; keep the source for longer"
+    for what, tally in (("the last", stream.recent), ("all", stream.totals)):
+        seen = Seen.of(tally)
+        if seen.refused:
+            yield f"of {what} {seen.records:,} records {seen.sentence()}"
