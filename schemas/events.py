@@ -67,6 +67,6 @@ def tick_progress(value: bytes) -> tuple[int, int, str]:
         step, row, source = tick["step"], tick["row"], tick["source"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         raise RecordError(Reason.BAD_TICK.name) from None
-    if tick.get("version") != 1 or not isinstance(step, int) or not isinstance(row, int) or step < -1:
+    if tick.get("version") != 1 or type(step) is not int or type(row) is not int or step < -1:
         raise RecordError(Reason.BAD_TICK.name)
     return step, row, str(source)

@@ -73,7 +73,8 @@ class PureFilter:
         count = len(events)
         reasons = np.zeros(count, np.uint8)
         hashes = None if self._spec.key is None else self._users(events, reasons)
-        trips = None if self._spec.fields.trip is None else self._trips(events, reasons, hashes)
+        at_fault: dict[int, str] = {}
+        trips = None if self._spec.fields.trip is None else self._trips(events, reasons, hashes, at_fault)
         times, readable = self._times.parse(list(map(attrgetter("time"), events)))
         _mark(reasons, Reason.BAD_TIME, ~readable)
         steps, step_reasons = self._spec.clock.assign(times, ticked=ticked, arrivals_us=arrivals_us)
@@ -81,7 +82,7 @@ class PureFilter:
         operations = self._operations(events)
         columns, domain = self._columns(events, operations), self._spec.domain
         keys, domain_reasons = domain.encode(columns)
-        at_fault = self._at_fault(columns, np.flatnonzero((reasons == 0) & (domain_reasons != 0)))
+        at_fault |= self._at_fault(columns, np.flatnonzero((reasons == 0) & (domain_reasons != 0)))
         _fill(reasons, domain_reasons)
         _mark(reasons, Reason.BAD_OPERATION, operations == 0)
         clipped = domain.clipped(columns) if isinstance(domain, ClippingDomain) else None
@@ -117,10 +118,17 @@ class PureFilter:
         return hash_ids(ids, spec.key)
 
     def _trips(
-        self, events: list[Any], reasons: ReasonArray, users: npt.NDArray[np.uint64] | None
+        self,
+        events: list[Any],
+        reasons: ReasonArray,
+        users: npt.NDArray[np.uint64] | None,
+        at_fault: dict[int, str],
     ) -> npt.NDArray[np.uint64]:
         """Hashes of user and trip; of the trip alone where users are not told apart, for the operator's truth."""
         ids = IdBytes.of(list(map(attrgetter("trip"), events)))
+        assert self._spec.fields.trip is not None
+        unusable = np.flatnonzero(~ids.usable & (reasons == 0)).tolist()
+        at_fault.update(dict.fromkeys(unusable, self._spec.fields.trip))
         _mark(reasons, Reason.WRONG_TYPE, ~ids.usable)
         # Under a key of their own, so that two hashes together are like a hash of the pair.
         trips = hash_ids(ids, hmac.digest(self._spec.key or bytes(KEY_BYTES), b"trip", "sha256")[:KEY_BYTES])
