@@ -1,7 +1,7 @@
 """Processes that work for another one and end when it does, however it ends.
 
 A process that is killed cannot tell its workers, and those of `concurrent.futures` go on for as long as their tasks
-take. So each of them looks whether its parent is still there. Everything that makes processes to share work makes them here.
+take. So each of them looks whether its parent is still there. Whoever shares work with processes makes them here.
 """
 
 from __future__ import annotations
