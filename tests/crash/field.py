@@ -78,6 +78,7 @@ class Field:
 
     Attributes:
         environments: worker -> variables of its own, whenever it is started.
+        trees: worker -> folder of the program that it runs, if that is another version.
     """
 
     def __init__(self, bootstrap: str, folder: Path, *, seed: int = 1, workers_bootstrap: str | None = None) -> None:
@@ -87,6 +88,7 @@ class Field:
         self.folder = folder
         self.workers: dict[str, Worker] = {}
         self.environments: dict[str, dict[str, str]] = {}
+        self.trees: dict[str, Path] = {}
         self.steps = 0
         self.kills = 0
         self._random = random.Random(seed)
@@ -156,7 +158,7 @@ class Field:
                 env=environment,
                 stdout=output,
                 stderr=output,
-                cwd=ROOT,
+                cwd=self.trees.get(name, ROOT),
             )
         worker = self.workers[name] = Worker(name, process, failpoint, log)
         return worker
