@@ -12,24 +12,21 @@ data, and `stop` removes its folder. `PRIVSTREAM_BOOTSTRAP=host:port` makes `bro
 
 from __future__ import annotations
 
-import asyncio
 import atexit
-import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Protocol, Self
 
+from agents.broker_address import answers, free_ports, listening
 from agents.broker_jars import BOOTSTRAP_VARIABLE, KAFKA_VERSION, Progress, jars, java_binary
 from schemas.errors import BrokerError
 
@@ -272,7 +269,7 @@ class EmbeddedBroker:
     def _create(self, class_path: str) -> None:
         """Choose addresses, write the configuration and format the storage."""
         self._folder = Path(tempfile.mkdtemp(prefix="privstream-kafka-"))
-        with _free_ports(2 + len(self._listeners)) as (self._port, controller_port, *others):
+        with free_ports(2 + len(self._listeners)) as (self._port, controller_port, *others):
             self._ports = dict(zip(self._listeners, others, strict=True))
         doors = {"PLAINTEXT": self._port, **self._ports}
         properties = _PROPERTIES.format(
@@ -283,6 +280,10 @@ class EmbeddedBroker:
         )
         properties += "".join(f"{name}={value}\n" for name, value in self._properties.items())
         (self._folder / "server.properties").write_text(properties, encoding="utf-8")
+        self._format(class_path)
+
+    def _format(self, class_path: str) -> None:
+        assert self._folder is not None
         self._progress("formatting Kafka's storage", 0, 1)
         # With "=": one id in 64 begins with "-" and would be read as an option.
         cluster = f"--cluster-id={urlsafe_b64encode(os.urandom(16)).decode().rstrip('=')}"
@@ -322,7 +323,7 @@ class EmbeddedBroker:
                 if "Address already in use" in self._log_tail():
                     raise _PortTakenError(str(self._failed("its port was taken by another process")))
                 raise self._failed(f"it ended with exit code {code}")
-            if _listening(self._port) and _answers(self.bootstrap):
+            if listening(self._port) and answers(self.bootstrap):
                 return
             time.sleep(0.1)
         raise self._failed(f"it did not answer within {self._start_timeout_s:.0f} s")
@@ -346,56 +347,6 @@ class EmbeddedBroker:
 
 class _PortTakenError(BrokerError):
     """Another process got the port first; a first start tries again with another one."""
-
-
-# --- Addresses and readiness --------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _free_ports(count: int) -> Iterator[list[int]]:
-    """Ports that nobody uses now.
-
-    From below the range that systems give to outgoing connections: a broker that was killed must find its port free
-    when it is started again.
-    """
-    with contextlib.ExitStack() as held:
-        ports: list[int] = []
-        while len(ports) < count:
-            port = 20_000 + int.from_bytes(os.urandom(2)) % 12_000
-            listener = held.enter_context(socket.socket())
-            try:
-                listener.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            ports.append(port)
-        yield ports
-
-
-def _listening(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _answers(bootstrap: str) -> bool:
-    """A round trip that only a registered broker passes. In a thread, so that it works with an event loop running."""
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(lambda: asyncio.run(_describe(bootstrap))).result()
-
-
-async def _describe(bootstrap: str) -> bool:
-    from aiokafka.admin import AIOKafkaAdminClient
-    from aiokafka.errors import KafkaError
-
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=5000)
-    try:
-        await asyncio.wait_for(admin.start(), timeout=10)
-        cluster = await asyncio.wait_for(admin.describe_cluster(), timeout=10)
-    except (KafkaError, OSError, TimeoutError):
-        return False
-    finally:
-        await admin.close()
-    return bool(cluster["brokers"])
 
 
 __all__ = ["BOOTSTRAP_VARIABLE", "Broker", "EmbeddedBroker", "ExternalBroker", "Progress", "broker_from_env", "jars"]
