@@ -58,21 +58,27 @@ class Verdict:
 
 
 def couple(name: str, stream: Stream, seed: int, *, steps: int = STEPS, crowd: int = CROWD) -> Verdict:
-    """Run neighbouring inputs, drawn by `seed`; the second is forced through what the first one released."""
+    """Run neighbouring inputs, drawn by `seed`; the second is forced through what the first one released.
+
+    The unit is removed, added or replaced: by chance the first run has it, or the second.
+    """
     chance = random.Random(f"{name}/{seed}")
     drawn = inputs(stream, chance, steps=steps, crowd=crowd)
+    sides = [drawn.first, drawn.second]
+    # With the unit first, or without: what only a unit that is ADDED does to the second run shows in the latter.
+    random.Random(f"sides of {name}/{seed}").shuffle(sides)
     verdict = Verdict(name, seed)
     adversary = Choosing(chance) if chance.random() < 0.5 else Adversary()
     recorder = Recorder(adversary)
     forced = Forced(recorder)
     first: list[tuple[PublicRecord, ...]] = []
     try:
-        job = Job(stream, drawn.first, recorder, random.Random(seed), passive=type(adversary) is Adversary)
+        job = Job(stream, sides[0], recorder, random.Random(seed), passive=type(adversary) is Adversary)
         first = list(job.releases())
         check_declared(build_engine(stream).guarantee(), recorder)
         guarded_run(partial(build_engine, stream), job.batches, lambda step: NoiseSource(SEED % step, "guarded", step))
         for step, (expected, found) in enumerate(
-            zip(first, Job(stream, drawn.second, forced, random.Random(seed + 1)).releases(), strict=True)
+            zip(first, Job(stream, sides[1], forced, random.Random(seed + 1)).releases(), strict=True)
         ):
             forced.check_complete(step)
             _compare(step, expected, found)
