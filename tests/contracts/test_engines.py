@@ -20,7 +20,7 @@ from tests.contracts.cases import CONTRACTS, EngineCase, Key
 
 CASES = [(name, mode) for name in sorted(ENGINES) for mode in ENGINE_MODES[name]]
 MEASURED = [(name, mode) for name, mode in CASES if name in CONTRACTS and CONTRACTS[name].measured is not None]
-EASY = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EASY = settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 
 
 def folded(case: EngineCase, rows: list[tuple[Key, int]]) -> Folded:

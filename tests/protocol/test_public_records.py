@@ -22,7 +22,7 @@ def test_an_ordinary_measurement_is_one_record_as_it_is() -> None:
     assert measurement_records(measurement) == [orjson.dumps(measurement)]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(values=st.integers(45_000, 200_000))
 def test_a_large_one_is_cut_and_loses_nothing(values: int) -> None:
     measurement = {"step": 3, "name": "pairs", "counts": list(range(VALUE, VALUE + values)), "variance": 2.5}
