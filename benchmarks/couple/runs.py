@@ -145,14 +145,16 @@ class Job:
     ) -> None:
         """`passive`: mechanisms give what they draw, so that a step can be computed again."""
         self._passive = passive
-        self._last: Candidate | None = None
+        self.candidate: Candidate | None = None
+        """Of the last step."""
         self._stream, self._records, self._chance = stream, records, chance
         self._spec = SourceSpec.of(stream, build_domain(stream), key=KEY, partitions=len(records))
         self._machines = [PartitionIngest(self._spec, partition) for partition in range(len(records))]
         self.batches: list[Batch] = []
         self._stepper, self._publisher = self._new_stepper(), StreamPublisher(stream.name)
         self._expand = partial(WitnessedSource, witness)
-        self._blocks: list[Block] = []
+        self.blocks: list[Block] = []
+        """All that ingest committed."""
         self._log_offset = 0
 
     def releases(self) -> Iterator[tuple[PublicRecord, ...]]:
@@ -172,7 +174,7 @@ class Job:
     def _taken_over(self, partition: int) -> PartitionIngest:
         """A new worker's machine, from the committed blocks alone."""
         machine = PartitionIngest(self._spec, partition)
-        for offset, block in enumerate(self._blocks):
+        for offset, block in enumerate(self.blocks):
             if block.partition == partition:
                 machine.apply(block, at=offset)
         return machine
@@ -185,9 +187,9 @@ class Job:
     def _seal(self, partition: int) -> None:
         block, _ = self._machines[partition].seal()
         if block is not None:
-            offset = len(self._blocks)
+            offset = len(self.blocks)
             self._machines[partition].committed(at=offset)
-            self._blocks.append(Block.decode(block.encode()))
+            self.blocks.append(Block.decode(block.encode()))
             self._stepper.fold(offset, block)
 
     def _answer(self) -> tuple[PublicRecord, ...]:
@@ -195,9 +197,9 @@ class Job:
         seed = SEED % step
         candidate = self._stepper.compute(seed, expand=self._expand)
         records = self._published(candidate, seed)
-        if self._passive and self._last is not None and self._chance.random() < RESTARTS:
-            self._compute_again(self._last, candidate, seed)
-        self._last = candidate
+        if self._passive and self.candidate is not None and self._chance.random() < RESTARTS:
+            self._compute_again(self.candidate, candidate, seed)
+        self.candidate = candidate
         if self._chance.random() < RESTARTS:
             self._stepper = self._new_stepper()
             self._stepper.restore(Candidate.decode(candidate.encode()))
@@ -207,7 +209,7 @@ class Job:
         """What a worker makes of the step that takes over before its candidate is committed."""
         stepper = Stepper.of(self._stream, len(self._records))
         stepper.restore(Candidate.decode(last.encode()))
-        for offset, block in enumerate(self._blocks):
+        for offset, block in enumerate(self.blocks):
             if offset >= stepper.merge.position:
                 stepper.fold(offset, block)
         if stepper.compute(seed).encode() != candidate.encode():
