@@ -45,6 +45,14 @@ def test_lists_of_one_length_are_cut_alike_and_shorter_ones_are_kept() -> None:
     assert [value for part in parts for value in part["right"]] == measurement["right"]
 
 
+def test_a_list_within_an_object_is_cut_too() -> None:
+    measurement = {"histogram": "pairs", "values": {"noisy": [VALUE] * 60_000, "unit": "trips"}}
+    parts = [orjson.loads(record) for record in measurement_records(measurement)]
+    assert len(parts) > 1
+    assert [value for part in parts for value in part["values"]["noisy"]] == measurement["values"]["noisy"]  # type: ignore[index]
+    assert all(part["values"]["unit"] == "trips" for part in parts)
+
+
 def test_what_cannot_be_cut_is_refused_before_it_is_committed() -> None:
     with pytest.raises(EngineInputError, match="no list to be cut"):
         measurement_records({"step": 1, "text": "x" * MOST_BYTES})
