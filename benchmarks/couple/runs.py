@@ -27,6 +27,7 @@ from engines.noise.witness import Witness, WitnessedSource
 from engines.registry import build_domain, build_engine
 from schemas.blocks import Block
 from schemas.config import Stream
+from schemas.errors import PrivstreamError
 from schemas.releases import Candidate, PublicRecord, Seed, cut
 
 STEPS = 44
@@ -84,6 +85,9 @@ def couple(name: str, stream: Stream, seed: int, *, steps: int = STEPS, crowd: i
             _compare(step, expected, found)
     except (CouplingBroken, PrivateValueRead) as broken:
         verdict.broken.append(str(broken))
+    except PrivstreamError as stopped:
+        # Loud, so nothing private left; but no input may stop a stream.
+        verdict.broken.append(f"{type(stopped).__name__}: {stopped}")
     verdict.events = _events(first)
     losses = Losses.of(forced.pairs)
     claim = Claim.of(stream, steps)
