@@ -12,7 +12,7 @@ SEEDS  ?= 200
 SBOM   ?= build/sbom.json
 SOURCES := schemas engines agents tests requirements $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-spatial bench-tabular bench-trajectory bench-maps bench-counters bench-sequence audit couple chaos simulate-job lock sbom clean
+.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-spatial bench-tabular bench-trajectory bench-maps bench-counters bench-sequence audit couple same chaos simulate-job lock sbom clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -68,6 +68,9 @@ audit: setup  ## try to break every privacy claim, and catch every planted cheat
 
 couple: setup  ## run neighbouring inputs to public bytes, RUNS pairs (default 1000), and find every planted fault
 	$(PY) -m benchmarks.couple --runs $(RUNS) $(ARGS)
+
+same: setup  ## hashes of what fixed seeds release (ARGS="--write FILE" before a change, "--check FILE" after it)
+	$(PY) -m benchmarks.same $(ARGS)
 
 chaos: setup  ## kill workers at random, KILLS times (default 200), then check every promise; FAULTS=network adds faults
 	$(PY) -m benchmarks.chaos --kills $(KILLS) $(FAULTS:%=--%) $(ARGS)

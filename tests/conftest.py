@@ -7,10 +7,14 @@ from collections.abc import Iterator
 # Now, and not at the very end as its plugin does where no test needs it: pytest parses what it imports, and when a
 # fenced producer's error is collected meanwhile, asyncio logs its traceback, for whose carets CPython 3.11 parses too:
 # "SystemError: AST constructor recursion depth mismatch".
-import hypothesis  # noqa: F401
+import hypothesis
 import pytest
 
 from agents.broker import Broker, broker_from_env
+
+# The same everywhere, a developer's machine and CI alike: no test is timed, and what failed once fails again.
+hypothesis.settings.register_profile("privstream", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("privstream")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

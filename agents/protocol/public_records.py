@@ -57,14 +57,14 @@ def release_records(release: Release, *, time_field: str, time_value: str | int 
 def measurement_records(measurement: Mapping[str, Any]) -> list[bytes]:
     """A measurement as records of at most `MOST_BYTES`: one, nearly always.
 
-    A larger one is cut: each record has all fields, a run of the longest list (or lists, where several are as long),
-    its number `part` from 0 on, and the number of `parts`; the runs one behind the other are the list. Sizes follow
-    from released values alone.
+    A larger one is cut: each record has all fields, a run of the longest list (or lists, where several are as long;
+    they may lie in objects of the measurement), its number `part` from 0 on, and the number of `parts`; the runs one
+    behind the other are the list. Sizes follow from released values alone.
 
     Raises: EngineInputError if there is no list to cut: before a candidate is committed that could not be published.
     """
     words = orjson.dumps(measurement)
-    longest = max((len(value) for value in measurement.values() if isinstance(value, list | tuple)), default=0)
+    longest = max(_lengths(measurement), default=0)
     parts = 1
     pieces = [words]
     while max(map(len, pieces)) > MOST_BYTES:
@@ -75,13 +75,24 @@ def measurement_records(measurement: Mapping[str, Any]) -> list[bytes]:
     return pieces
 
 
+def _lengths(value: object) -> Iterator[int]:
+    """Of all lists in a measurement."""
+    if isinstance(value, list | tuple):
+        yield len(value)
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _lengths(part)
+
+
 def _part(measurement: Mapping[str, Any], part: int, parts: int, longest: int) -> dict[str, Any]:
-    begin, end = part * longest // parts, (part + 1) * longest // parts
-    cut = {
-        name: value[begin:end] if isinstance(value, list | tuple) and len(value) == longest else value
-        for name, value in measurement.items()
-    }
-    return {**cut, "part": part, "parts": parts}
+    run = slice(part * longest // parts, (part + 1) * longest // parts)
+
+    def cut(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: cut(inner) for name, inner in value.items()}
+        return value[run] if isinstance(value, list | tuple) and len(value) == longest else value
+
+    return {**cut(measurement), "part": part, "parts": parts}
 
 
 def ledger_entry(

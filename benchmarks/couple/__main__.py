@@ -65,6 +65,7 @@ def main() -> int:
     options = parser.parse_args()
     begin = secrets.randbelow(10**9) if options.seed is None else options.seed
     console, began = Console(), time.perf_counter()
+    console.print(f"seeds from {begin}", highlight=False)
     totals, missed = Totals(), []
     plants, mutants = PLANTS[: options.faults], list(sites())[: options.faults]
     with (
@@ -87,7 +88,7 @@ def main() -> int:
             missed += [] if found else [name]
             progress.advance(bar)
     _report(console, totals)
-    console.print(f"\nseeds from {begin}; {time.perf_counter() - began:.0f} s", highlight=False)
+    console.print(f"\n{time.perf_counter() - began:.0f} s", highlight=False)
     result = {
         "engines": len(totals.engines),
         "modes": len(totals.modes),

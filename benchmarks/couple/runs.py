@@ -27,6 +27,7 @@ from engines.noise.witness import Witness, WitnessedSource
 from engines.registry import build_domain, build_engine
 from schemas.blocks import Block
 from schemas.config import Stream
+from schemas.errors import PrivstreamError
 from schemas.releases import Candidate, PublicRecord, Seed, cut
 
 STEPS = 44
@@ -58,26 +59,35 @@ class Verdict:
 
 
 def couple(name: str, stream: Stream, seed: int, *, steps: int = STEPS, crowd: int = CROWD) -> Verdict:
-    """Run neighbouring inputs, drawn by `seed`; the second is forced through what the first one released."""
+    """Run neighbouring inputs, drawn by `seed`; the second is forced through what the first one released.
+
+    The unit is removed, added or replaced: by chance the first run has it, or the second.
+    """
     chance = random.Random(f"{name}/{seed}")
     drawn = inputs(stream, chance, steps=steps, crowd=crowd)
+    sides = [drawn.first, drawn.second]
+    # With the unit first, or without: what only a unit that is ADDED does to the second run shows in the latter.
+    random.Random(f"sides of {name}/{seed}").shuffle(sides)
     verdict = Verdict(name, seed)
     adversary = Choosing(chance) if chance.random() < 0.5 else Adversary()
     recorder = Recorder(adversary)
     forced = Forced(recorder)
     first: list[tuple[PublicRecord, ...]] = []
     try:
-        job = Job(stream, drawn.first, recorder, random.Random(seed), passive=type(adversary) is Adversary)
+        job = Job(stream, sides[0], recorder, random.Random(seed), passive=type(adversary) is Adversary)
         first = list(job.releases())
         check_declared(build_engine(stream).guarantee(), recorder)
         guarded_run(partial(build_engine, stream), job.batches, lambda step: NoiseSource(SEED % step, "guarded", step))
         for step, (expected, found) in enumerate(
-            zip(first, Job(stream, drawn.second, forced, random.Random(seed + 1)).releases(), strict=True)
+            zip(first, Job(stream, sides[1], forced, random.Random(seed + 1)).releases(), strict=True)
         ):
             forced.check_complete(step)
             _compare(step, expected, found)
     except (CouplingBroken, PrivateValueRead) as broken:
         verdict.broken.append(str(broken))
+    except PrivstreamError as stopped:
+        # Loud, so nothing private left; but no input may stop a stream.
+        verdict.broken.append(f"{type(stopped).__name__}: {stopped}")
     verdict.events = _events(first)
     losses = Losses.of(forced.pairs)
     claim = Claim.of(stream, steps)
@@ -139,14 +149,16 @@ class Job:
     ) -> None:
         """`passive`: mechanisms give what they draw, so that a step can be computed again."""
         self._passive = passive
-        self._last: Candidate | None = None
+        self.candidate: Candidate | None = None
+        """Of the last step."""
         self._stream, self._records, self._chance = stream, records, chance
         self._spec = SourceSpec.of(stream, build_domain(stream), key=KEY, partitions=len(records))
         self._machines = [PartitionIngest(self._spec, partition) for partition in range(len(records))]
         self.batches: list[Batch] = []
         self._stepper, self._publisher = self._new_stepper(), StreamPublisher(stream.name)
         self._expand = partial(WitnessedSource, witness)
-        self._blocks: list[Block] = []
+        self.blocks: list[Block] = []
+        """All that ingest committed."""
         self._log_offset = 0
 
     def releases(self) -> Iterator[tuple[PublicRecord, ...]]:
@@ -166,7 +178,7 @@ class Job:
     def _taken_over(self, partition: int) -> PartitionIngest:
         """A new worker's machine, from the committed blocks alone."""
         machine = PartitionIngest(self._spec, partition)
-        for offset, block in enumerate(self._blocks):
+        for offset, block in enumerate(self.blocks):
             if block.partition == partition:
                 machine.apply(block, at=offset)
         return machine
@@ -179,9 +191,9 @@ class Job:
     def _seal(self, partition: int) -> None:
         block, _ = self._machines[partition].seal()
         if block is not None:
-            offset = len(self._blocks)
+            offset = len(self.blocks)
             self._machines[partition].committed(at=offset)
-            self._blocks.append(Block.decode(block.encode()))
+            self.blocks.append(Block.decode(block.encode()))
             self._stepper.fold(offset, block)
 
     def _answer(self) -> tuple[PublicRecord, ...]:
@@ -189,9 +201,9 @@ class Job:
         seed = SEED % step
         candidate = self._stepper.compute(seed, expand=self._expand)
         records = self._published(candidate, seed)
-        if self._passive and self._last is not None and self._chance.random() < RESTARTS:
-            self._compute_again(self._last, candidate, seed)
-        self._last = candidate
+        if self._passive and self.candidate is not None and self._chance.random() < RESTARTS:
+            self._compute_again(self.candidate, candidate, seed)
+        self.candidate = candidate
         if self._chance.random() < RESTARTS:
             self._stepper = self._new_stepper()
             self._stepper.restore(Candidate.decode(candidate.encode()))
@@ -201,7 +213,7 @@ class Job:
         """What a worker makes of the step that takes over before its candidate is committed."""
         stepper = Stepper.of(self._stream, len(self._records))
         stepper.restore(Candidate.decode(last.encode()))
-        for offset, block in enumerate(self._blocks):
+        for offset, block in enumerate(self.blocks):
             if offset >= stepper.merge.position:
                 stepper.fold(offset, block)
         if stepper.compute(seed).encode() != candidate.encode():

@@ -102,7 +102,7 @@ EVENTS = st.lists(DISCRETE | CONTINUOUS | PURE, min_size=1, max_size=4)
 EPSILONS = st.floats(0.2, 8.0)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(EVENTS, EPSILONS, st.randoms())
 def test_order_does_not_matter_and_zcdp_is_never_better(events: list[Any], epsilon: float, chance: Any) -> None:
     tree = Sequential(tuple(events))
@@ -113,7 +113,7 @@ def test_order_does_not_matter_and_zcdp_is_never_better(events: list[Any], epsil
     assert delta <= zcdp.of_cost(fold(tree), epsilon)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(EVENTS, DISCRETE | CONTINUOUS | PURE, EPSILONS, EPSILONS)
 def test_monotone(events: list[Any], more: Any, a: float, b: float) -> None:
     tree = Sequential(tuple(events))
@@ -124,7 +124,7 @@ def test_monotone(events: list[Any], more: Any, a: float, b: float) -> None:
     assert privacy_loss.delta(Contributions(tree, 2), min(a, b)) >= at - slack
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.lists(CONTINUOUS, min_size=1, max_size=2), EPSILONS)
 def test_gaussian_compositions_against_dp_accounting(events: list[GaussianEvent], epsilon: float) -> None:
     """Continuous noise: the oracle composes event by event and is pessimistic by its grid, so ours is not above it."""
@@ -136,7 +136,7 @@ def test_gaussian_compositions_against_dp_accounting(events: list[GaussianEvent]
     assert ours >= theirs * 0.98 - 1e-12
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(DISCRETE | PURE, min_size=1, max_size=3), EPSILONS)
 def test_mixed_compositions_against_dp_accounting(events: list[Any], epsilon: float) -> None:
     """The oracle on its own default grid, which is pessimistic by a little: ours is below it, and near."""
@@ -177,7 +177,7 @@ def test_events_in_one_place_are_the_worst_arrangement(sigma_squared: Fraction) 
             assert all(exact_delta(sigma_squared, parts, epsilon) <= together * (1 + 1e-9) for parts in spread)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(EVENTS, st.floats(-10.0, -2.0).map(lambda e: 10.0**e))
 def test_epsilon_and_back(events: list[Any], delta: float) -> None:
     tree = Sequential(tuple(events))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.explain import Budget, explain, noise_facts
@@ -30,7 +30,6 @@ from tests.cli.explain_support import EVENT, USER, config, everywhere, explained
 # --- budgets ---
 
 
-@settings(deadline=None)
 @given(
     epsilon=st.decimals("0.001", "100", places=3),
     split=st.decimals("0.001", "0.999", places=3),

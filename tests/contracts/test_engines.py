@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.presentation import PRESENTATIONS
+from agents.protocol import public_records
 from engines import contract_checks as checks
 from engines.contract import Batch
 from engines.noise import seeded
@@ -20,7 +21,7 @@ from tests.contracts.cases import CONTRACTS, EngineCase, Key
 
 CASES = [(name, mode) for name in sorted(ENGINES) for mode in ENGINE_MODES[name]]
 MEASURED = [(name, mode) for name, mode in CASES if name in CONTRACTS and CONTRACTS[name].measured is not None]
-EASY = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EASY = settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
 
 
 def folded(case: EngineCase, rows: list[tuple[Key, int]]) -> Folded:
@@ -48,6 +49,19 @@ def test_contract(name: str, mode: str, data: st.DataObject, seed: int) -> None:
     case = CONTRACTS[name]
     configured = case.stream(name, mode, data.draw(st.sampled_from(case.variants)))
     checks.check_engine(lambda: build_engine(configured), data.draw(some_batches(case)), seed=seed)
+
+
+@pytest.mark.parametrize(("name", "mode"), CASES)
+def test_measurements_of_any_size_can_be_published(name: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker takes a record up to a size. What makes a measurement large is a list, which can be cut."""
+    monkeypatch.setattr(public_records, "MOST_BYTES", 500)
+    case = CONTRACTS[name]
+    for variant in case.variants:
+        engine = build_engine(case.stream(name, mode, variant))
+        for step in range(6):
+            batch = Batch(step, folded(case, [(case.crowd, 400)]))
+            for measurement in engine.step(batch, seeded(step)).measurements:
+                assert public_records.measurement_records({"step": step, **measurement})
 
 
 @pytest.mark.parametrize(("name", "mode"), MEASURED)

@@ -18,7 +18,7 @@ HORIZON = 12
 COUNTERS: dict[str, CounterConfig] = {name: build(HORIZON) for name, build in BUILDERS.items()}
 COSTS = st.fractions(min_value=Fraction(1, 1000), max_value=100, max_denominator=1000).filter(bool)
 VALUES = st.integers(-(2**40), 2**40)
-few = settings(max_examples=15, deadline=None)  # of each test, for each counter
+few = settings(max_examples=15)  # of each test, for each counter
 every_counter = pytest.mark.parametrize("name", sorted(COUNTERS))
 
 

@@ -18,7 +18,7 @@ HALF = Fraction(1, 2)
 DRAWS = st.integers(-(2**20), 2**20)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     stream=st.lists(st.tuples(st.integers(-(10**6), 10**6), DRAWS), min_size=1, max_size=20),
     horizon=st.sampled_from([20, None]),

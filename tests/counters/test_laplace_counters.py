@@ -26,7 +26,7 @@ from schemas.errors import EngineInputError
 from tests.counters.doctored import drawing
 
 ONE = Fraction(1)
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=40)
 ARITIES = st.integers(1, 30).map(lambda half: 2 * half + 1)
 
 

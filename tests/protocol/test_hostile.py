@@ -130,7 +130,7 @@ def mixed(draw: st.DrawFn) -> tuple[SourceSpec, list[RawRecord], list[RawRecord]
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=100, suppress_health_check=SLOW)
 @given(mixed())
 def test_hostile_records_add_to_what_others_send_and_change_nothing_of_it(
     case: tuple[SourceSpec, list[RawRecord], list[RawRecord], dict[int, int], list[int]],

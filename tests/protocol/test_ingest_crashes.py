@@ -152,7 +152,7 @@ class CrashingOwners(RuleBasedStateMachine):
         assert run(done, [], [], spec=self.spec) == self.outcome
 
 
-CrashingOwners.TestCase.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
+CrashingOwners.TestCase.settings = settings(max_examples=100, stateful_step_count=20)
 test_bounds_hold_under_crashes_zombies_and_trimming = CrashingOwners.TestCase
 
 

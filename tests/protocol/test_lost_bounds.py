@@ -131,13 +131,13 @@ def lose_anything(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_whatever_is_lost_nobody_is_above_the_bound(data: st.DataObject) -> None:
     lose_anything(data)
 
 
 @given(histories())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_what_lost_nothing_is_restored(history: History) -> None:
     machine = history.restored(latest(history.snapshots))
     if history.blocks:
@@ -170,7 +170,6 @@ def test_a_planted_fault_is_found(fault: type[BucketLog], monkeypatch: pytest.Mo
     monkeypatch.setattr(agents.protocol.partition_ingest, "BucketLog", fault)
     quietly = settings(
         max_examples=3_000,
-        deadline=None,
         derandomize=True,
         database=None,
         phases=[Phase.generate],

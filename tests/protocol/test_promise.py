@@ -210,7 +210,6 @@ class Promise(RuleBasedStateMachine):
 FAST = settings(
     max_examples=250,
     stateful_step_count=45,
-    deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )

@@ -22,7 +22,7 @@ def test_an_ordinary_measurement_is_one_record_as_it_is() -> None:
     assert measurement_records(measurement) == [orjson.dumps(measurement)]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(values=st.integers(45_000, 200_000))
 def test_a_large_one_is_cut_and_loses_nothing(values: int) -> None:
     measurement = {"step": 3, "name": "pairs", "counts": list(range(VALUE, VALUE + values)), "variance": 2.5}
@@ -43,6 +43,14 @@ def test_lists_of_one_length_are_cut_alike_and_shorter_ones_are_kept() -> None:
     assert len(parts) > 1
     assert all(len(part["left"]) == len(part["right"]) and part["box"] == [1, 2] for part in parts)
     assert [value for part in parts for value in part["right"]] == measurement["right"]
+
+
+def test_a_list_within_an_object_is_cut_too() -> None:
+    measurement = {"histogram": "pairs", "values": {"noisy": [VALUE] * 60_000, "unit": "trips"}}
+    parts = [orjson.loads(record) for record in measurement_records(measurement)]
+    assert len(parts) > 1
+    assert [value for part in parts for value in part["values"]["noisy"]] == measurement["values"]["noisy"]  # type: ignore[index]
+    assert all(part["values"]["unit"] == "trips" for part in parts)
 
 
 def test_what_cannot_be_cut_is_refused_before_it_is_committed() -> None:

@@ -55,7 +55,7 @@ class OneByOne:
         return same and begin <= step < first + self.spec.trip_life
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     moments=st.lists(st.lists(RECORD, max_size=8), min_size=STEPS, max_size=STEPS),
     cuts=st.lists(st.integers(1, 5), min_size=1, max_size=8),

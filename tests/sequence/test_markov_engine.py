@@ -51,7 +51,7 @@ def vector(releases: Sequence[Release]) -> np.ndarray:
 ROWS = st.lists(st.lists(st.integers(0, 80), min_size=3, max_size=3), min_size=2, max_size=5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rows=ROWS, data=st.data(), mode=st.sampled_from(MODES), seed=st.integers(0, 99))
 def test_replacing_a_record_moves_all_measurements_together_by_two_at_most(
     rows: list[list[int]], data: st.DataObject, mode: str, seed: int
@@ -74,7 +74,7 @@ def test_replacing_a_record_moves_all_measurements_together_by_two_at_most(
     assert drawn == {DiscreteLaplace(mechanism.scale).variance}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data(), cap=st.integers(1, 4), steps=st.integers(1, 4), seed=st.integers(0, 99))
 def test_a_user_of_c_accepted_records_moves_2c_whatever_they_send(
     data: st.DataObject, cap: int, steps: int, seed: int

@@ -13,7 +13,7 @@ from engines.sequence.markov_map import map_counts, objective
 from engines.sequence.markov_simplex import likeliest, project
 from schemas.errors import EngineInputError
 
-EASY = settings(max_examples=60, deadline=None)
+EASY = settings(max_examples=60)
 
 
 def slsqp(noisy: np.ndarray, prior: np.ndarray, total: float, rate: float) -> np.ndarray:

@@ -23,7 +23,7 @@ from engines.sequence.series_schedule import Schedule
 from schemas.errors import BudgetError, EngineInputError
 from tests.sequence.series_support import TWO, recipe
 
-FEW = settings(max_examples=25, deadline=None)
+FEW = settings(max_examples=25)
 
 
 def budget(presence: Presence, *, shifts: tuple[int, ...] = (3,), epsilon: str = "1") -> GaussianBudget:

@@ -26,7 +26,7 @@ from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 from tests.sequence.series_support import READING, TWO, reading, recipe, run
 
-FEW = settings(max_examples=40, deadline=None)
+FEW = settings(max_examples=40)
 finite = st.floats(-1e6, 1e6, allow_nan=False)
 limits = st.tuples(finite, finite).filter(lambda pair: pair[0] < pair[1]).map(tuple)
 

@@ -77,7 +77,7 @@ def estimates(tree: Tree) -> tuple[Levels, list[np.ndarray]]:
     return levels, [a + n + d for a, n, d in zip(above, own, below, strict=True)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tree=trees())
 def test_extension_and_projection(tree: Tree) -> None:
     levels, values = estimates(tree)

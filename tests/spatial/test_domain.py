@@ -37,7 +37,7 @@ def bisected(box: BoxDomain, x: float, y: float) -> int:
     return code
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     depth=st.integers(1, 24),
     u=st.floats(0, 1, exclude_max=True),
@@ -51,7 +51,7 @@ def test_codes_are_bisections(depth: int, u: float, v: float, delete: bool) -> N
     assert keys.tolist() == [2 * bisected(box, u, v) + delete]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(depth=st.integers(1, 30), seed=st.integers(0, 2**32))
 def test_cells_contain_their_points(depth: int, seed: int) -> None:
     box = BoxDomain("x", "y", BOUNDS, depth)

@@ -35,7 +35,7 @@ def network(seed: int) -> list[list[tuple[float, float]]]:
     return roads
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=SEEDS, depth=st.integers(1, 16))
 def test_every_point_of_a_line_is_in_exactly_one_finest_cell(seed: int, depth: int) -> None:
     roads = network(seed)
@@ -52,7 +52,7 @@ def test_every_point_of_a_line_is_in_exactly_one_finest_cell(seed: int, depth: i
     assert np.array_equal(domain.tree.start[end], codes)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=SEEDS, depth=st.integers(1, 20))
 @example(seed=366, depth=4)  # the middle of a piece lies on another line, too, and is counted there
 def test_points_lie_on_lines_and_in_their_cells(seed: int, depth: int) -> None:
@@ -69,7 +69,7 @@ def test_points_lie_on_lines_and_in_their_cells(seed: int, depth: int) -> None:
     assert shapely.distance(whole, shapely.points(x, y)).max() < 1e-8
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=SEEDS)
 def test_events_go_to_the_nearest_line_within_reach(seed: int) -> None:
     roads, reach = network(seed), 150.0
@@ -88,7 +88,7 @@ def test_events_go_to_the_nearest_line_within_reach(seed: int) -> None:
     assert (moved < 1.001 * distances[rows] + 0.1).all()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=SEEDS, depth=st.integers(1, 10))
 def test_shares_are_lengths(seed: int, depth: int) -> None:
     roads = network(seed)

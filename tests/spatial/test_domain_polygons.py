@@ -44,7 +44,7 @@ def check_tiling(domain: MappedDomain) -> None:
         assert ((shares > 0) & (shares < WHOLE)).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=SEEDS, depth=st.integers(1, 13))
 def test_every_point_is_in_exactly_one_finest_cell(seed: int, depth: int) -> None:
     geometry = patchwork(seed)
@@ -60,7 +60,7 @@ def test_every_point_is_in_exactly_one_finest_cell(seed: int, depth: int) -> Non
     assert not (codes & ((np.int64(1) << (depth - turns)) - 1)).any()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=SEEDS, depth=st.integers(1, 12))
 def test_points_outside_are_refused(seed: int, depth: int) -> None:
     geometry = patchwork(seed)
@@ -72,7 +72,7 @@ def test_points_outside_are_refused(seed: int, depth: int) -> None:
     assert reasons.tolist() == [Reason.NOT_FINITE] * 3
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=SEEDS, depth=st.integers(1, 9))
 def test_cells_and_shares_are_those_of_slow_intersections(seed: int, depth: int) -> None:
     geometry = patchwork(seed)
@@ -95,7 +95,7 @@ def test_cells_and_shares_are_those_of_slow_intersections(seed: int, depth: int)
         assert abs(share / WHOLE - left / (left + right)) < 1e-3
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=SEEDS, depth=st.integers(1, 16))
 def test_points_lie_in_the_geometry_and_in_their_cells(seed: int, depth: int) -> None:
     geometry = patchwork(seed)

@@ -29,7 +29,7 @@ def encoded(domain: ZoneDomain, names: list[str], *, delete: bool = False) -> tu
     return keys[:, 0], reasons
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(sizes=st.lists(st.floats(0, 1e6), min_size=1, max_size=40).filter(lambda sizes: any(size > 0 for size in sizes)))
 def test_each_zone_is_one_finest_cell(sizes: list[float]) -> None:
     names = [f"zone {index}" for index in range(len(sizes))]

@@ -98,7 +98,7 @@ def test_what_is_retired_is_exactly_what_was_measured() -> None:
     assert tree.parts[1:].tolist() == [1, 1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     rows=st.lists(st.tuples(st.integers(2, 3), st.integers(1, 5), st.integers(-40, 40)), min_size=1, max_size=60),
     ttl=st.integers(1, 40),
@@ -256,7 +256,7 @@ def test_empty_land_stays_empty() -> None:
     assert elsewhere < 120
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 999))
 def test_estimates_are_those_of_the_definition_and_counts_add_up(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -100,7 +100,7 @@ def schedules(draw: st.DrawFn) -> list[Folded]:
 TTL = st.sampled_from([None, 1, 2, 5])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=schedules(),
     key=st.integers(0, 2 ** (DEPTH + 1) - 1),
@@ -190,7 +190,7 @@ def test_events_that_are_held_show_nowhere(monkeypatch: pytest.MonkeyPatch) -> N
     assert np.mean(np.array(held) > 0) > 0.5
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(steps=schedules(), ttl=TTL, initial_steps=st.integers(1, 3))
 def test_every_event_is_in_one_measurement(steps: list[Folded], ttl: int | None, initial_steps: int) -> None:
     """What each measurement is given is what came to its cell since it was last counted; the rest is held."""

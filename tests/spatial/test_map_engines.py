@@ -109,7 +109,7 @@ def test_points_are_where_the_events_are(mode: str) -> None:
     assert good["error_large"] < bad["error_large"] / 5
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     steps=schedules(),
     place=st.integers(0, 10**6),

@@ -47,7 +47,7 @@ def brute(counts: Counts, depth: int) -> set[str]:
     return ids
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data(), depth=st.integers(1, 6))
 def test_differences_equal_brute_force(data: st.DataObject, depth: int) -> None:
     box = BoxDomain("x", "y", (0.0, 0.0, 3.0, 1.0), depth)
@@ -62,7 +62,7 @@ def test_differences_equal_brute_force(data: st.DataObject, depth: int) -> None:
 
 
 @given(node=st.integers(1, 2**12 - 1), count=st.integers(0, 40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_points_of_a_cell_are_the_first_points_of_its_children(node: int, count: int) -> None:
     whole = {point(PLACEMENT, node, index, 12) for index in range(count)}
     first = int(PLACEMENT.first_child(np.array([node]))[0])

@@ -27,7 +27,7 @@ def folded(x: np.ndarray, y: np.ndarray) -> Folded:
     return Folded.of(keys)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(true=st.integers(0, 300), synthetic=st.integers(0, 300), seed=st.integers(0, 1000))
 def test_errors_equal_brute_force(true: int, synthetic: int, seed: int) -> None:
     x, y = points(true, seed)

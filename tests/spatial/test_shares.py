@@ -47,7 +47,7 @@ def point(placement: Placement, node: int, index: int) -> tuple[int, int]:
     return node - (1 << depth), index
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data(), seed=SEEDS, depth=st.integers(1, 6), road=st.booleans())
 def test_differences_equal_brute_force(data: st.DataObject, seed: int, depth: int, road: bool) -> None:
     domain = lines(network(seed), depth) if road else polygons(patchwork(seed), depth)

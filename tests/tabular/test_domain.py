@@ -32,7 +32,7 @@ LISTED = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(values=LISTED, missing=st.booleans(), other=st.booleans(), raw=st.lists(SCALARS, max_size=8))
 def test_every_scalar_has_a_code_or_a_reason(values: list[Any], missing: bool, other: bool, raw: list[Any]) -> None:
     attribute = Category(name="a", values=tuple(values), missing=missing, unknown="other" if other else "refuse")
@@ -54,7 +54,7 @@ def test_every_scalar_has_a_code_or_a_reason(values: list[Any], missing: bool, o
         assert (code, reason) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     edges=st.lists(st.integers(-50, 50), min_size=2, max_size=8, unique=True).map(sorted),
     integer=st.booleans(),
@@ -75,7 +75,7 @@ def test_drawn_values_have_the_code_they_were_drawn_for(
     assert all(isinstance(value, int) for value in drawn if value not in (None, "other")) or not integer
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(raw=st.lists(SCALARS, max_size=8), unknown=st.sampled_from(["refuse", "other", "clamp"]))
 def test_any_scalar_may_come_where_numbers_are_expected(raw: list[Any], unknown: Any) -> None:
     attribute = Numeric(name="a", edges=(-1.5, 0, 2), unknown=unknown)
@@ -137,7 +137,7 @@ def test_refused(make: Any, words: str) -> None:
         make()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(sizes=st.lists(st.integers(1, 1000), min_size=1, max_size=50), seed=st.integers(0, 2**32))
 def test_keys_are_rows(sizes: list[int], seed: int) -> None:
     keys = RowKeys(tuple(sizes))

@@ -32,7 +32,7 @@ def tables(layout: Marginals, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).random(layout.cells) + 0.1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     epsilon=st.fractions(Fraction(1, 1000), 100),
     weights=st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30),
@@ -67,7 +67,7 @@ def test_marginals_of_one_budget_have_independent_noise() -> None:
     assert not np.array_equal(noise[:500], noise[500:])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(seed=st.integers(0, 2**16), total=st.floats(0.01, 1000), size=st.integers(1, 8))
 def test_simplex_projection_is_the_nearest_point(seed: int, total: float, size: int) -> None:
     random = np.random.default_rng(seed)
@@ -87,7 +87,7 @@ def test_noise_alone_is_shrunken_to_even_counts() -> None:
     assert news_share(np.array([10.0, -10.0]), 1.0, least=2.0) == pytest.approx(1 - 1 / 200)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**16))
 def test_sides_are_sums_over_axes(seed: int) -> None:
     for layout, below in ((PAIRS, ONES), (TRIPLES, PAIRS)):
@@ -110,7 +110,7 @@ def test_sides_are_sums_over_axes(seed: int) -> None:
             assert all(np.allclose(table.sum(axis=axis), 0) for axis in range(table.ndim))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**16))
 def test_raking_meets_all_sides_and_keeps_zeros(seed: int) -> None:
     sides = Sides.of(PAIRS, ONES)

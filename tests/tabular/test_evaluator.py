@@ -19,7 +19,7 @@ def evaluator(workload: Workload | None = None) -> TableEvaluator:
     return TableEvaluator(DOMAIN, workload or Workload.all(2))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     true=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=12),
     made=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=12),

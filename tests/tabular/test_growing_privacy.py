@@ -127,7 +127,7 @@ def test_one_event_costs_exactly_the_budget(changes: dict[str, Any]) -> None:
     assert MARGINALS in seen
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     steps=streams(TABLE, deletes=True),
     at=st.integers(0, 4),

@@ -21,7 +21,7 @@ def layouts(draw: st.DrawFn) -> Marginals:
     return Marginals(sizes, Workload.all(len(sizes), ways).cliques)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(layout=layouts(), seed=st.integers(0, 2**32), rows=st.integers(0, 30))
 def test_counts_are_those_of_a_loop(layout: Marginals, seed: int, rows: int) -> None:
     random = np.random.default_rng(seed)
@@ -38,7 +38,7 @@ def test_counts_are_those_of_a_loop(layout: Marginals, seed: int, rows: int) -> 
     assert np.array_equal(layout.sums(counts), np.full(len(layout), weights.sum()))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(layout=layouts(), seed=st.integers(0, 2**32), sign=st.sampled_from([-1, 1]))
 def test_one_event_moves_each_marginal_by_exactly_one(layout: Marginals, seed: int, sign: int) -> None:
     random = np.random.default_rng(seed)

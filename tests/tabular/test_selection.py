@@ -33,7 +33,7 @@ def worlds(draw: st.DrawFn) -> tuple[Marginals, np.ndarray, np.ndarray, np.ndarr
     return layout, rows, public, penalties, weights
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(worlds(), st.integers(0, 2**32 - 1), st.sampled_from([1, -1]))
 def test_one_event_moves_no_score_by_more_than_the_sensitivity(
     world: tuple[Marginals, np.ndarray, np.ndarray, np.ndarray, np.ndarray], seed: int, sign: int

@@ -33,7 +33,7 @@ def trips_of(points: list[list[tuple[int, int]]]) -> Trips:
 
 
 @pytest.mark.parametrize("plan", [MANY_TRIPS, FEW_TRIPS])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(points=st.lists(TRIP, min_size=1, max_size=5), out=st.integers(0, 4), moves=st.integers(1, 90))
 def test_one_trip_moves_each_histogram_of_default_by_one_trip_at_most(
     plan: Plan, points: list[list[tuple[int, int]]], out: int, moves: int
@@ -81,7 +81,7 @@ def measured_in(mode: Mode, trips: Trips) -> Seen:
 
 
 @pytest.mark.parametrize("mode", [Paper(), Paper(spread="exponential"), Uniform()], ids=repr)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(points=st.lists(TRIP, min_size=2, max_size=4), out=st.integers(0, 3))
 def test_one_trip_moves_each_histogram_of_a_baseline_by_one_trip_at_most(
     mode: Mode, points: list[list[tuple[int, int]]], out: int
@@ -139,7 +139,7 @@ def path_losses(shares: np.ndarray, scores: np.ndarray, rule: SplitRule) -> floa
     return total
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     epsilon=st.sampled_from([Fraction(1, 20), Fraction(3, 10), Fraction(1), Fraction(4)]),
     leaves=st.lists(st.integers(0, 3 * UNIT), min_size=16, max_size=16),
