@@ -34,11 +34,13 @@ class Checked:
     Attributes:
         config: with every `start = "now"` replaced by the time that was decided at first start.
         source_partitions, audit_partitions: stream -> partitions of that topic.
+        sources: each source and audit topic as it was found.
     """
 
     config: Config
     source_partitions: Mapping[str, int]
     audit_partitions: Mapping[str, int]
+    sources: Mapping[str, TopicIdentity]
 
 
 async def check_fingerprints(
@@ -78,6 +80,7 @@ async def check_fingerprints(
         config.model_copy(update={"streams": streams}),
         {stream.name: found[stream.source].partitions for stream in streams},
         {stream.name: found[stream.audit].partitions for stream in streams if stream.audit},
+        found,
     )
 
 

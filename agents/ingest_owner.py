@@ -61,11 +61,15 @@ class IngestCounters:
 
     Attributes:
         records: (stream, role, reason, field) -> records; the field is "" where none is at fault.
+        stopped: (stream, source topic) of what this worker no longer reads, because the topic has changed.
+        clock_ahead_s: what this worker's clock is ahead of the brokers', None where nobody asked.
         refusals: who says so where most records of a stream are refused.
         users: (stream, source partition) -> users held in the bounds.
     """
 
     records: Counter[tuple[str, Role, str, str]] = field(default_factory=Counter)
+    stopped: set[tuple[str, str]] = field(default_factory=set)
+    clock_ahead_s: float | None = None
     refusals: RefusalAlarm = field(default_factory=RefusalAlarm)
     blocks: int = 0
     block_bytes: int = 0
@@ -129,6 +133,8 @@ class SourceOwner:
         self._running: asyncio.Task[None] | None = None
         self._oldest_s: float | None = None  # when the oldest record that is not yet sealed came
         self._ticked = False
+        self.explained = 0
+        """Source offset up to which it is known why offsets hold no record."""
 
     @property
     def waits(self) -> bool:
@@ -200,7 +206,7 @@ class SourceOwner:
     def lose(self, until: int) -> None:
         """Source records below `until` are no longer there: count what of them was not taken in, and say it."""
         begin = self.next_offset
-        if until <= begin:
+        if until <= begin or self.closed:
             return
         log.error(
             "ingest of %s: source offsets %d to %d were deleted before they were read. The events there are lost, and "

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
+from agents.backlog import MANY_STEPS, backlog_sentence, steps_over
+from agents.broker_clock import WHAT_TO_DO as FIX_CLOCK
+from agents.broker_clock import worker_clocks
 from agents.doctor import Finding, Verdict
 from agents.fingerprint import stored_fingerprints
 from agents.newest import newest_records
-from agents.protocol.fingerprint import Fingerprint
 from agents.refusals import MOST, NEARLY_ALL, Seen
 from agents.source_check import changed_source
 from agents.status import StreamStatus, status
@@ -34,17 +37,36 @@ async def source_findings(config: Config) -> list[Finding]:
                 Finding(f"source of {stream.name}", "problem", f"{change.topic} {change.reason}", change.mend)
             )
             continue
-        findings.append(await _events(config, stream, stored.get(stream.name), found[stream.source]))
+        before = stored.get(stream.name)
+        timing = stream.time if before is None else stream.time.model_copy(update={"start": before.start})
+        findings.append(await _events(config, stream, timing.start_us, found[stream.source]))
         findings += _counted(states[stream.name])
-    return findings
+        steps = steps_over(stream.model_copy(update={"time": timing}), time.time_ns() // 1000)
+        if (steps := steps - states[stream.name].over - 1) > MANY_STEPS:
+            findings.append(Finding(f"steps of {stream.name}", "warning", backlog_sentence(steps)))
+    return findings + await _clocks(config)
 
 
-async def _events(config: Config, stream: Stream, stored: Fingerprint | None, source: TopicIdentity) -> Finding:
+async def _clocks(config: Config) -> list[Finding]:
+    """What the workers' clocks are ahead of the brokers'."""
+    if all(stream.time.clock == "replay" for stream in config.streams):
+        return []
+    most_s = config.job.max_clock_skew_us / 1e6
+    return [
+        Finding(f"clock of {worker}", "ok", "as the brokers'")
+        if abs(ahead_s) <= most_s
+        else Finding(
+            f"clock of {worker}", "warning", f"{ahead_s:+.1f} s from the brokers' when it last asked", FIX_CLOCK
+        )
+        for worker, ahead_s in (await worker_clocks(config)).items()
+    ]
+
+
+async def _events(config: Config, stream: Stream, start_us: int | None, source: TopicIdentity) -> Finding:
     """What ingest makes of the newest records. Says shares, reasons and configured fields, never an event."""
     what = f"events of {stream.name}"
-    timing = stream.time if stored is None else stream.time.model_copy(update={"start": stored.start})
     try:
-        seen = await newest_records(config, stream, partitions=source.partitions, start_us=timing.start_us)
+        seen = await newest_records(config, stream, partitions=source.partitions, start_us=start_us)
     except (BrokerError, ConfigError, EngineInputError) as error:
         return Finding(what, "warning", str(error), "run privstream validate CONFIG")
     if seen.records == 0:

@@ -68,13 +68,16 @@ async def status(config: Config) -> list[StreamStatus]:
     sources = {stream.source for stream in config.streams}
     wanted = {topics.blocks, topics.fingerprints, *(topics.ledger(stream.name) for stream in config.streams)}
     async with admin_client(config.kafka) as admin:
-        found = await topic_identities(admin, sorted(wanted | sources))
+        found = await topic_identities(admin, sorted({*wanted, *sources, topics.clock}))
+    if any(stream.time.clock == "wall" for stream in config.streams):
+        wanted.add(topics.clock)
     stored = await stored_fingerprints(config) if topics.fingerprints in found else {}
     # The source of a stream that has run is told apart from one that was never there.
     wanted |= {stream.source for stream in config.streams if stream.name not in stored}
     if missing := sorted(wanted - found.keys()):
         raise BrokerError(f"topic {', '.join(missing)} does not exist. Mend: privstream topics CONFIG --create.")
-    lanes = [(topic, partition) for topic in sorted(found) for partition in range(found[topic].partitions)]
+    read = sorted(found.keys() - {topics.fingerprints, topics.clock})
+    lanes = [(topic, partition) for topic in read for partition in range(found[topic].partitions)]
     async with tail(config.kafka, lanes, wait=False) as end:
         return [
             await _stream_status(config, stream, end, changed_source(stream, stored.get(stream.name), found), found)

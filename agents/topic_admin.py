@@ -55,7 +55,8 @@ class TopicProblem:
 def needed_topics(config: Config) -> list[Topic]:
     """Every topic that the job writes, and those it reads from others (whose `partitions` is None)."""
     topics = Topics(config.job.name, config.kafka.partitions)
-    needed = topics.private()
+    wall = any(stream.time.clock == "wall" for stream in config.streams)
+    needed = [topic for topic in topics.private() if wall or topic.name != topics.clock]
     for stream in config.streams:
         needed += topics.public(stream.name)
     sources = dict.fromkeys(topic for s in config.streams for topic in (s.source, s.audit) if topic is not None)

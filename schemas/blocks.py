@@ -75,14 +75,14 @@ class Block:
             `max_per_step` the step instead.
         increments: `(rows,)` int64, charges of that user in this block.
         counts: `Reason` name -> records, including `ACCEPTED`.
-        refused: those of `counts` that were refused, by field too.
-        totals: all that was ever counted on this partition, up to `hi`; for operators, who see blocks come and go.
-            Since a version that kept it: absent in blocks of earlier ones.
-        began: source offset at which the stream began to read this partition; what was before it had been deleted.
         floor: offset of the blocks topic from which this partition's bounds can be restored (older blocks may go).
         snapshots: `(256,)` int64: for each bucket of the bounds the source offset up to which its latest snapshot
             counts, that of this block's transaction included; 0 where none was ever needed. `(0,)` where nothing is
             bounded, and in blocks of versions that did not say so.
+        refused: those of `counts` that were refused, by field too.
+        totals: all that was ever counted on this partition, up to `hi`; for operators, who see blocks come and go.
+            Since a version that kept it: absent in blocks of earlier ones.
+        began: source offset at which the stream began to read this partition; what was before it had been deleted.
     """
 
     stream: str
@@ -94,11 +94,11 @@ class Block:
     users: KeyArray = field(default_factory=lambda: np.zeros((0, 3), np.uint64))
     increments: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     counts: Mapping[str, int] = field(default_factory=dict)
+    floor: int = 0
+    snapshots: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     refused: Tally = field(default_factory=dict)
     totals: Tally = field(default_factory=dict)
     began: int = 0
-    floor: int = 0
-    snapshots: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def encode(self) -> bytes:
         steps = sorted(self.steps)
@@ -110,11 +110,9 @@ class Block:
             "tick": self.tick,
             "steps": steps,
             "counts": dict(self.counts),
-            "refused": self.refused,
-            "totals": self.totals,
-            "began": self.began,
             "floor": self.floor,
         }
+        header |= {name: value for name in ("refused", "totals", "began") if (value := getattr(self, name))}
         arrays: dict[str, np.ndarray] = {"users": self.users, "increments": self.increments}
         if len(self.snapshots):
             arrays["snapshots"] = self.snapshots

@@ -21,11 +21,13 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     OPERATOR ONLY: lag is a count of private events. Reads committed records; no worker needs to be up.
     """
     loaded = config_of(config)
+    from agents.broker_clock import WHAT_TO_DO, worker_clocks
     from agents.status import status as ask
 
     streams = asyncio.run(ask(loaded))
+    clocks = asyncio.run(worker_clocks(loaded)) if any(each.time.clock == "wall" for each in loaded.streams) else {}
     if as_json:
-        print_json({"ok": True, "streams": [asdict(each) for each in streams]})
+        print_json({"ok": True, "streams": [asdict(each) for each in streams], "clocks_ahead_s": clocks})
         return
     rows = [
         [
@@ -44,6 +46,9 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     for each in streams:
         for remark in _remarks(each):
             warn(f"stream {each.stream}: {remark}")
+    for worker, ahead_s in clocks.items():
+        if abs(ahead_s) > loaded.job.max_clock_skew_us / 1e6:
+            warn(f"the clock of worker {worker} is {ahead_s:+.1f} s from the brokers'. What to do: {WHAT_TO_DO}")
     say("operator only: lag is a count of private events")
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from schemas.config.section import Section, refusal
-from schemas.config.values import Flag, PlainName, Whole
+from schemas.config.values import Flag, PlainName, PositiveDuration, Whole, microseconds
 from schemas.errors import ConfigProblem
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -27,8 +28,15 @@ class Job(Section):
     """Folder of the RocksDB tables, relative to the working directory; a cache, but as sensitive as the raw topics."""
     metrics_port: Whole | None = Field(None, ge=1, le=65535, examples=[9464])
     """TCP port of the Prometheus metrics on loopback; absent: none."""
+    max_clock_skew: PositiveDuration = Field(timedelta(seconds=10), examples=["10s"])
+    """How far a worker's clock may be ahead of the brokers': no step is closed earlier than this before its end."""
     keep_private_log: Flag = Field(False, examples=[False])
     """Never delete seeds and blocks: for checks after the fact. Whoever can read both can undo the noise."""
+
+    @property
+    def max_clock_skew_us(self) -> int:
+        """The same in microseconds."""
+        return microseconds(self.max_clock_skew)
 
 
 def _servers(value: str) -> str:
