@@ -9,9 +9,10 @@ ARGS   ?=
 KILLS  ?= 200
 RUNS   ?= 1000
 SEEDS  ?= 200
+SBOM   ?= build/sbom.json
 SOURCES := schemas engines agents tests requirements $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-spatial bench-tabular bench-trajectory bench-maps bench-counters bench-sequence audit couple same chaos simulate-job lock clean
+.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-spatial bench-tabular bench-trajectory bench-maps bench-counters bench-sequence audit couple same chaos simulate-job lock sbom clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -86,6 +87,10 @@ lock: setup  ## resolve the lock files anew from pyproject.toml (LOCK_ARGS=--upg
 	$(COMPILE) $(LOCK_ARGS) --extra demo --extra dev -c requirements/demo.lock pyproject.toml requirements/build.in \
 		-o requirements/all.lock
 	$(PY) requirements/kafka_jars.py
+
+sbom: setup  ## what the job is made of, as CycloneDX JSON, in build/sbom.json: every package of its lock file with hashes
+	@mkdir -p $(dir $(SBOM))
+	$(VENV)/bin/cyclonedx-py requirements --output-reproducible --pyproject pyproject.toml --of JSON -o $(SBOM) requirements/core.lock
 
 clean:  ## remove the environment and every cache
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -18,7 +18,7 @@ from yarl import URL
 
 from agents.audit import AuditOwner, truth_start
 from agents.engine import EngineOwner, blocks_start
-from agents.kafka_clients import faust_credentials
+from agents.kafka_security import faust_credentials
 from agents.owners import Owners, PartitionOwner
 from agents.protocol.partitioner import home_partition
 from agents.publish import PublishOwner

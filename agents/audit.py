@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from agents.kafka_clients import security_kwargs
+from agents.kafka_security import security_kwargs
 from agents.owners import AckList, PartitionOwner
 from agents.protocol.truth import TruthAudit
 from agents.publish import public_step

@@ -12,24 +12,21 @@ data, and `stop` removes its folder. `PRIVSTREAM_BOOTSTRAP=host:port` makes `bro
 
 from __future__ import annotations
 
-import asyncio
 import atexit
-import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Protocol, Self
 
+from agents.broker_address import answers, free_ports, listening
 from agents.broker_jars import BOOTSTRAP_VARIABLE, KAFKA_VERSION, Progress, jars, java_binary
 from schemas.errors import BrokerError
 
@@ -46,11 +43,11 @@ _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.bootstrap.servers=127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners={listeners},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners={listeners}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}
 log.dirs={data}
 auto.create.topics.enable=false
 group.initial.rebalance.delay.ms=0
@@ -159,11 +156,23 @@ class EmbeddedBroker:
     Args:
         progress: told about downloads and start-up; the first start on a machine fetches 45 MB.
         start_timeout_s: how long a start may take, downloads not counted.
+        listeners: name -> security protocol of further doors, beside the plain one; see `address`.
+        properties: of Kafka's `server.properties`, which win over those here. users: SCRAM-SHA-512, name -> password.
     """
 
-    def __init__(self, *, progress: Progress | None = None, start_timeout_s: float = 90.0) -> None:
+    def __init__(
+        self,
+        *,
+        progress: Progress | None = None,
+        start_timeout_s: float = 90.0,
+        listeners: Mapping[str, str] = MappingProxyType({}),
+        properties: Mapping[str, str] = MappingProxyType({}),
+        users: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._progress: Progress = progress or (lambda what, done, of: None)
         self._start_timeout_s = start_timeout_s
+        self._listeners, self._properties, self._users = listeners, properties, users
+        self._ports: dict[str, int] = {}
         self._folder: Path | None = None
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -174,6 +183,10 @@ class EmbeddedBroker:
         if not self._port:
             raise BrokerError("the embedded broker has no address before it is started; call start() first")
         return f"127.0.0.1:{self._port}"
+
+    def address(self, listener: str) -> str:
+        """Where one of `listeners` is."""
+        return f"127.0.0.1:{self._ports[listener]}"
 
     @property
     def running(self) -> bool:
@@ -200,16 +213,15 @@ class EmbeddedBroker:
             try:
                 self._create(class_path)
                 self._launch(class_path)
+                return
             except _PortTakenError:
-                # Somebody else took the port between our asking for it and Kafka's binding it.
+                # Somebody else took the port meanwhile.
                 self.stop()
                 if attempt == attempts:
                     raise
             except BaseException:
                 self.stop()
                 raise
-            else:
-                return
 
     def stop(self) -> None:
         """Ends the broker and removes its folder; as the data go too, there is nothing to shut down cleanly."""
@@ -257,19 +269,30 @@ class EmbeddedBroker:
     def _create(self, class_path: str) -> None:
         """Choose addresses, write the configuration and format the storage."""
         self._folder = Path(tempfile.mkdtemp(prefix="privstream-kafka-"))
-        with _free_ports(2) as (self._port, controller_port):
-            pass
-        (self._folder / "server.properties").write_text(
-            _PROPERTIES.format(port=self._port, controller_port=controller_port, data=self._folder / "data"),
-            encoding="utf-8",
+        with free_ports(2 + len(self._listeners)) as (self._port, controller_port, *others):
+            self._ports = dict(zip(self._listeners, others, strict=True))
+        doors = {"PLAINTEXT": self._port, **self._ports}
+        properties = _PROPERTIES.format(
+            listeners=",".join(f"{name}://127.0.0.1:{port}" for name, port in doors.items()),
+            protocols="".join(f",{name}:{protocol}" for name, protocol in self._listeners.items()),
+            controller_port=controller_port,
+            data=self._folder / "data",
         )
+        properties += "".join(f"{name}={value}\n" for name, value in self._properties.items())
+        (self._folder / "server.properties").write_text(properties, encoding="utf-8")
+        self._format(class_path)
+
+    def _format(self, class_path: str) -> None:
+        assert self._folder is not None
         self._progress("formatting Kafka's storage", 0, 1)
         # With "=": one id in 64 begins with "-" and would be read as an option.
         cluster = f"--cluster-id={urlsafe_b64encode(os.urandom(16)).decode().rstrip('=')}"
-        command = self._java(class_path, "kafka.tools.StorageTool", "format", "--standalone", cluster, "-c")
+        command = self._java(class_path, "kafka.tools.StorageTool", "format", "--standalone", cluster)
+        for name, password in self._users.items():
+            command += ["--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]"]
         with self.log_path.open("ab") as log:
             code = subprocess.run(
-                [*command, str(self._folder / "server.properties")],
+                [*command, "-c", str(self._folder / "server.properties")],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, cwd=self._folder,
             ).returncode  # fmt: skip
         if code != 0:
@@ -300,7 +323,7 @@ class EmbeddedBroker:
                 if "Address already in use" in self._log_tail():
                     raise _PortTakenError(str(self._failed("its port was taken by another process")))
                 raise self._failed(f"it ended with exit code {code}")
-            if _listening(self._port) and _answers(self.bootstrap):
+            if listening(self._port) and answers(self.bootstrap):
                 return
             time.sleep(0.1)
         raise self._failed(f"it did not answer within {self._start_timeout_s:.0f} s")
@@ -324,56 +347,6 @@ class EmbeddedBroker:
 
 class _PortTakenError(BrokerError):
     """Another process got the port first; a first start tries again with another one."""
-
-
-# --- Addresses and readiness --------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _free_ports(count: int) -> Iterator[list[int]]:
-    """Ports that nobody uses now.
-
-    From below the range that systems give to outgoing connections: a broker that was killed must find its port free
-    when it is started again.
-    """
-    with contextlib.ExitStack() as held:
-        ports: list[int] = []
-        while len(ports) < count:
-            port = 20_000 + int.from_bytes(os.urandom(2)) % 12_000
-            listener = held.enter_context(socket.socket())
-            try:
-                listener.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            ports.append(port)
-        yield ports
-
-
-def _listening(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _answers(bootstrap: str) -> bool:
-    """A round trip that only a registered broker passes. In a thread, so that it works with an event loop running."""
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(lambda: asyncio.run(_describe(bootstrap))).result()
-
-
-async def _describe(bootstrap: str) -> bool:
-    from aiokafka.admin import AIOKafkaAdminClient
-    from aiokafka.errors import KafkaError
-
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=5000)
-    try:
-        await asyncio.wait_for(admin.start(), timeout=10)
-        cluster = await asyncio.wait_for(admin.describe_cluster(), timeout=10)
-    except (KafkaError, OSError, TimeoutError):
-        return False
-    finally:
-        await admin.close()
-    return bool(cluster["brokers"])
 
 
 __all__ = ["BOOTSTRAP_VARIABLE", "Broker", "EmbeddedBroker", "ExternalBroker", "Progress", "broker_from_env", "jars"]

@@ -13,11 +13,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from engines.registry import build_domain
-from schemas.errors import BrokerError, ConfigError, EngineInputError, WireError
+from schemas.errors import BrokerError, ConfigError, WireError
 
 if TYPE_CHECKING:
-    from schemas.config import Config, Stream
+    from schemas.config import Config
 
 Verdict = Literal["ok", "warning", "problem"]
 KEY_BYTES = 16
@@ -154,6 +153,7 @@ def _data_dir(path: Path) -> Finding:
 
 async def cluster_findings(config: Config) -> list[Finding]:
     """The cluster and the job's topics on it."""
+    from agents.source_findings import source_findings
     from agents.topic_admin import admin_client, check_topics
 
     mend = (
@@ -170,22 +170,7 @@ async def cluster_findings(config: Config) -> list[Finding]:
     if problems:
         return findings
     findings.append(Finding("topics", "ok", "all as the job needs them"))
-    return findings + [await _events(config, stream) for stream in config.streams]
-
-
-async def _events(config: Config, stream: Stream) -> Finding:
-    """Whether the newest events of a source lie in its domain. Says shares, never an event."""
-    from agents.domains import newest_events, outside_warning
-
-    what = f"events of {stream.name}"
-    try:
-        rows, outside = await newest_events(config.kafka, stream)
-    except (BrokerError, EngineInputError) as error:
-        return Finding(what, "warning", str(error), "run privstream validate CONFIG")
-    if warning := outside_warning(build_domain(stream), outside=outside, rows=rows):
-        return Finding(what, "warning", warning, "correct [streams.domain], or the producer")
-    detail = f"{1 - outside / rows:.0%} of the newest {rows:,} lie in the domain" if rows else "none there yet"
-    return Finding(what, "ok", detail)
+    return findings + await source_findings(config)
 
 
 async def _api_versions(admin: object) -> dict[int, tuple[int, int]]:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaProducer
 
-from agents.kafka_clients import read_to_end, security_kwargs
+from agents.kafka_clients import read_to_end
+from agents.kafka_security import security_kwargs
 from agents.protocol.fingerprint import Fingerprint, first_of_each
 from agents.topic_admin import admin_client
 from agents.topic_ids import TopicIdentity, topic_identities
@@ -33,11 +34,13 @@ class Checked:
     Attributes:
         config: with every `start = "now"` replaced by the time that was decided at first start.
         source_partitions, audit_partitions: stream -> partitions of that topic.
+        sources: each source and audit topic as it was found.
     """
 
     config: Config
     source_partitions: Mapping[str, int]
     audit_partitions: Mapping[str, int]
+    sources: Mapping[str, TopicIdentity]
 
 
 async def check_fingerprints(
@@ -62,14 +65,14 @@ async def check_fingerprints(
         s.name: _fingerprint(s, config, found[s.source], user_key_ids.get(s.name), insecure=insecure)
         for s in config.streams
     }
-    stored = await _stored(config)
+    stored = await stored_fingerprints(config)
     # Known streams first: a start that is refused must not decide anything for new ones.
     for name in now.keys() & stored.keys():
         stored[name].check(now[name])
     if new := [now[name] for name in now if name not in stored]:
         await _store(config, new)
         # Another worker may have been first: what stands first on the topic holds for both.
-        stored = await _stored(config)
+        stored = await stored_fingerprints(config)
     for name, fingerprint in now.items():
         stored[name].check(fingerprint)
     streams = tuple(_started(stream, stored[stream.name].start) for stream in config.streams)
@@ -77,6 +80,7 @@ async def check_fingerprints(
         config.model_copy(update={"streams": streams}),
         {stream.name: found[stream.source].partitions for stream in streams},
         {stream.name: found[stream.audit].partitions for stream in streams if stream.audit},
+        found,
     )
 
 
@@ -104,7 +108,8 @@ def _started(stream: Stream, start: str) -> Stream:
     return stream.model_copy(update={"time": stream.time.model_copy(update={"start": start})})
 
 
-async def _stored(config: Config) -> dict[str, Fingerprint]:
+async def stored_fingerprints(config: Config) -> dict[str, Fingerprint]:
+    """Stream -> what it was first started with; empty before that. Raises: BrokerError, WireError."""
     topic = Topics(config.job.name, config.kafka.partitions).fingerprints
     _, _, records = await read_to_end(config.kafka, topic, 0, 0)
     return first_of_each(record.value for record in records)

@@ -17,17 +17,21 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
 from mode import Service
 
+from agents.backlog import MANY_STEPS, backlog_sentence
+from agents.broker_clock import ASK_S, BrokerClock
 from agents.ingest_owner import IngestCounters, IngestOptions, SourceOwner
 from agents.ingest_records import hand_out_bare_records
 from agents.ingest_restore import restore
-from agents.kafka_clients import read_secret, security_kwargs
+from agents.kafka_security import read_secret, security_kwargs
 from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
 from agents.protocol.userhash import KEY_BYTES, key_id, user_key
+from agents.source_watch import GIVE_UP_S, LOOK_S, SourceWatch
 from engines.registry import build_domain, build_evaluator
 from schemas.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
+    from agents.topic_ids import TopicIdentity
     from schemas.config import Config, Stream
 
 log = logging.getLogger(__name__)
@@ -85,6 +89,7 @@ def ingest_service(
     *,
     source_partitions: Mapping[str, int],
     audit_partitions: Mapping[str, int] | None = None,
+    sources: Mapping[str, TopicIdentity] | None = None,
     counters: IngestCounters | None = None,
     options: IngestOptions | None = None,
 ) -> type[IngestService]:
@@ -97,7 +102,7 @@ def ingest_service(
 
     class ConfiguredIngest(IngestService):
         def __init__(self, **service_settings: Any) -> None:
-            super().__init__(config, specs, counters=counters, options=options, **service_settings)
+            super().__init__(config, specs, sources=sources, counters=counters, options=options, **service_settings)
 
     return ConfiguredIngest
 
@@ -107,6 +112,7 @@ class IngestService(Service):
 
     Args:
         specs: topic -> what each stream does with it.
+        sources: what each topic was when it was held against the fingerprints; by default what it is when first seen.
         counters: where to count; its own by default.
         now_us: wall clock in microseconds since 1970 UTC.
     """
@@ -116,6 +122,7 @@ class IngestService(Service):
         config: Config,
         specs: Mapping[str, Sequence[SourceSpec]],
         *,
+        sources: Mapping[str, TopicIdentity] | None = None,
         counters: IngestCounters | None = None,
         options: IngestOptions | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
@@ -126,8 +133,10 @@ class IngestService(Service):
         self.owners: dict[TopicPartition, SourceOwner] = {}
         self._config = config
         self._specs = specs
+        self._watch = SourceWatch(specs, sources or {})
         self._options = IngestOptions() if options is None else options
-        self._now_us = now_us
+        self._broker_clock = BrokerClock(config, now_us=now_us)
+        self._backlog: set[str] = set()
         self._grace_us = {stream.name: stream.time.grace_us for stream in config.streams}
         self._wanted: frozenset[TopicPartition] = frozenset()
         self._generation = 0
@@ -147,8 +156,8 @@ class IngestService(Service):
                 fetched = await consumer.getmany(
                     timeout_ms=self._options.poll_timeout_ms, max_records=self._options.poll_records
                 )
-                await self._work(fetched)
-                await self._reach(consumer)
+                await self._work(consumer, fetched)
+                await self._catch_up(consumer)
                 for owner in list(self.owners.values()):
                     await owner.flush_if_due()
         finally:
@@ -173,7 +182,10 @@ class IngestService(Service):
 
     async def _open_assigned(self, consumer: AIOKafkaConsumer) -> None:
         """Make and restore the owners of what is assigned but not owned. A rebalance meanwhile makes it all void."""
-        missing = sorted(self._wanted - self.owners.keys())
+        if self._readable() <= self.owners.keys():
+            return
+        await self._look(consumer)  # before anything of a changed topic is read, or fails because it is gone
+        missing = sorted(self._readable() - self.owners.keys())
         if not missing:
             return
         generation = self._generation
@@ -194,12 +206,57 @@ class IngestService(Service):
             raise error
         log.info("ingest: assignment changed while its partitions were opened")
 
-    async def _work(self, fetched: Mapping[TopicPartition, Sequence[Any]]) -> None:
+    def _readable(self) -> set[TopicPartition]:
+        return {source for source in self._wanted if source.topic not in self._watch.stopped}
+
+    async def _work(self, consumer: AIOKafkaConsumer, fetched: Mapping[TopicPartition, Sequence[Any]]) -> None:
         for source, records in fetched.items():
             owner = self.owners.get(source)
-            if owner is not None:
+            if owner is not None and records:
+                await self._pass_over(consumer, owner, records[0].offset)
                 await owner.take(records)
                 await owner.flush_if_due()
+
+    async def _pass_over(self, consumer: AIOKafkaConsumer, owner: SourceOwner, position: int) -> None:
+        """The consumer is at `position`: find out why nothing came from where the owner stands up to there.
+
+        Markers of transactions and compaction leave offsets empty. Where the topic has since lost its head, records
+        were deleted unread; where the consumer went back, it is another topic.
+        """
+        if position < owner.next_offset and position != owner.explained:
+            await self._look(consumer)
+        elif position > max(owner.next_offset, owner.explained):
+            while not owner.closed:
+                try:
+                    async with asyncio.timeout(GIVE_UP_S):
+                        begin = (await consumer.beginning_offsets([owner.source]))[owner.source]
+                except TimeoutError:
+                    await self._look(consumer)
+                else:
+                    owner.lose(min(begin, position))
+                    break
+        owner.explained = position
+
+    @Service.task
+    async def _look_at_sources(self) -> None:
+        while not self.should_stop:
+            await self.sleep(LOOK_S)
+            if self._consumer is not None:
+                await self._look(self._consumer)
+
+    async def _look(self, consumer: AIOKafkaConsumer) -> None:
+        """Stop what reads a changed source, by itself. Raises: FingerprintError if nothing is left to read."""
+        for change in await self._watch.look(consumer):
+            for stream in self._watch.streams(change.topic):
+                self.counters.stopped.add((stream, change.topic))
+            owners = [self.owners.pop(source) for source in list(self.owners) if source.topic == change.topic]
+            for owner in owners:
+                owner.closed = True
+            consumer.pause(*(source for source in consumer.assignment() if source.topic == change.topic))
+            for owner in owners:
+                await owner.close()
+        self._watch.say()
+        self._watch.check_any_left()
 
     @Service.task
     async def _clock(self) -> None:
@@ -212,9 +269,23 @@ class IngestService(Service):
             await self._place_ticks()
             await self.sleep(CLOCK_S)
 
+    @Service.task
+    async def _compare_clocks(self) -> None:
+        """Step ends wait for the first answer: until then nobody knows how wrong this clock is."""
+        if not any(not spec.replay for specs in self._specs.values() for spec in specs):
+            return
+        try:
+            while not self.should_stop:
+                await self._broker_clock.compare()
+                self.counters.clock_ahead_s = self._broker_clock.ahead_s
+                await self.sleep(ASK_S if self._broker_clock.ahead_s is not None else 1.0)
+        finally:
+            await self._broker_clock.close()
+
     async def _place_ticks(self) -> None:
         consumer = self._consumer
-        now_us = self._now_us()
+        if (now_us := self._broker_clock.bounded_us()) is None:
+            return
         due: list[tuple[SourceOwner, PartitionIngest, int]] = []
         for owner in self.owners.values():
             for machine in owner.machines:
@@ -223,18 +294,37 @@ class IngestService(Service):
                 step = machine.spec.clock.last_over(now_us, grace_us=self._grace_us[machine.spec.stream])
                 if step > owner.asked(machine):
                     due.append((owner, machine, step))
+                    self._tell_backlog(machine, step - owner.asked(machine))
         if not due or consumer is None:
             return
-        ends = await consumer.end_offsets(sorted({owner.source for owner, _, _ in due}))
+        try:
+            async with asyncio.timeout(GIVE_UP_S):
+                ends = await consumer.end_offsets(sorted({owner.source for owner, _, _ in due}))
+        except TimeoutError:
+            return  # asked again at once; the look at the sources sees whether one is gone
         for owner, machine, step in due:
             if not owner.closed:
                 owner.tick_at(machine, step, ends[owner.source])
 
-    async def _reach(self, consumer: AIOKafkaConsumer) -> None:
-        """Ticks whose place is where reading has come to, with no record there."""
+    def _tell_backlog(self, machine: PartitionIngest, steps: int) -> None:
+        stream = machine.spec.stream
+        if steps > MANY_STEPS and stream not in self._backlog:
+            self._backlog.add(stream)
+            log.warning("stream %s: %s", stream, backlog_sentence(steps))
+
+    async def _catch_up(self, consumer: AIOKafkaConsumer) -> None:
+        """Where reading has come to with no record there: ticks that have their place, offsets that hold nothing."""
         for source, owner in list(self.owners.items()):
-            if owner.waits and not owner.closed and source in consumer.assignment():
-                owner.reached(await consumer.position(source))
+            if owner.closed or source not in consumer.assignment():
+                continue
+            try:
+                async with asyncio.timeout(1.0):
+                    position = await consumer.position(source)
+            except TimeoutError:
+                continue  # Kafka's consumer is finding its place again
+            await self._pass_over(consumer, owner, position)
+            if owner.waits and not owner.closed:
+                owner.reached(position)
 
     async def revoked(self) -> None:
         """Kafka takes all partitions in a rebalance and assigns again what stays."""

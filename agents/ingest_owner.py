@@ -25,6 +25,7 @@ from agents.protocol.ingest_snapshots import Snapshot
 from agents.protocol.ingest_spec import Role, SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
 from agents.protocol.partitioner import bounds_partition, home_partition
+from agents.refusals import RefusalAlarm, by_reason_and_field
 from schemas.blocks import Block
 from schemas.topics import Topics
 
@@ -59,11 +60,17 @@ class IngestCounters:
     """What this worker has committed. Operator only: counts are private.
 
     Attributes:
-        records: (stream, role, reason) -> records.
+        records: (stream, role, reason, field) -> records; the field is "" where none is at fault.
+        stopped: (stream, source topic) of what this worker no longer reads, because the topic has changed.
+        clock_ahead_s: what this worker's clock is ahead of the brokers', None where nobody asked.
+        refusals: who says so where most records of a stream are refused.
         users: (stream, source partition) -> users held in the bounds.
     """
 
-    records: Counter[tuple[str, Role, str]] = field(default_factory=Counter)
+    records: Counter[tuple[str, Role, str, str]] = field(default_factory=Counter)
+    stopped: set[tuple[str, str]] = field(default_factory=set)
+    clock_ahead_s: float | None = None
+    refusals: RefusalAlarm = field(default_factory=RefusalAlarm)
     blocks: int = 0
     block_bytes: int = 0
     transactions: int = 0
@@ -77,8 +84,10 @@ class IngestCounters:
         self.blocks += 1
         self.block_bytes += len(sealed.body)
         self.snapshots += len(sealed.snapshots)
-        for reason, records in sealed.block.counts.items():
-            self.records[spec.stream, spec.role, reason] += records
+        for (reason, at_fault), records in by_reason_and_field(sealed.block).items():
+            self.records[spec.stream, spec.role, reason, at_fault] += records
+        if spec.role == "blocks":
+            self.refusals.take(sealed.block)
         if spec.bounds is not None:
             self.users[spec.stream, machine.partition] = machine.users
             self.bounds_bytes[spec.stream, machine.partition] = machine.bounds_bytes
@@ -124,6 +133,8 @@ class SourceOwner:
         self._running: asyncio.Task[None] | None = None
         self._oldest_s: float | None = None  # when the oldest record that is not yet sealed came
         self._ticked = False
+        self.explained = 0
+        """Source offset up to which it is known why offsets hold no record."""
 
     @property
     def waits(self) -> bool:
@@ -191,6 +202,22 @@ class SourceOwner:
         if not records or records[0].offset >= expected:
             return records
         return [record for record in records if record.offset >= expected]
+
+    def lose(self, until: int) -> None:
+        """Source records below `until` are no longer there: count what of them was not taken in, and say it."""
+        begin = self.next_offset
+        if until <= begin or self.closed:
+            return
+        log.error(
+            "ingest of %s: source offsets %d to %d were deleted before they were read. The events there are lost, and "
+            "counted as LOST. What to do: keep the source for longer than the longest outage and lag (retention.ms, "
+            "retention.bytes; docs/operations.md: records were deleted before they were read)",
+            self, begin, until - 1,
+        )  # fmt: skip
+        for machine in self.machines:
+            machine.lose(until)
+        if self._oldest_s is None:  # committed even if nothing ever follows
+            self._oldest_s = time.monotonic()
 
     def reached(self, position: int) -> None:
         """All records below `position` are taken in: make the ticks that waited for that."""

@@ -44,17 +44,10 @@ async def restore(config: Config, consumer: AIOKafkaConsumer, owners: Sequence[S
     for owner in owners:
         start = _start(owner, committed[owner.source], beginnings[owner.source], group=f"{config.job.name}-ingest")
         for machine in owner.machines:
-            machine.advance(start)
-        consumer.seek(owner.source, start)
+            machine.resume(start)
         log.info("ingest of %s goes on at offset %d", owner, start)
-        if beginnings[owner.source] > start:
-            log.error(
-                "ingest of %s: source records from offset %d to %d were deleted before they were read. They are lost; "
-                "keep source topics for longer than the longest outage",
-                owner,
-                start,
-                beginnings[owner.source] - 1,
-            )
+        owner.lose(beginnings[owner.source])
+        consumer.seek(owner.source, owner.next_offset)
 
 
 def _start(owner: SourceOwner, committed: int | None, beginning: int, *, group: str) -> int:

@@ -1,22 +1,20 @@
-"""Kafka clients as this job needs them: secured as configured, fenced, and reading to a known end."""
+"""Kafka clients as this job needs them: fenced, and reading to a known end. Who they are: `agents.kafka_security`."""
 
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import faust
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from agents.kafka_security import no_answer, security_kwargs
 from agents.transactions import OneChanceProducer
-from schemas.errors import BrokerError, ConfigError, ConfigProblem
+from schemas.errors import BrokerError
 
 if TYPE_CHECKING:
     from schemas.config.server import Kafka
@@ -26,32 +24,6 @@ REQUEST_TIMEOUT_MS = 8_000
 FENCE_TIMEOUT_S = 30.0
 MAX_REQUEST_BYTES = 6 << 20  # above any block (4 MiB) and any chunk of a candidate
 READ_TIMEOUT_S = 60.0
-
-
-def security_kwargs(kafka: Kafka) -> dict[str, Any]:
-    """Protocol, SASL and TLS settings for any aiokafka client. Reads the secret files. Raises: ConfigError."""
-    settings: dict[str, Any] = {"security_protocol": kafka.security_protocol}
-    if kafka.security_protocol.endswith("SSL"):
-        settings["ssl_context"] = _ssl_context(kafka)
-    if kafka.security_protocol.startswith("SASL"):
-        settings["sasl_mechanism"] = kafka.sasl_mechanism
-        settings["sasl_plain_username"] = kafka.sasl_username
-        settings["sasl_plain_password"] = _password(kafka)
-    return settings
-
-
-def faust_credentials(kafka: Kafka) -> faust.types.CredentialsT | None:
-    """The same for Faust's own clients; None on a cluster without security. Raises: ConfigError."""
-    protocol = kafka.security_protocol
-    context = _ssl_context(kafka) if protocol.endswith("SSL") else None
-    if protocol.startswith("SASL"):
-        return faust.SASLCredentials(
-            username=kafka.sasl_username,
-            password=_password(kafka),
-            mechanism=kafka.sasl_mechanism,
-            ssl_context=context,
-        )
-    return None if context is None else faust.SSLCredentials(context=context)
 
 
 async def fenced_producer(
@@ -83,7 +55,7 @@ async def fenced_producer(
     except BaseException as error:
         await producer.stop()
         if isinstance(error, (KafkaError, OSError, TimeoutError)):
-            raise BrokerError(f"no transactions as {transactional_id}: {type(error).__name__}") from error
+            raise await no_answer(kafka, f"no transactions as {transactional_id}", error) from error
         raise
     return producer
 
@@ -134,8 +106,8 @@ async def log_reader(kafka: Kafka, topic: str, partition: int) -> AsyncIterator[
         committed.assign([tp])
         beginning = (await committed.beginning_offsets([tp]))[tp]
         yield LogReader(tp, beginning, end, committed)
-    except KafkaError as error:
-        raise BrokerError(f"{topic}-{partition} cannot be read: {type(error).__name__}") from error
+    except (KafkaError, OSError) as error:
+        raise await no_answer(kafka, f"{topic}-{partition} cannot be read", error) from error
     finally:
         await everything.stop()
         await committed.stop()
@@ -151,34 +123,3 @@ async def read_to_end(
     async with log_reader(kafka, topic, partition) as log:
         records = [record async for batch in log.read(start, timeout_s=timeout_s) for record in batch]
         return log.beginning, log.end, records
-
-
-def read_secret(path: Path, *, key: str) -> bytes:
-    """A secret file without the line end at its end. Raises: ConfigError naming `key`, never the content."""
-    try:
-        secret = path.read_bytes().rstrip(b"\r\n")
-    except OSError as error:
-        raise ConfigError(
-            [ConfigProblem(key, f"cannot be read: {error.strerror}", "name a file that this user may read")]
-        ) from None
-    if not secret:
-        raise ConfigError([ConfigProblem(key, "the file is empty", "write the secret into it")])
-    return secret
-
-
-def _password(kafka: Kafka) -> str:
-    assert kafka.sasl_password_file is not None  # the configuration sees to it
-    return read_secret(kafka.sasl_password_file, key="kafka.sasl_password_file").decode()
-
-
-def _ssl_context(kafka: Kafka) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=kafka.ssl_cafile)
-        if kafka.ssl_certfile is not None:
-            context.load_cert_chain(kafka.ssl_certfile, kafka.ssl_keyfile)
-    except OSError as error:
-        reason = f"cannot be read: {error.strerror or type(error).__name__}"
-        raise ConfigError(
-            [ConfigProblem("kafka.ssl_*file", reason, "name PEM files that this user may read")]
-        ) from None
-    return context

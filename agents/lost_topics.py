@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from agents.kafka_clients import read_to_end, security_kwargs
+from agents.kafka_clients import read_to_end
+from agents.kafka_security import no_answer, security_kwargs
 from agents.protocol.partitioner import bounds_partition, home_partition
 from agents.topic_ids import TopicIdentity
 from schemas.blocks import Block
-from schemas.errors import BrokerError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ async def _ends(kafka: Kafka, topic: str, partitions: int) -> tuple[list[int], l
         asked = [TopicPartition(topic, partition) for partition in range(partitions)]
         begins, ends = await consumer.beginning_offsets(asked), await consumer.end_offsets(asked)
     except (KafkaError, OSError) as error:
-        raise BrokerError(f"{topic} cannot be looked at: {type(error).__name__}") from error
+        raise await no_answer(kafka, f"{topic} cannot be looked at", error) from error
     finally:
         await consumer.stop()
     return [begins[each] for each in asked], [ends[each] for each in asked]

@@ -19,11 +19,25 @@ class IngestMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         counters = self._counters
         records = CounterMetricFamily(
-            "privstream_ingest_records", "Source records by what became of them", labels=["stream", "role", "reason"]
+            "privstream_ingest_records",
+            "Source records by what became of them",
+            labels=["stream", "role", "reason", "field"],
         )
         for labels, count in list(counters.records.items()):
             records.add_metric(list(labels), count)
         yield records
+        stopped = GaugeMetricFamily(
+            "privstream_source_stopped", "1 where a changed source topic is no longer read", labels=["stream", "topic"]
+        )
+        for place in list(counters.stopped):
+            stopped.add_metric(list(place), 1)
+        yield stopped
+        if counters.clock_ahead_s is not None:
+            yield GaugeMetricFamily(
+                "privstream_clock_ahead_seconds",
+                "What this worker's clock is ahead of the brokers'",
+                value=counters.clock_ahead_s,
+            )
         users = GaugeMetricFamily(
             "privstream_bounded_users", "Users held in the contribution bounds", labels=["stream", "partition"]
         )

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from schemas.errors import ForkError, GapError, PrivstreamError, TornError, WireError
+from schemas.errors import FingerprintError, ForkError, GapError, PrivstreamError, TornError, WireError
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,7 @@ MENDS: tuple[tuple[type[BaseException], str], ...] = (
         "no record was deleted; a commit came late over a bad network, before this version ruled that out. Keep all "
         "topics as they are and do what the message says",
     ),
+    (FingerprintError, "do what the message says; to start the worker again changes nothing"),
     (WireError, "a private topic holds a record of another release or another program: check who may write to it"),
 )
 

@@ -5,17 +5,22 @@ Read from committed records alone; it needs no worker to be up, and disturbs non
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from agents.fingerprint import stored_fingerprints
+from agents.protocol.ingest_pending import nested
 from agents.protocol.partitioner import home_partition
+from agents.refusals import Seen, by_reason_and_field
+from agents.source_check import Change, changed_source
 from agents.tail import Tail, tail
 from agents.topic_admin import admin_client
-from agents.topic_ids import topic_identities
-from schemas.blocks import Block
+from agents.topic_ids import TopicIdentity, topic_identities
+from schemas.blocks import Block, Tally
 from schemas.errors import BrokerError
 from schemas.topics import Topics
 
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from schemas.config import Config, Stream
 
 MOST_BLOCKS = 2_000  # looked at from the end for the newest of each source partition
+RECENT_RECORDS, RECENT_BLOCKS = 1_000, 200  # looked at for what is refused lately; older blocks may be deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,9 @@ class StreamStatus:
         ingest_lag: offsets of the source that are in no block yet, ticks and transaction markers included.
         over: last step that every source partition has closed, -1 before any.
         waiting: steps that are over and not public yet; a growing number means that engines are down or too slow.
+        totals: all records ever read, by reason and configured field. recent: the same of the last ones.
+        lost: source offsets that were deleted before they were read.
+        source_problem: why the source is no longer the one with which the stream was started; None: it is.
     """
 
     stream: str
@@ -47,27 +56,43 @@ class StreamStatus:
     ingest_lag: int
     over: int
     waiting: int
+    totals: Tally
+    recent: Tally
+    lost: int
+    source_problem: str | None
 
 
 async def status(config: Config) -> list[StreamStatus]:
     """The status of every stream. Raises: BrokerError if a topic is missing."""
     topics = Topics(config.job.name, config.kafka.partitions)
     sources = {stream.source for stream in config.streams}
-    wanted = {topics.blocks, *sources, *(topics.ledger(stream.name) for stream in config.streams)}
+    wanted = {topics.blocks, topics.fingerprints, *(topics.ledger(stream.name) for stream in config.streams)}
     async with admin_client(config.kafka) as admin:
-        found = await topic_identities(admin, sorted(wanted))
+        found = await topic_identities(admin, sorted({*wanted, *sources, topics.clock}))
+    if any(stream.time.clock == "wall" for stream in config.streams):
+        wanted.add(topics.clock)
+    stored = await stored_fingerprints(config) if topics.fingerprints in found else {}
+    # The source of a stream that has run is told apart from one that was never there.
+    wanted |= {stream.source for stream in config.streams if stream.name not in stored}
     if missing := sorted(wanted - found.keys()):
         raise BrokerError(f"topic {', '.join(missing)} does not exist. Mend: privstream topics CONFIG --create.")
-    lanes = [(topic, partition) for topic in sorted(wanted) for partition in range(found[topic].partitions)]
+    read = sorted(found.keys() - {topics.fingerprints, topics.clock})
+    lanes = [(topic, partition) for topic in read for partition in range(found[topic].partitions)]
     async with tail(config.kafka, lanes, wait=False) as end:
-        return [await _stream_status(config, stream, end, found[stream.source].partitions) for stream in config.streams]
+        return [
+            await _stream_status(config, stream, end, changed_source(stream, stored.get(stream.name), found), found)
+            for stream in config.streams
+        ]
 
 
-async def _stream_status(config: Config, stream: Stream, end: Tail, partitions: int) -> StreamStatus:
+async def _stream_status(
+    config: Config, stream: Stream, end: Tail, change: Change | None, found: Mapping[str, TopicIdentity]
+) -> StreamStatus:
+    partitions = found[stream.source].partitions if stream.source in found else 0
     topics = Topics(config.job.name, config.kafka.partitions)
     newest = await end.newest((topics.ledger(stream.name), 0))
     ledger: Mapping[str, Any] = {} if newest is None else orjson.loads(newest.value)
-    blocks = await _newest_blocks(
+    blocks, recent = await _newest_blocks(
         end, (topics.blocks, home_partition(stream.name, config.kafka.partitions)), stream, partitions
     )
     lag = 0
@@ -77,6 +102,7 @@ async def _stream_status(config: Config, stream: Stream, end: Tail, partitions: 
         lag += max(0, end.ends[lane] - done)
     over = min((blocks[partition].tick if partition in blocks else -1 for partition in range(partitions)), default=-1)
     published = int(ledger.get("step", -1))
+    totals = Counter(sum((Seen.of(block.totals).tally for block in blocks.values()), Counter()))
     return StreamStatus(
         stream=stream.name,
         published=published,
@@ -88,18 +114,28 @@ async def _stream_status(config: Config, stream: Stream, end: Tail, partitions: 
         ingest_lag=lag,
         over=over,
         waiting=max(0, over - published),
+        totals=nested(totals),
+        recent=nested(recent),
+        lost=Seen(totals).lost,
+        source_problem=None if change is None else str(change),
     )
 
 
-async def _newest_blocks(end: Tail, lane: tuple[str, int], stream: Stream, partitions: int) -> dict[int, Block]:
-    """The last block of each source partition of a stream."""
+async def _newest_blocks(
+    end: Tail, lane: tuple[str, int], stream: Stream, partitions: int
+) -> tuple[dict[int, Block], Counter[tuple[str, str]]]:
+    """The last block of each source partition of a stream, and what the last blocks count."""
     found: dict[int, Block] = {}
+    recent = Seen()
     looked_at = 0
     async for record in end.backwards(lane):
         block = Block.decode(record.value)
         if block.stream == stream.name:
             found.setdefault(block.partition, block)
+            if recent.records < RECENT_RECORDS:
+                recent.tally.update(by_reason_and_field(block))
         looked_at += 1
-        if len(found) == partitions or looked_at >= MOST_BLOCKS:
+        enough = recent.records >= RECENT_RECORDS or looked_at >= RECENT_BLOCKS
+        if (len(found) >= partitions and enough) or looked_at >= MOST_BLOCKS:
             break
-    return found
+    return found, recent.tally

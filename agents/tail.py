@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from agents.kafka_clients import security_kwargs
+from agents.kafka_security import no_answer, security_kwargs
 from schemas.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -83,9 +83,7 @@ async def tail(kafka: Kafka, lanes: Sequence[Lane], *, wait: bool = True) -> Asy
             ends = await committed.end_offsets(partitions)
         yield Tail(committed, _by_lane(begins), _by_lane(ends))
     except (KafkaError, OSError) as error:
-        raise BrokerError(
-            f"the topics cannot be read: {type(error).__name__}. Mend: privstream doctor CONFIG says more."
-        ) from error
+        raise await no_answer(kafka, "the topics cannot be read", error) from error
     finally:
         await everything.stop()
         await committed.stop()

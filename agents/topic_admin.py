@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+import shlex
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,10 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
-from agents.kafka_clients import security_kwargs
+from agents.kafka_security import no_answer, security_kwargs
 from agents.lost_topics import WHAT_TO_DO, Lost, lost_bounds, lost_topics
 from agents.topic_ids import topic_identities
-from schemas.errors import BrokerError
+from schemas.errors import BrokerError, ConfigError, ConfigProblem
 from schemas.topics import Topic, Topics
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 SAFE_BROKERS = 3  # from here on a record survives the loss of a broker
 ADMIN_TIMEOUT_MS = 20_000
 VISIBLE_TRIES = 100
+ADMIN_PROPERTIES = "admin.properties"
+"""Client settings of somebody who may change access rules, as Kafka's own tools read them."""
 COMPACTED_SOURCE = (
     "is a source with cleanup.policy = compact: of events with one key all but the last are deleted, those too that "
     "nobody has read yet"
@@ -52,7 +55,8 @@ class TopicProblem:
 def needed_topics(config: Config) -> list[Topic]:
     """Every topic that the job writes, and those it reads from others (whose `partitions` is None)."""
     topics = Topics(config.job.name, config.kafka.partitions)
-    needed = topics.private()
+    wall = any(stream.time.clock == "wall" for stream in config.streams)
+    needed = [topic for topic in topics.private() if wall or topic.name != topics.clock]
     for stream in config.streams:
         needed += topics.public(stream.name)
     sources = dict.fromkeys(topic for s in config.streams for topic in (s.source, s.audit) if topic is not None)
@@ -70,9 +74,11 @@ async def admin_client(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
     except (KafkaError, OSError) as error:
         with contextlib.suppress(Exception):
             await admin.close()
-        raise BrokerError(f"no answer from the cluster at {kafka.bootstrap}: {type(error).__name__}") from error
+        raise await no_answer(kafka, f"no answer from the cluster at {kafka.bootstrap}", error) from error
     try:
         yield admin
+    except KafkaError as error:
+        raise await no_answer(kafka, f"the cluster at {kafka.bootstrap} did not do what was asked", error) from error
     finally:
         await admin.close()
 
@@ -135,7 +141,10 @@ async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicPro
             problems.append(lost[topic.name])
         elif identity is None:
             mend = (
-                "run privstream topics --create" if topic.partitions else "create it, or correct source in the stream"
+                "run privstream topics --create"
+                if topic.partitions
+                else "create it, or correct source in the stream; a stream that has read it needs the very topic back, "
+                "or goes on as a new stream under another name"
             )
             problems.append(TopicProblem(topic.name, "does not exist", mend))
         elif topic.partitions not in (None, identity.partitions):
@@ -159,32 +168,53 @@ def _problem(lost: Lost) -> TopicProblem:
     return TopicProblem(lost.topic, lost.reason, WHAT_TO_DO)
 
 
-def acl_lines(config: Config, *, reader: str = "User:reader", worker: str = "User:privstream") -> list[str]:
+def acl_lines(
+    config: Config, *, reader: str = "User:reader", worker: str = "User:privstream", reader_group: str | None = None
+) -> list[str]:
     """Commands for `kafka-acls.sh`: workers may do what the job does; readers may READ public topics and nothing else.
 
     Readers get no DESCRIBE on private topics and groups either: an offset, and so a lag, is a count of private events.
+
+    Args: reader_group: consumer group of the readers; absent: named like the principal.
+    Raises: ConfigError if that is a group of the job.
     """
-    job, server = config.job.name, f"kafka-acls.sh --bootstrap-server {config.kafka.servers[0]} --add"
+    job = config.job.name
+    groups = [job, f"{job}-ingest"]
+    reader_group = reader.partition(":")[2] if reader_group is None else reader_group
+    if reader_group in groups:
+        reason = f"{reader_group} is a group of the job: its offsets count private events"
+        raise ConfigError([ConfigProblem("--reader-group", reason, "name the consumer group of the readers")])
+    topics = needed_topics(config)
+    sources = [topic.name for topic in topics if topic.partitions is None]
+    replayed = {name for s in config.streams if s.time.clock == "replay" for name in (s.source, s.audit) if name}
+    public = [topic.name for topic in topics if topic.audience == "public"]
+    publishers = [Topics.publisher_id(stream.name) for stream in config.streams]
+
+    def allow(principal: str, operations: str, kind: str, names: Sequence[str], *more: str) -> str:
+        allowed = [part for operation in operations.split() for part in ("--operation", operation)]
+        resources = [part for name in names for part in (f"--{kind}", name)]
+        return shlex.join([*_acl_command(config.kafka), "--allow-principal", principal, *allowed, *resources, *more])
+
+    ids = [f"{job}-{role}-" for role in ("ingest", "engine", "replay")]
     lines = [
-        f"{server} --allow-principal {worker} --operation All --{kind} {job} --resource-pattern-type prefixed"
-        for kind in ("topic", "group", "transactional-id")
+        allow(worker, "All", "topic", [topic.name for topic in topics if topic.partitions is not None]),
+        allow(worker, "Read DescribeConfigs", "topic", sources),
+        allow(worker, "Read", "group", groups),
+        allow(worker, "Write", "transactional-id", ids, "--resource-pattern-type", "prefixed"),
+        allow(worker, "Write", "transactional-id", publishers),
+        allow(reader, "Read", "topic", public),
+        allow(reader, "Read", "group", [reader_group]),
     ]
-    lines += [
-        f"{server} --allow-principal {worker} --operation All --transactional-id {Topics.publisher_id(stream.name)}"
-        for stream in config.streams
-    ]
-    lines.append(f"{server} --allow-principal {worker} --operation IdempotentWrite --cluster")
-    for topic in needed_topics(config):
-        if topic.partitions is None:
-            lines.append(
-                f"{server} --allow-principal {worker} --operation Read --operation Describe --topic {topic.name}"
-            )
-        elif not topic.name.startswith((f"{job}.", f"{job}-")):
-            lines.append(f"{server} --allow-principal {worker} --operation All --topic {topic.name}")
-    for topic in needed_topics(config):
-        if topic.audience == "public":
-            lines.append(f"{server} --allow-principal {reader} --operation Read --topic {topic.name}")
+    if replayed:  # `privstream replay` writes there
+        lines.insert(2, allow(worker, "Write", "topic", sorted(replayed)))
     return lines
+
+
+def _acl_command(kafka: Kafka) -> list[str]:
+    command = ["kafka-acls.sh", "--bootstrap-server", kafka.servers[0]]
+    if kafka.security_protocol != "PLAINTEXT":
+        command += ["--command-config", ADMIN_PROPERTIES]
+    return [*command, "--add"]
 
 
 async def _replication(admin: AIOKafkaAdminClient, kafka: Kafka) -> tuple[int, dict[str, str]]:
@@ -201,7 +231,9 @@ async def _settings(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, d
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
     settings: dict[str, dict[str, str]] = {}
     for response in await admin.describe_configs(resources):
-        for _, _, _, name, entries in response.resources:
+        for code, _, _, name, entries in response.resources:
+            if code:
+                raise for_code(code)(name)
             settings[name] = {entry[0]: entry[1] for entry in entries}
     return settings
 

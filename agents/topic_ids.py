@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
+from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import UnknownTopicOrPartitionError, for_code
 from aiokafka.protocol.abstract import AbstractType
@@ -112,9 +113,11 @@ class TopicIdentity:
     partitions: int
 
 
-async def topic_identities(admin: AIOKafkaAdminClient, topics: Collection[str]) -> dict[str, TopicIdentity]:
+async def topic_identities(
+    asking: AIOKafkaAdminClient | AIOKafkaConsumer, topics: Collection[str]
+) -> dict[str, TopicIdentity]:
     """Topic -> identity; topics that do not exist are absent. Raises: KafkaError."""
-    client = admin._client
+    client = asking._client
     response = await client.send(client.get_random_node(), MetadataWithIds(topics))
     found: dict[str, TopicIdentity] = {}
     for error, name, topic_id, _, partitions, *_ in response.topics:

@@ -118,6 +118,7 @@ async def prepare(config: Config, *, insecure_seed: int | None, roles: Iterable[
                 checked.config,
                 source_partitions=checked.source_partitions,
                 audit_partitions=checked.audit_partitions if "audit" in roles else None,
+                sources=checked.sources,
                 counters=counters,
             )
         )

@@ -16,16 +16,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import sys
 import tempfile
 import time
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 
 from agents.cli.audit import audit_case, case_names, draw
 from agents.cli.output import table
+from agents.processes import process_pool
 from engines.auditor import COVERED, HEAD, Finding, audit, powerless, remedies, table_rows, violations
 from tests.audit.cheats import CHEATS
 
@@ -128,7 +128,7 @@ def _coverage(findings: list[Finding]) -> list[str]:
 def _work(options: argparse.Namespace, config: Path) -> tuple[list[Finding], int, int]:
     # Longest first, so that no worker ends alone with the longest one.
     names = sorted(case_names(None, None), key=lambda name: not name.startswith("engine"))
-    with ProcessPoolExecutor(options.workers, multiprocessing.get_context("spawn")) as pool:
+    with process_pool(options.workers) as pool:
         honest: list[Future[list[Finding]]] = [
             pool.submit(audit_case, (name, options.stream_runs, config, None)) for name in case_names(config, None)
         ]

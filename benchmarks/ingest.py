@@ -33,6 +33,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from agents.broker import EmbeddedBroker
+from agents.processes import end_with
 from schemas.config.load import config_from_mapping
 from schemas.topics import Topics
 
@@ -262,6 +263,7 @@ async def _create(bootstrap: str, *topics: NewTopic) -> None:
 
 def rate(program: str, bootstrap: str, folder: str, events: int) -> float:
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.ingest", "--program", program]
+    command += ["--parent", str(os.getpid())]
     command += ["--bootstrap", bootstrap, "--folder", folder, "--events", str(events)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -272,6 +274,7 @@ def rate(program: str, bootstrap: str, folder: str, events: int) -> float:
 
 def measured_memory(users: int) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.ingest", "--program", "memory", "--events", str(users)]
+    command += ["--parent", str(os.getpid())]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
     return found
@@ -324,7 +327,10 @@ def main() -> None:
     parser.add_argument("--bootstrap", help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     parser.add_argument("--events", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.parent is not None:
+        end_with(given.parent)
     if given.program == "memory":
         print(json.dumps(memory(given.events)))
     elif given.program == "faust":

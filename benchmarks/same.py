@@ -14,7 +14,6 @@ import argparse
 import gzip
 import hashlib
 import json
-import multiprocessing
 import os
 import random
 import subprocess
@@ -22,10 +21,10 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
 from pathlib import Path
 
+from agents.processes import process_pool
 from benchmarks.couple.inputs import inputs
 from benchmarks.couple.runs import CROWD, Job
 from benchmarks.couple.settings import settings
@@ -104,7 +103,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     options = parser.parse_args()
     every = list(names())
-    with ProcessPoolExecutor(options.workers, multiprocessing.get_context("spawn")) as pool:
+    with process_pool(options.workers) as pool:
         hashes = dict(zip(every, pool.map(hash_of, every), strict=True))
     kept = json.loads(options.check.read_text()) if options.check else hashes
     differing = sorted(name for name in hashes.keys() | kept.keys() if hashes.get(name) != kept.get(name))

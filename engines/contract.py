@@ -107,6 +107,15 @@ class ClippingDomain(Protocol):
         ...
 
 
+@runtime_checkable
+class FaultNamingDomain(Protocol):
+    """A domain that can tell which of its fields keeps an event out."""
+
+    def at_fault(self, columns: Columns) -> Sequence[str]:
+        """Of each event, all of which `encode` refuses, the field or fields at fault. Names, never values."""
+        ...
+
+
 class Engine(Protocol):
     """See the module. Built by its `EngineSpec.build`; owns its state; one call of `step` for each step, in order."""
 

@@ -16,6 +16,8 @@ from schemas.wire import Kind, decode, encode
 
 IntArray = npt.NDArray[np.int64]
 KeyArray = npt.NDArray[np.uint64]
+Tally = Mapping[str, Mapping[str, int]]
+"""`Reason` name -> configured field of the raw events that it is about ("" for the record as a whole) -> records."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +79,10 @@ class Block:
         snapshots: `(256,)` int64: for each bucket of the bounds the source offset up to which its latest snapshot
             counts, that of this block's transaction included; 0 where none was ever needed. `(0,)` where nothing is
             bounded, and in blocks of versions that did not say so.
+        refused: those of `counts` that were refused, by field too.
+        totals: all that was ever counted on this partition, up to `hi`; for operators, who see blocks come and go.
+            Since a version that kept it: absent in blocks of earlier ones.
+        began: source offset at which the stream began to read this partition; what was before it had been deleted.
     """
 
     stream: str
@@ -90,6 +96,9 @@ class Block:
     counts: Mapping[str, int] = field(default_factory=dict)
     floor: int = 0
     snapshots: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    refused: Tally = field(default_factory=dict)
+    totals: Tally = field(default_factory=dict)
+    began: int = 0
 
     def encode(self) -> bytes:
         steps = sorted(self.steps)
@@ -103,6 +112,7 @@ class Block:
             "counts": dict(self.counts),
             "floor": self.floor,
         }
+        header |= {name: value for name in ("refused", "totals", "began") if (value := getattr(self, name))}
         arrays: dict[str, np.ndarray] = {"users": self.users, "increments": self.increments}
         if len(self.snapshots):
             arrays["snapshots"] = self.snapshots
@@ -126,6 +136,9 @@ class Block:
             users=arrays["users"],
             increments=arrays["increments"],
             counts=header["counts"],
+            refused=header.get("refused", {}),
+            totals=header.get("totals", {}),
+            began=header.get("began", 0),
             floor=header["floor"],
             snapshots=arrays.get("snapshots", np.zeros(0, np.int64)),
         )

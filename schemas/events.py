@@ -13,6 +13,10 @@ from schemas.errors import RecordError
 
 TICK_HEADER = "privstream-tick"
 
+# More empty steps than this between two rows is a wrong time unit or a broken row, not a quiet night; believing it
+# would close, and for ever, every step in between. No replay writes a tick that jumps further.
+LARGEST_JUMP = 10_000
+
 
 class Reason(IntEnum):
     """Why a raw record was not used. The order is the order of the filters; values are in dead letters, never
@@ -36,6 +40,8 @@ class Reason(IntEnum):
     BAD_TICK = 14
     OVER_BOUND = 15  # counted, not dead-lettered: it is the bound at work, not a fault of the record
     CLIPPED = 16  # counted beside ACCEPTED: a value was moved to the nearest public limit
+    TICK_TOO_FAR = 17  # a tick that closes more than LARGEST_JUMP steps at once
+    LOST = 18  # counted by offsets: deleted from the source topic before it was read
 
 
 def encode_tick(step: int, *, row: int, source: str) -> bytes:
@@ -61,6 +67,6 @@ def tick_progress(value: bytes) -> tuple[int, int, str]:
         step, row, source = tick["step"], tick["row"], tick["source"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         raise RecordError(Reason.BAD_TICK.name) from None
-    if tick.get("version") != 1 or not isinstance(step, int) or not isinstance(row, int) or step < -1:
+    if tick.get("version") != 1 or type(step) is not int or type(row) is not int or step < -1:
         raise RecordError(Reason.BAD_TICK.name)
     return step, row, str(source)

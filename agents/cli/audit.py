@@ -81,17 +81,16 @@ def audited(
     names: Sequence[str], *, runs: int, config: Path | None = None, seed: int | None = None, workers: int | None = None
 ) -> Iterator[list[Finding]]:
     """Findings of each case, in the order of `names`, worked out by several processes."""
-    import multiprocessing
     import os
-    from concurrent.futures import ProcessPoolExecutor
+
+    from agents.processes import process_pool
 
     count = min(workers or os.cpu_count() or 1, len(names))
     tasks = [(name, runs, config, seed) for name in names]
     if count <= 1:
         yield from map(audit_case, tasks)
         return
-    # Fresh interpreters: a fork would inherit locks of the libraries' threads.
-    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
+    with process_pool(count) as pool:
         yield from pool.map(audit_case, tasks)
 
 

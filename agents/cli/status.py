@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import typer
 
-from agents.cli.output import AsJson, ConfigFile, config_of, print_json, say, table
+from agents.cli.output import AsJson, ConfigFile, config_of, print_json, say, table, warn
+
+if TYPE_CHECKING:
+    from agents.status import StreamStatus
 
 
 def status(config: ConfigFile, as_json: AsJson = False) -> None:
@@ -16,11 +21,13 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     OPERATOR ONLY: lag is a count of private events. Reads committed records; no worker needs to be up.
     """
     loaded = config_of(config)
+    from agents.broker_clock import WHAT_TO_DO, worker_clocks
     from agents.status import status as ask
 
     streams = asyncio.run(ask(loaded))
+    clocks = asyncio.run(worker_clocks(loaded)) if any(each.time.clock == "wall" for each in loaded.streams) else {}
     if as_json:
-        print_json({"ok": True, "streams": [asdict(each) for each in streams]})
+        print_json({"ok": True, "streams": [asdict(each) for each in streams], "clocks_ahead_s": clocks})
         return
     rows = [
         [
@@ -36,4 +43,24 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     ]
     head = ["stream", "public step", "until", "synthetic", "epsilon spent", "offsets to ingest", "steps to publish"]
     typer.echo(table(head, rows))
+    for each in streams:
+        for remark in _remarks(each):
+            warn(f"stream {each.stream}: {remark}")
+    for worker, ahead_s in clocks.items():
+        if abs(ahead_s) > loaded.job.max_clock_skew_us / 1e6:
+            warn(f"the clock of worker {worker} is {ahead_s:+.1f} s from the brokers'. What to do: {WHAT_TO_DO}")
     say("operator only: lag is a count of private events")
+
+
+def _remarks(stream: StreamStatus) -> Iterator[str]:
+    """What an operator should know beyond the table."""
+    from agents.refusals import Seen
+
+    if stream.source_problem:
+        yield stream.source_problem
+    if stream.lost:
+        yield f"{stream.lost:,} source offsets were deleted before they were read; keep the source for longer"
+    for what, tally in (("the last", stream.recent), ("all", stream.totals)):
+        seen = Seen.of(tally)
+        if seen.refused:
+            yield f"of {what} {seen.records:,} records {seen.sentence()}"

@@ -29,6 +29,10 @@ def topics(
         typer.Option(min=1, help="With --create: make missing source and audit topics too, with so many partitions."),
     ] = None,
     reader: Annotated[str, typer.Option(help="With --acls: the principal that reads synthetic data.")] = "User:reader",
+    reader_group: Annotated[
+        str | None,
+        typer.Option(help="With --acls: the readers' consumer group.", show_default="as the principal is called"),
+    ] = None,
     worker: Annotated[str, typer.Option(help="With --acls: the principal of the job.")] = "User:privstream",
     as_json: AsJson = False,
 ) -> None:
@@ -50,9 +54,11 @@ def topics(
     result["ok"] = not problems
     result["problems"] = problems
     if acls:
-        from agents.topic_admin import acl_lines
+        from agents.topic_admin import ADMIN_PROPERTIES, acl_lines
 
-        result["acls"] = acl_lines(loaded, reader=reader, worker=worker)
+        result["acls"] = acl_lines(loaded, reader=reader, worker=worker, reader_group=reader_group)
+        if loaded.kafka.security_protocol != "PLAINTEXT":
+            say(f"{ADMIN_PROPERTIES} holds the client settings of a principal that may change access rules")
     if as_json:
         print_json(result | {"topics": _listed(loaded)})
     else:

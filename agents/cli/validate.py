@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from agents.cli.output import AsJson, ConfigFile, config_of, print_json, warn
 
 
@@ -12,13 +14,17 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     """
     import typer
 
+    from agents.backlog import backlog_remark
     from agents.cli.sentences import promise
     from agents.domains import check_streams
     from schemas.config import format_duration
     from schemas.topics import Topics
 
     loaded = config_of(config)
-    remarks = check_streams(loaded)
+    remarks = {name: list(said) for name, said in check_streams(loaded).items()}
+    for stream in loaded.streams:
+        if remark := backlog_remark(stream, time.time_ns() // 1000):
+            remarks.setdefault(stream.name, []).append(remark)
     if as_json:
         streams = [
             {

@@ -1,4 +1,4 @@
-"""Dead letters: which record was refused, and why. Never what was in it.
+"""Dead letters: which record was refused, why, and for which of the configured fields. Never what was in it.
 
 A dead letter says where the record is; whoever may read the raw topic can look it up there.
 """
@@ -19,13 +19,14 @@ UNLETTERED = frozenset({Reason.ACCEPTED, Reason.OVER_BOUND})
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One refused record."""
+    """One refused record. `field` is a name from the configuration, "" where the record as a whole is at fault."""
 
     stream: str
     topic: str
     partition: int
     offset: int
     reason: Reason
+    field: str = ""
 
     @property
     def key(self) -> bytes:
@@ -33,8 +34,8 @@ class DeadLetter:
 
     def encode(self) -> bytes:
         """
-        >>> DeadLetter("taxi", "raw.taxi", 0, 7, Reason.NOT_JSON).encode()
-        b'{"offset":7,"partition":0,"reason":"NOT_JSON","stream":"taxi","topic":"raw.taxi","version":1}'
+        >>> DeadLetter("taxi", "raw.taxi", 0, 7, Reason.MISSING_FIELD, "lat").encode()
+        b'{"field":"lat","offset":7,"partition":0,"reason":"MISSING_FIELD","stream":"taxi","topic":"raw.taxi","version":1}'
         """
         content = {
             "stream": self.stream,
@@ -42,6 +43,7 @@ class DeadLetter:
             "partition": self.partition,
             "offset": self.offset,
             "reason": self.reason.name,
+            "field": self.field,
             "version": VERSION,
         }
         return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
@@ -54,6 +56,7 @@ class DeadLetter:
             if content["version"] != VERSION:
                 raise WireError(f"dead letter of format version {content['version']}; this release reads {VERSION}")
             reason = Reason[content["reason"]]
-            return DeadLetter(content["stream"], content["topic"], content["partition"], content["offset"], reason)
+            place = content["stream"], content["topic"], content["partition"], content["offset"]
+            return DeadLetter(*place, reason, content.get("field", ""))
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise WireError(f"damaged dead letter of {len(data)} bytes: {type(error).__name__}") from None

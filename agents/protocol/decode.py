@@ -93,10 +93,11 @@ class EventDecoder:
         struct = msgspec.defstruct("Event", members, gc=False)
         self._decode: Callable[[Any], Any] = msgspec.json.Decoder(struct).decode
 
-    def decode(self, values: Sequence[bytes | None]) -> tuple[list[Any], ReasonArray]:
+    def decode(self, values: Sequence[bytes | None]) -> tuple[list[Any], ReasonArray, dict[int, str]]:
         """Decode records in order.
 
-        Returns: the events of the good records, in order, and `(records,)` reasons, 0 where a record is good.
+        Returns: the events of the good records, in order; `(records,)` reasons, 0 where a record is good; and of the
+            others, by row, the field at fault, where it is one.
         """
         reasons = self._sizes(values)
         if reasons is None:
@@ -107,11 +108,14 @@ class EventDecoder:
             fit = np.flatnonzero(reasons == 0).tolist()
             events, failed = self._run([values[place] for place in fit])
             places = [fit[index] for index in failed]
+        at_fault: dict[int, str] = {}
         for place in places:
             value = values[place]
             assert value is not None
-            reasons[place] = self._why(value)
-        return events, reasons
+            reasons[place], field = self._why(value)
+            if field:
+                at_fault[place] = field
+        return events, reasons, at_fault
 
     def _sizes(self, values: Sequence[bytes | None]) -> ReasonArray | None:
         """Reasons of records that are not even tried; None where there is no such record, which is nearly always."""
@@ -140,33 +144,56 @@ class EventDecoder:
             else:
                 return events, failed
 
-    def _why(self, value: bytes) -> Reason:
-        """Why a record failed: by looking at it without types, never by an error's text."""
+    def _why(self, value: bytes) -> tuple[Reason, str]:
+        """Why a record failed, and which field did: by looking at it without types, never by an error's text."""
         try:
             found = msgspec.json.decode(value)
         except msgspec.ValidationError:
-            return Reason.NOT_FINITE  # without a type, the only thing invalid in JSON is a number beyond float64
+            # Without a type, the only thing invalid in JSON is a number beyond float64.
+            return Reason.NOT_FINITE, self._too_large_number(value)
         except _REFUSED:
-            return Reason.NOT_JSON
+            return Reason.NOT_JSON, ""
         if not isinstance(found, dict):
-            return Reason.WRONG_TYPE
-        if not all(name in found for name in self.fields.required):
-            return Reason.MISSING_FIELD
-        return self._wrong_field(found)
+            return Reason.WRONG_TYPE, ""
+        missing = next((name for name in self.fields.required if name not in found), None)
+        return self._wrong_field(found) if missing is None else (Reason.MISSING_FIELD, missing)
 
-    def _wrong_field(self, found: dict[str, Any]) -> Reason:
+    def _too_large_number(self, value: bytes) -> str:
+        """The first field with such a number; "" where it is none of those that are read."""
+        try:
+            parts = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
+        except _REFUSED:
+            return ""
+        for name in self.fields.names:
+            if name in parts:
+                try:
+                    msgspec.json.decode(parts[name])
+                except _REFUSED:
+                    return name
+        return ""
+
+    def _wrong_field(self, found: dict[str, Any]) -> tuple[Reason, str]:
         fields = self.fields
-        times = (int, float, str) if fields.time_is_number else (str,)
-        texts = [*fields.texts, *([] if fields.operation is None else [fields.operation])]
-        if type(found[fields.time]) not in times or any(type(found[name]) is not str for name in texts):
-            return Reason.WRONG_TYPE
-        if fields.trip is not None and type(found[fields.trip]) not in (int, str):
-            return Reason.WRONG_TYPE
-        numbers = [found[name] for name in fields.numbers]
-        if any(type(number) not in (int, float) for number in numbers):
-            return Reason.WRONG_TYPE
-        if any(isinstance(found.get(name), (dict, list)) for name in fields.scalars):
-            return Reason.WRONG_TYPE
+        kinds: list[tuple[str | None, tuple[type, ...]]] = [
+            (fields.time, (int, float, str) if fields.time_is_number else (str,)),
+            *((name, (str,)) for name in (*fields.texts, fields.operation)),
+            (fields.trip, (int, str)),
+            *((name, (int, float)) for name in fields.numbers),
+        ]
+        for name, allowed in kinds:
+            if name is not None and type(found[name]) not in allowed:
+                return Reason.WRONG_TYPE, name
+        for name in fields.scalars:
+            if isinstance(found.get(name), (dict, list)):
+                return Reason.WRONG_TYPE, name
         if fields.user is not None and type(found[fields.user]) not in (int, str):
-            return Reason.BAD_USER
-        return Reason.NOT_FINITE
+            return Reason.BAD_USER, fields.user
+        return Reason.NOT_FINITE, next((name for name in fields.numbers if _beyond_float(found[name])), "")
+
+
+def _beyond_float(number: int | float) -> bool:
+    try:
+        float(number)
+    except OverflowError:
+        return True
+    return False

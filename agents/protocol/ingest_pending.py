@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import NamedTuple
+
 import numpy as np
 
 from agents.protocol.dead_letters import DeadLetter
@@ -9,7 +12,30 @@ from agents.protocol.ingest_arrays import distinct
 from schemas.blocks import Folded, IntArray, KeyArray
 from schemas.events import Reason
 
-Drained = tuple[dict[int, Folded], KeyArray, IntArray, dict[str, int], list[DeadLetter]]
+Refused = Counter[tuple[str, str]]
+"""(`Reason` name, field) -> records."""
+
+
+def nested(refused: Refused) -> dict[str, dict[str, int]]:
+    """
+    >>> nested(Counter({("BAD_TIME", "at"): 2}))
+    {'BAD_TIME': {'at': 2}}
+    """
+    by_reason: dict[str, dict[str, int]] = {}
+    for (reason, field), records in refused.items():
+        by_reason.setdefault(reason, {})[field] = records
+    return by_reason
+
+
+class Drained(NamedTuple):
+    """Steps with their folded events, charged rows, their charges, counts by reason, and what was refused."""
+
+    steps: dict[int, Folded]
+    users: KeyArray
+    increments: IntArray
+    counts: dict[str, int]
+    refused: Refused
+    letters: list[DeadLetter]
 
 
 class PendingBlock:
@@ -27,6 +53,7 @@ class PendingBlock:
         self._charges: list[IntArray] = []
         self._counts = np.zeros(len(Reason), np.int64)
         self._letters: list[DeadLetter] = []
+        self._refused: Refused = Counter()
 
     def add(self, keys: KeyArray, steps: IntArray) -> None:
         """Accepted events and the steps that they join."""
@@ -41,25 +68,30 @@ class PendingBlock:
         """Accepted events whose value was moved to a limit."""
         self._counts[Reason.CLIPPED] += events
 
-    def account(self, records: int, counts: IntArray, letters: list[DeadLetter]) -> None:
+    def account(self, records: int, counts: IntArray, refused: Refused, letters: list[DeadLetter]) -> None:
         """`counts` is by reason."""
         self.records += records
         self._counts += counts
+        self._refused += refused
         self._letters += letters
+
+    def lost(self, offsets: int) -> None:
+        """What was deleted before it was read."""
+        self._counts[Reason.LOST] += offsets
 
     @property
     def letters(self) -> int:
         return len(self._letters)
 
     def drain(self) -> Drained:
-        """Steps with their folded events, charged rows, charges, counts by reason, dead letters; then it is empty."""
+        """All of it; then it is empty."""
         steps = self._folded()
         users = np.concatenate(self._users) if self._users else np.zeros((0, 3), np.uint64)
         charges = np.concatenate(self._charges) if self._charges else np.zeros(0, np.int64)
         counts = {reason.name: int(self._counts[reason]) for reason in Reason if self._counts[reason]}
-        letters = self._letters
+        drained = Drained(steps, users, charges, counts, self._refused, self._letters)
         self._reset()
-        return steps, users, charges, counts, letters
+        return drained
 
     def _folded(self) -> dict[int, Folded]:
         if not self._keys:

@@ -10,6 +10,7 @@ Life: `load` snapshots and `apply` own blocks; then `take` and `tick`, and now a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -17,15 +18,15 @@ import numpy as np
 
 from agents.protocol.dead_letters import UNLETTERED, DeadLetter
 from agents.protocol.decode import EventDecoder
-from agents.protocol.ingest_events import TRIP_ADMITTED, PureFilter
-from agents.protocol.ingest_pending import PendingBlock
+from agents.protocol.ingest_events import TRIP_ADMITTED, PureFilter, reason_fields
+from agents.protocol.ingest_pending import PendingBlock, Refused, nested
 from agents.protocol.ingest_snapshots import BucketLog, Snapshot
 from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.trip_bounds import TripBounds, bounds_of
 from agents.protocol.user_table import BUCKETS
 from schemas.blocks import Block
 from schemas.errors import GapError, RecordError
-from schemas.events import TICK_HEADER, Reason, decode_tick
+from schemas.events import LARGEST_JUMP, TICK_HEADER, Reason, decode_tick
 
 MAX_LETTERS = 2_000
 MAX_STEP = 1 << 40  # a tick beyond is nonsense, and would not fit into the arrays
@@ -60,6 +61,7 @@ class PartitionIngest:
         self._bounds = None if spec.bounds is None else bounds_of(spec.bounds)
         self._log = BucketLog(spec.stream, partition, self._bounds)
         self._filter = PureFilter(spec, partition)
+        self._reason_fields = reason_fields(spec.fields)
         self._decoder = EventDecoder(spec.fields, max_value_bytes=spec.max_value_bytes)
         self._pending = PendingBlock(spec.domain.words)
         self._sealed_offset = 0
@@ -68,6 +70,8 @@ class PartitionIngest:
         self._has_history = False
         self._floor = 0
         self._last_begin: int | None = None
+        self._began = 0
+        self._totals: dict[str, dict[str, int]] = {}
 
     # --- restoring ------------------------------------------------------------------------------------------------
 
@@ -91,6 +95,9 @@ class PartitionIngest:
             )
         self._floor = block.floor
         self._has_history, self._last_begin = True, block.lo
+        self._began = block.began
+        if block.totals:
+            self._totals = {reason: dict(by_field) for reason, by_field in block.totals.items()}
         self._log.fold(block, at=at)
         self.next_offset = self._sealed_offset = block.hi
         self.ticked = self._sealed_tick = block.tick
@@ -137,12 +144,16 @@ class PartitionIngest:
                 f"{records[0].offset} to {records[-1].offset}, but {self.next_offset} comes next"
             )
         reasons = np.zeros(len(records), np.uint8)
+        at_fault: dict[int, str] = {}
         ticked, events = self._ticks(records, reasons)
         if len(events) == len(records):
-            reasons = self._events(records, ticked)
+            reasons, at_fault = self._events(records, ticked)
         elif len(events):
-            reasons[events] = self._events([records[row] for row in events.tolist()], ticked[events])
-        self._account(records, reasons, ticks=len(records) - len(events) - int((reasons == Reason.BAD_TICK).sum()))
+            rows = events.tolist()
+            reasons[events], found = self._events([records[row] for row in rows], ticked[events])
+            at_fault = {rows[row]: field for row, field in found.items()}
+        bad_ticks = int(np.isin(reasons, (Reason.BAD_TICK, Reason.TICK_TOO_FAR)).sum())
+        self._account(records, reasons, at_fault, ticks=len(records) - len(events) - bad_ticks)
         self.next_offset = records[-1].offset + 1
         self.tick(int(ticked[-1]))
 
@@ -156,6 +167,17 @@ class PartitionIngest:
     def advance(self, next_offset: int) -> None:
         """There is nothing up to `next_offset`: only markers of transactions, or records that were compacted away."""
         self.next_offset = max(self.next_offset, next_offset)
+
+    def resume(self, next_offset: int) -> None:
+        """Read on from here; after all blocks were applied. A stream without any begins here."""
+        if not self._has_history:
+            self._began = next_offset
+        self.advance(next_offset)
+
+    def lose(self, next_offset: int) -> None:
+        """What was there up to `next_offset` was deleted before it was read: counted, as offsets."""
+        self._pending.lost(max(0, next_offset - self.next_offset))
+        self.advance(next_offset)
 
     @property
     def pending(self) -> int:
@@ -184,23 +206,27 @@ class PartitionIngest:
         """Everything taken since the last seal as one block; None where there was neither a record nor a tick."""
         if not self.changed:
             return None, []
-        steps, users, increments, counts, letters = self._pending.drain()
+        drained = self._pending.drain()
+        self._total(drained.counts, drained.refused)
         block = Block(
             stream=self.spec.stream,
             partition=self.partition,
             lo=self._sealed_offset,
             hi=self.next_offset,
             tick=self.ticked,
-            steps=steps,
-            users=users,
-            increments=increments,
-            counts=counts,
+            steps=drained.steps,
+            users=drained.users,
+            increments=drained.increments,
+            counts=drained.counts,
+            refused=nested(drained.refused),
+            totals={reason: dict(by_field) for reason, by_field in self._totals.items()},
+            began=self._began,
             floor=self._log.floor(),
             snapshots=self._log.snapshots,
         )
         self._sealed_offset, self._sealed_tick = self.next_offset, self.ticked
         self._uncommitted = self._log.seal()
-        return block, letters
+        return block, drained.letters
 
     def committed(self, *, at: int) -> None:
         """The last sealed block is committed at offset `at` of the blocks topic; say so before sealing the next."""
@@ -223,6 +249,7 @@ class PartitionIngest:
     def _ticks(self, records: Sequence[SourceRecord], reasons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Last closed step after each record, and the rows that are events; marks what is no usable tick."""
         ticked = np.full(len(records), self.ticked, np.int64)
+        last = self.ticked
         events = np.ones(len(records), bool)
         for row in [row for row, record in enumerate(records) if record.headers]:
             values = [value for name, value in records[row].headers if name == TICK_HEADER]
@@ -232,17 +259,24 @@ class PartitionIngest:
             step = _tick_step(values[-1]) if self.spec.replay else None
             if step is None:
                 reasons[row] = Reason.BAD_TICK
+            elif step - last > LARGEST_JUMP and not self._joins_late(last):
+                reasons[row] = Reason.TICK_TOO_FAR
             else:
-                ticked[row] = step
+                ticked[row] = last = max(last, step)
         if not events.all():
             np.maximum.accumulate(ticked, out=ticked)
         return ticked, np.flatnonzero(events)
 
-    def _events(self, records: Sequence[SourceRecord], ticked: np.ndarray) -> np.ndarray:
-        decoded, reasons = self._decoder.decode([record.value for record in records])
+    def _joins_late(self, ticked: int) -> bool:
+        """Whether the ticks before the first one that was seen here were deleted, so that it may be of any step."""
+        return ticked < 0 and self._began > 0
+
+    def _events(self, records: Sequence[SourceRecord], ticked: np.ndarray) -> tuple[np.ndarray, dict[int, str]]:
+        """Take in events. Returns: their reasons, and by row the field that the record itself names as at fault."""
+        decoded, reasons, at_fault = self._decoder.decode([record.value for record in records])
         rows = np.flatnonzero(reasons == 0)
         if len(rows) == 0:
-            return reasons
+            return reasons, at_fault
         arrivals = None if self.spec.replay else _arrivals(records)
         seen = self._filter.run(decoded, ticked[rows], None if arrivals is None else arrivals[rows])
         good = np.flatnonzero(seen.reasons == 0)
@@ -266,19 +300,34 @@ class PartitionIngest:
         if seen.clipped is not None:
             self._pending.clipped(int((seen.clipped & (seen.reasons == 0)).sum()))
         reasons[rows] = seen.reasons
-        return reasons
+        at_fault.update((int(rows[row]), field) for row, field in seen.at_fault.items())
+        return reasons, at_fault
 
-    def _account(self, records: Sequence[SourceRecord], reasons: np.ndarray, *, ticks: int) -> None:
+    def _account(
+        self, records: Sequence[SourceRecord], reasons: np.ndarray, at_fault: dict[int, str], *, ticks: int
+    ) -> None:
         counts = np.bincount(reasons, minlength=len(Reason))
         counts[Reason.ACCEPTED] -= ticks
         letters: list[DeadLetter] = []
-        if self.spec.dead_letters and counts[Reason.ACCEPTED] + ticks != len(records):
-            refused = np.flatnonzero(~np.isin(reasons, [int(reason) for reason in UNLETTERED])).tolist()
-            letters = [self._letter(records[row].offset, Reason(int(reasons[row]))) for row in refused]
-        self._pending.account(len(records), counts, letters)
+        refused: Refused = Counter()
+        if counts[Reason.ACCEPTED] + ticks != len(records):
+            for row in np.flatnonzero(~np.isin(reasons, [int(reason) for reason in UNLETTERED])).tolist():
+                reason = Reason(int(reasons[row]))
+                field = self._reason_fields.get(reason) or at_fault.get(row, "")
+                refused[reason.name, field] += 1
+                if self.spec.dead_letters:
+                    letters.append(self._letter(records[row].offset, reason, field))
+        self._pending.account(len(records), counts, refused, letters)
 
-    def _letter(self, offset: int, reason: Reason) -> DeadLetter:
-        return DeadLetter(self.spec.stream, self.spec.topic, self.partition, offset, reason)
+    def _letter(self, offset: int, reason: Reason, field: str) -> DeadLetter:
+        return DeadLetter(self.spec.stream, self.spec.topic, self.partition, offset, reason, field)
+
+    def _total(self, counts: dict[str, int], refused: Refused) -> None:
+        split = {reason for reason, _ in refused}
+        whole = {(reason, ""): records for reason, records in counts.items() if reason not in split}
+        for (reason, field), records in {**refused, **whole}.items():
+            totals = self._totals.setdefault(reason, {})
+            totals[field] = totals.get(field, 0) + records
 
 
 def _tick_step(value: bytes | None) -> int | None:

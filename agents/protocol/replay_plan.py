@@ -22,17 +22,13 @@ from typing import Any
 import orjson
 
 from schemas.errors import PrivstreamError, RecordError
-from schemas.events import TICK_HEADER, encode_tick, tick_progress
+from schemas.events import LARGEST_JUMP, TICK_HEADER, encode_tick, tick_progress
 
 Row = Mapping[str, Any]
 Place = Callable[[Sequence[Row], int, int], tuple[Sequence[bytes | None], Sequence[int]]]
 """`(rows, number of the first, partitions) -> (keys, partitions)`, one of each for every row and by that row alone."""
 Lane = tuple[str, int]
 """A topic and one of its partitions."""
-
-# More empty steps than this between two rows is a wrong time unit or a broken row, not a quiet night; believing it
-# would close, and for ever, every step in between.
-LARGEST_JUMP = 10_000
 
 
 class ReplayError(PrivstreamError):

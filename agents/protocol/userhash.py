@@ -48,7 +48,7 @@ class IdBytes:
 
     Attributes:
         data: `(bytes,)` uint8; id i is `data[starts[i] : starts[i] + lengths[i]]`.
-        usable: `(ids,)` bool; the bytes of an unusable id mean nothing.
+        usable: `(ids,)` bool; an unusable id has no bytes.
     """
 
     data: npt.NDArray[np.uint8]
@@ -77,7 +77,11 @@ class IdBytes:
         starts = np.zeros(count, np.int64)
         starts[1:] = ends[:-1] + 1
         lengths = ends - starts
-        return IdBytes(data, starts, lengths, (lengths > 0) & (lengths <= MAX_ID_BYTES))
+        usable = (lengths > 0) & (lengths <= MAX_ID_BYTES)
+        # What goes over the bytes of ids takes a turn for each eight, or each one: a crafted id of a megabyte would
+        # keep everything else of its worker waiting for seconds.
+        lengths[~usable] = 0
+        return IdBytes(data, starts, lengths, usable)
 
     def word(self, rows: IntArray, index: int) -> Words:
         """Eight bytes of each id from its byte `8 * index` on, little-endian; bytes past its end may be anything."""
@@ -109,8 +113,7 @@ def hash_ids(ids: IdBytes, key: bytes) -> Words:
     """
     hashes = np.empty((len(ids.lengths), 2), np.uint64)
     k0, k1 = (np.uint64(int.from_bytes(half, "little")) for half in (key[:8], key[8:KEY_BYTES]))
-    # Unusable ids may be of any length; hashing a prefix of them is as good as anything.
-    whole_words = np.minimum(ids.lengths, MAX_ID_BYTES) >> 3
+    whole_words = ids.lengths >> 3
     for words in distinct(whole_words):
         rows = np.flatnonzero(whole_words == words)
         hashes[rows] = _hash_group(ids, rows, words, k0, k1)

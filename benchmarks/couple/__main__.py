@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import secrets
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.progress import Progress
 
+from agents.processes import process_pool
 from benchmarks.couple.mutants import sites
 from benchmarks.couple.runs import Verdict
 from benchmarks.couple.work import mutant, pair, plant
@@ -69,7 +69,7 @@ def main() -> int:
     totals, missed = Totals(), []
     plants, mutants = PLANTS[: options.faults], list(sites())[: options.faults]
     with (
-        ProcessPoolExecutor(options.workers, multiprocessing.get_context("spawn")) as pool,
+        process_pool(options.workers) as pool,
         Progress(console=Console(stderr=True)) as progress,
     ):
         pairs = [pool.submit(pair, number, begin) for number in range(options.runs)]

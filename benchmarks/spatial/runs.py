@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from multiprocessing import get_context
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from agents.processes import process_pool
 from benchmarks.spatial.modes import MODES, MORE
 from benchmarks.spatial.scenes import Scene
 from benchmarks.spatial.streams import sources
@@ -89,7 +89,7 @@ def run_all(
         os.environ.setdefault(name, "1")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
-        ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool,
+        process_pool(PROCESSES) as pool,
         Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress,
     ):
         bar = progress.add_task("streams", total=len(tasks))

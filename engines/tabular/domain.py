@@ -117,6 +117,22 @@ class TableDomain:
         keys[reasons != 0] = 0
         return keys, reasons
 
+    def at_fault(self, columns: Columns) -> list[str]:
+        """See `engines.contract.FaultNamingDomain`."""
+        rows = len(columns.operations)
+        fields = [""] * rows
+        codes = np.empty((rows, len(self.attributes)), np.int64)
+        for index, attribute in enumerate(self.attributes):
+            codes[:, index], faults = attribute.encode(columns.values[attribute.name])
+            for row in np.flatnonzero(faults).tolist():
+                fields[row] = fields[row] or attribute.name
+        for zero in self.impossible:
+            pair = f"{self.names[zero.left]} and {self.names[zero.right]}"
+            together = np.isin(codes[:, zero.left], zero.left_codes) & np.isin(codes[:, zero.right], zero.right_codes)
+            for row in np.flatnonzero(together).tolist():
+                fields[row] = fields[row] or pair
+        return fields
+
     def encode_values(self, columns: Sequence[Sequence[object]], rows: int) -> tuple[IntArray, npt.NDArray[np.uint8]]:
         """Codes `(rows, attributes)` of raw columns in the attributes' order, and reasons `(rows,)`."""
         codes = np.empty((rows, len(self.attributes)), np.int64)

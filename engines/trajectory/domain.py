@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.contract import Columns
+from engines.spatial.domain.base import coordinates_at_fault
 from engines.trajectory.ground import Ground
 from engines.trajectory.trips import LATTICE, LATTICE_BITS, FloatArray, Trips
 from schemas.blocks import IntArray, KeyArray
@@ -95,6 +96,10 @@ class TripDomain:
             keys[:, ENDS] = [_text(value) == self.end_value for value in columns.values[self.end_field]]
         keys[~inside] = 0
         return keys, reasons
+
+    def at_fault(self, columns: Columns) -> list[str]:
+        """See `engines.contract.FaultNamingDomain`."""
+        return coordinates_at_fault(columns, (self.x_field, self.y_field), self.bounds)
 
     def coordinates(self, trips: Trips) -> tuple[FloatArray, FloatArray]:
         """The middles of lattice steps, in the coordinates' unit."""

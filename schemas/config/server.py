@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from schemas.config.section import Section, refusal
-from schemas.config.values import Flag, PlainName, Whole
+from schemas.config.values import Flag, PlainName, PositiveDuration, Whole, microseconds
 from schemas.errors import ConfigProblem
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 
 _SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
 
@@ -27,8 +28,15 @@ class Job(Section):
     """Folder of the RocksDB tables, relative to the working directory; a cache, but as sensitive as the raw topics."""
     metrics_port: Whole | None = Field(None, ge=1, le=65535, examples=[9464])
     """TCP port of the Prometheus metrics on loopback; absent: none."""
+    max_clock_skew: PositiveDuration = Field(timedelta(seconds=10), examples=["10s"])
+    """How far a worker's clock may be ahead of the brokers': no step is closed earlier than this before its end."""
     keep_private_log: Flag = Field(False, examples=[False])
     """Never delete seeds and blocks: for checks after the fact. Whoever can read both can undo the noise."""
+
+    @property
+    def max_clock_skew_us(self) -> int:
+        """The same in microseconds."""
+        return microseconds(self.max_clock_skew)
 
 
 def _servers(value: str) -> str:
@@ -56,9 +64,14 @@ class Kafka(Section):
     sasl_mechanism: SaslMechanism | None = Field(None, examples=["SCRAM-SHA-512"])
     sasl_username: Annotated[str, Field(strict=True, min_length=1)] | None = Field(None, examples=["privstream"])
     sasl_password_file: Path | None = Field(None, examples=["/run/secrets/kafka-password"])
+    sasl_token_file: Path | None = Field(None, examples=["/run/secrets/kafka-token"])
+    """Bearer token of OAUTHBEARER, as whoever renews it writes it: read again for each connection."""
     ssl_cafile: Path | None = Field(None, examples=["/etc/privstream/ca.pem"])
+    """Authorities that sign the brokers' certificates; absent: those of the system."""
     ssl_certfile: Path | None = Field(None, examples=["/etc/privstream/client.pem"])
+    """Certificate of this client, where the brokers ask for one (mTLS), with what leads to its authority."""
     ssl_keyfile: Path | None = Field(None, examples=["/run/secrets/client.key"])
+    ssl_key_password_file: Path | None = Field(None, examples=["/run/secrets/client-key-password"])
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -66,19 +79,10 @@ class Kafka(Section):
         return tuple(self.bootstrap.split(","))
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """Security settings that are missing, or that the protocol would silently ignore."""
+        """Security settings that are missing, or that would silently be ignored."""
+        yield from self._sasl_problems()
         protocol = self.security_protocol
-        for key in ("sasl_mechanism", "sasl_username", "sasl_password_file"):
-            given = getattr(self, key) is not None
-            if protocol.startswith("SASL") and not given:
-                yield ConfigProblem(key, f"missing, and security_protocol is {protocol}", f"add {key} to [kafka]")
-            if given and not protocol.startswith("SASL"):
-                yield ConfigProblem(
-                    key,
-                    f"would be ignored: security_protocol is {protocol}",
-                    'set security_protocol = "SASL_SSL", or remove the key',
-                )
-        for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
+        for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password_file"):
             if getattr(self, key) is not None and not protocol.endswith("SSL"):
                 yield ConfigProblem(
                     key,
@@ -88,3 +92,36 @@ class Kafka(Section):
                 )
         if self.ssl_keyfile is not None and self.ssl_certfile is None:
             yield ConfigProblem("ssl_certfile", "missing, and ssl_keyfile is set", "add ssl_certfile, or remove both")
+        if self.ssl_key_password_file is not None and self.ssl_certfile is None:
+            yield ConfigProblem(
+                "ssl_key_password_file",
+                "would be ignored: there is no key that it could open",
+                "add ssl_certfile and ssl_keyfile, or remove the key",
+            )
+
+    def _sasl_problems(self) -> Iterator[ConfigProblem]:
+        protocol, mechanism = self.security_protocol, self.sasl_mechanism
+        secured = protocol.startswith("SASL")
+        bearer = mechanism == "OAUTHBEARER"
+        needed = ("sasl_token_file",) if bearer else ("sasl_username", "sasl_password_file")
+        if secured and mechanism is None:
+            yield ConfigProblem(
+                "sasl_mechanism", f"missing, and security_protocol is {protocol}", "add sasl_mechanism to [kafka]"
+            )
+        for key in ("sasl_mechanism", "sasl_username", "sasl_password_file", "sasl_token_file"):
+            given = getattr(self, key) is not None
+            if not secured and given:
+                yield ConfigProblem(
+                    key,
+                    f"would be ignored: security_protocol is {protocol}",
+                    'set security_protocol = "SASL_SSL", or remove the key',
+                )
+            elif secured and key in needed and not given:
+                why = f"sasl_mechanism is {mechanism}" if mechanism else f"security_protocol is {protocol}"
+                yield ConfigProblem(key, f"missing, and {why}", f"add {key} to [kafka]")
+            elif secured and mechanism and key != "sasl_mechanism" and key not in needed and given:
+                if bearer:
+                    mend = "remove the key: the token says who comes"
+                else:
+                    mend = 'set sasl_mechanism = "OAUTHBEARER", or remove the key'
+                yield ConfigProblem(key, f"would be ignored: sasl_mechanism is {mechanism}", mend)

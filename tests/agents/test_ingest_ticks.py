@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,7 @@ def test_ticks_get_their_places_while_records_are_worked_on() -> None:
         owner, partition, now_s = owner_of(), Partition(), [START_S + 60]
         service = IngestService(owner._config, {"raw.s": [owner.machines[0].spec]}, now_us=lambda: now_s[0] * 1_000_000)
         service._grace_us = {"s": 0}
+        service._broker_clock._bound.measured(now_s[0] * 10**6 + 3600 * 10**6, at_s=time.monotonic())
         service._consumer = partition
         service.owners[owner.source] = owner
         clock = asyncio.create_task(service._clock.fun(service))
@@ -130,3 +132,21 @@ def test_a_failed_transaction_is_noticed_even_if_nothing_follows() -> None:
 
     with pytest.raises(RuntimeError, match="the broker refused"):
         asyncio.run(scenario())
+
+
+def test_no_step_ends_before_the_brokers_were_asked() -> None:
+    class Nobody:
+        async def end_offsets(self, sources: Any) -> Any:
+            raise AssertionError("asked where the partition ends")
+
+    owner = owner_of()
+    service = IngestService(owner._config, {"raw.s": [owner.machines[0].spec]})
+    service._grace_us = {"s": 0}
+    service._consumer = Nobody()
+    service.owners[owner.source] = owner
+    asyncio.run(service._place_ticks())
+    service._broker_clock._bound.measured(START_S * 10**6, at_s=time.monotonic())
+    asyncio.run(service._place_ticks())  # 2020, for the brokers: nothing is over
+    service._broker_clock._bound.measured((START_S + 60) * 10**6, at_s=time.monotonic())
+    with pytest.raises(AssertionError, match="where the partition ends"):
+        asyncio.run(service._place_ticks())

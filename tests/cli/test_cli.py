@@ -152,9 +152,12 @@ def test_topics_are_listed_without_a_cluster() -> None:
 
 def test_readers_get_public_topics_only() -> None:
     lines = call("topics", OWN, "--acls", "--reader", "User:ann").stdout.splitlines()
-    readable = {line.split("--topic ")[1] for line in lines if "User:ann" in line}
-    assert readable == {"rides.synthetic", "rides.measurements", "rides.ledger"}
-    assert not any("--group" in line for line in lines if "User:ann" in line)
+    (topics, group) = (line.partition(" --add ")[2] for line in lines if "User:ann" in line)
+    rights = "--allow-principal User:ann --operation Read"
+    assert topics == f"{rights} --topic rides.synthetic --topic rides.measurements --topic rides.ledger"
+    assert group == f"{rights} --group ann"
+    named = call("topics", OWN, "--acls", "--reader", "User:ann", "--reader-group", "maps").stdout.splitlines()
+    assert named[-1].endswith(f"{rights} --group maps")
 
 
 @pytest.mark.parametrize(

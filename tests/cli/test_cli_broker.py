@@ -72,8 +72,8 @@ def test_topics_replay_status_doctor(config: Path) -> None:
 
     swapped = config.read_text().replace('x = "pickup_longitude"', 'x = "pickup_latitude"')
     config.write_text(swapped.replace('y = "pickup_latitude"', 'y = "dropoff_latitude"'))
-    findings = {each["what"]: each for each in call("doctor", config)["findings"]}
+    findings = {each["what"]: each for each in call("doctor", config, code=1)["findings"]}
     (event,) = (finding for what, finding in findings.items() if what.startswith("events of"))
-    assert event["verdict"] == "warning"
-    assert "100%" in event["detail"]
-    assert "in this order" in event["detail"]
+    assert event["verdict"] == "problem"
+    assert "100% refused: OUTSIDE_DOMAIN of pickup_latitude 9" in event["detail"]
+    assert "in this order" in event["mend"]

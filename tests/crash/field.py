@@ -34,20 +34,20 @@ MOST_AHEAD = 40  # steps that are sent and not public: what comes in while a dea
 LOOK_STEPS = 10
 
 
-def two_streams(bootstrap: str, folder: Path) -> Config:
-    """A job whose two streams live on different partitions of the private topics."""
-    names: dict[int, str] = {}
-    while len(names) < 2:
+def two_streams(bootstrap: str, folder: Path, *, job: str | None = None, names: Sequence[str] = ()) -> Config:
+    """A job whose two streams live on different partitions of the private topics; with names of its own, or those."""
+    homes = {home_partition(name, 2): name for name in names}
+    while len(homes) < 2:
         name = fresh_name("crash")
-        names.setdefault(home_partition(name, 2), name)
+        homes.setdefault(home_partition(name, 2), name)
     secret = folder / "user-key"
     secret.write_bytes(b"a secret of the crash tests, thirty-two bytes or more")
     tables = []
-    for name in names.values():
+    for name in homes.values():
         table = stream_table(name, options={"depth": 8, "initial_steps": 1})
         table["privacy"] = {**table["privacy"], "user_key_file": str(secret)}
         tables.append(table)
-    return job_config(bootstrap, folder / "data", streams=tables)
+    return job_config(bootstrap, folder / "data", streams=tables, job=job)
 
 
 @dataclass
@@ -75,14 +75,29 @@ class Field:
 
     Args:
         workers_bootstrap: where the workers find the broker, if that is a proxy before it.
+        config: a job of `two_streams` that has run before.
+
+    Attributes:
+        environments: worker -> variables of its own, whenever it is started.
+        trees: worker -> folder of the program that it runs, if that is another version.
     """
 
-    def __init__(self, bootstrap: str, folder: Path, *, seed: int = 1, workers_bootstrap: str | None = None) -> None:
-        self.config = two_streams(bootstrap, folder)
+    def __init__(
+        self,
+        bootstrap: str,
+        folder: Path,
+        *,
+        seed: int = 1,
+        workers_bootstrap: str | None = None,
+        config: Config | None = None,
+    ) -> None:
+        self.config = two_streams(bootstrap, folder) if config is None else config
         self._workers_bootstrap = workers_bootstrap or bootstrap
         self._last_public = [-1] * len(self.config.streams)
         self.folder = folder
         self.workers: dict[str, Worker] = {}
+        self.environments: dict[str, dict[str, str]] = {}
+        self.trees: dict[str, Path] = {}
         self.steps = 0
         self.kills = 0
         self._random = random.Random(seed)
@@ -140,6 +155,7 @@ class Field:
             "PRIVSTREAM_JOB__DATA_DIR": str(data),
             VARIABLE: failpoint,
             SIGNAL_VARIABLE: "STOP" if stop else "KILL",
+            **self.environments.get(name, {}),
         }
         path = self.folder / "job.toml"
         if not path.exists():
@@ -151,7 +167,7 @@ class Field:
                 env=environment,
                 stdout=output,
                 stderr=output,
-                cwd=ROOT,
+                cwd=self.trees.get(name, ROOT),
             )
         worker = self.workers[name] = Worker(name, process, failpoint, log)
         return worker

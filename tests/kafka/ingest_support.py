@@ -108,11 +108,11 @@ class Bench:
 
     @asynccontextmanager
     async def running(
-        self, *, options: IngestOptions = OPTIONS, now_us: Callable[[], int] | None = None
+        self, *, options: IngestOptions = OPTIONS, now_us: Callable[[], int] | None = None, **more: Any
     ) -> AsyncIterator[IngestService]:
         """The service in this process. Its errors are raised on leaving."""
         clock = {} if now_us is None else {"now_us": now_us}
-        service = IngestService(self.config, self.specs(), options=options, **clock)
+        service = IngestService(self.config, self.specs(), options=options, **clock, **more)
         await service.start()
         try:
             yield service

@@ -101,7 +101,9 @@ async def test_dead_letters_say_where_and_why_and_nothing_else(bootstrap: str, t
     async with bench.running():
         await bench.until_ticked(0)
     [letter] = await bench.letters()
-    assert json.loads(letter.encode()).keys() == {"offset", "partition", "reason", "stream", "topic", "version"}
+    assert json.loads(letter.encode()).keys() == {
+        "field", "offset", "partition", "reason", "stream", "topic", "version",
+    }  # fmt: skip
     assert b"secret" not in letter.encode()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from agents.app import ROLES
 from agents.doctor import cluster_findings
 from agents.topic_admin import acl_lines, check_topics, create_topics, needed_topics
 from agents.worker import prepare
-from schemas.errors import BrokerError
+from schemas.errors import BrokerError, ConfigError
 from schemas.topics import Topics
 from tests.kafka.support import create, fresh_name, job_config, stream_table
 
@@ -80,15 +81,45 @@ def test_a_compacted_source_is_refused_unless_every_reader_allows_it(
 def test_readers_may_read_public_topics_and_nothing_else(tmp_path: Path) -> None:
     config = job_config("localhost:9092", tmp_path, streams=[stream_table("taxi", audit="audit.taxi")], job="job")
     lines = acl_lines(config, reader="User:outside", worker="User:job")
-    outside = [line for line in lines if "User:outside" in line]
-    assert [line.split("--topic ")[1] for line in outside] == ["taxi.synthetic", "taxi.measurements", "taxi.ledger"]
-    assert all("--operation Read " in line and "Describe" not in line and "--group" not in line for line in outside)
-    inside = "\n".join(line for line in lines if "User:job" in line)
-    for needed in (
-        "--topic job ",
-        "--group job ",
-        "--transactional-id job ",
-        "--topic taxi.utility",
-        "--topic raw.taxi",
-    ):
-        assert needed in inside
+    rights: dict[tuple[str, str, str], set[str]] = {}
+    for line in lines:
+        words = shlex.split(line)
+        assert words[:4] == ["kafka-acls.sh", "--bootstrap-server", "localhost:9092", "--add"]
+        given = list(zip(words[4::2], words[5::2], strict=True))
+        pattern = "".join(value for option, value in given if option == "--resource-pattern-type")
+        (principal,) = (value for option, value in given if option == "--allow-principal")
+        for kind in ("topic", "group", "transactional-id"):
+            for name in (value for option, value in given if option == f"--{kind}"):
+                operations = {value for option, value in given if option == "--operation"}
+                rights.setdefault((principal, kind, name + "*" * (pattern == "prefixed")), set()).update(operations)
+    public = ("taxi.synthetic", "taxi.measurements", "taxi.ledger")
+    private = {topic.name for topic in needed_topics(config) if topic.partitions is not None} - set(public)
+    assert {"taxi.utility", "job.bounds", "job-state-changelog"} <= private
+    assert rights == {
+        **{("User:outside", "topic", name): {"Read"} for name in public},
+        ("User:outside", "group", "outside"): {"Read"},
+        **{("User:job", "topic", name): {"All"} for name in {*public, *private}},
+        **{("User:job", "topic", f"{name}.taxi"): {"Read", "DescribeConfigs", "Write"} for name in ("raw", "audit")},
+        **{("User:job", "group", name): {"Read"} for name in ("job", "job-ingest")},
+        **{("User:job", "transactional-id", f"job-{role}-*"): {"Write"} for role in ("ingest", "engine", "replay")},
+        ("User:job", "transactional-id", "privstream-publisher-taxi"): {"Write"},
+    }
+
+
+def test_a_live_source_is_only_read_and_a_secured_cluster_is_asked_as_its_administrator(tmp_path: Path) -> None:
+    live = stream_table("taxi")
+    live["time"] = {**live["time"], "clock": "wall"}
+    config = job_config("localhost:9092", tmp_path, streams=[live], job="job")
+    assert not any("--operation Write --topic" in line for line in acl_lines(config))
+    kafka = config.kafka.model_copy(update={"security_protocol": "SSL"})
+    lines = acl_lines(config.model_copy(update={"kafka": kafka}), reader="User:CN=ann b", reader_group="dashboards")
+    assert all(" --command-config admin.properties --add " in line for line in lines)
+    assert "--allow-principal 'User:CN=ann b' --operation Read --group dashboards" in lines[-1]
+
+
+@pytest.mark.parametrize("group", ["job", "job-ingest"])
+def test_readers_never_get_a_group_of_the_job(tmp_path: Path, group: str) -> None:
+    """Its offsets count private events."""
+    config = job_config("localhost:9092", tmp_path, streams=[stream_table("taxi")], job="job")
+    with pytest.raises(ConfigError, match="is a group of the job"):
+        acl_lines(config, reader="User:ann", reader_group=group)

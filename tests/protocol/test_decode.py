@@ -72,7 +72,7 @@ BAD: list[tuple[bytes | None, Reason]] = [
 
 @pytest.mark.parametrize(("value", "reason"), BAD)
 def test_the_reason(value: bytes | None, reason: Reason) -> None:
-    events, reasons = EventDecoder(FIELDS, max_value_bytes=2_000).decode([encode(GOOD), value, encode(GOOD)])
+    events, reasons, _ = EventDecoder(FIELDS, max_value_bytes=2_000).decode([encode(GOOD), value, encode(GOOD)])
     assert [Reason(each) for each in reasons] == [Reason.ACCEPTED, reason, Reason.ACCEPTED]
     assert len(events) == 2
 
@@ -81,25 +81,25 @@ def test_the_reason(value: bytes | None, reason: Reason) -> None:
 def test_events_keep_their_places(mixed: list[Any]) -> None:
     decoder = EventDecoder(FIELDS, max_value_bytes=2_000)
     values = [changed("x", each) if isinstance(each, int) else each for each in mixed]
-    events, reasons = decoder.decode(values)
+    events, reasons, _ = decoder.decode(values)
     assert [event.number0 for event in events] == [float(each) for each in mixed if isinstance(each, int)]
     assert [reason == 0 for reason in reasons] == [isinstance(each, int) for each in mixed]
 
 
 def test_what_is_read() -> None:
-    [event], _ = EventDecoder(FIELDS).decode([encode(GOOD)])
+    [event], *_ = EventDecoder(FIELDS).decode([encode(GOOD)])
     assert (event.time, event.user, event.operation) == ("2016", "ann", "insert")
     assert (event.number0, event.number1, event.text0) == (1.0, 2.5, "z")
 
 
 def test_the_last_of_two_equal_keys_counts() -> None:
-    [event], _ = EventDecoder(FIELDS).decode([encode(GOOD)[:-1] + b',"x":7}'])
+    [event], *_ = EventDecoder(FIELDS).decode([encode(GOOD)[:-1] + b',"x":7}'])
     assert event.number0 == 7.0
 
 
 def test_a_number_format_takes_numbers_and_texts() -> None:
     decoder = EventDecoder(EventFields(time="t", time_is_number=True))
-    events, reasons = decoder.decode([b'{"t":1}', b'{"t":1.5}', b'{"t":"1"}', b'{"t":null}', b'{"t":true}'])
+    events, reasons, _ = decoder.decode([b'{"t":1}', b'{"t":1.5}', b'{"t":"1"}', b'{"t":null}', b'{"t":true}'])
     assert [event.time for event in events] == [1, 1.5, "1"]
     assert reasons.tolist() == [0, 0, 0, Reason.WRONG_TYPE, Reason.WRONG_TYPE]
 

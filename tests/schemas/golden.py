@@ -27,6 +27,10 @@ SAMPLES: dict[str, Any] = {
         "taxi", 3, 10, 25, 4, {5: Folded(np.array([[2]], np.uint64), np.array([5]))},
         np.array([[1, 2, 0]], np.uint64), np.array([1]), {"ACCEPTED": 5}, 17, np.repeat(np.array([0, 25]), 128),
     ),
+    "block-totals-v1": Block(
+        "taxi", 3, 10, 25, 4, {}, counts={"ACCEPTED": 5, "BAD_TIME": 9, "LOST": 1}, refused={"BAD_TIME": {"at": 9}},
+        totals={"ACCEPTED": {"": 5}, "BAD_TIME": {"at": 9}, "LOST": {"": 1}}, began=10,
+    ),
     "seed-v1": Seed("taxi", 6, bytes(range(32))),
     "chunk-v1": Chunk("taxi", 6, 1, 3, _DIGEST, b"\x00\x01part"),
     "candidate-v1": Candidate(

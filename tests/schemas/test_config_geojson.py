@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.domains import check_streams, outside_warning, rows_outside
+from agents.domains import check_streams, outside_warning
 from engines.registry import build_domain
 from engines.spatial.domain import LineDomain, PolygonDomain
 from schemas.config import Config, ConfigError, GeoJsonDomain, parse_config
@@ -141,12 +141,3 @@ def test_nearly_all_outside_is_worth_a_warning(tmp_path: Path) -> None:
     assert warning is not None
     assert "95%" in warning
     assert "lon and lat" in warning
-    events: list[dict[str, Any]] = [
-        {"lon": 0.5, "lat": 50.5},
-        {"lon": 50.5, "lat": 0.5},
-        {"lon": 50.5},
-        {"lon": "a", "lat": 1},
-        {"lon": True, "lat": 0},
-    ]
-    assert rows_outside(domain, events) == (2, 1)
-    assert rows_outside(domain, []) == (0, 0)

@@ -44,6 +44,15 @@ SECOND = GOOD[GOOD.index("[[streams]]") :]
 P, T, D, O = "streams[0].privacy", "streams[0].time", "streams[0].domain", "streams[0].options"  # noqa: E741
 USER = 'unit = "user"\nuser = "hack_license"\nmax_contributions = 2'
 SASL = 'bootstrap = "localhost:9092"\nsecurity_protocol = "SASL_SSL"\nsasl_mechanism = "PLAIN"\n'
+SCRAM = '''[kafka]
+security_protocol = "SASL_SSL"
+sasl_mechanism = "SCRAM-SHA-512"
+sasl_username = "u"
+sasl_password_file = "p"'''
+BEARER = '''[kafka]
+security_protocol = "SASL_SSL"
+sasl_mechanism = "OAUTHBEARER"
+sasl_token_file = "t"'''
 FORMAT, START = 'format = "%Y-%m-%d %H:%M:%S"', 'start = "2016-01-01T00:00:00"'
 BOUNDS = "bounds = [-74.05, 40.60, -73.75, 40.90]"
 
@@ -179,6 +188,20 @@ BAD: list[tuple[str, str, str, str, str]] = [
     ("[kafka]", '[kafka]\nsecurity_protocol = "TLS"', "kafka.security_protocol", "not one of", "SASL_SSL"),
     ("[kafka]", '[kafka]\nsecurity_protocol = "SASL_SSL"', "kafka.sasl_username", "missing", "add sasl_username"),
     ("[kafka]", '[kafka]\nsasl_username = "u"', "kafka.sasl_username", "ignored", "SASL_SSL"),
+    ("[kafka]", '[kafka]\nsasl_token_file = "t"', "kafka.sasl_token_file", "ignored", "SASL_SSL"),
+    ("[kafka]", f'{SCRAM}\nsasl_token_file = "t"', "kafka.sasl_token_file", "ignored", "OAUTHBEARER"),
+    ("[kafka]", BEARER.replace("sasl_token_file", "#"), "kafka.sasl_token_file", "missing", "add sasl_token_file"),
+    ("[kafka]", f'{BEARER}\nsasl_username = "u"', "kafka.sasl_username", "ignored", "the token says who comes"),
+    ("[kafka]", f'{BEARER}\nsasl_password_file = "p"', "kafka.sasl_password_file", "ignored", "remove the key"),
+    ("[kafka]", '[kafka]\nsecurity_protocol = "SASL_SSL"', "kafka.sasl_mechanism", "missing", "add sasl_mechanism"),
+    ("[kafka]", '[kafka]\nssl_key_password_file = "p"', "kafka.ssl_key_password_file", "ignored", "SSL"),
+    (
+        "[kafka]",
+        '[kafka]\nsecurity_protocol = "SSL"\nssl_key_password_file = "p"',
+        "kafka.ssl_key_password_file",
+        "no key",
+        "ssl_certfile and ssl_keyfile",
+    ),
     ("[kafka]", '[kafka]\nssl_cafile = "ca.pem"', "kafka.ssl_cafile", "ignored", "SSL"),
     ("[kafka]", '[kafka]\nsecurity_protocol = "SSL"\nssl_keyfile = "k"', "kafka.ssl_certfile", "missing", "add"),
     ("[kafka]", '[kafka]\nsecurity_protocol = "SSL"\nssl_cafile = 7', "kafka.ssl_cafile", "path", "quotes"),

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
+from agents.processes import end_with
+
 STEPS = 8
 MOST_SEEDS = 120  # in which a planted fault must show
 HASHES = "PYTHONHASHSEED"
@@ -96,8 +98,10 @@ def _apart(options: argparse.Namespace, seed: int, plant: str = "") -> dict:  # 
     from tests.simulation import run  # noqa: F401  # imported once, before the fork
 
     reading, writing = os.pipe()
+    parent = os.getpid()
     child = os.fork()
     if not child:
+        end_with(parent)
         os.close(reading)
         try:
             warnings.simplefilter("ignore")

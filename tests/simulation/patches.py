@@ -9,6 +9,7 @@ import aiokafka
 from aiokafka.consumer.fetcher import Fetcher
 
 from agents.protocol.stepper import Stepper
+from tests.simulation.timeline import EPOCH_S
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -18,6 +19,7 @@ POLLED_MS = 200  # consumers that poll at least so seldom are polled less often:
 FETCHER_S = 60.0  # how often aiokafka's fetcher looks around when nothing happens, 0.2 s by default
 REQUEST_MS = 320_000  # of consumers: four thirds of the session, as with the defaults of both
 CLOCK_S = 45.0
+LOOK_S = 900.0
 PACE_S = 20.0
 FAILPOINTS = ("engine", "publish", "ingest_owner", "table")
 
@@ -39,6 +41,9 @@ def patches(world: World) -> dict[str, Any]:
     def calm(self: Any, *args: Any, **settings: Any) -> None:
         fetcher(self, *args, **{**settings, "fetcher_timeout": FETCHER_S})
 
+    async def told(_: Any) -> int:
+        return int((EPOCH_S + world.timeline.now) * 1e6)
+
     def failpoint(name: str) -> None:
         process = world.timeline.running
         if process is not None:
@@ -46,10 +51,14 @@ def patches(world: World) -> dict[str, Any]:
 
     return {
         "aiokafka.client.create_conn": world.network.connect,
+        "agents.kafka_security.create_conn": world.network.connect,
         "aiokafka.AIOKafkaConsumer.getmany": rare,
         "aiokafka.AIOKafkaConsumer.__init__": patient,
         "aiokafka.consumer.fetcher.Fetcher.__init__": calm,
         "agents.ingest.CLOCK_S": CLOCK_S,
+        "agents.ingest.LOOK_S": LOOK_S,
+        "agents.ingest.ASK_S": LOOK_S,
+        "agents.broker_clock.BrokerClock._ask": told,
         "agents.ingest._calm_collector": lambda: None,
         # What the audit measures is not judged here, and takes longer than all the rest of a step.
         "engines.spatial.queries.SpatialEvaluator.measure": lambda *_: {},

@@ -218,7 +218,10 @@ async def work(
     await table.open()
     assignment = Assignment(job, table, crash)
     ingest = ingest_service(
-        checked.config, source_partitions=checked.source_partitions, audit_partitions=checked.audit_partitions
+        checked.config,
+        source_partitions=checked.source_partitions,
+        audit_partitions=checked.audit_partitions,
+        sources=checked.sources,
     )()
     await ingest.start()
     running = [

@@ -37,6 +37,22 @@ def nodes_to(domain: SpatialDomain, depth: int) -> IntArray:
     return np.concatenate(levels)
 
 
+def coordinates_at_fault(
+    columns: Columns, fields: tuple[str, str], bounds: tuple[float, float, float, float]
+) -> list[str]:
+    """Of points that a domain refuses, the coordinate beyond its bounds; both where both are, or neither is.
+
+    >>> outside = Columns({"x": np.array([2.0, 0.5, 0.5]), "y": np.array([0.5, 2.0, 0.5])}, {}, np.ones(3, np.int8))
+    >>> coordinates_at_fault(outside, ("x", "y"), (0.0, 0.0, 1.0, 1.0))
+    ['x', 'y', 'x and y']
+    """
+    x, y = (columns.numbers[field] for field in fields)
+    xmin, ymin, xmax, ymax = bounds
+    x_fits, y_fits = (x >= xmin) & (x < xmax), (y >= ymin) & (y < ymax)
+    names = (*fields, " and ".join(fields))
+    return [names[place] for place in np.where(x_fits == y_fits, 2, np.where(x_fits, 1, 0)).tolist()]
+
+
 class PublicWords(Protocol):
     """Fixed public pseudo-random numbers of a stream's cells, see `engines.spatial.placement`."""
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.contract import Columns
-from engines.spatial.domain.base import HALF, WHOLE, BoolArray, FloatArray, PublicWords
+from engines.spatial.domain.base import HALF, WHOLE, BoolArray, FloatArray, PublicWords, coordinates_at_fault
 from schemas.blocks import IntArray, KeyArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
@@ -150,6 +150,10 @@ class BoxDomain:
         keys = self._keys(np.where(inside, x, xmin), np.where(inside, y, ymin), columns.operations)
         keys[~inside] = 0
         return keys, reasons
+
+    def at_fault(self, columns: Columns) -> list[str]:
+        """See `engines.contract.FaultNamingDomain`."""
+        return coordinates_at_fault(columns, (self.x_field, self.y_field), self.bounds)
 
     def _keys(self, x: FloatArray, y: FloatArray, operations: npt.NDArray[np.int8]) -> KeyArray:
         """Keys of points inside. Clipping catches a product that rounds up to the number of columns."""

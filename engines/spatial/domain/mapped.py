@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.contract import Columns
-from engines.spatial.domain.base import SHARE_BITS, BoolArray, FloatArray, PublicWords
+from engines.spatial.domain.base import SHARE_BITS, BoolArray, FloatArray, PublicWords, coordinates_at_fault
 from engines.spatial.domain.box import rounded
 from engines.spatial.domain.cells import CellTree
 from schemas.blocks import IntArray, KeyArray
@@ -118,6 +118,10 @@ class MappedDomain(ABC):
         reasons[rows] = Reason.ACCEPTED
         keys[rows, 0] = (codes.astype(np.uint64) << np.uint64(1)) | (columns.operations[rows] < 0)
         return keys, reasons
+
+    def at_fault(self, columns: Columns) -> list[str]:
+        """See `engines.contract.FaultNamingDomain`."""
+        return coordinates_at_fault(columns, (self.x_field, self.y_field), self.bounds)
 
     def located(self, x: FloatArray, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray, IntArray]:
         """Which points are on the shape, and of those, where on it, and the codes of their finest cells."""

@@ -1,0 +1,41 @@
+"""Processes that work for another one and end when it does, however it ends.
+
+A process that is killed cannot tell its workers, and those of `concurrent.futures` go on for as long as their tasks
+take. So each of them looks whether its parent is still there. Whoever shares work with processes makes them here.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+LOOK_S = 0.5
+
+
+def process_pool(workers: int | None) -> ProcessPoolExecutor:
+    """A pool of fresh interpreters (a fork would inherit locks of the libraries' threads) that does not outlive us.
+
+    Args: workers: None for one on each core.
+    """
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_in_pool)
+
+
+def end_with(parent: int) -> None:
+    """Called by a process that works for `parent`: from now on it ends when that is no longer its parent."""
+    threading.Thread(target=_watch, args=(parent,), name="parent watch", daemon=True).start()
+
+
+def _in_pool() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    assert parent.pid is not None
+    end_with(parent.pid)
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(LOOK_S)
+    os._exit(1)

@@ -1,0 +1,128 @@
+"""Saying what is refused, where people look: by reason and configured field, as shares. Never a value of a record.
+
+A stream of which most records are refused looks as healthy as one without events: its steps close, and are published
+empty. Nearly always the configuration does not fit the events.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from schemas.blocks import Block, Tally
+from schemas.events import Reason
+
+log = logging.getLogger(__name__)
+
+FIRST = 20  # records after which the first word is said
+EVERY_S = 60.0
+MOST = 0.5
+NEARLY_ALL = 0.9
+NAMED = 3  # reasons in one line
+UNREFUSED = (Reason.ACCEPTED.name, Reason.OVER_BOUND.name)
+BESIDE = (Reason.CLIPPED.name, Reason.LOST.name)
+"""Reasons that are counted beside records, not of them."""
+
+_TYPES = "correct the producer, or name another field in the configuration"
+_DOMAIN = (
+    "look at [streams.domain]: are these the right fields, in this order and in its units, and is it the right place?"
+)
+_START = "compare the field with [streams.time]: format (s, ms or us?), timezone, start and step"
+WHAT_TO_DO: Mapping[str, str] = {
+    Reason.NOT_JSON.name: "each record must be one JSON object in UTF-8: correct the producer, or the source",
+    Reason.MISSING_FIELD.name: "name the events' own field in the configuration (spelling?), or correct the producer",
+    Reason.WRONG_TYPE.name: _TYPES,
+    Reason.EMPTY.name: "the records have no value: is it the right source?",
+    Reason.TOO_LARGE.name: "records above 1 MiB are not read: correct the producer, or the source",
+    Reason.BAD_USER.name: "a user id is a text of 1 to 256 bytes or an integer: correct [streams.privacy] user",
+    Reason.WRONG_PARTITION.name: "producers must key records by the user id; set partitioner to how they place keys: "
+    "murmur2 (Java, aiokafka) or crc32 (librdkafka)",
+    Reason.BAD_TIME.name: "set [streams.time] format to how the field is written",
+    Reason.BEFORE_START.name: _START,
+    Reason.TOO_FAR_AHEAD.name: _START,
+    Reason.NOT_FINITE.name: _TYPES,
+    Reason.OUTSIDE_DOMAIN.name: _DOMAIN,
+    Reason.BAD_OPERATION.name: "an operation is insert or delete, as far as the engine takes both",
+    Reason.BAD_TICK.name: "ticks come from privstream replay alone, under clock = replay: see who writes to the source",
+    Reason.TICK_TOO_FAR.name: "a tick closes 10,000 steps at most: see who writes ticks to the source",
+}
+
+
+def by_reason_and_field(block: Block) -> Counter[tuple[str, str]]:
+    """What a block counts, by reason and, where records were refused, by field."""
+    found = Counter({(reason, name): n for reason, fields in block.refused.items() for name, n in fields.items()})
+    found.update({(reason, ""): n for reason, n in block.counts.items() if reason not in block.refused})
+    return found
+
+
+@dataclass(slots=True)
+class Seen:
+    """Records by what became of them: (reason, field) -> records."""
+
+    tally: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @staticmethod
+    def of(tally: Tally) -> Seen:
+        return Seen(Counter({(reason, name): n for reason, fields in tally.items() for name, n in fields.items()}))
+
+    @property
+    def records(self) -> int:
+        return sum(n for (reason, _), n in self.tally.items() if reason not in BESIDE)
+
+    @property
+    def refused(self) -> Counter[tuple[str, str]]:
+        return Counter({key: n for key, n in self.tally.items() if key[0] not in (*UNREFUSED, *BESIDE)})
+
+    @property
+    def share(self) -> float:
+        """Of the records, those refused; 0 where there are none."""
+        return sum(self.refused.values()) / max(1, self.records)
+
+    @property
+    def lost(self) -> int:
+        """Source offsets that were deleted before they were read."""
+        return sum(n for (reason, _), n in self.tally.items() if reason == Reason.LOST.name)
+
+    def sentence(self) -> str:
+        """
+        >>> Seen(Counter({("ACCEPTED", ""): 1, ("MISSING_FIELD", "lat"): 3})).sentence()
+        '75% refused: MISSING_FIELD of lat 75%'
+        """
+        records = max(1, self.records)
+        named = [f"{reason}{f' of {name}' if name else ''} {n / records:.0%}" for (reason, name), n in self._worst]
+        return f"{self.share:.0%} refused: {', '.join(named)}" if named else "none refused"
+
+    def what_to_do(self) -> str:
+        """For the most frequent reason; "" where nothing is refused."""
+        return next((WHAT_TO_DO.get(reason, "") for (reason, _), _ in self._worst), "")
+
+    @property
+    def _worst(self) -> list[tuple[tuple[str, str], int]]:
+        return self.refused.most_common(NAMED)
+
+
+class RefusalAlarm:
+    """Says in the log, soon and then at most once a minute for each stream, that most of its records are refused."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: dict[str, Seen] = {}
+        self._said: dict[str, float] = {}
+
+    def take(self, block: Block) -> None:
+        """What a committed block counts."""
+        seen, now = self._seen.setdefault(block.stream, Seen()), self._clock()
+        seen.tally.update(by_reason_and_field(block))
+        if seen.records < FIRST or now - self._said.get(block.stream, -EVERY_S) < EVERY_S:
+            return
+        if seen.share > MOST:
+            self._said[block.stream] = now
+            log.warning(
+                "stream %s: of the last %d records %s. Its steps go on without them. What to do: %s "
+                "(docs/operations.md: most records are refused)",
+                block.stream, seen.records, seen.sentence(), seen.what_to_do(),
+            )  # fmt: skip
+        del self._seen[block.stream]

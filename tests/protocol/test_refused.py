@@ -1,0 +1,165 @@
+"""What is refused is counted by reason and configured field: in blocks, in dead letters, and in totals that last."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from agents.protocol.decode import EventFields
+from agents.protocol.ingest_events import RawRecord
+from agents.protocol.ingest_spec import SourceSpec
+from agents.protocol.partition_ingest import PartitionIngest
+from agents.refusals import EVERY_S, FIRST, WHAT_TO_DO, RefusalAlarm
+from engines.tabular.attributes import Category
+from engines.tabular.domain import TableDomain
+from schemas.blocks import Block
+from schemas.events import LARGEST_JUMP, Reason
+from tests.protocol.ingest_runs import SPEC, body, tick_header
+
+TABLE = dataclasses.replace(
+    SPEC,
+    domain=TableDomain((Category(name="sex", values=("f", "m")), Category(name="job", values=("a", "b")))),
+    fields=EventFields(time="t", time_is_number=True, user="u", scalars=("sex", "job")),
+)
+
+
+def row(**changes: Any) -> bytes:
+    return body(**{"sex": "f", "job": "a", **changes})
+
+
+BAD: list[tuple[SourceSpec, bytes | None, Reason, str]] = [
+    (SPEC, b"{", Reason.NOT_JSON, ""),
+    (SPEC, b"[]", Reason.WRONG_TYPE, ""),
+    (SPEC, b"{}", Reason.MISSING_FIELD, "t"),
+    (SPEC, body().replace(b'"y"', b'"Y"'), Reason.MISSING_FIELD, "y"),
+    (SPEC, body(x="0.5"), Reason.WRONG_TYPE, "x"),
+    (SPEC, body(op=1), Reason.WRONG_TYPE, "op"),
+    (SPEC, body(y=0.25).replace(b"0.25", b"1e999"), Reason.NOT_FINITE, "y"),
+    (SPEC, body(y=0.25).replace(b"0.25", b"9" * 400), Reason.TOO_LARGE, ""),
+    (SPEC, body(u=""), Reason.BAD_USER, "u"),
+    (SPEC, body(u=[]), Reason.BAD_USER, "u"),
+    (dataclasses.replace(SPEC, partitions=1000), body(), Reason.WRONG_PARTITION, "u"),
+    (SPEC, body(t="yesterday"), Reason.BAD_TIME, "t"),
+    (SPEC, body(t=-1), Reason.BEFORE_START, "t"),
+    (SPEC, body(t=9), Reason.TOO_FAR_AHEAD, "t"),
+    (SPEC, body(x=7), Reason.OUTSIDE_DOMAIN, "x"),
+    (SPEC, body(y=-1), Reason.OUTSIDE_DOMAIN, "y"),
+    (SPEC, body(x=7, y=7), Reason.OUTSIDE_DOMAIN, "x and y"),
+    (SPEC, body(op="merge"), Reason.BAD_OPERATION, "op"),
+    (TABLE, row(sex=None), Reason.MISSING_FIELD, "sex"),
+    (TABLE, row(job="c"), Reason.OUTSIDE_DOMAIN, "job"),
+    (TABLE, row(job=1), Reason.WRONG_TYPE, "job"),
+    (TABLE, row(job=[]), Reason.WRONG_TYPE, "job"),
+]
+
+
+def sealed(machine: PartitionIngest, *values: bytes | None) -> tuple[Block, list[Any]]:
+    first = machine.next_offset
+    machine.take([RawRecord(first + place, 0, None, value) for place, value in enumerate(values)])
+    block, letters = machine.seal()
+    assert block is not None
+    return Block.decode(block.encode()), letters
+
+
+@pytest.mark.parametrize(("spec", "value", "reason", "field"), BAD)
+def test_the_field(spec: SourceSpec, value: bytes | None, reason: Reason, field: str) -> None:
+    good = row() if spec is TABLE else body()
+    block, letters = sealed(PartitionIngest(spec, 0), good, value, good)
+    assert block.refused[reason.name] == {field: 3 if reason is Reason.WRONG_PARTITION else 1}
+    assert (letters[-2 if reason is Reason.WRONG_PARTITION else -1].reason, letters[-1].field) == (reason, field)
+
+
+def test_every_reason_says_what_to_do() -> None:
+    counted_only = {Reason.ACCEPTED, Reason.OVER_BOUND, Reason.CLIPPED, Reason.LOST}
+    assert WHAT_TO_DO.keys() == {reason.name for reason in set(Reason) - counted_only}
+
+
+def test_totals_outlive_the_blocks_that_they_count() -> None:
+    machine = PartitionIngest(SPEC, 0)
+    sealed(machine, body(), b"{", body(x=7))
+    block, _ = sealed(machine, *[body()] * 3, body(x=7))
+    successor = PartitionIngest(SPEC, 0)
+    successor.apply(block, trimmed_to=1)
+    successor.lose(20)
+    block, _ = sealed(successor, body(y=7))
+    assert block.totals == {
+        "ACCEPTED": {"": 3}, "OVER_BOUND": {"": 1}, "NOT_JSON": {"": 1}, "OUTSIDE_DOMAIN": {"x": 2, "y": 1},
+        "LOST": {"": 13},
+    }  # fmt: skip
+    assert (block.lo, block.hi, block.counts) == (7, 21, {"LOST": 13, "OUTSIDE_DOMAIN": 1})
+
+
+@pytest.mark.parametrize(
+    ("step", "closed"), [(LARGEST_JUMP - 1, LARGEST_JUMP - 1), (LARGEST_JUMP, -1), (1_700_000, -1)]
+)
+def test_a_tick_that_no_replay_writes_closes_nothing(step: int, closed: int) -> None:
+    machine = PartitionIngest(SPEC, 0)
+    machine.take([RawRecord(0, 0, None, b"", tick_header(step)), RawRecord(1, 0, None, body())])
+    block, letters = machine.seal()
+    assert block is not None
+    assert block.tick == closed
+    assert [letter.reason for letter in letters] == ([] if closed >= 0 else [Reason.TICK_TOO_FAR])
+    assert block.counts["ACCEPTED"] == 1
+
+
+def test_a_jump_is_measured_from_the_tick_before_in_one_fetch_or_two() -> None:
+    ticks = [RawRecord(at, 0, None, b"", tick_header(step)) for at, step in enumerate((9_000, 18_000, 40_000, 27_000))]
+    for cut in range(5):
+        machine = PartitionIngest(SPEC, 0)
+        machine.take(ticks[:cut])
+        machine.take(ticks[cut:])
+        block, letters = machine.seal()
+        assert block is not None
+        assert (block.tick, [letter.offset for letter in letters]) == (27_000, [2])
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_stream_that_joins_behind_deleted_ticks_takes_the_first_one(restarted: bool) -> None:
+    machine = PartitionIngest(SPEC, 0)
+    machine.resume(5)
+    if restarted:
+        block, _ = sealed(machine, b"{")
+        machine = PartitionIngest(SPEC, 0)
+        machine.apply(block)
+        machine.resume(block.hi)
+    machine.take([RawRecord(machine.next_offset, 0, None, b"", tick_header(1_700_000))])
+    assert machine.ticked == 1_700_000
+
+
+# --- the worker's log ---------------------------------------------------------------------------------------------
+
+
+def block_of(accepted: int, **refused: int) -> Block:
+    counts = {"ACCEPTED": accepted, **refused}
+    return Block("s", 0, 0, 1, -1, {}, counts=counts, refused={reason: {"lat": n} for reason, n in refused.items()})
+
+
+def test_the_alarm_comes_soon_and_then_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    alarm = RefusalAlarm(lambda: now[0])
+    alarm.take(block_of(0, MISSING_FIELD=FIRST - 1))
+    assert caplog.messages == []
+    alarm.take(block_of(1))
+    [line] = caplog.messages
+    assert "MISSING_FIELD of lat 95%" in line
+    assert "spelling" in line
+    assert caplog.records[0].levelno == logging.WARNING
+    for _ in range(100):
+        alarm.take(block_of(0, MISSING_FIELD=100))
+    assert len(caplog.messages) == 1
+    now[0] = EVERY_S
+    alarm.take(block_of(0, BAD_TIME=1))
+    assert len(caplog.messages) == 2
+    assert "of the last 10001 records 100% refused" in caplog.messages[1]
+
+
+def test_a_few_refused_records_are_no_alarm(caplog: pytest.LogCaptureFixture) -> None:
+    alarm = RefusalAlarm(lambda: 0.0)
+    for _ in range(10):
+        alarm.take(block_of(60, NOT_JSON=40))
+    alarm.take(Block("s", 0, 0, 1, -1, {}, counts=Counter(OVER_BOUND=1000, LOST=1000)))
+    assert caplog.messages == []
