@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaProducer
@@ -17,7 +17,7 @@ from agents.kafka_clients import read_to_end, security_kwargs
 from agents.protocol.fingerprint import Fingerprint, first_of_each
 from agents.topic_admin import admin_client
 from agents.topic_ids import TopicIdentity, topic_identities
-from schemas.errors import BrokerError
+from schemas.errors import BrokerError, FingerprintError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -32,25 +32,36 @@ class Checked:
 
     Attributes:
         config: with every `start = "now"` replaced by the time that was decided at first start.
-        source_partitions, audit_partitions: stream -> partitions of that topic.
+        source_partitions, audit_partitions: stream -> partitions of that topic, of those that may go on.
+        refused: streams that must not go on, and why; never all of them.
+        others: streams that were started and are not configured now.
     """
 
     config: Config
     source_partitions: Mapping[str, int]
     audit_partitions: Mapping[str, int]
+    refused: Mapping[str, FingerprintError] = field(default_factory=dict)
+    others: frozenset[str] = frozenset()
 
 
 async def check_fingerprints(
-    config: Config, *, user_key_ids: Mapping[str, str | None], insecure: bool = False
+    config: Config,
+    *,
+    user_key_ids: Mapping[str, str | None],
+    insecure: bool = False,
+    without: Collection[str] = (),
 ) -> Checked:
     """Store the fingerprints of new streams and compare those of known ones.
 
     Args:
         user_key_ids: stream -> id of its user key, None where it has none.
         insecure: whether this worker draws seeds that can be repeated.
-    Raises: FingerprintError with field and mend; BrokerError if a source topic is missing.
+        without: streams that cannot start, and are not looked at.
+    Raises: FingerprintError with field and mend, if no stream may go on, or while another one is new: a start that is
+        refused in part decides nothing for it; BrokerError if a source topic is missing.
     """
-    sources = {stream.source for stream in config.streams} | {s.audit for s in config.streams if s.audit}
+    streams = [stream for stream in config.streams if stream.name not in without]
+    sources = {stream.source for stream in streams} | {s.audit for s in streams if s.audit}
     async with admin_client(config.kafka) as admin:
         found = await topic_identities(admin, sorted(sources))
     if missing := sorted(sources - found.keys()):
@@ -59,25 +70,39 @@ async def check_fingerprints(
             "or correct source and audit"
         )
     now = {
-        s.name: _fingerprint(s, config, found[s.source], user_key_ids.get(s.name), insecure=insecure)
-        for s in config.streams
+        s.name: _fingerprint(s, config, found[s.source], user_key_ids.get(s.name), insecure=insecure) for s in streams
     }
     stored = await _stored(config)
     # Known streams first: a start that is refused must not decide anything for new ones.
-    for name in now.keys() & stored.keys():
-        stored[name].check(now[name])
-    if new := [now[name] for name in now if name not in stored]:
+    refused = _refused(now, stored)
+    new = [now[name] for name in now if name not in stored]
+    if refused and (new or refused.keys() == now.keys()):
+        raise next(iter(refused.values()))
+    if new:
         await _store(config, new)
         # Another worker may have been first: what stands first on the topic holds for both.
         stored = await _stored(config)
-    for name, fingerprint in now.items():
-        stored[name].check(fingerprint)
-    streams = tuple(_started(stream, stored[stream.name].start) for stream in config.streams)
+        if again := _refused(now, stored):
+            raise next(iter(again.values()))
+    started = [s if s.name in without else _started(s, stored[s.name].start) for s in config.streams]
+    streams = [stream for stream in streams if stream.name not in refused]
     return Checked(
-        config.model_copy(update={"streams": streams}),
+        config.model_copy(update={"streams": tuple(started)}),
         {stream.name: found[stream.source].partitions for stream in streams},
         {stream.name: found[stream.audit].partitions for stream in streams if stream.audit},
+        refused,
+        frozenset(stored) - {stream.name for stream in config.streams},
     )
+
+
+def _refused(now: Mapping[str, Fingerprint], stored: Mapping[str, Fingerprint]) -> dict[str, FingerprintError]:
+    refused: dict[str, FingerprintError] = {}
+    for name in now.keys() & stored.keys():
+        try:
+            stored[name].check(now[name])
+        except FingerprintError as error:
+            refused[name] = error
+    return refused
 
 
 def _fingerprint(

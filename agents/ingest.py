@@ -21,6 +21,7 @@ from agents.ingest_owner import IngestCounters, IngestOptions, SourceOwner
 from agents.ingest_records import hand_out_bare_records
 from agents.ingest_restore import restore
 from agents.kafka_clients import read_secret, security_kwargs
+from agents.lifecycle.stops import Stops
 from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
 from agents.protocol.userhash import KEY_BYTES, key_id, user_key
@@ -71,6 +72,8 @@ def source_specs(
     keys = user_keys(config)
     specs: dict[str, list[SourceSpec]] = {}
     for stream in config.streams:
+        if stream.name not in source_partitions:
+            continue  # it could not start
         partitions = source_partitions[stream.name]
         spec = SourceSpec.of(stream, build_domain(stream), key=keys[stream.name], partitions=partitions)
         specs.setdefault(spec.topic, []).append(spec)
@@ -86,6 +89,7 @@ def ingest_service(
     source_partitions: Mapping[str, int],
     audit_partitions: Mapping[str, int] | None = None,
     counters: IngestCounters | None = None,
+    stops: Stops | None = None,
     options: IngestOptions | None = None,
 ) -> type[IngestService]:
     """The service as a class, which is what `app.service` takes. Raises: ConfigError, before anything starts.
@@ -97,7 +101,7 @@ def ingest_service(
 
     class ConfiguredIngest(IngestService):
         def __init__(self, **service_settings: Any) -> None:
-            super().__init__(config, specs, counters=counters, options=options, **service_settings)
+            super().__init__(config, specs, counters=counters, stops=stops, options=options, **service_settings)
 
     return ConfiguredIngest
 
@@ -108,6 +112,7 @@ class IngestService(Service):
     Args:
         specs: topic -> what each stream does with it.
         counters: where to count; its own by default.
+        stops: which streams have stopped; its own by default.
         now_us: wall clock in microseconds since 1970 UTC.
     """
 
@@ -117,12 +122,14 @@ class IngestService(Service):
         specs: Mapping[str, Sequence[SourceSpec]],
         *,
         counters: IngestCounters | None = None,
+        stops: Stops | None = None,
         options: IngestOptions | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         **service_settings: Any,
     ) -> None:
         super().__init__(**service_settings)
         self.counters = IngestCounters() if counters is None else counters
+        self.stops = Stops.of(stream.name for stream in config.streams) if stops is None else stops
         self.owners: dict[TopicPartition, SourceOwner] = {}
         self._config = config
         self._specs = specs
@@ -149,8 +156,11 @@ class IngestService(Service):
                 )
                 await self._work(fetched)
                 await self._reach(consumer)
-                for owner in list(self.owners.values()):
+                for source, owner in list(self.owners.items()):
                     await owner.flush_if_due()
+                    owner.leave_out_stopped()
+                    if not owner.machines and source in consumer.assignment():
+                        consumer.pause(source)
         finally:
             await self._give_up()
             await consumer.stop()
@@ -178,9 +188,18 @@ class IngestService(Service):
             return
         generation = self._generation
         owners = [
-            SourceOwner(self._config, source, self._specs[source.topic], options=self._options, counters=self.counters)
+            SourceOwner(
+                self._config,
+                source,
+                self._specs[source.topic],
+                options=self._options,
+                counters=self.counters,
+                stops=self.stops,
+            )
             for source in missing
         ]
+        for owner in owners:
+            owner.leave_out_stopped()
         opening = self._opening = asyncio.create_task(restore(self._config, consumer, owners))
         await asyncio.wait([opening])
         error = None if opening.cancelled() else opening.exception()

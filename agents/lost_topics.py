@@ -15,6 +15,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from agents.kafka_clients import read_to_end, security_kwargs
+from agents.protocol.fingerprint import first_of_each
 from agents.protocol.partitioner import bounds_partition, home_partition
 from agents.topic_ids import TopicIdentity
 from schemas.blocks import Block
@@ -53,6 +54,22 @@ async def lost_topics(config: Config, existing: Mapping[str, TopicIdentity]) -> 
             reason = f"is gone, with all it held: {name} shows that the job has run. It must not be made again empty"
             return [Lost(each, reason) for each in missing]
     return []
+
+
+async def lost_public(config: Config, existing: Mapping[str, TopicIdentity]) -> list[Lost]:
+    """Public topics that are missing of streams that were started: all were there at the first start.
+
+    Raises: BrokerError, WireError.
+    """
+    topics = Topics(config.job.name, config.kafka.partitions)
+    names = {name: stream.name for stream in config.streams for name in topics.published(stream.name)}
+    missing = {topic: stream for topic, stream in names.items() if topic not in existing}
+    if not missing or topics.fingerprints not in existing:
+        return []
+    _, _, records = await read_to_end(config.kafka, topics.fingerprints, 0, 0)
+    started = first_of_each(record.value for record in records)
+    reason = "is gone, with all it held: {stream} was started with it. It must not be made again empty"
+    return [Lost(topic, reason.format(stream=stream)) for topic, stream in missing.items() if stream in started]
 
 
 async def lost_bounds(config: Config, existing: Mapping[str, TopicIdentity]) -> list[Lost]:

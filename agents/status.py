@@ -5,18 +5,21 @@ Read from committed records alone; it needs no worker to be up, and disturbs non
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from agents.lifecycle.stop_log import recorded
+from agents.lifecycle.stops import Stop
 from agents.protocol.partitioner import home_partition
 from agents.tail import Tail, tail
 from agents.topic_admin import admin_client
-from agents.topic_ids import topic_identities
+from agents.topic_ids import TopicIdentity, topic_identities
 from schemas.blocks import Block
-from schemas.errors import BrokerError
+from schemas.errors import BrokerError, WireError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ class StreamStatus:
         ingest_lag: offsets of the source that are in no block yet, ticks and transaction markers included.
         over: last step that every source partition has closed, -1 before any.
         waiting: steps that are over and not public yet; a growing number means that engines are down or too slow.
+        stopped: what has stopped of it and has not gone on since, with reason and advice.
     """
 
     stream: str
@@ -47,6 +51,7 @@ class StreamStatus:
     ingest_lag: int
     over: int
     waiting: int
+    stopped: tuple[Stop, ...] = ()
 
 
 async def status(config: Config) -> list[StreamStatus]:
@@ -56,16 +61,50 @@ async def status(config: Config) -> list[StreamStatus]:
     wanted = {topics.blocks, *sources, *(topics.ledger(stream.name) for stream in config.streams)}
     async with admin_client(config.kafka) as admin:
         found = await topic_identities(admin, sorted(wanted))
-    if missing := sorted(wanted - found.keys()):
-        raise BrokerError(f"topic {', '.join(missing)} does not exist. Mend: privstream topics CONFIG --create.")
-    lanes = [(topic, partition) for topic in sorted(wanted) for partition in range(found[topic].partitions)]
+    if topics.blocks not in found:
+        raise BrokerError(f"topic {topics.blocks} does not exist. Mend: privstream topics CONFIG --create.")
+    lanes = [(topic, partition) for topic in sorted(found) for partition in range(found[topic].partitions)]
+    try:
+        stops = list((await recorded(config)).values())
+    except BrokerError:  # the job is older than this topic, or it was lost: that loses nothing else
+        stops = []
     async with tail(config.kafka, lanes, wait=False) as end:
-        return [await _stream_status(config, stream, end, found[stream.source].partitions) for stream in config.streams]
+        streams = [await _stream_status(config, stream, end, found) for stream in config.streams]
+        return [
+            replace(each, stopped=tuple([stop for stop in stops if await _still(config, stop, each, end)]))
+            for each in streams
+        ]
 
 
-async def _stream_status(config: Config, stream: Stream, end: Tail, partitions: int) -> StreamStatus:
+async def _still(config: Config, stop: Stop, stream: StreamStatus, end: Tail) -> bool:
+    """Whether what has stopped has not gone on since: a step became public that was to come next, or a block came."""
+    if stop.stream != stream.stream:
+        return False
+    if stop.step is not None:
+        return stream.published < stop.step
+    if stop.part != "ingest" or stop.partition is None:
+        return True  # cleared by the next worker that finds nothing wrong at its start
     topics = Topics(config.job.name, config.kafka.partitions)
-    newest = await end.newest((topics.ledger(stream.name), 0))
+    lane = (topics.blocks, home_partition(stop.stream, config.kafka.partitions))
+    newest = await end.newest(lane, lambda record: _is_of(record, stop))
+    return newest is None or newest.timestamp <= stop.at_ms
+
+
+def _is_of(record: Any, stop: Stop) -> bool:
+    if record.key != stop.stream.encode():
+        return False
+    try:
+        return Block.decode(record.value).partition == stop.partition
+    except WireError:
+        return False
+
+
+async def _stream_status(config: Config, stream: Stream, end: Tail, found: Mapping[str, TopicIdentity]) -> StreamStatus:
+    topics = Topics(config.job.name, config.kafka.partitions)
+    ledger_topic, partitions = topics.ledger(stream.name), 0
+    if stream.source in found:
+        partitions = found[stream.source].partitions
+    newest = await end.newest((ledger_topic, 0)) if ledger_topic in found else None
     ledger: Mapping[str, Any] = {} if newest is None else orjson.loads(newest.value)
     blocks = await _newest_blocks(
         end, (topics.blocks, home_partition(stream.name, config.kafka.partitions)), stream, partitions
@@ -96,9 +135,10 @@ async def _newest_blocks(end: Tail, lane: tuple[str, int], stream: Stream, parti
     found: dict[int, Block] = {}
     looked_at = 0
     async for record in end.backwards(lane):
-        block = Block.decode(record.value)
-        if block.stream == stream.name:
-            found.setdefault(block.partition, block)
+        if record.key == stream.name.encode():
+            with contextlib.suppress(WireError):
+                block = Block.decode(record.value)
+                found.setdefault(block.partition, block)
         looked_at += 1
         if len(found) == partitions or looked_at >= MOST_BLOCKS:
             break

@@ -36,4 +36,7 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     ]
     head = ["stream", "public step", "until", "synthetic", "epsilon spent", "offsets to ingest", "steps to publish"]
     typer.echo(table(head, rows))
+    for each in streams:
+        for stop in each.stopped:
+            typer.echo(f"\nSTOPPED: {stop}")
     say("operator only: lag is a count of private events")

@@ -29,6 +29,8 @@ class Job(Section):
     """TCP port of the Prometheus metrics on loopback; absent: none."""
     keep_private_log: Flag = Field(False, examples=[False])
     """Never delete seeds and blocks: for checks after the fact. Whoever can read both can undo the noise."""
+    retired: tuple[PlainName, ...] = Field((), examples=[["last-years-stream"]])
+    """Streams that were taken out for good: what they would need to go on may be deleted."""
 
 
 def _servers(value: str) -> str:
