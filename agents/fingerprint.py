@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from aiokafka import AIOKafkaProducer
 
 from agents.kafka_clients import read_to_end, security_kwargs
+from agents.lost_topics import ends_of
 from agents.protocol.fingerprint import Fingerprint, first_of_each
 from agents.topic_admin import admin_client
 from agents.topic_ids import TopicIdentity, topic_identities
-from schemas.errors import BrokerError, FingerprintError
+from schemas.errors import BrokerError, FingerprintError, LostTopicError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -58,12 +59,14 @@ async def check_fingerprints(
         insecure: whether this worker draws seeds that can be repeated.
         without: streams that cannot start, and are not looked at.
     Raises: FingerprintError with field and mend, if no stream may go on, or while another one is new: a start that is
-        refused in part decides nothing for it; BrokerError if a source topic is missing.
+        refused in part decides nothing for it; LostTopicError if fingerprints were lost; BrokerError if a source topic
+        is missing.
     """
     streams = [stream for stream in config.streams if stream.name not in without]
     sources = {stream.source for stream in streams} | {s.audit for s in streams if s.audit}
+    ledgers = {Topics.ledger(stream.name) for stream in streams}
     async with admin_client(config.kafka) as admin:
-        found = await topic_identities(admin, sorted(sources))
+        found = await topic_identities(admin, sorted(sources | ledgers))
     if missing := sorted(sources - found.keys()):
         raise BrokerError(
             f"topic {', '.join(missing)} does not exist; create it (privstream topics --create), "
@@ -78,6 +81,8 @@ async def check_fingerprints(
     new = [now[name] for name in now if name not in stored]
     if refused and (new or refused.keys() == now.keys()):
         raise next(iter(refused.values()))
+    for name in [fingerprint.stream for fingerprint in new]:
+        await _check_unanswered(config, name, found)
     if new:
         await _store(config, new)
         # Another worker may have been first: what stands first on the topic holds for both.
@@ -93,6 +98,20 @@ async def check_fingerprints(
         refused,
         frozenset(stored) - {stream.name for stream in config.streams},
     )
+
+
+async def _check_unanswered(config: Config, stream: str, found: Mapping[str, TopicIdentity]) -> None:
+    """A stream without a fingerprint must be new: nobody could tell with what guarantee its public steps were made.
+
+    Raises: LostTopicError.
+    """
+    ledger = Topics.ledger(stream)
+    if ledger in found and any((await ends_of(config.kafka, ledger, found[ledger].partitions))[1]):
+        topic = Topics(config.job.name, config.kafka.partitions).fingerprints
+        raise LostTopicError(
+            f"stream {stream}: {topic} does not know it, and {ledger} has steps of it: the fingerprints were lost, or "
+            "another job has a stream of this name. Restore the topic, or start the stream under another name"
+        )
 
 
 def _refused(now: Mapping[str, Fingerprint], stored: Mapping[str, Fingerprint]) -> dict[str, FingerprintError]:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from aiokafka.errors import KafkaError
 from prometheus_client import Counter
 
@@ -26,7 +27,7 @@ from agents.protocol.clock import StepClock
 from agents.protocol.publisher import Publication, StreamPublisher
 from agents.tail import tail
 from agents.trim import Trimmer
-from schemas.errors import PrivstreamError, WireError
+from schemas.errors import LostTopicError, PrivstreamError, WireError
 from schemas.releases import Channel, LogRecord, PublicRecord, decode_log_record
 from schemas.topics import Topics
 
@@ -145,14 +146,24 @@ class Lane:
         _, _, records = await read_to_end(kafka, Topics.ledger(self._stream.name), 0, 0)
         with alone(self.name):
             self.machine.recover(record.value for record in records)
-        await self._find_torn(kafka)
+        showed = any(orjson.loads(record.value)["added"] for record in records)
+        await self._find_torn(kafka, showed=showed)
         log.info("publisher of %s: step %s is public", self._stream.name, self.machine.last_step)
 
-    async def _find_torn(self, kafka: Kafka) -> None:
-        """Look behind the ledger's last step: there is nothing, unless an earlier version was torn there."""
+    async def _find_torn(self, kafka: Kafka, *, showed: bool) -> None:
+        """Look behind the ledger's last step: there is nothing, unless an earlier version was torn there.
+
+        Args: showed: whether the ledger says that there were synthetic records.
+        """
         name, last = self._stream.name, self.machine.last_step
         topics: dict[str, Channel] = {Topics.synthetic(name): "synthetic", Topics.measurements(name): "measurements"}
         async with tail(kafka, [(topic, 0) for topic in topics]) as end:
+            if showed and end.ends[Topics.synthetic(name), 0] == 0:
+                with alone(name):
+                    raise LostTopicError(
+                        f"stream {name}: {Topics.synthetic(name)} was deleted and made again: the public ledger has "
+                        "records of it, and it never held any"
+                    )
             for topic, channel in topics.items():
                 found: list[PublicRecord] = []
                 async for record in end.backwards((topic, 0)):

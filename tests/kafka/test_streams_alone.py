@@ -94,7 +94,7 @@ class Twins:
         await until(there)
 
     async def delete(self, topic: str) -> None:
-        async with _admin(self.bootstrap) as admin:
+        async with admin_of(self.bootstrap) as admin:
             await admin.delete_topics([topic])
 
             async def gone() -> bool:
@@ -107,7 +107,7 @@ class Twins:
 
 
 @contextlib.asynccontextmanager
-async def _admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
+async def admin_of(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
@@ -214,7 +214,7 @@ async def test_a_stream_that_was_taken_out_and_put_back_goes_on_where_it_was(
 
 async def _ingested(twins: Twins, stream: str) -> int:
     """Source offset up to which the group says that the stream's blocks reach, over all partitions."""
-    async with _admin(twins.bootstrap) as admin:
+    async with admin_of(twins.bootstrap) as admin:
         offsets = await admin.list_consumer_group_offsets(f"{twins.name}-ingest")
     total = 0
     for partition in range(SOURCES):
