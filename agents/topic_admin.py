@@ -16,6 +16,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from agents.kafka_clients import security_kwargs
+from agents.lifecycle.cluster import connect
 from agents.lost_topics import WHAT_TO_DO, Lost, lost_bounds, lost_public, lost_topics
 from agents.topic_ids import topic_identities
 from schemas.errors import BrokerError, TopicError
@@ -71,6 +72,7 @@ async def admin_client(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
         with contextlib.suppress(Exception):
             await admin.close()
         if isinstance(error, (KafkaError, OSError)):
+            await connect(kafka)  # says why, where there is no connection at all
             raise BrokerError(f"no answer from the cluster at {kafka.bootstrap}: {type(error).__name__}") from error
         raise
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 import time
 from typing import TYPE_CHECKING
@@ -42,6 +43,7 @@ AUTHENTICATION = (
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
 )
+CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # the connection went, nobody refused
 RIGHTS = (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -58,8 +60,8 @@ def access_error(error: BaseException) -> AccessError | None:
             return seen
         if isinstance(seen, AUTHENTICATION):
             return AccessError(f"the cluster refuses the name, the password or the mechanism ({type(seen).__name__})")
-        if isinstance(seen, ssl.SSLError):
-            return AccessError(f"no TLS with the cluster: {seen.reason or type(seen).__name__}")
+        if isinstance(seen, ssl.SSLError) and not isinstance(seen, CUT_OFF):
+            return AccessError(f"no TLS with the cluster: {getattr(seen, 'reason', None) or type(seen).__name__}")
         if isinstance(seen, RIGHTS):
             what = f" of {seen.args[0]}" if isinstance(seen, BrokerResponseError) and seen.args else ""
             return AccessError(f"an ACL is missing: {type(seen).__name__}{what}")
@@ -72,6 +74,12 @@ async def probe(kafka: Kafka) -> None:
 
     Raises: AccessError if it is refused, BrokerError if there is no answer, ConfigError.
     """
+    await connect(kafka)
+    await _ask(kafka)
+
+
+async def connect(kafka: Kafka) -> None:
+    """A connection to the first server that takes one. Raises: as `probe`."""
     settings = security_kwargs(kafka)
     reasons: list[str] = []
     for server in kafka.servers:
@@ -81,12 +89,14 @@ async def probe(kafka: Kafka) -> None:
         except (KafkaError, OSError, TimeoutError) as error:
             if (refused := access_error(error)) is not None:
                 raise refused from error
-            reasons.append(f"{server}: {getattr(error, 'strerror', None) or type(error).__name__}")
+            number = getattr(error, "errno", None)
+            reasons.append(
+                f"{server}: {os.strerror(number) if isinstance(error, OSError) and number else type(error).__name__}"
+            )
             continue
         connection.close()
-        await _ask(kafka)
         return
-    raise BrokerError(f"no answer from the cluster ({'; '.join(reasons)})")
+    raise BrokerError(f"no answer from the cluster at {', '.join(reasons)}")
 
 
 async def _ask(kafka: Kafka) -> None:
@@ -133,4 +143,4 @@ def passes(error: BaseException) -> bool:
         return False
     if isinstance(error, PrivstreamError):
         return isinstance(error, BrokerError) and not isinstance(error, TopicError)
-    return isinstance(error, (KafkaError, ConnectionError, TimeoutError))
+    return isinstance(error, (KafkaError, ConnectionError, TimeoutError, ssl.SSLError))

@@ -18,11 +18,10 @@ from pathlib import Path
 import pytest
 
 from agents.broker import EmbeddedBroker
-from agents.cli.output import INTERRUPTED
 from schemas.topics import Topics
 from tests.crash.field import ROOT, Field, Worker, to_toml
 from tests.kafka.ingest_support import in_loop
-from tests.kafka.support import PATIENCE_S, producing, until
+from tests.kafka.support import PATIENCE_S, until
 from tests.kafka.test_streams_alone import admin_of
 
 NOISE = re.compile(r"Traceback|Event loop is closed|never retrieved|Unclosed AIOKafka|^\s+File ", re.MULTILINE)
@@ -62,47 +61,37 @@ async def ended(worker: Worker, *, within_s: float = PATIENCE_S) -> int:
 
 
 @in_loop
-async def test_an_outage_is_waited_for_in_a_few_lines(broker: EmbeddedBroker, tmp_path: Path) -> None:
+async def test_an_outage_is_waited_for_and_a_broker_that_stalls_keeps_nobody(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
     async with job(broker, tmp_path) as field:
         worker = field.start("a")
-        await until(lambda: "step 3 is public" in worker.log.read_text())
+        await until(lambda: "step 1 is public" in worker.log.read_text())
+        await field.rest()
         before = len(lines(worker))
         await asyncio.to_thread(broker.kill)
         await until(lambda: "WAITING for" in worker.log.read_text())
         waiting = time.monotonic()
-        await until(lambda: time.monotonic() - waiting > 5)  # thousands of lines, where they are not held back
+        await until(lambda: time.monotonic() - waiting > 2)  # a thousand lines, where they are not held back
         assert [line for line in lines(worker) if "BEGINS ANEW" in line]
         assert len(lines(worker)) - before < MOST_LINES
         await asyncio.to_thread(broker.start)
         steps = field.steps
+        field.go_on()
         await until(lambda: f"step {steps} is public" in worker.log.read_text())
         assert worker.ended is None, "it goes on in the same process"
         assert "the cluster answers again" in worker.log.read_text()
-        assert not NOISE.search(worker.log.read_text())
-        worker.process.send_signal(signal.SIGTERM)
-        assert await ended(worker) == 0
-        assert lines(worker)[-1].endswith("the worker has left")
-
-
-@pytest.mark.parametrize("away", ["gone", "stalled"])
-@in_loop
-async def test_it_leaves_in_time_while_the_broker_is_away(broker: EmbeddedBroker, tmp_path: Path, away: str) -> None:
-    async with job(broker, tmp_path) as field:
-        worker = field.start("a")
-        await until(lambda: "step 2 is public" in worker.log.read_text())
-        await asyncio.to_thread(broker.kill if away == "gone" else broker.pause)
+        await field.rest()
+        await asyncio.to_thread(broker.pause)
         try:
-            asked = time.monotonic()
             worker.process.send_signal(signal.SIGTERM)
             assert await ended(worker, within_s=LEAVES_S) == 0
-            assert time.monotonic() - asked < LEAVES_S
             assert re.search(r"the worker has left$|could not leave in good order", lines(worker)[-1])
         finally:
-            await asyncio.to_thread(broker.start if away == "gone" else broker.resume)
+            await asyncio.to_thread(broker.resume)
 
 
-@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT])
-def test_it_leaves_with_a_line_while_it_starts(tmp_path: Path, asked: signal.Signals) -> None:
+def test_it_leaves_with_a_line_while_it_starts(tmp_path: Path) -> None:
     """There is no broker at all: it waits for one. By the command line, as a person starts it."""
     field = Field("127.0.0.1:1", tmp_path)
     path = tmp_path / "job.toml"
@@ -114,25 +103,17 @@ def test_it_leaves_with_a_line_while_it_starts(tmp_path: Path, asked: signal.Sig
     try:
         assert process.stderr is not None
         first = process.stderr.readline()
-        assert "WAITING for 0 s: no answer from the cluster (127.0.0.1:1" in first
-        process.send_signal(asked)
+        assert "WAITING for 0 s: no answer from the cluster at 127.0.0.1:1: Connection refused" in first
+        process.send_signal(signal.SIGTERM)
         _, rest = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0 != INTERRUPTED
+        assert process.returncode == 0
         assert [line.split(": ", 1)[1] for line in rest.splitlines()] == [
-            f"asked to leave ({asked.name}) while nothing was under way",
+            "asked to leave (SIGTERM) while nothing was under way",
             "the worker has left",
         ]
     finally:
         process.kill()
         process.wait()
-
-
-async def foreign_record(field: Field) -> None:
-    """Nobody can say whose it is."""
-    async with producing(field.config.kafka.bootstrap) as producer:
-        blocks = Topics(field.config.job.name, field.config.kafka.partitions).blocks
-        for partition in range(field.config.kafka.partitions):
-            await producer.send_and_wait(blocks, b"of another program", partition=partition)
 
 
 LIMITED = """
@@ -159,23 +140,14 @@ def full_disk(field: Field) -> list[str]:
 
 @in_loop
 async def test_an_error_that_ends_it_is_the_last_line_of_its_log(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """Of both streams at once, by a record that may be anyone's; and of the disk, with the right advice."""
+    """Of the disk, with the right advice; and a topic that is deleted, which clients wait for in silence."""
     async with job(broker, tmp_path) as field:
         last = (await asyncio.to_thread(full_disk, field))[-1]
         assert re.search(r"STOPPED: .*limited.* cannot be used: File too large; ", last)
         assert "The state folder" in last
         worker = field.start("a")
         await until(lambda: "is public" in worker.log.read_text())
-        await foreign_record(field)
-        assert await ended(worker) == 1
-        assert re.search(r"STOPPED: .*What to do: check who may write to the topic", lines(worker)[-1])
-
-
-@in_loop
-async def test_a_lost_private_topic_is_noticed_and_named(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    async with job(broker, tmp_path) as field:
-        worker = field.start("a")
-        await until(lambda: "is public" in worker.log.read_text())
+        await field.rest()
         blocks = Topics(field.config.job.name, field.config.kafka.partitions).blocks
         async with admin_of(broker.bootstrap) as admin:
             await admin.delete_topics([blocks])
