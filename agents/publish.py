@@ -146,7 +146,7 @@ class Lane:
         _, _, records = await read_to_end(kafka, Topics.ledger(self._stream.name), 0, 0)
         with alone(self.name):
             self.machine.recover(record.value for record in records)
-        showed = any(orjson.loads(record.value)["added"] for record in records)
+        showed = any(orjson.loads(record.value).get("added") for record in records)
         await self._find_torn(kafka, showed=showed)
         log.info("publisher of %s: step %s is public", self._stream.name, self.machine.last_step)
 
