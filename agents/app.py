@@ -19,12 +19,14 @@ from yarl import URL
 from agents.audit import AuditOwner, truth_start
 from agents.engine import EngineOwner, blocks_start
 from agents.kafka_security import faust_credentials
+from agents.lifecycle.stops import Stops
 from agents.owners import Owners, PartitionOwner
 from agents.protocol.partitioner import home_partition
 from agents.publish import PublishOwner
 from agents.table import DurableTable, durable_table
 from agents.transport import JobTransport
 from engines.noise import fresh_seed
+from schemas.errors import StoreError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -43,13 +45,20 @@ class Job:
     Attributes:
         source_partitions: stream -> partitions of its source topic; `audit_partitions` the same of its audit topic.
         insecure_seed: makes every run repeatable and therefore not private; None draws from the operating system.
+        kept: streams that were started once and are not configured now: their private history stays as it is.
+        stops: which streams have stopped in this process.
     """
 
     config: Config
     source_partitions: Mapping[str, int]
     audit_partitions: Mapping[str, int] = field(default_factory=dict)
     insecure_seed: int | None = None
+    kept: frozenset[str] = frozenset()
+    stops: Stops = field(init=False)
     table: DurableTable = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stops = Stops.of(stream.name for stream in self.config.streams)
 
     @property
     def topics(self) -> Topics:
@@ -64,6 +73,16 @@ class Job:
         """The streams whose home is this partition."""
         partitions = self.config.kafka.partitions
         return [stream for stream in self.config.streams if home_partition(stream.name, partitions) == partition]
+
+    def holds_back(self, partition: int) -> bool:
+        """Whether private records on this partition must stay: a stream at home there cannot say what it still needs.
+
+        It has stopped, or it was taken out of the configuration and may be put back.
+        """
+        partitions = self.config.kafka.partitions
+        return bool(self.stops.among(stream.name for stream in self.streams_on(partition))) or any(
+            home_partition(name, partitions) == partition for name in self.kept
+        )
 
     def draw_seed(self, stream: str, step: int) -> bytes:
         """32 bytes from which all noise of the step is expanded."""
@@ -120,6 +139,7 @@ def _follow_assignment(app: faust.App, table: DurableTable, owners: Owners, topi
         # Not at the first event: an owner's state may be able to close steps without one. A recovery can also end late,
         # when its partitions are revoked already.
         if holding:
+            table.notice_lost_changelog(app.tables.recovery.active_highwaters)
             owners.open({tp.partition for tp in app.consumer.assignment() if tp.topic in topics})
 
     @app.on_partitions_assigned.connect(weak=False)
@@ -141,7 +161,10 @@ def _follow_assignment(app: faust.App, table: DurableTable, owners: Owners, topi
 def _settings(config: Config) -> dict[str, Any]:
     session_s = float(config.kafka.session_timeout_s)
     data_dir = Path(config.job.data_dir).absolute()
-    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StoreError(f"data_dir {data_dir} cannot be made: {error.strerror}") from error
     credentials = faust_credentials(config.kafka)
     return {
         "broker": [URL(f"kafka://{server}") for server in config.kafka.servers],
@@ -160,6 +183,8 @@ def _settings(config: Config) -> dict[str, Any]:
         "agent_supervisor": "mode.CrashingSupervisor",
         "stream_wait_empty": False,
         "stream_recovery_delay": 0.0,
+        # A changelog that ends before what is stored is one that was lost: see `DurableTable.notice_lost_changelog`.
+        "recovery_consistency_check": False,
         # A record can be a megabyte: Faust's 4,096 would be gigabytes. A poll must stay under a fifth of the buffer.
         "stream_buffer_maxsize": 64,
         "broker_max_poll_records": 12,

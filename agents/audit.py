@@ -7,19 +7,22 @@ Operator only: its numbers are not private. A repeated step overwrites itself, s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from agents.kafka_security import security_kwargs
-from agents.owners import AckList, PartitionOwner
+from agents.lifecycle.stops import StreamStoppedError, alone
+from agents.owners import AckList, PartitionOwner, streams_of
 from agents.protocol.truth import TruthAudit
 from agents.publish import public_step
 from agents.trim import Trimmer
 from schemas.blocks import Block
+from schemas.errors import PrivstreamError, WireError
 
 if TYPE_CHECKING:
     from agents.app import Job
@@ -45,11 +48,13 @@ class AuditOwner(PartitionOwner):
         self.producer: Any = None
         self._lanes: dict[str, AuditLane] = {}
         self._acks = AckList()
-        self._trimmer = Trimmer(job.config, job.topics.truth, partition)
+        self._trimmer = Trimmer(job.config, job.topics.truth, partition, held=self._holds_back)
 
     async def open(self) -> None:
         kafka = self.job.config.kafka
-        streams = [stream for stream in self.job.streams_on(self.partition) if stream.audit]
+        streams = [
+            stream for stream in self.job.streams_on(self.partition) if stream.audit and self.serves(stream.name)
+        ]
         if not streams:
             return
         self.producer = AIOKafkaProducer(
@@ -57,26 +62,55 @@ class AuditOwner(PartitionOwner):
         )
         await self.producer.start()
         for stream in streams:
-            machine = TruthAudit(stream, self.job.audit_partitions[stream.name])
             saved = self.job.table.load(self.partition, state_name(stream.name))
-            if saved is not None:
-                machine.restore(saved)
-            log.info("audit of %s: step %s is next", stream.name, machine.step)
-            self._lanes[stream.name] = AuditLane(self, machine)
+            with self._serving(stream.name), alone(stream.name):
+                machine = TruthAudit(stream, self.job.audit_partitions[stream.name])
+                if saved is not None:
+                    machine.restore(saved)
+                log.info("audit of %s: step %s is next", stream.name, machine.step)
+                self._lanes[stream.name] = AuditLane(self, machine)
 
     async def run(self) -> None:
         await self.open()
         async with asyncio.TaskGroup() as lanes:
             for lane in self._lanes.values():
-                lanes.create_task(lane.follow())
+                lanes.create_task(self._follow(lane))
             while True:
                 await self.handle(await self.queue.get())
 
+    async def _follow(self, lane: AuditLane) -> None:
+        with self._serving(lane.name):
+            await lane.follow()
+
     async def handle(self, event: Any) -> None:
-        block = Block.decode(event.value)
-        self._acks.hold(block.stream, event.message.offset, event)
-        if lane := self._lanes.get(block.stream):
-            await lane.on_block(event.message.offset, block)
+        with self._serving(*streams_of(event.message.key, list(self._lanes), self.job.kept)):
+            block = Block.decode(event.value)
+            self._acks.hold(block.stream, event.message.offset, event)
+            lane = self._lanes.get(block.stream)
+            if lane is not None and self.serves(block.stream):
+                await lane.on_block(event.message.offset, block)
+
+    def serves(self, stream: str) -> bool:
+        """An audit that has failed, and that of a stream that has stopped, ends; nothing else ends with it."""
+        return not (self.job.stops.stopped(stream) or self.job.stops.has(stream, "audit", None))
+
+    def _holds_back(self) -> bool:
+        audited = [stream.name for stream in self.job.streams_on(self.partition) if stream.audit]
+        return self.job.holds_back(self.partition) or not all(map(self.serves, audited))
+
+    @contextlib.contextmanager
+    def _serving(self, *streams: str) -> Iterator[None]:
+        try:
+            yield
+        except WireError as error:
+            self._stop(streams, error)
+        except StreamStoppedError as stopped:
+            self._stop([stopped.stream], stopped.cause)
+
+    def _stop(self, streams: Iterable[str], error: PrivstreamError) -> None:
+        for stream in streams:
+            if not self.job.stops.has(stream, "audit", None):
+                self.job.stops.add(stream, "audit", None, error)
 
     async def close(self) -> None:
         await super().close()
@@ -85,7 +119,7 @@ class AuditOwner(PartitionOwner):
 
     def saved(self) -> None:
         """A checkpoint is durable: acknowledge what is in it, and delete what nothing else needs."""
-        self._acks.settle({name: lane.saved_position for name, lane in self._lanes.items()})
+        self._acks.settle({name: lane.saved_position for name, lane in self._lanes.items() if self.serves(name)})
         self._trimmer.below(min(lane.saved_floor for lane in self._lanes.values()))
 
 
@@ -95,13 +129,15 @@ class AuditLane:
     def __init__(self, owner: AuditOwner, machine: TruthAudit) -> None:
         self._owner = owner
         self._machine = machine
+        self.name = machine.stream.name
         self._lock = asyncio.Lock()
         self._saved_at = time.monotonic()
         self.saved_position = self.saved_floor = 0
 
     async def on_block(self, offset: int, block: Block) -> None:
         async with self._lock:
-            self._machine.fold(offset, block)
+            with alone(self.name):
+                self._machine.fold(offset, block)
             await self._advance()
 
     async def follow(self) -> None:
@@ -123,12 +159,13 @@ class AuditLane:
         try:
             consumer.seek(synthetic, self._machine.synthetic_offset)
             await consumer.seek_to_beginning(ledger)
-            while True:
+            while self._owner.serves(self.name):
                 batches = await consumer.getmany(timeout_ms=500, max_records=5_000)
                 async with self._lock:
-                    for tp, records in batches.items():
-                        for record in records:
-                            self._on_public(tp == ledger, record)
+                    with alone(self.name):
+                        for tp, records in batches.items():
+                            for record in records:
+                                self._on_public(tp == ledger, record)
                     await self._advance()
         finally:
             await consumer.stop()
@@ -145,7 +182,8 @@ class AuditLane:
         moved = False
         while machine.ready:
             step = machine.step
-            utility = await asyncio.to_thread(machine.measure)
+            with alone(self.name):
+                utility = await asyncio.to_thread(machine.measure)
             topic = owner.job.topics.utility(machine.stream.name)
             await owner.producer.send_and_wait(topic, utility, key=b"%d" % step, partition=0)
             log.info("stream %s: step %s is audited", machine.stream.name, step)

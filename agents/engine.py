@@ -3,27 +3,34 @@
 For each partition one fenced transactional producer is the only writer of that partition of the release log, so it
 never has to read back what it wrote. Blocks are acknowledged when the step that used them is adopted, and never
 decide where reading goes on.
+
+Several streams share the producer, one transaction after the other. A stream whose own state machine fails has none
+under way: it is left out from then on, and what it may still need is not trimmed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agents.failpoints import failpoint
 from agents.kafka_clients import fenced_producer, read_to_end
-from agents.owners import AckList, PartitionOwner
+from agents.lifecycle.stops import StreamStoppedError, alone
+from agents.owners import AckList, PartitionOwner, streams_of
 from agents.protocol.effects import Adopted, CommitCandidate, CommitSeed, Compute, Effect, SaveState
 from agents.protocol.owner import Effects, StreamOwner
 from agents.protocol.stepper import Stepper
 from agents.trim import Trimmer
 from schemas.blocks import Block
+from schemas.errors import PrivstreamError, WireError
 from schemas.releases import LogRecord, Seed, decode_log_record
 
 if TYPE_CHECKING:
     from agents.app import Job
+    from schemas.config import Stream
 
 log = logging.getLogger(__name__)
 
@@ -41,51 +48,102 @@ class EngineOwner(PartitionOwner):
         self._positions: dict[str, int] = {}
         self._floors: dict[str, int] = {}
         self._acks = AckList()
-        self._trimmer = Trimmer(job.config, job.topics.blocks, partition)
+        self._trimmer = Trimmer(job.config, job.topics.blocks, partition, held=lambda: job.holds_back(partition))
 
     async def open(self) -> None:
         job, partition = self._job, self.partition
         self._producer = await fenced_producer(job.config.kafka, f"{job.config.job.name}-engine-{partition}")
         # Only now: whatever a former owner had under way is settled, and the log ends where it ends.
         beginning, _, records = await read_to_end(job.config.kafka, job.topics.releases, partition, 0)
-        entries = [(record.offset, decode_log_record(record.value)) for record in records]
         streams = job.streams_on(partition)
+        for name in job.stops.among(stream.name for stream in streams):
+            job.stops.remind(name)
         # All of them, before any is recovered: what one adopts must not delete blocks that the next one still needs.
         self._positions = dict.fromkeys((stream.name for stream in streams), 0)
         self._floors = dict(self._positions)
+        entries: list[tuple[int, LogRecord]] = []
+        for record in records:
+            with self._serving(*self._owners_of(record.key)):
+                entries.append((record.offset, decode_log_record(record.value)))
         for stream in streams:
-            stepper = Stepper.of(stream, job.source_partitions[stream.name], caveat=job.caveat)
-            owner = self._streams[stream.name] = StreamOwner(stepper)
-            mine = [(offset, entry) for offset, entry in entries if entry.stream == stream.name]
-            saved = job.table.load(partition, stream.name)
-            await self._drive(owner.recover(saved, mine, log_is_trimmed=beginning > 0))
-            log.info("engine of %s: step %s is next, blocks from %s", stream.name, owner.step, owner.position)
-        for owner in self._streams.values():
-            await self._drive(owner.advance())
+            if job.stops.stopped(stream.name):
+                self._leave_out(stream.name)
+                continue
+            with self._serving(stream.name):
+                await self._recover(stream, entries, trimmed=beginning > 0)
+        for name, owner in list(self._streams.items()):
+            with self._serving(name):
+                await self._drive(name, owner.advance())
+
+    async def _recover(self, stream: Stream, entries: Sequence[tuple[int, LogRecord]], *, trimmed: bool) -> None:
+        name = stream.name
+        with alone(name):
+            stepper = Stepper.of(stream, self._job.source_partitions[name], caveat=self._job.caveat)
+            owner = self._streams[name] = StreamOwner(stepper)
+        mine = [(offset, entry) for offset, entry in entries if entry.stream == name]
+        saved = self._job.table.load(self.partition, name)
+        await self._drive(name, owner.recover(saved, mine, log_is_trimmed=trimmed))
+        log.info("engine of %s: step %s is next, blocks from %s", name, owner.step, owner.position)
 
     async def handle(self, event: Any) -> None:
         offset = event.message.offset
-        block = Block.decode(event.value)
-        self._acks.hold(block.stream, offset, event)
-        owner = self._streams.get(block.stream)
-        if owner is None:
-            return  # of a stream that is no longer configured
-        owner.fold(offset, block)
-        await self._drive(owner.advance())
+        for stream in self._job.stops.among(self._streams):
+            self._leave_out(stream)
+        with self._serving(*self._owners_of(event.message.key)):
+            block = Block.decode(event.value)
+            self._acks.hold(block.stream, offset, event)
+            owner = self._streams.get(block.stream)
+            if owner is None:
+                return  # of a stream that has stopped, or is no longer configured
+            with alone(block.stream):
+                owner.fold(offset, block)
+            await self._drive(block.stream, owner.advance())
 
     async def close(self) -> None:
         await super().close()
         if self._producer is not None:
             await self._producer.stop()
 
-    async def _drive(self, effects: Effects) -> None:
-        """Carry out one effect after the other and send back what came of it."""
+    def _owners_of(self, key: bytes | None) -> Sequence[str]:
+        return streams_of(key, [stream.name for stream in self._job.streams_on(self.partition)], self._job.kept)
+
+    @contextlib.contextmanager
+    def _serving(self, *streams: str) -> Iterator[None]:
+        """For what may go wrong with some streams alone: they stop, the owner goes on.
+
+        Raises: the error, if nothing is left to do in this job.
+        """
+        try:
+            yield
+        except WireError as error:  # of a record that could not even be read: whose it is says its key
+            self._stop(streams, error)
+        except StreamStoppedError as stopped:
+            self._stop([stopped.stream], stopped.cause)
+
+    def _stop(self, streams: Iterable[str], error: PrivstreamError) -> None:
+        for stream in streams:
+            if not self._job.stops.has(stream, "engine", self.partition):
+                step = self._streams[stream].step if stream in self._streams else None
+                self._leave_out(stream)
+                self._job.stops.add(stream, "engine", self.partition, error, step=step)
+
+    def _leave_out(self, stream: str) -> None:
+        """Its records hold back no acknowledgement: where it goes on after a restart is said by its own state."""
+        self._streams.pop(stream, None)
+        self._positions.pop(stream, None)
+
+    async def _drive(self, stream: str, effects: Effects) -> None:
+        """Carry out one effect after the other and send back what came of it.
+
+        The machine itself sends nothing: what fails in it has no effect. An effect that fails ends the worker.
+        """
         result: Any = None
-        while True:
-            try:
-                effect = effects.send(result)
-            except StopIteration:
-                return
+        while not self._job.stops.stopped(stream):
+            with alone(stream):
+                try:
+                    effect = effects.send(result)
+                except StopIteration:
+                    return
             result = await self._do(effect)
 
     async def _do(self, effect: Effect) -> Any:
@@ -94,12 +152,14 @@ class EngineOwner(PartitionOwner):
                 seed = self._job.draw_seed(stream, step)
                 await self._commit("seed", stream, [Seed(stream, step, seed)])
                 return seed
-            case Compute(work=work):
-                return await asyncio.to_thread(work)
+            case Compute(stream=stream, work=work):
+                with alone(stream):
+                    return await asyncio.to_thread(work)
             case CommitCandidate(stream, _, chunks):
                 await self._commit("candidate", stream, chunks)
             case SaveState(stream, step, body):
-                facts = {"position": StreamOwner.position_of(body), "step": step}
+                with alone(stream):
+                    facts = {"position": StreamOwner.position_of(body), "step": step}
                 await self._job.table.save(self.partition, stream, body, facts=facts)
             case Adopted(stream, step, position, floor):
                 failpoint("adopted")

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaProducer
 
 from agents.kafka_clients import read_to_end
 from agents.kafka_security import security_kwargs
+from agents.lost_topics import ends_of
 from agents.protocol.fingerprint import Fingerprint, first_of_each
 from agents.topic_admin import admin_client
 from agents.topic_ids import TopicIdentity, topic_identities
-from schemas.errors import BrokerError
+from schemas.errors import BrokerError, FingerprintError, LostTopicError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -33,55 +34,98 @@ class Checked:
 
     Attributes:
         config: with every `start = "now"` replaced by the time that was decided at first start.
-        source_partitions, audit_partitions: stream -> partitions of that topic.
+        source_partitions, audit_partitions: stream -> partitions of that topic, of those that may go on.
         sources: each source and audit topic as it was found.
+        refused: streams that must not go on, and why; never all of them.
+        others: streams that were started and are not configured now.
     """
 
     config: Config
     source_partitions: Mapping[str, int]
     audit_partitions: Mapping[str, int]
     sources: Mapping[str, TopicIdentity]
+    refused: Mapping[str, FingerprintError] = field(default_factory=dict)
+    others: frozenset[str] = frozenset()
 
 
 async def check_fingerprints(
-    config: Config, *, user_key_ids: Mapping[str, str | None], insecure: bool = False
+    config: Config,
+    *,
+    user_key_ids: Mapping[str, str | None],
+    insecure: bool = False,
+    without: Collection[str] = (),
 ) -> Checked:
     """Store the fingerprints of new streams and compare those of known ones.
 
     Args:
         user_key_ids: stream -> id of its user key, None where it has none.
         insecure: whether this worker draws seeds that can be repeated.
-    Raises: FingerprintError with field and mend; BrokerError if a source topic is missing.
+        without: streams that cannot start, and are not looked at.
+    Raises: FingerprintError with field and mend, if no stream may go on, or while another one is new: a start that is
+        refused in part decides nothing for it; LostTopicError if fingerprints were lost; BrokerError if a source topic
+        is missing.
     """
-    sources = {stream.source for stream in config.streams} | {s.audit for s in config.streams if s.audit}
+    streams = [stream for stream in config.streams if stream.name not in without]
+    sources = {stream.source for stream in streams} | {s.audit for s in streams if s.audit}
+    ledgers = {Topics.ledger(stream.name) for stream in streams}
     async with admin_client(config.kafka) as admin:
-        found = await topic_identities(admin, sorted(sources))
+        found = await topic_identities(admin, sorted(sources | ledgers))
     if missing := sorted(sources - found.keys()):
         raise BrokerError(
             f"topic {', '.join(missing)} does not exist; create it (privstream topics --create), "
             "or correct source and audit"
         )
     now = {
-        s.name: _fingerprint(s, config, found[s.source], user_key_ids.get(s.name), insecure=insecure)
-        for s in config.streams
+        s.name: _fingerprint(s, config, found[s.source], user_key_ids.get(s.name), insecure=insecure) for s in streams
     }
     stored = await stored_fingerprints(config)
     # Known streams first: a start that is refused must not decide anything for new ones.
-    for name in now.keys() & stored.keys():
-        stored[name].check(now[name])
-    if new := [now[name] for name in now if name not in stored]:
+    refused = _refused(now, stored)
+    new = [now[name] for name in now if name not in stored]
+    if refused and (new or refused.keys() == now.keys()):
+        raise next(iter(refused.values()))
+    for name in [fingerprint.stream for fingerprint in new]:
+        await _check_unanswered(config, name, found)
+    if new:
         await _store(config, new)
         # Another worker may have been first: what stands first on the topic holds for both.
         stored = await stored_fingerprints(config)
-    for name, fingerprint in now.items():
-        stored[name].check(fingerprint)
-    streams = tuple(_started(stream, stored[stream.name].start) for stream in config.streams)
+        if again := _refused(now, stored):
+            raise next(iter(again.values()))
+    started = [s if s.name in without else _started(s, stored[s.name].start) for s in config.streams]
+    streams = [stream for stream in streams if stream.name not in refused]
     return Checked(
-        config.model_copy(update={"streams": streams}),
+        config.model_copy(update={"streams": tuple(started)}),
         {stream.name: found[stream.source].partitions for stream in streams},
         {stream.name: found[stream.audit].partitions for stream in streams if stream.audit},
-        found,
+        {name: found[name] for name in sources},
+        refused,
+        frozenset(stored) - {stream.name for stream in config.streams},
     )
+
+
+async def _check_unanswered(config: Config, stream: str, found: Mapping[str, TopicIdentity]) -> None:
+    """A stream without a fingerprint must be new: nobody could tell with what guarantee its public steps were made.
+
+    Raises: LostTopicError.
+    """
+    ledger = Topics.ledger(stream)
+    if ledger in found and any((await ends_of(config.kafka, ledger, found[ledger].partitions))[1]):
+        topic = Topics(config.job.name, config.kafka.partitions).fingerprints
+        raise LostTopicError(
+            f"stream {stream}: {topic} does not know it, and {ledger} has steps of it: the fingerprints were lost, or "
+            "another job has a stream of this name. Restore the topic, or start the stream under another name"
+        )
+
+
+def _refused(now: Mapping[str, Fingerprint], stored: Mapping[str, Fingerprint]) -> dict[str, FingerprintError]:
+    refused: dict[str, FingerprintError] = {}
+    for name in now.keys() & stored.keys():
+        try:
+            stored[name].check(now[name])
+        except FingerprintError as error:
+            refused[name] = error
+    return refused
 
 
 def _fingerprint(

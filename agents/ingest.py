@@ -23,6 +23,7 @@ from agents.ingest_owner import IngestCounters, IngestOptions, SourceOwner
 from agents.ingest_records import hand_out_bare_records
 from agents.ingest_restore import restore
 from agents.kafka_security import read_secret, security_kwargs
+from agents.lifecycle.stops import Stops
 from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
 from agents.protocol.userhash import KEY_BYTES, key_id, user_key
@@ -75,6 +76,8 @@ def source_specs(
     keys = user_keys(config)
     specs: dict[str, list[SourceSpec]] = {}
     for stream in config.streams:
+        if stream.name not in source_partitions:
+            continue  # it could not start
         partitions = source_partitions[stream.name]
         spec = SourceSpec.of(stream, build_domain(stream), key=keys[stream.name], partitions=partitions)
         specs.setdefault(spec.topic, []).append(spec)
@@ -91,6 +94,7 @@ def ingest_service(
     audit_partitions: Mapping[str, int] | None = None,
     sources: Mapping[str, TopicIdentity] | None = None,
     counters: IngestCounters | None = None,
+    stops: Stops | None = None,
     options: IngestOptions | None = None,
 ) -> type[IngestService]:
     """The service as a class, which is what `app.service` takes. Raises: ConfigError, before anything starts.
@@ -102,7 +106,9 @@ def ingest_service(
 
     class ConfiguredIngest(IngestService):
         def __init__(self, **service_settings: Any) -> None:
-            super().__init__(config, specs, sources=sources, counters=counters, options=options, **service_settings)
+            super().__init__(
+                config, specs, sources=sources, counters=counters, stops=stops, options=options, **service_settings
+            )
 
     return ConfiguredIngest
 
@@ -114,6 +120,7 @@ class IngestService(Service):
         specs: topic -> what each stream does with it.
         sources: what each topic was when it was held against the fingerprints; by default what it is when first seen.
         counters: where to count; its own by default.
+        stops: which streams have stopped; its own by default.
         now_us: wall clock in microseconds since 1970 UTC.
     """
 
@@ -124,12 +131,14 @@ class IngestService(Service):
         *,
         sources: Mapping[str, TopicIdentity] | None = None,
         counters: IngestCounters | None = None,
+        stops: Stops | None = None,
         options: IngestOptions | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         **service_settings: Any,
     ) -> None:
         super().__init__(**service_settings)
         self.counters = IngestCounters() if counters is None else counters
+        self.stops = Stops.of(stream.name for stream in config.streams) if stops is None else stops
         self.owners: dict[TopicPartition, SourceOwner] = {}
         self._config = config
         self._specs = specs
@@ -158,8 +167,11 @@ class IngestService(Service):
                 )
                 await self._work(consumer, fetched)
                 await self._catch_up(consumer)
-                for owner in list(self.owners.values()):
+                for source, owner in list(self.owners.items()):
                     await owner.flush_if_due()
+                    owner.leave_out_stopped()
+                    if not owner.machines and source in consumer.assignment():
+                        consumer.pause(source)
         finally:
             await self._give_up()
             await consumer.stop()
@@ -190,9 +202,18 @@ class IngestService(Service):
             return
         generation = self._generation
         owners = [
-            SourceOwner(self._config, source, self._specs[source.topic], options=self._options, counters=self.counters)
+            SourceOwner(
+                self._config,
+                source,
+                self._specs[source.topic],
+                options=self._options,
+                counters=self.counters,
+                stops=self.stops,
+            )
             for source in missing
         ]
+        for owner in owners:
+            owner.leave_out_stopped()
         opening = self._opening = asyncio.create_task(restore(self._config, consumer, owners))
         await asyncio.wait([opening])
         error = None if opening.cancelled() else opening.exception()
@@ -223,9 +244,9 @@ class IngestService(Service):
         Markers of transactions and compaction leave offsets empty. Where the topic has since lost its head, records
         were deleted unread; where the consumer went back, it is another topic.
         """
-        if position < owner.next_offset and position != owner.explained:
+        if position < owner.position and position != owner.explained:
             await self._look(consumer)
-        elif position > max(owner.next_offset, owner.explained):
+        elif position > max(owner.position, owner.explained):
             while not owner.closed:
                 try:
                     async with asyncio.timeout(GIVE_UP_S):

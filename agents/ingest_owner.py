@@ -2,16 +2,21 @@
 
 A transaction holds a block for each stream that reads the partition, their bound snapshots and dead letters, and the
 source offset: all of it or nothing. While it runs, the machines already take the next records.
+
+A stream whose machine fails is left out; the others go on, and beside their offset each transaction says up to where
+the blocks of every stream reach (`agents.protocol.ingest_places`), so that a stream that was left out for a while goes
+on where it was.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +25,9 @@ from aiokafka.structs import OffsetAndMetadata
 
 from agents.failpoints import failpoint
 from agents.kafka_clients import fenced_producer
+from agents.lifecycle.stops import Part, Stops, StreamStoppedError, alone
 from agents.protocol.dead_letters import DeadLetter
+from agents.protocol.ingest_places import OTHERS, Places
 from agents.protocol.ingest_snapshots import Snapshot
 from agents.protocol.ingest_spec import Role, SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
@@ -118,9 +125,17 @@ class SourceOwner:
         *,
         options: IngestOptions,
         counters: IngestCounters,
+        stops: Stops | None = None,
     ) -> None:
+        self._stops = Stops.of(spec.stream for spec in specs) if stops is None else stops
         self.source = source
         self.machines = [PartitionIngest(spec, source.partition) for spec in specs]
+        self._names = [spec.name for spec in specs]
+        self._restored = False
+        self.position = 0
+        """Source offset up to which records were read; a machine that was ahead of the others passes some over."""
+        self.places = Places()
+        """Up to where the blocks of streams reach that have no machine here."""
         self.closed = False
         self._awaited: dict[PartitionIngest, deque[tuple[int, int]]] = {machine: deque() for machine in self.machines}
         """Machine -> (step to tick, source offset at which), in order: ticks that wait for the records before them."""
@@ -151,7 +166,56 @@ class SourceOwner:
 
     @property
     def next_offset(self) -> int:
-        return max(machine.next_offset for machine in self.machines)
+        """The offset that is committed: what is below it is in blocks of the streams that are furthest."""
+        return max((machine.next_offset for machine in self.machines), default=self.position)
+
+    @contextlib.contextmanager
+    def serving(self, machine: PartitionIngest) -> Iterator[None]:
+        """For work of one machine, from which nothing is sent: where it fails, its stream is left out here.
+
+        Raises: the error, if nothing is left to do in this job.
+        """
+        try:
+            with alone(machine.spec.stream):
+                yield
+        except StreamStoppedError as stopped:
+            self.leave_out(machine)
+            truth = machine.spec.role == "truth"
+            self._stops.add(
+                machine.spec.stream,
+                "audit" if truth else "ingest",
+                None if truth else self.source.partition,
+                stopped.cause,
+            )
+
+    def restored(self, committed: int | None) -> None:
+        """The machines that are left stand where they go on, and the group at `committed`.
+
+        From now on `places` are those of streams without a machine; of one that failed just now, what the group says.
+        """
+        if committed is not None:
+            self.places.setdefault(OTHERS, committed)
+            for name in self._names:
+                self.places.setdefault(name, self.places[OTHERS])
+        for machine in self.machines:
+            self.places.pop(machine.spec.name, None)
+        self._restored = True
+
+    def leave_out_stopped(self) -> None:
+        """What has stopped elsewhere in this process, or here before a rebalance."""
+        for machine in list(self.machines):
+            truth = machine.spec.role == "truth"
+            part: Part = "audit" if truth else "ingest"
+            if any(self._stops.has(machine.spec.stream, part, at) for at in (None, self.source.partition)):
+                self.leave_out(machine)
+
+    def leave_out(self, machine: PartitionIngest) -> None:
+        """No more of this machine's stream on this partition. What its last transaction holds is kept in mind."""
+        if machine in self.machines:
+            self.machines.remove(machine)
+            del self._awaited[machine]
+            if self._restored and machine.place is not None:
+                self.places[machine.spec.name] = machine.place
 
     def asked(self, machine: PartitionIngest) -> int:
         """The last step whose tick has its place already."""
@@ -160,6 +224,8 @@ class SourceOwner:
 
     def tick_at(self, machine: PartitionIngest, step: int, offset: int) -> None:
         """Steps up to `step` are over, and the partition ended at `offset` when that was noticed."""
+        if machine not in self._awaited:
+            return  # left out meanwhile
         waiting = self._awaited[machine]
         if step > self.asked(machine):
             waiting.append((step, max(offset, waiting[-1][1]) if waiting else offset))
@@ -168,16 +234,20 @@ class SourceOwner:
         """Take in fetched records, giving way to other work between slices."""
         records = self._unseen(records)
         position = 0
-        while position < len(records) and not self.closed:
+        while position < len(records) and not self.closed and self.machines:
             count = min(self._options.slice_records, *(machine.room for machine in self.machines))
             if count == 0:
                 await self.flush()
                 continue
             count = self._up_to_tick(records, position, count)
-            before = [machine.ticked for machine in self.machines]
-            for machine in self.machines:
-                machine.take(records[position : position + count])
-            self._ticked |= before != [machine.ticked for machine in self.machines]
+            taken = records[position : position + count]
+            for machine in list(self.machines):
+                before = machine.ticked
+                with self.serving(machine):
+                    machine.take(_from(taken, machine.next_offset))
+                self._ticked |= before != machine.ticked
+            if taken:
+                self.position = taken[-1].offset + 1
             if self._oldest_s is None:
                 self._oldest_s = time.monotonic()
             position += count
@@ -198,14 +268,11 @@ class SourceOwner:
 
     def _unseen(self, records: Sequence[Any]) -> Sequence[Any]:
         """Without what is already taken in: a fetch that was under way during the seek may bring it again."""
-        expected = self.next_offset
-        if not records or records[0].offset >= expected:
-            return records
-        return [record for record in records if record.offset >= expected]
+        return _from(records, self.position)
 
     def lose(self, until: int) -> None:
         """Source records below `until` are no longer there: count what of them was not taken in, and say it."""
-        begin = self.next_offset
+        begin = self.position
         if until <= begin or self.closed:
             return
         log.error(
@@ -216,19 +283,22 @@ class SourceOwner:
         )  # fmt: skip
         for machine in self.machines:
             machine.lose(until)
+        self.position = until
         if self._oldest_s is None:  # committed even if nothing ever follows
             self._oldest_s = time.monotonic()
 
     def reached(self, position: int) -> None:
         """All records below `position` are taken in: make the ticks that waited for that."""
-        for machine, waiting in self._awaited.items():
-            while waiting and position >= waiting[0][1]:
-                machine.advance(position)
-                machine.tick(waiting.popleft()[0])
-                self._ticked = True
+        self.position = max(self.position, position)
+        for machine, waiting in list(self._awaited.items()):
+            with self.serving(machine):
+                while waiting and position >= waiting[0][1]:
+                    machine.advance(position)
+                    machine.tick(waiting.popleft()[0])
+                    self._ticked = True
         if self._ticked:  # one offset is committed for all machines
             for machine in self.machines:
-                machine.advance(self.next_offset)
+                machine.advance(self.position)
 
     async def flush_if_due(self) -> None:
         """Commit where a block is full, a step has ended, or a record has waited long enough."""
@@ -244,10 +314,18 @@ class SourceOwner:
         await self.settled()
         if self.closed:
             return
-        sealed = [each for each in map(self._seal, self.machines) if each is not None]
+        sealed = []
+        for machine in list(self.machines):
+            with self.serving(machine):
+                if (each := self._seal(machine)) is not None:
+                    sealed.append(each)
         self._oldest_s, self._ticked = None, False
         if sealed:
-            self._running = asyncio.create_task(self._commit(sealed, self.next_offset))
+            self._running = asyncio.create_task(self._commit(sealed, self.next_offset, self._all_places().encode()))
+
+    def _all_places(self) -> Places:
+        served = {machine.spec.name: machine.place for machine in self.machines if machine.place is not None}
+        return Places({**self.places, **served})
 
     async def settled(self) -> None:
         """Wait for the running transaction. Raises: its error, unless the partition was given up meanwhile."""
@@ -280,7 +358,7 @@ class SourceOwner:
         block, letters = machine.seal()
         return None if block is None else Sealed(machine, block, block.encode(), letters, snapshots)
 
-    async def _commit(self, sealed: list[Sealed], next_offset: int) -> None:
+    async def _commit(self, sealed: list[Sealed], next_offset: int, places: str) -> None:
         producer = self._producer
         assert producer is not None
         await producer.begin_transaction()
@@ -294,7 +372,7 @@ class SourceOwner:
         failpoint("ingest_bounds_appended")
         await asyncio.gather(*letters)
         failpoint("ingest_sent")
-        await producer.send_offsets_to_transaction({self.source: OffsetAndMetadata(next_offset, "")}, self._group)
+        await producer.send_offsets_to_transaction({self.source: OffsetAndMetadata(next_offset, places)}, self._group)
         failpoint("ingest_before_commit")
         await producer.commit_transaction()
         failpoint("ingest_after_commit")
@@ -329,3 +407,10 @@ def place_of_blocks(spec: SourceSpec, topics: Topics) -> tuple[str, int]:
 
 def _offset(record: Any) -> int:
     return int(record.offset)
+
+
+def _from(records: Sequence[Any], offset: int) -> Sequence[Any]:
+    """The records from `offset` on; their offsets ascend."""
+    if not records or records[0].offset >= offset:
+        return records
+    return records[bisect_left(records, offset, key=_offset) :]

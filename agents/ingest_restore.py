@@ -10,19 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer
 
 from agents.ingest_owner import SourceOwner, place_of_blocks
 from agents.kafka_clients import log_reader
+from agents.protocol.ingest_places import Places, Standing, starts
 from agents.protocol.ingest_snapshots import BucketLog
 from agents.protocol.partition_ingest import PartitionIngest
 from agents.protocol.partitioner import bounds_partition
 from agents.protocol.user_table import BUCKETS
 from schemas.blocks import Block
-from schemas.errors import GapError, TornError
+from schemas.errors import WireError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -32,102 +33,112 @@ log = logging.getLogger(__name__)
 
 
 async def restore(config: Config, consumer: AIOKafkaConsumer, owners: Sequence[SourceOwner]) -> None:
-    """Fence, restore and seek. Raises: GapError, TornError where stored history contradicts itself; BrokerError."""
+    """Fence, restore and seek. Streams whose stored history contradicts itself are left out by their owners.
+
+    Raises: GapError, TornError, if nothing is left to do in this job; BrokerError.
+    """
     await asyncio.gather(*(owner.fence() for owner in owners))
     topics = Topics(config.job.name, config.kafka.partitions)
-    committed = {owner.source: await consumer.committed(owner.source) for owner in owners}
-    machines = [machine for owner in owners for machine in owner.machines]
+    committed = await consumer._coordinator.fetch_committed_offsets([owner.source for owner in owners])
+    for owner in owners:
+        if (found := committed.get(owner.source)) is not None:
+            owner.places = Places.decode(found.metadata)
     # One pass over each private partition, whoever needs it: a worker often owns many source partitions of a stream.
-    await _load_snapshots(config, topics, machines)
-    await _fold_blocks(config, topics, machines)
+    await _load_snapshots(config, topics, owners)
+    await _fold_blocks(config, topics, owners)
     beginnings = await consumer.beginning_offsets([owner.source for owner in owners])
     for owner in owners:
-        start = _start(owner, committed[owner.source], beginnings[owner.source], group=f"{config.job.name}-ingest")
-        for machine in owner.machines:
-            machine.resume(start)
+        found = committed.get(owner.source)
+        offset = None if found is None or found.offset < 0 else int(found.offset)
+        start = _begin(owner, offset, beginnings[owner.source], group=f"{config.job.name}-ingest")
         log.info("ingest of %s goes on at offset %d", owner, start)
         owner.lose(beginnings[owner.source])
-        consumer.seek(owner.source, owner.next_offset)
+        consumer.seek(owner.source, owner.position)
 
 
-def _start(owner: SourceOwner, committed: int | None, beginning: int, *, group: str) -> int:
-    """The source offset from which to read on."""
-    known = {machine.next_offset for machine in owner.machines if machine.has_history}
-    if not known:
-        if committed is not None:
-            # Bounds that were used up may be gone with the blocks. Going on would give every user a second budget.
-            raise GapError(
-                f"ingest of {owner}: the group stands at offset {committed}, but no block of its streams is left. "
-                f"Restore the private topics; or, if the streams are new, delete this topic's offsets of group {group}"
-            )
-        return beginning
-    if len(known) == 1 and (committed is None or committed in known):
-        return known.pop()
-    ahead = [machine for machine in owner.machines if machine.has_history and machine.next_offset > (committed or 0)]
-    if ahead and all(machine.last_begin == committed for machine in ahead):
-        _check_whole_but_for_offset(owner, known, committed, ahead, group=group)
-        return known.pop()
-    raise GapError(
-        f"ingest of {owner}: blocks end at {sorted(known)}, the group stands at {committed}; they are committed "
-        f"together and must agree. Somebody changed the offsets of group {group} or the private topics"
-    )
-
-
-def _check_whole_but_for_offset(
-    owner: SourceOwner, known: set[int], committed: int | None, ahead: Sequence[PartitionIngest], *, group: str
-) -> None:
-    """The last block is there and its offset is not: a commit came late and cut their transaction in two, which earlier
-    versions could not rule out, or somebody set the offset back by a block. Blocks decide: that no snapshot is missing
-    was proven when they were restored.
-
-    Raises: TornError if more than the offset is missing.
+def _begin(owner: SourceOwner, committed: int | None, beginning: int, *, group: str) -> int:
+    """Put each machine where it goes on; returns the source offset from which to read. Machines that are further pass
+    over what they have already.
     """
-    if len(known) > 1:
-        there = ", ".join(sorted(machine.spec.stream for machine in ahead))
-        raise TornError(
-            f"ingest of {owner}: one transaction was committed in part. The block from offset {committed} on is there "
-            f"for stream {there} and missing for the others of this topic. Take {there} out of this job and go on with "
-            "the others, or start the others anew under other names"
-        )
-    end = max(known)
-    log.warning(
-        "ingest of %s: the last block was committed and its offset %d was not (a commit that came late over a bad "
-        "network, or the group was set back by one block). Nothing is missing: it goes on behind the block",
-        owner,
-        end,
+    found = starts(
+        [Standing(each.spec.name, each.last_begin, each.next_offset) for each in owner.machines],
+        committed=committed,
+        places=owner.places,
+        beginning=beginning,
+        where=str(owner),
+        group=group,
     )
+    for machine in list(owner.machines):
+        with owner.serving(machine):
+            if (refused := found.refused.get(machine.spec.name)) is not None:
+                raise refused
+            machine.resume(found.offsets[machine.spec.name])
+    for name in found.behind_offset:
+        log.warning(
+            "ingest of %s, %s: the last block was committed and its offset %d was not (a commit that came late over "
+            "a bad network, or the group was set back by one block). Nothing is missing: it goes on behind the block",
+            owner, name, found.offsets[name],
+        )  # fmt: skip
+    owner.restored(committed)
+    behind = [machine for machine in owner.machines if machine.next_offset < owner.next_offset]
+    for machine in behind:
+        log.info("ingest of %s: %s was left out and goes on at %d", owner, machine.spec.name, machine.next_offset)
+    owner.position = min((machine.next_offset for machine in owner.machines), default=beginning)
+    return owner.position
 
 
-async def _load_snapshots(config: Config, topics: Topics, machines: Sequence[PartitionIngest]) -> None:
-    wanted: dict[int, dict[bytes, PartitionIngest]] = defaultdict(dict)
-    for machine in machines:
+async def _load_snapshots(config: Config, topics: Topics, owners: Sequence[SourceOwner]) -> None:
+    wanted: dict[int, dict[bytes, tuple[SourceOwner, PartitionIngest]]] = defaultdict(dict)
+    for owner, machine in _machines(owners):
         if machine.spec.bounds is not None:
             partition = bounds_partition(machine.spec.stream, machine.partition, topics.partitions)
             for bucket in range(BUCKETS):
-                wanted[partition][BucketLog.key(machine.spec.stream, machine.partition, bucket)] = machine
+                key = BucketLog.key(machine.spec.stream, machine.partition, bucket)
+                wanted[partition][key] = owner, machine
     for partition, keys in sorted(wanted.items()):
         latest: dict[bytes, bytes] = {}
         async with log_reader(config.kafka, topics.bounds, partition) as reader:
             async for records in reader.read():
                 latest.update((record.key, record.value) for record in records if record.key in keys)
         for key, value in latest.items():
-            keys[key].load(value)
+            owner, machine = keys[key]
+            with owner.serving(machine):
+                machine.load(value)
             await asyncio.sleep(0)
 
 
-async def _fold_blocks(config: Config, topics: Topics, machines: Sequence[PartitionIngest]) -> None:
-    wanted: dict[tuple[str, int], dict[tuple[str, int], PartitionIngest]] = defaultdict(dict)
-    for machine in machines:
-        wanted[place_of_blocks(machine.spec, topics)][machine.spec.stream, machine.partition] = machine
+def _machines(owners: Sequence[SourceOwner]) -> list[tuple[SourceOwner, PartitionIngest]]:
+    return [(owner, machine) for owner in owners for machine in owner.machines]
+
+
+async def _fold_blocks(config: Config, topics: Topics, owners: Sequence[SourceOwner]) -> None:
+    wanted: dict[tuple[str, int], dict[tuple[str, int], tuple[SourceOwner, PartitionIngest]]] = defaultdict(dict)
+    for owner, machine in _machines(owners):
+        wanted[place_of_blocks(machine.spec, topics)][machine.spec.stream, machine.partition] = owner, machine
     for (topic, partition), mine in sorted(wanted.items()):
         streams = {stream.encode() for stream, _ in mine}
         async with log_reader(config.kafka, topic, partition) as reader:
             async for records in reader.read():
                 for record in records:
                     if record.key in streams:
-                        block = Block.decode(record.value)
-                        if (owned := mine.get((block.stream, block.partition))) is not None:
-                            owned.apply(block, at=record.offset, trimmed_to=reader.beginning)
+                        _fold(record, mine, reader.beginning)
                         await asyncio.sleep(0)
-            for machine in mine.values():
-                machine.check_restored(trimmed_to=reader.beginning)
+            for owner, machine in mine.values():
+                with owner.serving(machine):  # once more where it has failed: the first error stands
+                    machine.check_restored(trimmed_to=reader.beginning)
+
+
+def _fold(record: Any, mine: Mapping[tuple[str, int], tuple[SourceOwner, PartitionIngest]], beginning: int) -> None:
+    """Give a block to its machine. One that cannot be read stops all machines of its stream: it may be anyone's."""
+    try:
+        block = Block.decode(record.value)
+    except WireError as error:
+        for (stream, _), (owner, machine) in mine.items():
+            if stream.encode() == record.key:
+                with owner.serving(machine):
+                    raise error
+        return
+    if (owned := mine.get((block.stream, block.partition))) is not None and owned[1] in owned[0].machines:
+        owner, machine = owned
+        with owner.serving(machine):
+            machine.apply(block, at=record.offset, trimmed_to=beginning)

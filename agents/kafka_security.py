@@ -24,12 +24,13 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.metadata import MetadataRequest
 
-from schemas.errors import BrokerError, ConfigError, ConfigProblem
+from schemas.errors import AccessError, BrokerError, ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
     from schemas.config.server import Kafka
 
 ASK_TIMEOUT_MS = 8_000
+CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # the connection went, nobody refused
 
 
 def security_kwargs(kafka: Kafka) -> dict[str, Any]:
@@ -163,11 +164,12 @@ async def no_answer(kafka: Kafka, what: str, error: BaseException) -> BrokerErro
         error: what the client said, which is named where asking again finds nothing wrong.
     """
     if isinstance(error, KafkaError) and "AuthorizationFailed" in type(error).__name__:
-        return BrokerError(f"{what}: {error}. {may_not(kafka)}")
+        return AccessError(f"{what}: {error}. {may_not(kafka)}")
     settings = security_kwargs(kafka)
     found = await asyncio.gather(*(_ask(server, settings, kafka) for server in kafka.servers))
-    if (reasons := [reason for reason in found if reason is not None]) and len(reasons) == len(found):
-        return BrokerError(f"{what}: {'; '.join(dict.fromkeys(reasons))}")
+    if (errors := [each for each in found if each is not None]) and len(errors) == len(found):
+        kind = AccessError if any(isinstance(each, AccessError) for each in errors) else BrokerError
+        return kind(f"{what}: {'; '.join(dict.fromkeys(map(str, errors)))}")
     return BrokerError(f"{what}: {type(error).__name__}")
 
 
@@ -176,8 +178,8 @@ def may_not(kafka: Kafka) -> str:
     return f"{_who(kafka)} may not. What to do: give it the rights that privstream topics --acls prints"
 
 
-async def _ask(server: str, settings: Mapping[str, Any], kafka: Kafka) -> str | None:
-    """Why one server does not answer; None: it does."""
+async def _ask(server: str, settings: Mapping[str, Any], kafka: Kafka) -> BrokerError | None:
+    """Why one server does not answer, an AccessError where it refuses us; None: it does."""
     host, port = server.rsplit(":", 1)
     connection: AIOKafkaConnection | None = None
     try:
@@ -185,15 +187,19 @@ async def _ask(server: str, settings: Mapping[str, Any], kafka: Kafka) -> str | 
         await connection.send(MetadataRequest([]))
         return None
     except SaslAuthenticationFailed:
-        return f"authentication failed: {server} refused {_who(kafka)}. What to do: {_what_to_check(kafka)}"
+        return AccessError(
+            f"authentication failed: {server} refused {_who(kafka)}. What to do: {_what_to_check(kafka)}"
+        )
     except (UnsupportedSaslMechanismError, IllegalSaslStateError):
-        return (
+        return AccessError(
             f"authentication failed: {server} does not offer {kafka.sasl_mechanism}. What to do: correct "
             "kafka.sasl_mechanism, or enable it at the brokers (sasl.enabled.mechanisms)"
         )
     except (KafkaError, OSError, TimeoutError) as error:
         alert = await _alert(host.strip("[]"), int(port), settings.get("ssl_context"))
-        return f"{server} {_why(alert or error, kafka)}"
+        met = alert or error
+        kind = AccessError if isinstance(met, ssl.SSLError) and not isinstance(met, CUT_OFF) else BrokerError
+        return kind(f"{server} {_why(met, kafka)}")
     finally:
         if connection is not None:
             connection.close()
@@ -269,4 +275,4 @@ def _what_to_check(kafka: Kafka) -> str:
     return "check kafka.sasl_username and the password in kafka.sasl_password_file"
 
 
-__all__ = ["TokenFile", "faust_credentials", "may_not", "no_answer", "read_secret", "security_kwargs"]
+__all__ = ["CUT_OFF", "TokenFile", "faust_credentials", "may_not", "no_answer", "read_secret", "security_kwargs"]

@@ -16,6 +16,7 @@ from aiokafka.errors import KafkaError
 
 from agents.kafka_clients import read_to_end
 from agents.kafka_security import no_answer, security_kwargs
+from agents.protocol.fingerprint import first_of_each
 from agents.protocol.partitioner import bounds_partition, home_partition
 from agents.topic_ids import TopicIdentity
 from schemas.blocks import Block
@@ -49,10 +50,26 @@ async def lost_topics(config: Config, existing: Mapping[str, TopicIdentity]) -> 
     if not missing:
         return []
     for name in names:
-        if name in existing and any((await _ends(config.kafka, name, existing[name].partitions))[1]):
+        if name in existing and any((await ends_of(config.kafka, name, existing[name].partitions))[1]):
             reason = f"is gone, with all it held: {name} shows that the job has run. It must not be made again empty"
             return [Lost(each, reason) for each in missing]
     return []
+
+
+async def lost_public(config: Config, existing: Mapping[str, TopicIdentity]) -> list[Lost]:
+    """Public topics that are missing of streams that were started: all were there at the first start.
+
+    Raises: BrokerError, WireError.
+    """
+    topics = Topics(config.job.name, config.kafka.partitions)
+    names = {name: stream.name for stream in config.streams for name in topics.published(stream.name)}
+    missing = {topic: stream for topic, stream in names.items() if topic not in existing}
+    if not missing or topics.fingerprints not in existing:
+        return []
+    _, _, records = await read_to_end(config.kafka, topics.fingerprints, 0, 0)
+    started = first_of_each(record.value for record in records)
+    reason = "is gone, with all it held: {stream} was started with it. It must not be made again empty"
+    return [Lost(topic, reason.format(stream=stream)) for topic, stream in missing.items() if stream in started]
 
 
 async def lost_bounds(config: Config, existing: Mapping[str, TopicIdentity]) -> list[Lost]:
@@ -65,7 +82,7 @@ async def lost_bounds(config: Config, existing: Mapping[str, TopicIdentity]) -> 
         return []
     written = await _written_partitions(config, topics)
     # After the blocks: what a block speaks of was committed with it or before.
-    begins, ends = await _ends(config.kafka, topics.bounds, existing[topics.bounds].partitions)
+    begins, ends = await ends_of(config.kafka, topics.bounds, existing[topics.bounds].partitions)
     if any(begins):  # compaction leaves the first offset where it is
         return [Lost(topics.bounds, "has lost its first records: by retention, or while it had another cleanup.policy")]
     if any(ends[partition] == 0 for partition in written if partition < len(ends)):
@@ -78,7 +95,7 @@ async def _written_partitions(config: Config, topics: Topics) -> Collection[int]
     bounded = {stream.name for stream in config.streams if stream.privacy.bounds_users}
     written = set()
     for home in {home_partition(name, topics.partitions) for name in bounded}:
-        end = (await _ends(config.kafka, topics.blocks, topics.partitions))[1][home]
+        end = (await ends_of(config.kafka, topics.blocks, topics.partitions))[1][home]
         _, _, records = await read_to_end(config.kafka, topics.blocks, home, max(0, end - RECENT))
         for record in records:
             if record.key.decode() in bounded:
@@ -88,7 +105,7 @@ async def _written_partitions(config: Config, topics: Topics) -> Collection[int]
     return written
 
 
-async def _ends(kafka: Kafka, topic: str, partitions: int) -> tuple[list[int], list[int]]:
+async def ends_of(kafka: Kafka, topic: str, partitions: int) -> tuple[list[int], list[int]]:
     """First and next offset of each partition."""
     consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap, **security_kwargs(kafka))
     try:

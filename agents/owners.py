@@ -1,9 +1,10 @@
 """Who works on a partition: one owner for each role and partition, opened when the partition is assigned and recovered.
 
 An owner fences its predecessors, catches up, and only then takes records: see `PartitionOwner.open`. It is one task,
-so that a slow partition holds up no other. What a revoked owner still does is dropped; any other error stops the
-worker, because going on after an error of unknown effect is how a second answer is made. Restarting is cheap:
-everything is read back from committed records.
+so that a slow partition holds up no other. What a revoked owner still does is dropped. An error inside of one stream's
+own work, from which nothing is sent, stops that stream (`agents.lifecycle.stops`); any other stops the worker, because
+going on after an error of unknown effect is how a second answer is made. Restarting is cheap: everything is read back
+from committed records.
 """
 
 from __future__ import annotations
@@ -12,36 +13,14 @@ import abc
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
-
-from schemas.errors import FingerprintError, ForkError, GapError, PrivstreamError, TornError, WireError
 
 log = logging.getLogger(__name__)
 
 QUEUE_RECORDS = 16  # read ahead for each owner; a record can be a megabyte
 STOP_TIMEOUT_S = 10.0
 AGAIN_S = 3.0  # what an owner may take to end before it is told once more
-
-MENDS: tuple[tuple[type[BaseException], str], ...] = (
-    (
-        ForkError,
-        "two answers for one step were found and nothing more will be released. Keep all topics as they are, stop "
-        "every worker, and compare the release log with the public ledger (docs/operations.md: a stream has stopped)",
-    ),
-    (
-        GapError,
-        "records that were answered for are missing. Check that nobody deleted records or recreated a topic, restore "
-        "them, or start the stream anew under another name (docs/operations.md: a stream has stopped)",
-    ),
-    (
-        TornError,
-        "no record was deleted; a commit came late over a bad network, before this version ruled that out. Keep all "
-        "topics as they are and do what the message says",
-    ),
-    (FingerprintError, "do what the message says; to start the worker again changes nothing"),
-    (WireError, "a private topic holds a record of another release or another program: check who may write to it"),
-)
 
 
 class PartitionOwner(abc.ABC):
@@ -162,7 +141,7 @@ class Owners:
                 return
             while isinstance(error, ExceptionGroup):  # an owner may run several lanes; the first to fail is the cause
                 error = error.exceptions[0]
-            report(owner, error)
+            error.add_note(f"{owner.role} of partition {owner.partition}")
             await self._crash(error)
 
     async def _leave(self, owner: PartitionOwner, task: asyncio.Task[None]) -> None:
@@ -176,13 +155,12 @@ class Owners:
             log.info("%s of partition %s left with %s", owner.role, owner.partition, type(error).__name__)
 
 
-def explain(error: BaseException) -> str:
-    """What happened and what to do. Our own errors name stream and step and hold no private value; others' may."""
-    what = str(error) if isinstance(error, PrivstreamError) else type(error).__name__
-    mend = next((text for kind, text in MENDS if isinstance(error, kind)), "")
-    return f"{what}. What to do: {mend}" if mend else f"{what}. What to do: start the worker again"
+def streams_of(key: bytes | None, served: Sequence[str], others: Collection[str]) -> Sequence[str]:
+    """The streams of a partition that a record on it may concern, by its key alone: its value cannot be read.
 
-
-def report(owner: PartitionOwner, error: BaseException) -> None:
-    """Say what stopped a worker."""
-    log.critical("STOPPED: %s of partition %s: %s", owner.role, owner.partition, explain(error))
+    Without a key that says so it may be anybody's, and concerns all that are `served` there.
+    """
+    name = "" if key is None else key.decode(errors="replace")
+    if name in served:
+        return [name]
+    return [] if name in others else served

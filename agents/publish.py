@@ -9,19 +9,25 @@ too: partition 0, the end of the step as its time, the step as header.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import orjson
+from aiokafka.errors import KafkaError
 from prometheus_client import Counter
 
 from agents.failpoints import failpoint
 from agents.kafka_clients import fenced_producer, read_to_end
-from agents.owners import AckList, PartitionOwner
+from agents.lifecycle.stops import Stops, StreamStoppedError, alone
+from agents.owners import AckList, PartitionOwner, streams_of
 from agents.protocol.clock import StepClock
 from agents.protocol.publisher import Publication, StreamPublisher
 from agents.tail import tail
 from agents.trim import Trimmer
+from schemas.errors import LostTopicError, PrivstreamError, WireError
 from schemas.releases import Channel, LogRecord, PublicRecord, decode_log_record
 from schemas.topics import Topics
 
@@ -49,28 +55,55 @@ class PublishOwner(PartitionOwner):
         self._job = job
         self._lanes: dict[str, Lane] = {}
         self._acks = AckList()
-        self._trimmer = Trimmer(job.config, job.topics.releases, partition)
+        self._trimmer = Trimmer(job.config, job.topics.releases, partition, held=lambda: job.holds_back(partition))
 
     async def open(self) -> None:
         for stream in self._job.streams_on(self.partition):
-            lane = self._lanes[stream.name] = Lane(self, stream)
-            await lane.open(self._job.config.kafka)
+            lane = self._lanes[stream.name] = Lane(self, stream, self._job.stops)
+            with self._serving(stream.name):
+                await lane.open(self._job.config.kafka)
 
     async def run(self) -> None:
         await self.open()
         async with asyncio.TaskGroup() as lanes:
             for lane in self._lanes.values():
-                lanes.create_task(lane.run())
+                lanes.create_task(self._run(lane))
             while True:
                 await self.handle(await self.queue.get())
 
+    async def _run(self, lane: Lane) -> None:
+        try:
+            with self._serving(lane.name):
+                await lane.run()
+        except (KafkaError, OSError, TimeoutError) as error:
+            if not self._job.stops.stopped(lane.name):
+                raise
+            # A topic of a stream that has stopped may be the reason. Whatever became of its last transaction, its
+            # producer is not used again, and the next one fences before it reads.
+            log.info("publisher of %s ended with %s", lane.name, type(error).__name__)
+
     async def handle(self, event: Any) -> None:
-        record = decode_log_record(event.value)
-        self._acks.hold(record.stream, record.step, event)
-        if lane := self._lanes.get(record.stream):
-            lane.see(event.message.offset, record)
-            # Steps of one stream may wait for their time while another stream goes on.
-            await lane.queue.put((event.message.offset, record))
+        with self._serving(*streams_of(event.message.key, list(self._lanes), self._job.kept)):
+            record = decode_log_record(event.value)
+            self._acks.hold(record.stream, record.step, event)
+            if lane := self._lanes.get(record.stream):
+                await lane.take(event.message.offset, record)
+
+    @contextlib.contextmanager
+    def _serving(self, *streams: str) -> Iterator[None]:
+        """As the engine's: what fails in one stream stops that stream. Raises: the error, if nothing is left to do."""
+        try:
+            yield
+        except WireError as error:
+            self._stop(streams, error)
+        except StreamStoppedError as stopped:
+            self._stop([stopped.stream], stopped.cause)
+
+    def _stop(self, streams: Iterable[str], error: PrivstreamError) -> None:
+        for stream in streams:
+            if not self._job.stops.has(stream, "publish", self.partition):
+                step = self._lanes[stream].machine.last_step + 1
+                self._job.stops.add(stream, "publish", self.partition, error, step=step)
 
     async def close(self) -> None:
         await super().close()
@@ -79,7 +112,7 @@ class PublishOwner(PartitionOwner):
 
     def settled(self) -> None:
         """A step is public: acknowledge and delete what is older on the release log."""
-        self._acks.settle({name: lane.machine.last_step + 1 for name, lane in self._lanes.items()})
+        self._acks.settle({lane.name: lane.machine.last_step + 1 for lane in self._lanes.values() if lane.serves()})
         needed = [offset for lane in self._lanes.values() if (offset := lane.first_needed()) is not None]
         if needed:
             self._trimmer.below(min(needed))
@@ -88,30 +121,49 @@ class PublishOwner(PartitionOwner):
 class Lane:
     """One stream of a publisher: its producer, machine and schedule, and which log records it still needs."""
 
-    def __init__(self, owner: PublishOwner, stream: Stream) -> None:
+    def __init__(self, owner: PublishOwner, stream: Stream, stops: Stops | None = None) -> None:
         self._owner = owner
         self._stream = stream
+        self._stops = Stops.of([stream.name]) if stops is None else stops
+        self.name = stream.name
         self._clock = StepClock.of(stream)
         self._producer: Any = None
         self.machine = StreamPublisher(stream.name)
         self.queue: asyncio.Queue[tuple[int, LogRecord]] = asyncio.Queue()
         self._first_offsets: dict[int, int] = {}
 
+    def serves(self) -> bool:
+        """False once the stream has stopped: nothing more of it is published by this process."""
+        return not self._stops.stopped(self.name)
+
     async def open(self, kafka: Kafka) -> None:
-        """Fence, then learn what is public: nobody adds to it any more. Raises: ForkError, GapError, BrokerError."""
+        """Fence, then learn what is public: nobody adds to it any more. Raises: StreamStoppedError, BrokerError."""
+        if not self.serves():
+            return
         self._producer = await fenced_producer(
             kafka, Topics.publisher_id(self._stream.name), timeout_ms=TRANSACTION_TIMEOUT_MS
         )
         _, _, records = await read_to_end(kafka, Topics.ledger(self._stream.name), 0, 0)
-        self.machine.recover(record.value for record in records)
-        await self._find_torn(kafka)
+        with alone(self.name):
+            self.machine.recover(record.value for record in records)
+        showed = any(orjson.loads(record.value).get("added") for record in records)
+        await self._find_torn(kafka, showed=showed)
         log.info("publisher of %s: step %s is public", self._stream.name, self.machine.last_step)
 
-    async def _find_torn(self, kafka: Kafka) -> None:
-        """Look behind the ledger's last step: there is nothing, unless an earlier version was torn there."""
+    async def _find_torn(self, kafka: Kafka, *, showed: bool) -> None:
+        """Look behind the ledger's last step: there is nothing, unless an earlier version was torn there.
+
+        Args: showed: whether the ledger says that there were synthetic records.
+        """
         name, last = self._stream.name, self.machine.last_step
         topics: dict[str, Channel] = {Topics.synthetic(name): "synthetic", Topics.measurements(name): "measurements"}
         async with tail(kafka, [(topic, 0) for topic in topics]) as end:
+            if showed and end.ends[Topics.synthetic(name), 0] == 0:
+                with alone(name):
+                    raise LostTopicError(
+                        f"stream {name}: {Topics.synthetic(name)} was deleted and made again: the public ledger has "
+                        "records of it, and it never held any"
+                    )
             for topic, channel in topics.items():
                 found: list[PublicRecord] = []
                 async for record in end.backwards((topic, 0)):
@@ -121,22 +173,28 @@ class Lane:
                     if step is not None:
                         found.append(PublicRecord(channel, record.key, record.value))
                         if step > last + 1:  # more than one step: to be refused, however many they are
-                            self.machine.found(step, found)
+                            with alone(name):
+                                self.machine.found(step, found)
                 if found:
                     log.warning(
                         "stream %s: %d records of step %s were committed to %s without their ledger entry, by a commit "
                         "that came late. They are not published again; the rest of the step is",
                         name, len(found), last + 1, topic,
                     )  # fmt: skip
-                    self.machine.found(last + 1, reversed(found))
+                    with alone(name):
+                        self.machine.found(last + 1, reversed(found))
 
     async def close(self) -> None:
         if self._producer is not None:
             await self._producer.stop()
 
-    def see(self, offset: int, record: LogRecord) -> None:
-        """Note where a step begins on the release log."""
+    async def take(self, offset: int, record: LogRecord) -> None:
+        """Note where a step begins on the release log. Steps of one stream may wait for their time while another stream
+        goes on.
+        """
         self._first_offsets.setdefault(record.step, offset)
+        if self.serves():
+            await self.queue.put((offset, record))
 
     def first_needed(self) -> int | None:
         """First log offset that this stream may need: its newest public candidate stays. None where it has nothing
@@ -151,10 +209,14 @@ class Lane:
         return min(self._first_offsets.values(), default=None)
 
     async def run(self) -> None:
-        while True:
+        while self.serves():
             offset, record = await self.queue.get()
-            if publication := self.machine.on_record(offset, record):
+            with alone(self.name):
+                publication = self.machine.on_record(offset, record)
+            if publication is not None:
                 await self._wait_until_due(publication.step)
+                if not self.serves():
+                    return
                 end_ms = self._clock.end_of(publication.step) // 1000
                 await self.publish(publication, end_ms)
                 self.machine.published(publication.step)

@@ -5,14 +5,17 @@ Read from committed records alone; it needs no worker to be up, and disturbs non
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from agents.fingerprint import stored_fingerprints
+from agents.lifecycle.stop_log import recorded
+from agents.lifecycle.stops import Stop
 from agents.protocol.ingest_pending import nested
 from agents.protocol.partitioner import home_partition
 from agents.refusals import Seen, by_reason_and_field
@@ -21,7 +24,7 @@ from agents.tail import Tail, tail
 from agents.topic_admin import admin_client
 from agents.topic_ids import TopicIdentity, topic_identities
 from schemas.blocks import Block, Tally
-from schemas.errors import BrokerError
+from schemas.errors import BrokerError, WireError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -44,6 +47,7 @@ class StreamStatus:
         totals: all records ever read, by reason and configured field. recent: the same of the last ones.
         lost: source offsets that were deleted before they were read.
         source_problem: why the source is no longer the one with which the stream was started; None: it is.
+        stopped: what has stopped of it and has not gone on since, with reason and advice.
     """
 
     stream: str
@@ -60,6 +64,7 @@ class StreamStatus:
     recent: Tally
     lost: int
     source_problem: str | None
+    stopped: tuple[Stop, ...] = ()
 
 
 async def status(config: Config) -> list[StreamStatus]:
@@ -69,28 +74,60 @@ async def status(config: Config) -> list[StreamStatus]:
     wanted = {topics.blocks, topics.fingerprints, *(topics.ledger(stream.name) for stream in config.streams)}
     async with admin_client(config.kafka) as admin:
         found = await topic_identities(admin, sorted({*wanted, *sources, topics.clock}))
-    if any(stream.time.clock == "wall" for stream in config.streams):
-        wanted.add(topics.clock)
     stored = await stored_fingerprints(config) if topics.fingerprints in found else {}
-    # The source of a stream that has run is told apart from one that was never there.
-    wanted |= {stream.source for stream in config.streams if stream.name not in stored}
-    if missing := sorted(wanted - found.keys()):
+    # The source of a stream that has run is told apart from one that was never there; what has lost its ledger or its
+    # clock is a stream that has stopped, and is shown as one.
+    needed = {topics.blocks} | {stream.source for stream in config.streams if stream.name not in stored}
+    if missing := sorted(needed - found.keys()):
         raise BrokerError(f"topic {', '.join(missing)} does not exist. Mend: privstream topics CONFIG --create.")
     read = sorted(found.keys() - {topics.fingerprints, topics.clock})
     lanes = [(topic, partition) for topic in read for partition in range(found[topic].partitions)]
+    try:
+        stops = list((await recorded(config)).values())
+    except BrokerError:  # the job is older than this topic, or it was lost: that loses nothing else
+        stops = []
     async with tail(config.kafka, lanes, wait=False) as end:
-        return [
+        streams = [
             await _stream_status(config, stream, end, changed_source(stream, stored.get(stream.name), found), found)
             for stream in config.streams
         ]
+        return [
+            replace(each, stopped=tuple([stop for stop in stops if await _still(config, stop, each, end)]))
+            for each in streams
+        ]
+
+
+async def _still(config: Config, stop: Stop, stream: StreamStatus, end: Tail) -> bool:
+    """Whether what has stopped has not gone on since: a step became public that was to come next, or a block came."""
+    if stop.stream != stream.stream:
+        return False
+    if stop.step is not None:
+        return stream.published < stop.step
+    if stop.part != "ingest" or stop.partition is None:
+        return True  # cleared by the next worker that finds nothing wrong at its start
+    topics = Topics(config.job.name, config.kafka.partitions)
+    lane = (topics.blocks, home_partition(stop.stream, config.kafka.partitions))
+    newest = await end.newest(lane, lambda record: _is_of(record, stop))
+    return newest is None or newest.timestamp <= stop.at_ms
+
+
+def _is_of(record: Any, stop: Stop) -> bool:
+    if record.key != stop.stream.encode():
+        return False
+    try:
+        return Block.decode(record.value).partition == stop.partition
+    except WireError:
+        return False
 
 
 async def _stream_status(
     config: Config, stream: Stream, end: Tail, change: Change | None, found: Mapping[str, TopicIdentity]
 ) -> StreamStatus:
-    partitions = found[stream.source].partitions if stream.source in found else 0
     topics = Topics(config.job.name, config.kafka.partitions)
-    newest = await end.newest((topics.ledger(stream.name), 0))
+    ledger_topic, partitions = topics.ledger(stream.name), 0
+    if stream.source in found:
+        partitions = found[stream.source].partitions
+    newest = await end.newest((ledger_topic, 0)) if ledger_topic in found else None
     ledger: Mapping[str, Any] = {} if newest is None else orjson.loads(newest.value)
     blocks, recent = await _newest_blocks(
         end, (topics.blocks, home_partition(stream.name, config.kafka.partitions)), stream, partitions
@@ -129,11 +166,12 @@ async def _newest_blocks(
     recent = Seen()
     looked_at = 0
     async for record in end.backwards(lane):
-        block = Block.decode(record.value)
-        if block.stream == stream.name:
-            found.setdefault(block.partition, block)
-            if recent.records < RECENT_RECORDS:
-                recent.tally.update(by_reason_and_field(block))
+        if record.key == stream.name.encode():
+            with contextlib.suppress(WireError):
+                block = Block.decode(record.value)
+                found.setdefault(block.partition, block)
+                if recent.records < RECENT_RECORDS:
+                    recent.tally.update(by_reason_and_field(block))
         looked_at += 1
         enough = recent.records >= RECENT_RECORDS or looked_at >= RECENT_BLOCKS
         if (len(found) >= partitions and enough) or looked_at >= MOST_BLOCKS:

@@ -11,15 +11,20 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import faust
 import orjson
 import rocksdict
+from faust.types import TP
 
 from agents.failpoints import failpoint
+from agents.state_store import StateStore
 from schemas.releases import CHUNK_BYTES
+
+log = logging.getLogger(__name__)
 
 SAVE_TIMEOUT_S = 20.0
 # The defaults are a cache of 2 GiB and a write buffer of 64 MiB for each partition.
@@ -77,8 +82,37 @@ class DurableTable(faust.Table):
 
     def _get(self, partition: int, key: bytes) -> bytes | None:
         # The database is looked up each time: a reference kept here would hold the lock on a revoked partition's files.
-        value: bytes | None = self.data._db_for_partition(partition).get(key)
+        value: bytes | None = self.data.use(partition, lambda db: db.get(key))
         return value
+
+    def _new_store_by_url(self, url: Any) -> StateStore:
+        return StateStore(
+            url,
+            self.app,
+            self,
+            table_name=self.name,
+            key_type=self.key_type,
+            key_serializer=self.key_serializer,
+            value_serializer=self.value_serializer,
+            value_type=self.value_type,
+            loop=self.loop,
+            options=self.options,
+        )
+
+    def notice_lost_changelog(self, ends: Mapping[TP, int]) -> None:
+        """Say where the changelog ends before what is stored here. Both are caches: the release log has the truth.
+
+        Args: ends: last offset of each partition.
+        """
+        for tp, last in ends.items():
+            stored = self.data.persisted_offset(tp)
+            if stored is not None and stored > last:
+                log.warning(
+                    "changelog %s of partition %d has lost records: states come from the store at hand and the release "
+                    "log, and are written to it again",
+                    tp.topic,
+                    tp.partition,
+                )
 
     async def _put(self, partition: int, items: Sequence[tuple[bytes, bytes]]) -> None:
         """Changelog first, awaited; then values and offset in ONE write batch, so that the store is never ahead."""
@@ -96,7 +130,7 @@ class DurableTable(faust.Table):
         for key, value in items:
             batch.put(key, value)
         batch.put(self.data.offset_key, str(max(record.offset for record in records)).encode())
-        self.data._db_for_partition(partition).write(batch)
+        self.data.use(partition, lambda db: db.write(batch))
 
 
 def durable_table(app: faust.App, name: str, partitions: int) -> DurableTable:

@@ -17,9 +17,9 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from agents.kafka_security import no_answer, security_kwargs
-from agents.lost_topics import WHAT_TO_DO, Lost, lost_bounds, lost_topics
+from agents.lost_topics import WHAT_TO_DO, Lost, lost_bounds, lost_public, lost_topics
 from agents.topic_ids import topic_identities
-from schemas.errors import BrokerError, ConfigError, ConfigProblem
+from schemas.errors import BrokerError, ConfigError, ConfigProblem, TopicError
 from schemas.topics import Topic, Topics
 
 if TYPE_CHECKING:
@@ -71,10 +71,12 @@ async def admin_client(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
     )
     try:
         await admin.start()
-    except (KafkaError, OSError) as error:
+    except BaseException as error:
         with contextlib.suppress(Exception):
             await admin.close()
-        raise await no_answer(kafka, f"no answer from the cluster at {kafka.bootstrap}", error) from error
+        if isinstance(error, (KafkaError, OSError)):
+            raise await no_answer(kafka, f"no answer from the cluster at {kafka.bootstrap}", error) from error
+        raise
     try:
         yield admin
     except KafkaError as error:
@@ -92,9 +94,9 @@ async def create_topics(config: Config, *, source_partitions: int | None = None)
     Raises: BrokerError, also where the job has run and has lost a topic: made again, it would be empty.
     """
     async with admin_client(config.kafka) as admin:
-        private = [topic.name for topic in Topics(config.job.name, config.kafka.partitions).private()]
-        if lost := await lost_topics(config, await topic_identities(admin, private)):
-            raise BrokerError("\n".join(str(_problem(each)) for each in lost))
+        present = await topic_identities(admin, [topic.name for topic in needed_topics(config)])
+        if lost := await lost_topics(config, present) + await lost_public(config, present):
+            raise TopicError("\n".join(str(_problem(each)) for each in lost))
         replication, extra = await _replication(admin, config.kafka)
         existing = set(await admin.list_topics())
         new = []
@@ -112,6 +114,27 @@ async def create_topics(config: Config, *, source_partitions: int | None = None)
                     raise BrokerError(f"topic {name} could not be created: {for_code(error).__name__}")
             await _visible(admin, created)
         return created
+
+
+async def restore_changelog(config: Config) -> bool:
+    """Make the changelog of the state tables again where it is gone: a cache, filled from the release log.
+
+    Only if the job has run, which its other topics show. Returns whether it was made. Raises: BrokerError.
+    """
+    topics = Topics(config.job.name, config.kafka.partitions)
+    async with admin_client(config.kafka) as admin:
+        present = await topic_identities(admin, [topic.name for topic in topics.private()])
+        if topics.changelog in present or not set(topics.history) <= present.keys():
+            return False
+        replication, extra = await _replication(admin, config.kafka)
+        topic = next(topic for topic in topics.private() if topic.name == topics.changelog)
+        assert topic.partitions is not None
+        new = NewTopic(topic.name, topic.partitions, replication, topic_configs={**topic.settings, **extra})
+        for name, error, *_ in (await admin.create_topics([new])).topic_errors:
+            if error not in (0, TopicAlreadyExistsError.errno):
+                raise BrokerError(f"topic {name} could not be made again: {for_code(error).__name__}")
+        await _visible(admin, [topic.name])
+    return True
 
 
 async def _visible(admin: AIOKafkaAdminClient, names: list[str]) -> None:
@@ -133,7 +156,8 @@ async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicPro
     async with admin_client(config.kafka) as admin:
         found = await topic_identities(admin, [topic.name for topic in needed])
         settings = await _settings(admin, [topic.name for topic in needed if topic.name in found])
-    lost = {each.topic: _problem(each) for each in await lost_topics(config, found)}
+    gone = await lost_topics(config, found) + await lost_public(config, found)
+    lost = {each.topic: _problem(each) for each in gone}
     problems = []
     for topic in needed:
         identity = found.get(topic.name)

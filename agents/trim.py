@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from aiokafka import TopicPartition
@@ -24,9 +25,13 @@ log = logging.getLogger(__name__)
 
 
 class Trimmer:
-    """Deletes the head of one partition, in the background, one request at a time; only the highest offset counts."""
+    """Deletes the head of one partition, in the background, one request at a time; only the highest offset counts.
 
-    def __init__(self, config: Config, topic: str, partition: int) -> None:
+    Args: held: whether nothing may be deleted now, see `Job.holds_back`.
+    """
+
+    def __init__(self, config: Config, topic: str, partition: int, *, held: Callable[[], bool] = lambda: False) -> None:
+        self._held = held
         self._kafka = config.kafka
         self._keep = config.job.keep_private_log
         self._tp = TopicPartition(topic, partition)
@@ -37,7 +42,12 @@ class Trimmer:
     def below(self, offset: int) -> None:
         """Everything under `offset` may go."""
         self._wanted = max(self._wanted, offset)
-        if self._keep or self._wanted <= self._done or (self._task is not None and not self._task.done()):
+        if (
+            self._keep
+            or self._held()
+            or self._wanted <= self._done
+            or (self._task is not None and not self._task.done())
+        ):
             return
         self._task = asyncio.ensure_future(self._run())
 

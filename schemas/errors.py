@@ -5,13 +5,18 @@ PrivstreamError                     stops
 ├── RecordError                     record    one input record is unusable: counted and dead-lettered
 ├── EngineInputError (ValueError)   stream    an engine was called with arguments that break its contract
 ├── BudgetError                     stream    a release would cost more than what is left
+├── StepError                       stream    a state machine of one stream failed in a way that nobody foresaw
 ├── WireError                       stream    bytes of an unknown kind, version or checksum
 ├── PromiseError                    stream    history is not what it must be: at most one answer per step is at stake
 │   ├── GapError                              a source offset range is missing or counted twice
 │   ├── ForkError                             two different seeds, candidates or publications of one step
 │   ├── TornError                             half of a transaction is there: an earlier version let that happen
+│   ├── LostTopicError                        a topic of the stream's history is gone, or was made again
 │   └── FingerprintError                      guarantee-relevant configuration or source changed under a running stream
+├── StoreError                      job       the folder of the state tables cannot be used; a cache, never the truth
 └── BrokerError                     job       the Kafka cluster cannot be used as it is
+    ├── TopicError                            a topic is not as the job needs it: waiting does not help
+    ├── AccessError                           it refuses this worker: password, certificate or ACL
     └── OutcomeUnknownError                   a transactional request was not answered: only a successor can tell
 
 No message ever holds a private value: positions, names and sizes only.
@@ -80,6 +85,12 @@ class WireError(PrivstreamError):
     stops: ClassVar[Reach] = "stream"
 
 
+class StepError(PrivstreamError):
+    """A state machine of one stream failed with an error that is not ours: a fault of the program, or of a library."""
+
+    stops: ClassVar[Reach] = "stream"
+
+
 class PromiseError(PrivstreamError):
     """The stored history contradicts itself. The stream stops: going on could give a second answer for a step."""
 
@@ -98,12 +109,28 @@ class TornError(PromiseError):
     """A part of a transaction was committed and the rest was not, in a way that cannot be completed safely."""
 
 
+class LostTopicError(PromiseError):
+    """A topic that a stream's history rests on is gone, or another topic has its name."""
+
+
 class FingerprintError(PromiseError):
     """The stream was started with another source, key or guarantee than the one it is asked to go on with."""
 
 
+class StoreError(PrivstreamError):
+    """The folder of the state tables cannot be written or read: a full disk, or rights."""
+
+
 class BrokerError(PrivstreamError):
     """The cluster cannot be reached, or its topics are not what the job needs."""
+
+
+class TopicError(BrokerError):
+    """A topic is missing or has other settings than the job needs."""
+
+
+class AccessError(BrokerError):
+    """The cluster answers and refuses: wrong password, certificate or rights. Waiting does not help."""
 
 
 class OutcomeUnknownError(BrokerError):

@@ -65,6 +65,11 @@ class Topics:
         return f"{self.job}.fingerprints"
 
     @property
+    def stops(self) -> str:
+        """What has stopped and why, for `privstream status`."""
+        return f"{self.job}.stops"
+
+    @property
     def history(self) -> tuple[str, ...]:
         """Topics that say what was released and who is at the bound: nothing can replace one that is lost."""
         return self.blocks, self.truth, self.releases, self.bounds, self.fingerprints
@@ -90,6 +95,11 @@ class Topics:
     def ledger(stream: str) -> str:
         return f"{stream}.ledger"
 
+    @classmethod
+    def published(cls, stream: str) -> tuple[str, str, str]:
+        """The public topics of a stream."""
+        return cls.synthetic(stream), cls.measurements(stream), cls.ledger(stream)
+
     @staticmethod
     def utility(stream: str) -> str:
         return f"{stream}.utility"
@@ -113,6 +123,7 @@ class Topics:
             Topic(self.dead_letters, "private", 1, {"retention.ms": str(14 * 86_400_000)}, "refused records"),
             Topic(self.clock, "private", 1, CLOCK, "what time it is for the brokers, and for each worker"),
             Topic(self.fingerprints, "private", 1, FOREVER, "what each stream was started with"),
+            Topic(self.stops, "operator", 1, COMPACTED, "which streams have stopped"),
             Topic(self.changelog, "private", self.partitions, {**COMPACTED, **size}, "state table changelog"),
         ]
 

@@ -34,6 +34,13 @@ def run(
         raise PrivstreamError(f"there is no role {', '.join(unknown)}. Mend: --roles takes {', '.join(ROLES)}.")
     if log_level.upper() not in LEVELS:
         raise PrivstreamError(f"there is no log level {log_level}. Mend: --log-level takes {', '.join(LEVELS)}.")
+    # Before the imports, which take seconds on a busy machine: a signal meanwhile must not kill in silence.
+    from agents.lifecycle.leaving import Leaving
+    from agents.lifecycle.logs import set_up
+
+    set_up(log_level.upper())
+    leaving = Leaving()
+    leaving.install()
     loaded = config_of(config)
     if insecure_seed is not None:
         warn("--insecure-seed makes the noise repeatable. What this worker publishes is NOT PRIVATE.")
@@ -41,4 +48,4 @@ def run(
     from agents.worker import run_worker
 
     check_streams(loaded)
-    raise typer.Exit(run_worker(loaded, insecure_seed=insecure_seed, roles=wanted, log_level=log_level.upper()))
+    run_worker(loaded, insecure_seed=insecure_seed, roles=wanted, log_level=log_level.upper(), leaving=leaving)

@@ -49,6 +49,9 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     for worker, ahead_s in clocks.items():
         if abs(ahead_s) > loaded.job.max_clock_skew_us / 1e6:
             warn(f"the clock of worker {worker} is {ahead_s:+.1f} s from the brokers'. What to do: {WHAT_TO_DO}")
+    for each in streams:
+        for stop in each.stopped:
+            typer.echo(f"\nSTOPPED: {stop}")
     say("operator only: lag is a count of private events")
 
 

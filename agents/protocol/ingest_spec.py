@@ -97,6 +97,11 @@ class SourceSpec:
         )
 
     @property
+    def name(self) -> str:
+        """What its place is noted under. Stream names hold no colon."""
+        return self.stream if self.role == "blocks" else f"{self.role}:{self.stream}"
+
+    @property
     def dead_letters(self) -> bool:
         return self.role == "blocks"
 

@@ -31,7 +31,13 @@ class Config(Section):
     def problems(self) -> Iterator[ConfigProblem]:
         """Names and topics that clash."""
         named = [Named(index, s.name, s.source, s.audit) for index, s in enumerate(self.streams)]
-        return clashes(self.job.name, named)
+        yield from clashes(self.job.name, named)
+        for name in sorted({stream.name for stream in self.streams} & set(self.job.retired)):
+            yield ConfigProblem(
+                "job.retired",
+                f'"{name}" is a stream of this file, and what a retired stream needs to go on may be deleted',
+                "take the name from job.retired, or the stream from the file",
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ class Job(Section):
     """How far a worker's clock may be ahead of the brokers': no step is closed earlier than this before its end."""
     keep_private_log: Flag = Field(False, examples=[False])
     """Never delete seeds and blocks: for checks after the fact. Whoever can read both can undo the noise."""
+    retired: tuple[PlainName, ...] = Field((), examples=[["last-years-stream"]])
+    """Streams that were taken out for good: what they would need to go on may be deleted."""
 
     @property
     def max_clock_skew_us(self) -> int:

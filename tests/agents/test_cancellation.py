@@ -28,7 +28,7 @@ def save(answer: asyncio.Future[Any], done: list[str], patch: pytest.MonkeyPatch
         return answer
 
     store = SimpleNamespace(write=lambda batch: done.append("written"))
-    data = SimpleNamespace(offset_key=b"offset", _db_for_partition=lambda partition: store)
+    data = SimpleNamespace(offset_key=b"offset", use=lambda partition, work: work(store))
     table: Any = SimpleNamespace(changelog_topic=SimpleNamespace(send=send), data=data)
     return DurableTable._put(table, 0, [(b"key", b"value")])
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agents import engine
+from agents.lifecycle.stops import Stops
 from schemas.blocks import Block
 from tests.kafka.support import job_config, stream_table
 
@@ -34,16 +35,19 @@ class Producer:
 
     def __init__(self, log: list[Any]) -> None:
         self.log = log
-        self.open: list[bytes] = []
+        self.open: list[tuple[bytes, bytes]] = []
 
     async def begin_transaction(self) -> None:
         self.open = []
 
     async def send_and_wait(self, topic: str, value: bytes, key: bytes, partition: int) -> None:
-        self.open.append(value)
+        self.open.append((key, value))
 
     async def commit_transaction(self) -> None:
-        self.log += [SimpleNamespace(offset=len(self.log) + at, value=value) for at, value in enumerate(self.open)]
+        self.log += [
+            SimpleNamespace(offset=len(self.log) + at, key=key, value=value)
+            for at, (key, value) in enumerate(self.open)
+        ]
 
 
 def block(stream: str, minute: int, *, tick: int, floor: int) -> Block:
@@ -69,7 +73,7 @@ def test_a_restart_deletes_no_block_that_another_stream_needs(tmp_path: Path, mo
 
     monkeypatch.setattr(engine, "fenced_producer", producer)
     monkeypatch.setattr(engine, "read_to_end", read)
-    monkeypatch.setattr(engine, "Trimmer", lambda *_: SimpleNamespace(below=trimmed.append))
+    monkeypatch.setattr(engine, "Trimmer", lambda *_, **__: SimpleNamespace(below=trimmed.append))
     job: Any = SimpleNamespace(
         config=config,
         topics=SimpleNamespace(blocks="blocks", releases="releases"),
@@ -78,13 +82,16 @@ def test_a_restart_deletes_no_block_that_another_stream_needs(tmp_path: Path, mo
         caveat="",
         table=table,
         draw_seed=lambda stream, step: bytes(32),
+        stops=Stops.of(["fast", "slow"]),
+        kept=frozenset(),
     )
 
     async def scenario() -> None:
         owner = engine.EngineOwner(job, 0)
         await owner.open()
         for offset, each in enumerate(blocks):
-            event = SimpleNamespace(message=SimpleNamespace(offset=offset), value=each.encode(), ack=lambda: None)
+            message = SimpleNamespace(offset=offset, key=each.stream.encode())
+            event = SimpleNamespace(message=message, value=each.encode(), ack=lambda: None)
             await owner.handle(event)
         await engine.EngineOwner(job, 0).open()
 

@@ -113,6 +113,17 @@ class Field:
         await create_topics(self.config, source_partitions=SOURCE_PARTITIONS)
         self._feeder = asyncio.create_task(self._feed(pause_s, per_step))
 
+    async def rest(self) -> None:
+        """Send nothing for a while: before the broker goes away, which a client in mid-request would tell the test."""
+        self._stop.set()
+        assert self._feeder is not None
+        await self._feeder
+
+    def go_on(self, *, pause_s: float = 0.4, per_step: int = 40) -> None:
+        """After `rest`."""
+        self._stop.clear()
+        self._feeder = asyncio.create_task(self._feed(pause_s, per_step))
+
     async def _feed(self, pause_s: float, per_step: int) -> None:
         async with producing(self.config.kafka.bootstrap) as producer:
             while not self._stop.is_set():

@@ -17,4 +17,4 @@ def kept(config: Config) -> Config:
 
 
 if __name__ == "__main__":
-    sys.exit(run_worker(kept(load_config(Path(sys.argv[1]), os.environ))))
+    run_worker(kept(load_config(Path(sys.argv[1]), os.environ)))

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin import RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 import agents.engine
 import agents.publish
 import agents.table
 from agents.protocol.partitioner import home_partition
-from agents.topic_admin import create_topics
+from agents.topic_admin import admin_client, create_topics, restore_changelog
 from schemas.blocks import Block
 from schemas.config import Config
 from schemas.releases import Seed
-from tests.kafka.support import producing
+from tests.kafka.support import producing, until
 from tests.kafka.test_engine import crash_of, feed, ledger, log_records, one_stream, published, running
 
 
@@ -123,3 +127,86 @@ def test_a_damaged_table_is_made_good_from_the_log(bootstrap: str, tmp_path: Pat
         await one_answer_each(config, 5)
 
     asyncio.run(scenario())
+
+
+def spoil_files(folder: Path) -> None:
+    """Every file of RocksDB begins with other bytes."""
+    files = [path for path in folder.rglob("*") if path.is_file() and ".db" in str(path) and path.stat().st_size]
+    assert files
+    for path in files:
+        path.write_bytes(b"of another program" + path.read_bytes()[18:])
+
+
+def spoil_tables(folder: Path) -> None:
+    """What RocksDB reads only when it is asked for a key."""
+    tables = list(folder.rglob("*.sst"))
+    assert tables
+    for path in tables:
+        size = path.stat().st_size
+        path.write_bytes(b"x" * (size // 2) + path.read_bytes()[size // 2 :])
+
+
+@pytest.mark.parametrize("spoil", [spoil_files, spoil_tables])
+def test_a_damaged_state_folder_is_discarded_and_filled_again(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: Callable[[Path], None]
+) -> None:
+    async def scenario() -> None:
+        config = keeping(one_stream(bootstrap, tmp_path))
+        await create_topics(config)
+        await feed(config, range(3))
+        async with running(config) as app:
+            await published(config, 3)
+            home = home_partition(config.streams[0].name, config.kafka.partitions)
+            app.tables["state"].data.use(home, lambda db: db.flush())  # into a file of its own
+        gc.collect()
+        spoil(tmp_path)
+        await feed(config, range(3, 5))
+        async with running(config):
+            await published(config, 5)
+        await one_answer_each(config, 5)
+
+    asyncio.run(scenario())
+    assert "is damaged" in caplog.text
+    assert sum("discarded, states come from the release log" in line for line in caplog.text.splitlines()) <= 2
+
+
+@pytest.mark.parametrize("emptied", [True, False])
+def test_a_lost_changelog_is_filled_again(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, emptied: bool
+) -> None:
+    """Emptied by somebody, or gone and made again at the start; with a store at hand that is far ahead of it."""
+
+    async def scenario() -> None:
+        config = keeping(one_stream(bootstrap, tmp_path))
+        changelog = f"{config.job.name}-state-changelog"
+        await create_topics(config)
+        await feed(config, range(3))
+        async with running(config):
+            await published(config, 3)
+        async with admin_client(config.kafka) as admin:
+            if emptied:
+                resource = ConfigResourceType.TOPIC
+                policies = {"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}
+                await admin.alter_configs([ConfigResource(resource, changelog, configs=policies[0])])
+                for partition in range(config.kafka.partitions):
+                    await admin.delete_records({TopicPartition(changelog, partition): RecordsToDelete(-1)})
+                await admin.alter_configs([ConfigResource(resource, changelog, configs=policies[1])])
+            else:
+                await admin.delete_topics([changelog])
+
+                async def gone() -> bool:
+                    return changelog not in await admin.list_topics()
+
+                await until(gone)
+        assert await restore_changelog(config) != emptied
+        await feed(config, range(3, 5))
+        async with running(config):
+            await published(config, 5)
+        fresh = config.model_copy(update={"job": config.job.model_copy(update={"data_dir": tmp_path / "new"})})
+        await feed(config, range(5, 6))
+        async with running(fresh):  # and a worker without any store finds what was written since
+            await published(config, 6)
+        await one_answer_each(config, 6)
+
+    asyncio.run(scenario())
+    assert ("has lost records" in caplog.text) != emptied

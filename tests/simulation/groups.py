@@ -38,8 +38,8 @@ class Group:
     pending: dict[str, None] = field(default_factory=dict)
     leader: str = ""
     assignment: dict[str, bytes] = field(default_factory=dict)
-    offsets: dict[tuple[str, int], int] = field(default_factory=dict)
-    promised: dict[int, dict[tuple[str, int], int]] = field(default_factory=dict)
+    offsets: dict[tuple[str, int], tuple[int, str]] = field(default_factory=dict)
+    promised: dict[int, dict[tuple[str, int], tuple[int, str]]] = field(default_factory=dict)
 
 
 class GroupCoordinator:
@@ -225,19 +225,19 @@ class GroupCoordinator:
         error = OK if known or outside else UNKNOWN_MEMBER
         if error == OK:
             for topic, rows in request.topics:
-                group.offsets.update({(topic, row[0]): row[1] for row in rows})
+                group.offsets.update({(topic, row[0]): (row[1], row[-1]) for row in rows})
         topics = [(topic, [(row[0], error) for row in rows]) for topic, rows in request.topics]
         reply(request.RESPONSE_TYPE(0, topics))
 
     def _fetch(self, request: Any, reply: Any, channel: Any) -> None:
         offsets = self.groups[request.consumer_group].offsets
         topics = [
-            (topic, [(partition, offsets.get((topic, partition), -1), "", OK) for partition in partitions])
+            (topic, [(partition, *offsets.get((topic, partition), (-1, "")), OK) for partition in partitions])
             for topic, partitions in request.topics
         ]
         reply(request.RESPONSE_TYPE(0, topics, OK))
 
-    def promise(self, group: str, producer: int, offsets: dict[tuple[str, int], int]) -> None:
+    def promise(self, group: str, producer: int, offsets: dict[tuple[str, int], tuple[int, str]]) -> None:
         """Offsets of an open transaction."""
         self.groups[group].promised.setdefault(producer, {}).update(offsets)
 

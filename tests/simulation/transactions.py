@@ -126,7 +126,7 @@ class TransactionCoordinator:
         if error == OK and (found is None or found.state != "ongoing" or request.group_id not in found.groups):
             error = INVALID_TXN_STATE
         if error == OK:
-            offsets = {(topic, row[0]): row[1] for topic, rows in request.topics for row in rows}
+            offsets = {(topic, row[0]): (row[1], row[2]) for topic, rows in request.topics for row in rows}
             self.groups.promise(request.group_id, request.producer_id, offsets)
         rows = [(topic, [(row[0], error) for row in rows]) for topic, rows in request.topics]
         reply(request.RESPONSE_TYPE(0, rows))

@@ -23,7 +23,8 @@ from agents.engine import EngineOwner, blocks_start
 from agents.fingerprint import Checked, check_fingerprints
 from agents.ingest import ingest_service, user_key_ids
 from agents.kafka_clients import log_reader
-from agents.owners import Owners, explain
+from agents.lifecycle.advice import explain
+from agents.owners import Owners
 from agents.publish import PublishOwner
 from agents.table import SAVE_TIMEOUT_S, DurableTable
 from schemas.config import Config
@@ -97,6 +98,7 @@ class _Silent:
 class Message:
     offset: int
     partition: int
+    key: bytes | None
 
 
 class Event:
@@ -104,7 +106,7 @@ class Event:
 
     def __init__(self, record: Any) -> None:
         self.value = record.value
-        self.message = Message(record.offset, record.partition)
+        self.message = Message(record.offset, record.partition, record.key)
 
     def ack(self) -> None:
         pass
@@ -222,6 +224,7 @@ async def work(
         source_partitions=checked.source_partitions,
         audit_partitions=checked.audit_partitions,
         sources=checked.sources,
+        stops=job.stops,
     )()
     await ingest.start()
     running = [

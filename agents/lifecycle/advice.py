@@ -1,0 +1,171 @@
+"""What to do about an error that stops a stream or a worker: one entry for each kind, each a section of
+docs/operations.md.
+
+`python -m agents.lifecycle.advice` prints the table of that page; tests/agents/test_advice.py compares it.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from aiokafka.errors import KafkaError, ProducerFenced
+
+from schemas.errors import (
+    AccessError,
+    BrokerError,
+    BudgetError,
+    ConfigError,
+    EngineInputError,
+    FingerprintError,
+    ForkError,
+    GapError,
+    LostTopicError,
+    PrivstreamError,
+    StepError,
+    StoreError,
+    TopicError,
+    TornError,
+    WireError,
+)
+
+PAGE = "docs/operations.md"
+WHAT_TO_DO = "What to do:"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What an operator does about some kinds of errors.
+
+    Attributes:
+        section: heading in docs/operations.md.
+        meaning: what such an error says.
+        do: in a sentence or two, as it stands in the log.
+    """
+
+    section: str
+    kinds: tuple[type[BaseException], ...]
+    meaning: str
+    do: str
+
+
+ADVICE = (
+    Advice(
+        "Two answers",
+        (ForkError,),
+        "Two different seeds, answers or publications of one step were found. Nothing more of the stream is released.",
+        "keep all topics as they are, stop every worker, and compare the release log with the public ledger",
+    ),
+    Advice(
+        "A lost topic",
+        (LostTopicError,),
+        "A topic of the job or of the stream does not exist, or another one has its name since the worker started.",
+        "put the topic back as it was and restart the workers, or start the stream anew under another name",
+    ),
+    Advice(
+        "Missing records",
+        (GapError,),
+        "Records that were answered for are missing, or somebody changed offsets.",
+        "find out who deleted records or reset offsets, restore them and restart the workers, or start the stream anew "
+        "under another name",
+    ),
+    Advice(
+        "Half a transaction",
+        (TornError,),
+        "A commit came late over a bad network, before versions that rule that out. No record was deleted.",
+        "keep all topics as they are and do what the message says",
+    ),
+    Advice(
+        "Changed configuration",
+        (FingerprintError,),
+        "The stream was started with another source, key or guarantee than the one it is asked to go on with.",
+        "do what the message says for each field",
+    ),
+    Advice(
+        "A foreign record",
+        (WireError,),
+        "A private topic holds a record of another release or another program.",
+        "check who may write to the topic, and which version wrote last",
+    ),
+    Advice(
+        "A step that cannot be computed",
+        (StepError, EngineInputError, BudgetError),
+        "The program failed inside of one stream. The same blocks and seed would fail again.",
+        "report it with the line of the log; keep the topics: a version that is corrected goes on behind the last step",
+    ),
+    Advice(
+        "The configuration is refused",
+        (ConfigError,),
+        "A key or a secret file cannot be used.",
+        "correct the keys that the message names, and try privstream validate CONFIG",
+    ),
+    Advice(
+        "The state folder",
+        (StoreError,),
+        "RocksDB cannot write or read the folder of the state tables. It is a cache: nothing is lost with it.",
+        "give the disk room, or job.data_dir to the user of the worker, then start it again",
+    ),
+    Advice(
+        "A topic that is not as needed",
+        (TopicError,),
+        "A topic does not exist yet, or has other settings than those on which the promise rests.",
+        "do what the message says for each topic; privstream topics CONFIG --check shows the same",
+    ),
+    Advice(
+        "Refused by the cluster",
+        (AccessError,),
+        "The cluster answers and refuses this worker: password, certificate or rights.",
+        "correct [kafka] and its secret files, or grant what privstream topics CONFIG --acls prints",
+    ),
+    Advice(
+        "The cluster does not answer",
+        (BrokerError, KafkaError, ProducerFenced),
+        "The cluster cannot be used as it is: brokers are down, or a topic is not as the job needs it.",
+        "look at the brokers, and at what privstream doctor CONFIG says",
+    ),
+    Advice(
+        "An error of the program",
+        (BaseException,),
+        "Nobody foresaw this error.",
+        "start the worker again: it goes on behind the last commit. If it comes again, report it with the log",
+    ),
+)
+
+
+def advice(error: BaseException) -> Advice:
+    """What to do about an error."""
+    return next(each for each in ADVICE if isinstance(error, each.kinds))
+
+
+def what_happened(error: BaseException) -> str:
+    """Our own errors name stream and step and hold no private value; of others only the type is told."""
+    what = str(error).rstrip(".") if isinstance(error, PrivstreamError) else type(error).__name__
+    return "; ".join([what, *getattr(error, "__notes__", ())])
+
+
+def what_to_do(error: BaseException) -> str:
+    found = advice(error)
+    return f'{found.do} ({PAGE}, "{found.section}")'
+
+
+def explain(error: BaseException) -> str:
+    """What happened and what to do, for a log line. A message that says itself what to do is not advised again."""
+    happened = what_happened(error)
+    if WHAT_TO_DO in happened:
+        return f'{happened} ({PAGE}, "{advice(error).section}")'
+    return f"{happened}. {WHAT_TO_DO} {what_to_do(error)}"
+
+
+def table() -> str:
+    """The table of docs/operations.md."""
+    lines = ["| section | the log says `What to do:` |", "|---|---|"]
+    lines += [f"| [{each.section}](#{anchor(each.section)}) | {each.do} |" for each in ADVICE]
+    return "\n".join(lines)
+
+
+def anchor(section: str) -> str:
+    return section.lower().replace(" ", "-")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table() + "\n")

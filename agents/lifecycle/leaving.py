@@ -1,0 +1,122 @@
+"""How a worker ends: always within a bounded time of being asked to, and with a last line that says why.
+
+Signals are noticed by a thread of its own, through Python's wake-up descriptor: neither a busy event loop nor a library
+that waits for ever delays it. The process ends by `os._exit` after its last words: what libraries would still say while
+an interpreter is taken apart ("Event loop is closed") helps nobody. Nothing is lost by it, a worker may be killed at
+any time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+log = logging.getLogger(__name__)
+
+LIMIT_S = 9.0
+"""How long a worker may take to leave in good order; with the end of the process it is gone after ten seconds."""
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Leaving:
+    """From `install` on. Before `serves` is called a signal ends the process at once: nothing has begun."""
+
+    def __init__(self, limit_s: float = LIMIT_S) -> None:
+        self._limit_s = limit_s
+        self._lock = threading.RLock()
+        self._asked: Callable[[], object] | None = None
+        self._reason: str | None = None
+        self._leaves = False
+        self._by_signal = False
+        self._late = False
+
+    def install(self) -> None:
+        """For the main thread. Signals that came between two lives of this process are taken in now."""
+        read, write = socket.socketpair()
+        write.setblocking(False)
+        signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
+        threading.Thread(target=self._listen, args=(read, write), name="signals", daemon=True).start()
+        for number in SIGNALS:
+            signal.signal(number, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+    def _listen(self, read: socket.socket, write: socket.socket) -> None:
+        while number := read.recv(1)[0]:
+            if number in SIGNALS:
+                self._on_signal(signal.Signals(number).name)
+
+    def _on_signal(self, name: str) -> None:
+        with self._lock:
+            if self._by_signal:
+                return
+            self._by_signal = True
+            if self._asked is None:
+                log.info("asked to leave (%s) while nothing was under way", name)
+                self.end(0)
+            log.info("asked to leave (%s)", name)
+            self._asked()
+        self.begin(None)
+
+    @property
+    def asked(self) -> bool:
+        """Whether a signal has come."""
+        return self._by_signal
+
+    def serves(self, asked: Callable[[], object]) -> None:
+        """From now on `asked` is called on a signal, in another thread, and the worker has some seconds."""
+        with self._lock:
+            self._asked = asked
+
+    def waits(self) -> None:
+        """Nothing is under way any more: a signal ends the process at once."""
+        with self._lock:
+            self._asked = None
+
+    def begin(self, reason: str | None) -> None:
+        """The worker leaves: from now on its time runs. `reason` is the error that ends it, None without one."""
+        with self._lock:
+            self._reason = self._reason or reason
+            if not self._leaves:
+                self._leaves = True
+                threading.Thread(target=self._limit, name="limit of leaving", daemon=True).start()
+
+    def _limit(self) -> None:
+        time.sleep(self._limit_s)
+        with self._lock:
+            self._late = True
+            if self._reason is None:
+                log.warning(
+                    "the worker could not leave in good order within %.0f s and ends without: nothing is lost, its "
+                    "partitions move on when its session ends",
+                    self._limit_s,
+                )
+            self.end(1 if self._reason else 0)
+
+    def end(self, code: int) -> NoReturn:
+        """Say the last words and end the process."""
+        with self._lock:
+            if self._reason is not None:
+                log.critical("STOPPED: %s", self._reason)
+            elif code == 0 and not self._late:
+                log.info("the worker has left")
+            logging.shutdown()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def again(self) -> NoReturn:
+        """Begin anew as another program image of the same process: as after a crash, and no supervisor need see it.
+
+        Signals that come meanwhile are delivered to the new image.
+        """
+        with self._lock:
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+            logging.shutdown()
+            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606

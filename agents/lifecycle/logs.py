@@ -1,0 +1,90 @@
+"""What a worker's log holds: our own lines, and of the libraries' one line a minute for each of them.
+
+While a cluster is away, clients say so some thousand times a minute; when a worker ends, libraries print the same error
+with several tracebacks. What matters of it, this job says itself: WAITING, STOPPED. With level DEBUG everything is
+there.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import PurePath
+
+log = logging.getLogger(__name__)
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+LIBRARIES = ("aiokafka", "faust", "mode", "asyncio")
+EVERY_S = 60.0
+
+
+class OncePerCause(logging.Filter):
+    """Lets one line of a library through in `every_s`, without its traceback, and counts the rest.
+
+    What asyncio has to say of futures that nobody asks any more, and other reports of errors with a traceback, is left
+    out: such an error ends the worker or is dealt with, and both are said.
+    """
+
+    def __init__(self, every_s: float = EVERY_S, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._every_s = every_s
+        self._now = now
+        self._last: dict[str, float] = {}
+        self._left_out: dict[str, int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        # By the file too: a service of ours is logged by `mode` under the name of our module.
+        library = next((each for each in LIBRARIES if each in (*record.name.split("."), *_folders(record))), None)
+        if library is None:
+            return True
+        if library == "asyncio" or record.exc_info or record.levelno < logging.WARNING:
+            return False
+        now = self._now()
+        if library in self._last and now - self._last[library] < self._every_s:
+            self._left_out[library] = self._left_out.get(library, 0) + 1
+            return False
+        self._last[library] = now
+        left_out = self._left_out.pop(library, 0)
+        text = record.getMessage().splitlines()[0]
+        record.msg, record.args = (f"{text} (and {left_out} lines before)" if left_out else text), ()
+        return True
+
+
+def _folders(record: logging.LogRecord) -> tuple[str, ...]:
+    return PurePath(record.pathname).parts[:-1]
+
+
+def set_up(level: str) -> None:
+    """Log to standard error from `level` on, libraries from WARNING on."""
+    logging.basicConfig(level=level, format=LOG_FORMAT, stream=sys.stderr)
+    if level == "DEBUG":
+        return
+    for name in LIBRARIES:
+        logging.getLogger(name).setLevel(max(logging.getLevelName(level), logging.WARNING))
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(OncePerCause())
+    # A library's thread that ends with an error, and what is thrown while objects are collected, print to the terminal.
+    threading.excepthook = lambda hook: _quietly("a thread", hook.exc_type)
+    sys.unraisablehook = lambda hook: _quietly("an object that was given up", hook.exc_type)
+
+
+def _quietly(what: str, kind: type[BaseException] | None) -> None:
+    log.debug("%s ended with %s", what, "an error" if kind is None else kind.__name__)
+
+
+class Reminder:
+    """Says the same thing at most once in `every_s`, for as long as it lasts."""
+
+    def __init__(self, every_s: float = EVERY_S, now: Callable[[], float] = time.monotonic) -> None:
+        self._every_s = every_s
+        self._now = now
+        self._next: dict[str, float] = {}
+
+    def due(self, text: str) -> bool:
+        if self._now() < self._next.get(text, float("-inf")):
+            return False
+        self._next[text] = self._now() + self._every_s
+        return True

@@ -1,0 +1,148 @@
+"""One stream that must stop stops alone.
+
+What may stop alone, and why the others may go on: docs/notes/0019-a-stream-stops-alone.md. In short: state machines and
+decoders of one stream send nothing, so whatever fails inside of them has no effect that somebody would have to know.
+`alone` marks these places. An error anywhere else may be one of unknown effect and ends the worker, as before.
+
+A stream that has stopped stays so in this process, through every rebalance. After a restart it is checked again from
+committed records, which nobody trims meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from prometheus_client import Gauge
+
+from agents.lifecycle.advice import what_happened, what_to_do
+from schemas.errors import PrivstreamError, StepError
+
+log = logging.getLogger(__name__)
+
+Part = Literal["start", "topics", "ingest", "engine", "publish", "audit"]
+ANSWERS: frozenset[Part] = frozenset({"start", "topics", "engine", "publish"})
+"""Where one of these has stopped, nothing more of the stream is answered or published. Its ingest may go on: what it
+takes in is counted once, and is there when the stream goes on."""
+NEEDED: frozenset[Part] = ANSWERS | {"ingest"}
+
+STOPPED = Gauge("privstream_stopped", "Streams that have stopped and wait for a person", ["stream", "part"])
+
+
+class StreamStoppedError(Exception):
+    """Raised from inside of one stream's own work; whoever serves several streams catches it."""
+
+    def __init__(self, stream: str, cause: PrivstreamError) -> None:
+        super().__init__(stream)
+        self.stream = stream
+        self.cause = cause
+
+
+@contextlib.contextmanager
+def alone(stream: str) -> Iterator[None]:
+    """For work of one stream from which nothing is sent: a fault in it stops that stream and nothing else.
+
+    Raises: StreamStoppedError. Errors that reach further (`stops = "job"`), and those of the machine, as they are.
+    """
+    try:
+        yield
+    except PrivstreamError as error:
+        if error.stops != "stream":
+            raise
+        raise StreamStoppedError(stream, error) from error
+    except (MemoryError, OSError, StreamStoppedError):
+        raise
+    except Exception as error:
+        raise StreamStoppedError(stream, unforeseen(stream, error)) from error
+
+
+def unforeseen(stream: str, error: Exception) -> StepError:
+    """An error of the program, by its type and place; its text may hold values."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "" if trace is None else f" in {trace.tb_frame.f_globals.get('__name__', '?')}, line {trace.tb_lineno}"
+    return StepError(f"stream {stream}: {type(error).__name__}{place}")
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A part of a stream that has stopped in this process.
+
+    Attributes:
+        partition: of the private topics, or for the ingest of the source; None: the stream as a whole.
+        step: that would have come next, None where that is not known.
+    """
+
+    stream: str
+    part: Part
+    partition: int | None
+    reason: str
+    what_to_do: str
+    at_ms: int
+    step: int | None = None
+
+    @property
+    def where(self) -> str:
+        return self.part if self.partition is None else f"{self.part} of partition {self.partition}"
+
+    def __str__(self) -> str:
+        reason = self.reason.removeprefix(f"stream {self.stream}: ")
+        return f"stream {self.stream} ({self.where}): {reason}. What to do: {self.what_to_do}"
+
+
+@dataclass(eq=False)
+class Stops:
+    """What has stopped in this process.
+
+    Args: streams: all that this job is to serve.
+    """
+
+    streams: frozenset[str]
+    _stops: dict[tuple[str, Part, int | None], Stop] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, streams: Iterable[str]) -> Stops:
+        return cls(frozenset(streams))
+
+    def __iter__(self) -> Iterator[Stop]:
+        return iter(list(self._stops.values()))
+
+    def add(
+        self, stream: str, part: Part, partition: int | None, error: PrivstreamError, *, step: int | None = None
+    ) -> None:
+        """Note and say that a part of a stream stops. Raises: `error`, if nothing is left to do in this job."""
+        at_ms = int(time.time() * 1000)
+        stop = Stop(stream, part, partition, what_happened(error), what_to_do(error), at_ms, step)
+        self._stops.setdefault((stream, part, partition), stop)
+        STOPPED.labels(stream, part).set(1)
+        left = len(self.streams) - len({each.stream for each in self if each.part in NEEDED})
+        log.critical("STOPPED: %s. %s", stop, f"The other streams go on ({left})" if left else "No stream is left")
+        if self.nothing_left:
+            raise error
+
+    def stopped(self, stream: str) -> bool:
+        """Whether nothing more of the stream may be answered or published."""
+        return any(stop.stream == stream and stop.part in ANSWERS for stop in self)
+
+    def among(self, streams: Iterable[str]) -> list[str]:
+        """Those that have stopped."""
+        return [stream for stream in streams if self.stopped(stream)]
+
+    def has(self, stream: str, part: Part, partition: int | None) -> bool:
+        return (stream, part, partition) in self._stops
+
+    def remind(self, stream: str) -> None:
+        """Say again why a stream is not served, when its partition comes back."""
+        for stop in self:
+            if stop.stream == stream:
+                log.critical("STOPPED before, and still: %s", stop)
+
+    @property
+    def nothing_left(self) -> bool:
+        """Whether every stream has stopped in a part that it cannot do without."""
+        return self.streams <= {stop.stream for stop in self if stop.part in NEEDED}

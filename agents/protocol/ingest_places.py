@@ -1,0 +1,114 @@
+"""Up to where the blocks of each stream reach on one source partition, as text beside the offset that the consumer
+group commits with them.
+
+Streams that share a source topic have one offset. A stream that has stopped, or was taken out of the configuration,
+stays behind it; its place here tells that from blocks that somebody has lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from schemas.errors import GapError, PromiseError
+
+VERSION = 1
+MOST_BYTES = 4_000  # a broker takes 4,096 by default
+
+
+OTHERS = ""
+"""Name under which the place of those stands that are not named: where the group stood when places were first noted."""
+
+
+class Places(dict[str, int]):
+    """Name of a stream's role -> source offset of its next block. Streams that never had one there are absent."""
+
+    def encode(self) -> str:
+        """Empty if it would be too long: then it can be told no more, and offsets alone decide, as before."""
+        text = orjson.dumps({"v": VERSION, "next": self}, option=orjson.OPT_SORT_KEYS).decode()
+        return text if len(text) <= MOST_BYTES else ""
+
+    @staticmethod
+    def decode(text: str | None) -> Places:
+        """What an earlier or other program wrote there says nothing."""
+        try:
+            content = orjson.loads(text or "{}")
+        except orjson.JSONDecodeError:
+            return Places()
+        if not isinstance(content, Mapping) or content.get("v") != VERSION:
+            return Places()
+        return Places({str(name): int(place) for name, place in content["next"].items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a stream's own blocks end on a source partition.
+
+    Attributes:
+        last_begin: source offset at which its last block begins, None without a block.
+        next_offset: from which the next one goes on.
+    """
+
+    name: str
+    last_begin: int | None
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """From which source offset each stream goes on, or why it must not.
+
+    Attributes:
+        behind_offset: streams whose last block is there although its offset was not committed.
+    """
+
+    offsets: Mapping[str, int]
+    refused: Mapping[str, PromiseError]
+    behind_offset: Sequence[str]
+
+
+def starts(
+    standings: Sequence[Standing], *, committed: int | None, places: Places, beginning: int, where: str, group: str
+) -> Starts:
+    """Compare the blocks of each stream with what the group says of it; they are committed together and must agree.
+
+    Args:
+        committed: the group's offset, None where it has none.
+        beginning: first source offset that is there.
+
+    A stream that has a block which the group does not know goes on behind it, if the group stands where that block
+    begins: earlier versions could commit the one without the other, and that no snapshot of its bounds is missing was
+    proven when they were restored. Any other difference means that somebody changed offsets or blocks.
+    """
+    known = [each for each in standings if each.last_begin is not None]
+    others = places.get(OTHERS, committed)
+    furthest = max((each.next_offset for each in known), default=beginning if committed is None else committed)
+    offsets: dict[str, int] = {}
+    refused: dict[str, PromiseError] = {}
+    behind: list[str] = []
+    for each in standings:
+        expected = places.get(each.name, furthest if others is None else others)
+        if each.last_begin is None:
+            lost = each.name in places or (committed is not None and not places and not known)
+            if lost:
+                refused[each.name] = GapError(
+                    f"ingest of {where}: the group stands at offset {expected}, but no block of {each.name} is left. "
+                    f"Restore the private topics; or, if the stream is new, delete this topic's offsets of group "
+                    f"{group}"
+                )
+            else:
+                offsets[each.name] = furthest
+        elif each.next_offset == expected:
+            offsets[each.name] = expected
+        elif others is not None and each.last_begin == expected < each.next_offset:
+            offsets[each.name] = each.next_offset
+            behind.append(each.name)
+        else:
+            refused[each.name] = GapError(
+                f"ingest of {where}: the blocks of {each.name} end at {each.next_offset}, the group stands at "
+                f"{expected}; they are committed together and must agree. Somebody changed the offsets of group "
+                f"{group} or the private topics, or an earlier version went on without this stream"
+            )
+    return Starts(offsets, refused, behind)

@@ -1,0 +1,116 @@
+"""RocksDB under the state tables: a cache, so what is damaged is thrown away, and states come from the release log.
+
+RocksDB's errors have one type and say what they mean in words alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import logging
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from faust.stores.rocksdb import Store
+from faust.types import TP
+
+from schemas.errors import PrivstreamError, StoreError
+
+log = logging.getLogger(__name__)
+
+LOCKED = re.compile(r"lock hold by|No locks available|While lock file")
+UNUSABLE = re.compile(r"(?:IO error|os error)")
+MISSING = re.compile(r"No such file or directory")
+REASON = re.compile(
+    r"No space left on device|Disk quota exceeded|File too large|Permission denied|Read-only file system"
+    r"|Too many open files|Input/output error|Not a directory"
+)
+
+
+class DamagedError(Exception):
+    """The files of a partition do not fit together."""
+
+
+def meaning_of(error: Exception, path: Path) -> StoreError | DamagedError:
+    """What an error of RocksDB says of the folder at `path`."""
+    text = str(error)
+    if LOCKED.search(text):
+        return StoreError(f"{path} is locked by another worker on this machine: each needs a data_dir of its own")
+    if UNUSABLE.search(text) and not MISSING.search(text):
+        reason = REASON.search(text)
+        return StoreError(f"{path} cannot be used: {reason[0] if reason else 'an input or output error'}")
+    return DamagedError(text.split(":", 1)[0])
+
+
+class StateStore(Store):
+    """Faust's store, whose partitions are opened anew where they are damaged."""
+
+    def _open_for_partition(self, partition: int) -> Any:
+        path = Path(self.partition_path(partition))
+        try:
+            with self._meaning(partition):
+                return super()._open_for_partition(partition)
+        except DamagedError as error:
+            why = str(error)
+        self.discard(partition, why)
+        with self._meaning(partition):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return super()._open_for_partition(partition)
+
+    def discard(self, partition: int, why: str) -> None:
+        """Throw the files of a partition away. Raises: StoreError if they cannot be removed."""
+        path = Path(self.partition_path(partition))
+        log.warning("state store %s is damaged (%s): discarded, states come from the release log", path, why)
+        self._dbs.pop(partition, None)
+        gc.collect()  # the files are closed when the last reference is gone
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise StoreError(f"{path} is damaged and cannot be removed: {error.strerror}") from error
+
+    def use(self, partition: int, work: Callable[[Any], Any]) -> Any:
+        """Do something with a partition's database. Where it turns out to be damaged it is discarded, and tried again.
+
+        Raises: StoreError.
+        """
+        try:
+            with self._meaning(partition):
+                return work(self._db_for_partition(partition))
+        except DamagedError as error:
+            why = str(error)
+        self.discard(partition, why)  # not above: the error still holds the database open
+        with self._meaning(partition):
+            return work(self._db_for_partition(partition))
+
+    @contextlib.contextmanager
+    def _meaning(self, partition: int) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, (PrivstreamError, DamagedError)):
+                raise
+            raise meaning_of(error, Path(self.partition_path(partition))) from error
+
+    # --- what Faust calls while it restores from the changelog ------------------------------------------------------
+
+    def persisted_offset(self, tp: TP) -> int | None:
+        offset = self.use(tp.partition, lambda db: db.get(self.offset_key))
+        return None if offset is None else int(offset)
+
+    def set_persisted_offset(self, tp: TP, offset: int) -> None:
+        self.use(tp.partition, lambda db: db.put(self.offset_key, str(offset).encode()))
+
+    def apply_changelog_batch(
+        self, batch: Iterable[Any], to_key: Callable[[Any], Any], to_value: Callable[[Any], Any]
+    ) -> None:
+        events = list(batch)
+        for partition in {event.message.partition for event in events}:
+            mine = [event for event in events if event.message.partition == partition]
+            apply = functools.partial(super().apply_changelog_batch, mine, to_key, to_value)
+            self.use(partition, lambda db, apply=apply: apply())  # type: ignore[misc]

@@ -1,0 +1,113 @@
+"""Why a cluster cannot be used: what waiting cures and what it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import Any
+
+import pytest
+from aiokafka.errors import (
+    KafkaConnectionError,
+    ProducerFenced,
+    RequestTimedOutError,
+    SaslAuthenticationFailed,
+    TopicAuthorizationFailedError,
+)
+
+import agents.lifecycle.cluster as cluster
+from agents.lifecycle.advice import advice
+from agents.lifecycle.cluster import access_error, passes, probe
+from agents.topic_admin import admin_client
+from schemas.config.server import Kafka
+from schemas.errors import AccessError, BrokerError, ConfigError, GapError, OutcomeUnknownError, StoreError, TopicError
+
+KAFKA = Kafka(bootstrap="127.0.0.1:1")
+
+
+def wrapped(error: Exception) -> BrokerError:
+    """As our own clients raise it."""
+    try:
+        raise BrokerError("no transactions") from error
+    except BrokerError as outer:
+        return outer
+
+
+REFUSALS = [
+    SaslAuthenticationFailed("for bob"),
+    TopicAuthorizationFailedError("raw.taxi"),
+    ssl.SSLCertVerificationError(1, "certificate verify failed"),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("wrap", [lambda error: error, wrapped])
+def test_a_refusal_is_named_and_not_waited_for(refusal: Exception, wrap: Any) -> None:
+    error = wrap(refusal)
+    assert not passes(error)
+    assert advice(access_error(error) or error).section == "Refused by the cluster"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BrokerError("away"),
+        OutcomeUnknownError("EndTxn"),
+        ProducerFenced(),
+        RequestTimedOutError(),
+        TimeoutError(),
+        ConnectionResetError(),
+        ssl.SSLEOFError(8, "EOF occurred in violation of protocol"),
+        wrapped(KafkaConnectionError()),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_the_network_did_is_met_by_another_life(error: Exception) -> None:
+    assert passes(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreError("full"),
+        TopicError("missing"),
+        ConfigError([]),
+        GapError("gap"),
+        ValueError(),
+        MemoryError(),
+        OSError(28, ""),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_another_life_would_meet_again_ends_the_worker(error: Exception) -> None:
+    assert not passes(error)
+
+
+def test_a_wrong_password_is_told_by_every_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """aiokafka's clients only say that they could not bootstrap."""
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise SaslAuthenticationFailed
+
+    async def ask() -> None:
+        async with admin_client(KAFKA):
+            raise AssertionError
+
+    monkeypatch.setattr(cluster, "create_conn", refuse)
+    for question in (probe(KAFKA), ask()):
+        with pytest.raises(AccessError, match="refuses the name, the password or the mechanism"):
+            asyncio.run(question)
+
+
+def test_nobody_there_is_told_for_each_server() -> None:
+    with pytest.raises(BrokerError, match=r"no answer from the cluster at 127\.0\.0\.1:1: Connection refused, 127"):
+        asyncio.run(probe(Kafka(bootstrap="127.0.0.1:1,127.0.0.1:2")))
+
+
+def test_a_broker_that_takes_connections_and_stalls_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "PROBE_MS", 200)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        kafka = Kafka(bootstrap=f"127.0.0.1:{listener.getsockname()[1]}")
+        with pytest.raises(BrokerError, match="no answer from the cluster"):
+            asyncio.run(probe(kafka))

@@ -1,0 +1,60 @@
+"""What libraries say is let through once a minute each, in one line; what the job says, always."""
+
+from __future__ import annotations
+
+import logging
+
+from agents.lifecycle.logs import OncePerCause, Reminder
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def record(name: str, text: str, *args: object, error: BaseException | None = None) -> logging.LogRecord:
+    trouble = None if error is None else (type(error), error, None)
+    return logging.LogRecord(name, logging.WARNING, "", 0, text, args, trouble)
+
+
+def test_a_library_is_heard_once_a_minute() -> None:
+    clock = Clock()
+    calm = OncePerCause(every_s=60, now=clock)
+    for second in range(59):
+        clock.now = second
+        passed = calm.filter(record("aiokafka", "Unable connect to node with id %s", second))
+        assert passed == (second == 0)
+        assert calm.filter(record("aiokafka.consumer.fetcher", "Failed fetch messages")) is False
+    clock.now = 60
+    line = record("aiokafka", "Unable connect to node with id %s\nand more", 7)
+    assert calm.filter(line)
+    assert line.getMessage() == "Unable connect to node with id 7 (and 117 lines before)"
+    assert calm.filter(record("faust.app", "another library"))
+
+
+def test_our_own_lines_always_pass() -> None:
+    calm = OncePerCause()
+    assert all(calm.filter(record("agents.publish", "step %s is public", step)) for step in range(10))
+    assert calm.filter(record("agents.worker", "with its traceback", error=ValueError()))
+
+
+def test_errors_that_libraries_repeat_with_a_traceback_are_left_out() -> None:
+    calm = OncePerCause()
+    assert not calm.filter(record("mode.services", "Crashed reason=%r", "x", error=ValueError()))
+    assert not calm.filter(record("asyncio", "Task exception was never retrieved"))
+    ours = record("agents.ingest", "Crashed reason=%r", "x", error=ValueError())
+    ours.pathname = "/lib/site-packages/mode/services.py"
+    assert not calm.filter(ours)
+
+
+def test_a_reminder_comes_once_a_minute_for_each_reason() -> None:
+    clock = Clock()
+    reminder = Reminder(every_s=60, now=clock)
+    assert reminder.due("away")
+    assert reminder.due("no leader")
+    clock.now = 59.9
+    assert not reminder.due("away")
+    clock.now = 60
+    assert reminder.due("away")

@@ -1,0 +1,250 @@
+"""Two streams of one job, on one source topic and at home on one partition: what befalls one leaves the other alone.
+The whole worker in this process, on the real broker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+
+import agents.lifecycle.watch
+from agents.app import ROLES
+from agents.lifecycle import stop_log
+from agents.status import status
+from agents.topic_admin import create_topics
+from agents.worker import prepare
+from schemas.config import Config
+from schemas.config.load import config_from_mapping
+from schemas.errors import TopicError
+from schemas.events import TICK_HEADER, encode_tick
+from schemas.topics import Topics
+from tests.kafka.ingest_support import START_S, STEP_S, in_loop
+from tests.kafka.support import fresh_name, producing, records_of, stream_table, until
+
+EVENTS = 20
+SOURCES = 2
+
+
+class Twins:
+    """A job of streams a and b on one source."""
+
+    def __init__(self, bootstrap: str, folder: Path, **job: Any) -> None:
+        self.bootstrap, self.folder, self.name, self.more = bootstrap, folder, fresh_name("twins"), job
+        self.a, self.b, self.source = f"{self.name}-a", f"{self.name}-b", f"raw.{self.name}"
+        key = folder / "user-key"
+        key.write_bytes(b"sixteen secret bytes or more")
+        self.privacy = {
+            "epsilon": 1.0,
+            "unit": "user",
+            "user": "user",
+            "max_contributions": 3,
+            "user_key_file": str(key),
+        }
+        self.topics = Topics(self.name, 1)
+
+    def config(self, *streams: str, **job: Any) -> Config:
+        names = streams or (self.a, self.b)
+        options = {"depth": 6, "initial_steps": 1}
+        tables = [stream_table(s, source=self.source, privacy=self.privacy, options=options) for s in names]
+        return config_from_mapping(
+            {
+                "job": {"name": self.name, "data_dir": str(self.folder / "data"), **self.more, **job},
+                "kafka": {"bootstrap": self.bootstrap, "partitions": 1, "session_timeout_s": 6},
+                "streams": tables,
+            }
+        )
+
+    async def create(self) -> None:
+        await create_topics(self.config(), source_partitions=SOURCES)
+
+    async def send(self, steps: range) -> None:
+        """Events of new users in each step, and its ticks."""
+        async with producing(self.bootstrap) as producer:
+            for step in steps:
+                for number in range(EVENTS):
+                    user = f"u{step}-{number}"
+                    at = START_S + step * STEP_S
+                    value = orjson.dumps({"user": user, "at": at, "x": number / EVENTS, "y": 0.5})
+                    await producer.send(self.source, value, key=user.encode())
+                await producer.flush()
+                tick = encode_tick(step, row=0, source="twins")
+                for partition in range(SOURCES):
+                    await producer.send_and_wait(self.source, b"", partition=partition, headers=[(TICK_HEADER, tick)])
+
+    @contextlib.asynccontextmanager
+    async def worker(self, config: Config) -> AsyncIterator[Any]:
+        app = await prepare(config, insecure_seed=None, roles=ROLES)
+        async with app:
+            yield app
+
+    async def published(self, stream: str) -> list[int]:
+        return [int(entry.key) for entry in await records_of(self.bootstrap, Topics.ledger(stream))]
+
+    async def until_public(self, stream: str, step: int) -> None:
+        async def there() -> bool:
+            return step in await self.published(stream)
+
+        await until(there)
+
+    async def delete(self, topic: str) -> None:
+        async with admin_of(self.bootstrap) as admin:
+            await admin.delete_topics([topic])
+
+            async def gone() -> bool:
+                return topic not in await admin.list_topics()
+
+            await until(gone)
+
+    async def stopped(self, config: Config) -> dict[str, list[str]]:
+        return {each.stream: [stop.part for stop in each.stopped] for each in await status(config)}
+
+
+@contextlib.asynccontextmanager
+async def admin_of(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        yield admin
+    finally:
+        await admin.close()
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents.lifecycle.watch, "LOOK_S", 0.5)
+
+
+@in_loop
+async def test_a_lost_ledger_stops_one_stream_now_and_after_a_restart(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    twins = Twins(bootstrap, tmp_path)
+    config = twins.config()
+    await twins.create()
+    await twins.send(range(2))
+    async with twins.worker(config) as app:
+        for stream in (twins.a, twins.b):
+            await twins.until_public(stream, 1)
+        assert await twins.stopped(config) == {twins.a: [], twins.b: []}
+        await twins.delete(Topics.ledger(twins.a))
+        await until(lambda: f"STOPPED: stream {twins.a} (topics)" in caplog.text)
+        await twins.send(range(2, 5))
+        await twins.until_public(twins.b, 4)
+        assert app.crash_reason is None
+
+        async def said() -> bool:
+            return [stop.stream for stop in (await stop_log.recorded(config)).values()] == [twins.a]
+
+        await until(said)
+    caplog.clear()
+    with pytest.raises(TopicError, match="must not be made again empty"):
+        await create_topics(config)
+    await twins.send(range(5, 6))
+    async with twins.worker(config) as app:
+        assert f"STOPPED: stream {twins.a} (start): {Topics.ledger(twins.a)}: is gone" in caplog.text
+        await twins.until_public(twins.b, 5)
+        assert app.crash_reason is None
+    assert await twins.published(twins.b) == list(range(6))
+
+
+@in_loop
+async def test_a_foreign_record_stops_the_stream_that_it_names(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ingest and engine read it; both leave the stream out, and the other one's blocks, offsets and answers go on."""
+    twins = Twins(bootstrap, tmp_path)
+    config = twins.config()
+    await twins.create()
+    await twins.send(range(2))
+    async with twins.worker(config):
+        for stream in (twins.a, twins.b):
+            await twins.until_public(stream, 1)
+    async with producing(bootstrap) as producer:
+        await producer.send_and_wait(twins.topics.blocks, b"not a block", key=twins.a.encode(), partition=0)
+    for steps in (range(2, 4), range(4, 6)):  # and again after a restart
+        caplog.clear()
+        await twins.send(steps)
+        async with twins.worker(config) as app:
+            await twins.until_public(twins.b, steps[-1])
+            assert app.crash_reason is None
+            assert f"STOPPED: stream {twins.a} (ingest of partition" in caplog.text
+            assert f"STOPPED: stream {twins.a} (engine of partition 0)" in caplog.text
+            assert f"STOPPED: stream {twins.b}" not in caplog.text
+
+            async def shown() -> bool:
+                return {"engine", "ingest"} <= set((await twins.stopped(config))[twins.a])
+
+            await until(shown)
+    assert await twins.published(twins.a) == [0, 1]
+
+
+@pytest.mark.parametrize("last", [True, False])
+@in_loop
+async def test_a_stream_that_was_taken_out_and_put_back_goes_on_where_it_was(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, last: bool
+) -> None:
+    """Another stream of the same source, group and partition of private topics went on meanwhile; or none did."""
+    twins = Twins(bootstrap, tmp_path)
+    await twins.create()
+    await twins.send(range(3))
+    async with twins.worker(twins.config()):
+        for stream in (twins.a, twins.b):
+            await twins.until_public(stream, 2)
+    await twins.send(range(3, 6))
+    if last:
+        async with twins.worker(twins.config(twins.b)):
+            assert f"stream {twins.a} was started once and is not configured" in caplog.text
+            await twins.until_public(twins.b, 5)
+    await twins.send(range(6, 8))
+    async with twins.worker(twins.config()):
+        for stream in (twins.a, twins.b):
+            await twins.until_public(stream, 7)
+    for stream in (twins.a, twins.b):
+        assert await twins.published(stream) == list(range(8))
+    # Each event once: those of the other stream, taken in at one go, are the same.
+    assert await _ingested(twins, twins.a) == await _ingested(twins, twins.b)
+
+
+async def _ingested(twins: Twins, stream: str) -> int:
+    """Source offset up to which the group says that the stream's blocks reach, over all partitions."""
+    async with admin_of(twins.bootstrap) as admin:
+        offsets = await admin.list_consumer_group_offsets(f"{twins.name}-ingest")
+    total = 0
+    for partition in range(SOURCES):
+        found = offsets[TopicPartition(twins.source, partition)]
+        total += orjson.loads(found.metadata)["next"][stream]
+    return total
+
+
+@in_loop
+async def test_a_retired_stream_holds_nothing_back_and_cannot_come_back_unnoticed(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    twins = Twins(bootstrap, tmp_path)
+    await twins.create()
+    await twins.send(range(2))
+    async with twins.worker(twins.config()):
+        for stream in (twins.a, twins.b):
+            await twins.until_public(stream, 1)
+    await twins.send(range(2, 6))
+    async with twins.worker(twins.config(twins.b, retired=[twins.a])):
+        await twins.until_public(twins.b, 5)
+
+        async def trimmed() -> bool:
+            keys = {record.key for record in await records_of(bootstrap, twins.topics.releases)}
+            return keys == {twins.b.encode()}
+
+        await until(trimmed)
+    assert "was started once" not in caplog.text
+    await twins.send(range(6, 8))
+    async with twins.worker(twins.config()):
+        await twins.until_public(twins.b, 7)
+        await until(lambda: f"STOPPED: stream {twins.a} (engine of partition 0)" in caplog.text)
+    assert await twins.published(twins.a) == [0, 1]

@@ -1,0 +1,74 @@
+"""Streams that share a source have one offset in the group; each goes on where its own blocks end."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.protocol.ingest_places import MOST_BYTES, OTHERS, Places, Standing, Starts, starts
+from schemas.errors import GapError
+
+
+def judged(standings: list[Standing], committed: int | None, places: Places, beginning: int = 0) -> Starts:
+    return starts(standings, committed=committed, places=places, beginning=beginning, where="raw-0", group="g")
+
+
+NAMES = st.text("abcdefghij-:", min_size=1, max_size=20)
+
+
+@given(st.dictionaries(NAMES, st.integers(0, 1 << 60), max_size=40))
+def test_places_come_back_as_they_were_noted(places: dict[str, int]) -> None:
+    text = Places(places).encode()
+    assert len(text) <= MOST_BYTES
+    assert Places.decode(text) == places
+
+
+def test_more_places_than_a_broker_takes_are_not_noted() -> None:
+    assert Places({f"stream-{number:060}": number for number in range(100)}).encode() == ""
+
+
+@pytest.mark.parametrize("text", [None, "", "of another program", "[1]", '{"v": 2, "next": {}}', "7"])
+def test_what_others_wrote_there_says_nothing(text: str | None) -> None:
+    assert Places.decode(text) == {}
+
+
+def test_a_stream_that_was_left_out_goes_on_where_it_was() -> None:
+    left_out, other = Standing("a", 4, 8), Standing("b", 16, 20)
+    assert judged([left_out, other], 20, Places(a=8, b=20)) == Starts({"a": 8, "b": 20}, {}, [])
+
+
+@pytest.mark.parametrize("end", [4, 12, 20])
+def test_blocks_that_end_elsewhere_than_was_noted_are_refused_and_the_other_stream_goes_on(end: int) -> None:
+    """At 20 too, where the group stands: blocks that nobody committed with it are somebody else's."""
+    found = judged([Standing("a", 3, end), Standing("b", 16, 20)], 20, Places(a=8, b=20))
+    assert found.offsets == {"b": 20}
+    assert isinstance(found.refused["a"], GapError)
+
+
+def test_without_a_note_a_stream_that_stays_behind_is_refused() -> None:
+    """As an earlier version leaves it that went on without this stream: lost blocks look the same."""
+    found = judged([Standing("a", 4, 8), Standing("b", 16, 20)], 20, Places())
+    assert list(found.refused) == ["a"]
+    assert "earlier version went on without" in str(found.refused["a"])
+
+
+def test_who_is_not_named_stands_where_the_group_stood_when_places_were_first_noted() -> None:
+    found = judged([Standing("a", 4, 8), Standing("b", 16, 20)], 20, Places({OTHERS: 8, "b": 20}))
+    assert found.offsets == {"a": 8, "b": 20}
+
+
+@pytest.mark.parametrize(("places", "lost"), [(Places(a=8), True), (Places(b=8), False), (Places(), True)])
+def test_a_stream_without_blocks_is_new_only_where_nothing_says_that_it_had_some(places: Places, lost: bool) -> None:
+    """Otherwise its users would be counted again from nothing."""
+    found = judged([Standing("a", None, 0)], 8, places)
+    assert bool(found.refused) == lost
+    assert found.offsets == ({} if lost else {"a": 8})
+
+
+def test_the_first_start_begins_with_the_topic() -> None:
+    assert judged([Standing("a", None, 0)], None, Places(), beginning=5).offsets == {"a": 5}
+
+
+def test_offsets_that_have_expired_are_not_missed() -> None:
+    assert judged([Standing("a", 4, 8)], None, Places()).offsets == {"a": 8}

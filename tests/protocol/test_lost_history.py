@@ -1,0 +1,200 @@
+"""Whatever is left of a stream's history after faults of its topics, alone and in pairs, there is no second answer.
+
+The table of docs/operations.md, for what engine and publisher read. Six steps are answered and public; then topics are
+lost, cut, compacted or put back from an older copy; then two more steps are over and a new worker starts. Whatever it
+publishes continues what readers have seen, or nothing is published and the reason is said.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+import pytest
+
+from agents.protocol.effects import CommitCandidate, CommitSeed, Compute, SaveState
+from agents.protocol.owner import Effects, StreamOwner
+from agents.protocol.publisher import StreamPublisher
+from agents.protocol.stepper import Stepper
+from schemas.blocks import Block
+from schemas.errors import PromiseError, WireError
+from schemas.releases import LogRecord, Seed
+from tests.contracts.cases import CONTRACTS
+
+BEFORE, AFTER = 6, 2
+STREAM = CONTRACTS["spatial"].stream("spatial", "default")
+
+
+@dataclass(frozen=True)
+class History:
+    """Records with their offsets. `trimmed`: whether records before the first of the log are deleted."""
+
+    blocks: tuple[tuple[int, Block], ...] = ()
+    log: tuple[tuple[int, LogRecord], ...] = ()
+    trimmed: bool = False
+    table: bytes | None = None
+    older_table: bytes | None = None
+    ledger: tuple[bytes, ...] = ()
+
+
+@dataclass
+class Life:
+    """One worker on a history: its engine first, then its publisher."""
+
+    history: History
+    seeds: itertools.count[int]
+    stops: list[Exception] = field(default_factory=list)
+    tables: list[bytes] = field(default_factory=list)
+    log: list[tuple[int, LogRecord]] = field(default_factory=list)
+    published: list[bytes] = field(default_factory=list)
+
+    def run(self) -> Life:
+        self.log = list(self.history.log)
+        for part in (self._engine, self._publisher):
+            try:
+                part()
+            except (PromiseError, WireError) as stop:
+                self.stops.append(stop)
+        return self
+
+    def _engine(self) -> None:
+        owner = StreamOwner(Stepper.of(STREAM, 1))
+        self._drive(owner.recover(self.history.table, self.history.log, log_is_trimmed=self.history.trimmed))
+        for offset, block in self.history.blocks:
+            owner.fold(offset, block)
+            self._drive(owner.advance())
+
+    def _drive(self, effects: Effects) -> None:
+        result: Any = None
+        while True:
+            try:
+                effect = effects.send(result)
+            except StopIteration:
+                return
+            result = None
+            match effect:
+                case CommitSeed(stream, step):
+                    result = next(self.seeds).to_bytes(32)
+                    self._append([Seed(stream, step, result)])
+                case Compute(work=work):
+                    result = work()
+                case CommitCandidate(chunks=chunks):
+                    self._append(chunks)
+                case SaveState(body=body):
+                    self.tables.append(body)
+
+    def _append(self, records: Sequence[LogRecord]) -> None:
+        begin = self.log[-1][0] + 1 if self.log else 0
+        self.log += [(begin + at, record) for at, record in enumerate(records)]
+
+    def _publisher(self) -> None:
+        publisher = StreamPublisher(STREAM.name)
+        publisher.recover(self.history.ledger)
+        for offset, record in self.log:
+            if (publication := publisher.on_record(offset, record)) is not None:
+                assert publication.records[-1].value is not None
+                self.published.append(publication.records[-1].value)
+                publisher.published(publication.step)
+
+
+def block(step: int) -> tuple[int, Block]:
+    return step, Block(STREAM.name, 0, 10 * step, 10 * step + 10, step, {})
+
+
+SEEDS = itertools.count(1)
+
+
+@functools.cache
+def answered() -> History:
+    blocks = tuple(block(step) for step in range(BEFORE))
+    life = Life(History(blocks=blocks), SEEDS).run()
+    assert not life.stops
+    assert len(life.published) == BEFORE
+    return History(blocks, tuple(life.log), False, life.tables[-1], life.tables[2], tuple(life.published))
+
+
+Fault = Callable[[History], History]
+
+
+def _step(entry: tuple[int, LogRecord]) -> int:
+    return entry[1].step
+
+
+FAULTS: dict[str, dict[str, Fault]] = {
+    "blocks": {
+        "whole": lambda h: h,
+        "trimmed by the job": lambda h: replace(h, blocks=h.blocks[-1:]),
+        "lost": lambda h: replace(h, blocks=()),
+        "compacted": lambda h: replace(h, blocks=h.blocks[-1:]),
+        "old copy": lambda h: replace(h, blocks=h.blocks[:3]),
+    },
+    "releases": {
+        "whole": lambda h: h,
+        "trimmed by the job": lambda h: replace(
+            h, log=tuple(entry for entry in h.log if _step(entry) == BEFORE - 1), trimmed=True
+        ),
+        "lost": lambda h: replace(h, log=()),
+        "truncated": lambda h: replace(h, log=(), trimmed=True),
+        "compacted": lambda h: replace(h, log=h.log[-1:]),
+        "old copy": lambda h: replace(h, log=tuple(entry for entry in h.log if _step(entry) < 3)),
+    },
+    "state": {
+        "whole": lambda h: h,
+        "lost": lambda h: replace(h, table=None),
+        "old copy": lambda h: replace(h, table=h.older_table),
+    },
+    "ledger": {
+        "whole": lambda h: h,
+        "lost": lambda h: replace(h, ledger=()),
+        "truncated": lambda h: replace(h, ledger=h.ledger[3:]),
+        "old copy": lambda h: replace(h, ledger=h.ledger[:3]),
+    },
+}
+ALONE = [((topic, fault),) for topic, faults in FAULTS.items() for fault in faults if fault != "whole"]
+PAIRS = [(one, other) for (one,), (other,) in itertools.combinations(ALONE, 2) if one[0] != other[0]]
+
+
+def after(faults: Sequence[tuple[str, str]]) -> Life:
+    history = answered()
+    for topic, fault in faults:
+        history = FAULTS[topic][fault](history)
+    fresh = tuple(block(step) for step in range(BEFORE, BEFORE + AFTER))
+    return Life(replace(history, blocks=(*history.blocks, *fresh)), SEEDS).run()
+
+
+@pytest.mark.parametrize("faults", ALONE + PAIRS, ids=lambda faults: ", ".join(map(" ".join, faults)))
+def test_no_step_is_ever_public_with_other_bytes(faults: Sequence[tuple[str, str]]) -> None:
+    life = after(faults)
+    seen = {orjson.loads(value)["step"]: value for value in answered().ledger}
+    for value in life.published:
+        step = orjson.loads(value)["step"]
+        assert seen.setdefault(step, value) == value
+    steps = [orjson.loads(value)["step"] for value in life.published]
+    assert steps == sorted(set(steps))
+    whole = steps[-AFTER:] == [BEFORE, BEFORE + 1]
+    assert whole or life.stops, "it goes on, or says why not"
+
+
+GOES_ON = {
+    ("blocks", "trimmed by the job"),
+    ("blocks", "lost"),
+    ("blocks", "compacted"),
+    ("blocks", "old copy"),
+    ("releases", "trimmed by the job"),
+    ("state", "lost"),
+    ("state", "old copy"),
+    ("ledger", "lost"),
+    ("ledger", "old copy"),
+}
+"""What engine and publisher can do without. Where blocks are lost, compacted or older, the ingest refuses; with
+the log whole, a ledger that lacks steps is filled with the same bytes again."""
+
+
+@pytest.mark.parametrize("fault", ALONE, ids=lambda faults: " ".join(faults[0]))
+def test_what_was_not_needed_is_not_missed(fault: Sequence[tuple[str, str]]) -> None:
+    life = after(fault)
+    assert bool(life.stops) == (fault[0] not in GOES_ON), life.stops
