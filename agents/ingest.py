@@ -212,8 +212,6 @@ class IngestService(Service):
             )
             for source in missing
         ]
-        for owner in owners:
-            owner.leave_out_stopped()
         opening = self._opening = asyncio.create_task(restore(self._config, consumer, owners))
         await asyncio.wait([opening])
         error = None if opening.cancelled() else opening.exception()

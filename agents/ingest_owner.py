@@ -130,12 +130,10 @@ class SourceOwner:
         self._stops = Stops.of(spec.stream for spec in specs) if stops is None else stops
         self.source = source
         self.machines = [PartitionIngest(spec, source.partition) for spec in specs]
-        self._names = [spec.name for spec in specs]
-        self._restored = False
         self.position = 0
         """Source offset up to which records were read; a machine that was ahead of the others passes some over."""
         self.places = Places()
-        """Up to where the blocks of streams reach that have no machine here."""
+        """Up to where the committed blocks of each stream reach, of those too that have no machine here."""
         self.closed = False
         self._awaited: dict[PartitionIngest, deque[tuple[int, int]]] = {machine: deque() for machine in self.machines}
         """Machine -> (step to tick, source offset at which), in order: ticks that wait for the records before them."""
@@ -188,18 +186,18 @@ class SourceOwner:
                 stopped.cause,
             )
 
-    def restored(self, committed: int | None) -> None:
+    def restored(self, committed: int | None, left_out: Sequence[PartitionIngest]) -> None:
         """The machines that are left stand where they go on, and the group at `committed`.
 
-        From now on `places` are those of streams without a machine; of one that failed just now, what the group says.
+        Of one that failed just now, or stopped before, the place is what the group says, never what its blocks do.
         """
+        noted = bool(self.places)
         if committed is not None:
             self.places.setdefault(OTHERS, committed)
-            for name in self._names:
-                self.places.setdefault(name, self.places[OTHERS])
-        for machine in self.machines:
-            self.places.pop(machine.spec.name, None)
-        self._restored = True
+            for machine in left_out:
+                if machine.has_history or not noted:
+                    self.places.setdefault(machine.spec.name, self.places[OTHERS])
+        self.places.update({each.spec.name: each.next_offset for each in self.machines if each.has_history})
 
     def leave_out_stopped(self) -> None:
         """What has stopped elsewhere in this process, or here before a rebalance."""
@@ -210,12 +208,10 @@ class SourceOwner:
                 self.leave_out(machine)
 
     def leave_out(self, machine: PartitionIngest) -> None:
-        """No more of this machine's stream on this partition. What its last transaction holds is kept in mind."""
+        """No more of this machine's stream on this partition. Its place stays that of its last committed block."""
         if machine in self.machines:
             self.machines.remove(machine)
             del self._awaited[machine]
-            if self._restored and machine.place is not None:
-                self.places[machine.spec.name] = machine.place
 
     def asked(self, machine: PartitionIngest) -> int:
         """The last step whose tick has its place already."""
@@ -321,11 +317,7 @@ class SourceOwner:
                     sealed.append(each)
         self._oldest_s, self._ticked = None, False
         if sealed:
-            self._running = asyncio.create_task(self._commit(sealed, self.next_offset, self._all_places().encode()))
-
-    def _all_places(self) -> Places:
-        served = {machine.spec.name: machine.place for machine in self.machines if machine.place is not None}
-        return Places({**self.places, **served})
+            self._running = asyncio.create_task(self._commit(sealed, self.next_offset))
 
     async def settled(self) -> None:
         """Wait for the running transaction. Raises: its error, unless the partition was given up meanwhile."""
@@ -358,9 +350,10 @@ class SourceOwner:
         block, letters = machine.seal()
         return None if block is None else Sealed(machine, block, block.encode(), letters, snapshots)
 
-    async def _commit(self, sealed: list[Sealed], next_offset: int, places: str) -> None:
+    async def _commit(self, sealed: list[Sealed], next_offset: int) -> None:
         producer = self._producer
         assert producer is not None
+        places = Places({**self.places, **{each.machine.spec.name: each.block.hi for each in sealed}})
         await producer.begin_transaction()
         # All are on their way before any is waited for: one round trip instead of hundreds.
         blocks = [await self._send_block(each) for each in sealed]
@@ -372,10 +365,12 @@ class SourceOwner:
         failpoint("ingest_bounds_appended")
         await asyncio.gather(*letters)
         failpoint("ingest_sent")
-        await producer.send_offsets_to_transaction({self.source: OffsetAndMetadata(next_offset, places)}, self._group)
+        offset = OffsetAndMetadata(next_offset, places.encode())
+        await producer.send_offsets_to_transaction({self.source: offset}, self._group)
         failpoint("ingest_before_commit")
         await producer.commit_transaction()
         failpoint("ingest_after_commit")
+        self.places = places
         self._counters.transactions += 1
         for each, metadata in zip(sealed, written, strict=True):
             each.machine.committed(at=metadata.offset)

@@ -37,6 +37,9 @@ async def restore(config: Config, consumer: AIOKafkaConsumer, owners: Sequence[S
 
     Raises: GapError, TornError, if nothing is left to do in this job; BrokerError.
     """
+    specified = {owner: list(owner.machines) for owner in owners}
+    for owner in owners:
+        owner.leave_out_stopped()
     await asyncio.gather(*(owner.fence() for owner in owners))
     topics = Topics(config.job.name, config.kafka.partitions)
     committed = await consumer._coordinator.fetch_committed_offsets([owner.source for owner in owners])
@@ -51,6 +54,7 @@ async def restore(config: Config, consumer: AIOKafkaConsumer, owners: Sequence[S
         found = committed.get(owner.source)
         offset = None if found is None or found.offset < 0 else int(found.offset)
         start = _begin(owner, offset, beginnings[owner.source], group=f"{config.job.name}-ingest")
+        owner.restored(offset, [machine for machine in specified[owner] if machine not in owner.machines])
         log.info("ingest of %s goes on at offset %d", owner, start)
         owner.lose(beginnings[owner.source])
         consumer.seek(owner.source, owner.position)
@@ -79,7 +83,6 @@ def _begin(owner: SourceOwner, committed: int | None, beginning: int, *, group: 
             "a bad network, or the group was set back by one block). Nothing is missing: it goes on behind the block",
             owner, name, found.offsets[name],
         )  # fmt: skip
-    owner.restored(committed)
     behind = [machine for machine in owner.machines if machine.next_offset < owner.next_offset]
     for machine in behind:
         log.info("ingest of %s: %s was left out and goes on at %d", owner, machine.spec.name, machine.next_offset)

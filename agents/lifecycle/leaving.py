@@ -53,10 +53,10 @@ class Leaving:
                 self._on_signal(signal.Signals(number).name)
 
     def _on_signal(self, name: str) -> None:
+        if self._by_signal:
+            return
+        self._by_signal = True  # before the lock: `again` may hold it
         with self._lock:
-            if self._by_signal:
-                return
-            self._by_signal = True
             if self._asked is None:
                 log.info("asked to leave (%s) while nothing was under way", name)
                 self.end(0)
@@ -118,5 +118,7 @@ class Leaving:
         """
         with self._lock:
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+            if self._by_signal:
+                self.end(0)
             logging.shutdown()
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606

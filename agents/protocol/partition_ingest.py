@@ -124,12 +124,6 @@ class PartitionIngest:
         return self._has_history
 
     @property
-    def place(self) -> int | None:
-        """Source offset from which its next block goes on, None before its first."""
-        begun = self._has_history or (self._sealed_offset, self._sealed_tick) != (0, -1)
-        return self._sealed_offset if begun else None
-
-    @property
     def last_begin(self) -> int | None:
         """Source offset at which the last committed block begins."""
         return self._last_begin

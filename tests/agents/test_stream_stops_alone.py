@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import KafkaError
+from prometheus_client import REGISTRY
 
 from agents import engine
 from agents.app import Job
@@ -122,6 +123,8 @@ def test_the_other_stream_goes_on_at_full_pace(
             assert line.startswith("STOPPED: stream a (engine of partition 0)")
             assert "What to do" in line
             assert "The other streams go on (1)" in line
+            assert REGISTRY.get_sample_value("privstream_stopped", {"stream": "a", "part": "engine"}) == 1
+            assert REGISTRY.get_sample_value("privstream_stopped", {"stream": "b", "part": "engine"}) is None
         assert bench.answered("a") == list(range(before))
         # What it may still need stays, and nobody waits for its acknowledgements.
         assert bench.job.holds_back(0)
