@@ -19,7 +19,8 @@ import orjson
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from agents.kafka_clients import log_reader, security_kwargs
+from agents.kafka_clients import log_reader
+from agents.kafka_security import security_kwargs
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
