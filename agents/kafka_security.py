@@ -217,7 +217,7 @@ async def _alert(host: str, port: int, context: ssl.SSLContext | None) -> ssl.SS
             try:
                 await reader.read(1)
             finally:
-                writer.close()
+                writer.transport.abort()  # nothing is said to the end
     except ssl.SSLError as error:
         return error
     except (OSError, TimeoutError):
