@@ -2,7 +2,7 @@
 
 Null hypothesis for twins: the claim holds. False alarms: 1e-6 for each Monte Carlo row, none for exact ones. Power: the
 numbers of runs are such that a cheat's bound lies well above its claim. Seeds are fixed, but for the comparison of
-fresh ones; `make audit` does the same with fresh seeds throughout.
+fresh ones, and some cheats have fewer runs for that; `make audit` does the same with fresh seeds throughout.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ every_cheat = pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.n
 
 @every_cheat
 def test_a_cheat_is_caught(cheat: Cheat) -> None:
-    findings = list(audit(cheat.cheat(), runs=cheat.runs, source=seeded(11)))
+    findings = list(audit(cheat.cheat(), runs=cheat.few or cheat.runs, source=seeded(11)))
     assert cheat.caught_by in {found.detector for found in violations(findings)}
 
 

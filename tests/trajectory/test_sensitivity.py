@@ -127,15 +127,14 @@ def test_whatever_the_plan_the_price_is_the_same(plan: Plan) -> None:
 
 def path_losses(shares: np.ndarray, scores: np.ndarray, rule: SplitRule) -> float:
     """Exact log-ratio of a tree whose nodes all split, with a trip of these shares of each node and without it."""
-    depth = np.floor(np.log2(np.arange(1, len(shares) + 1))).astype(int)
     total = 0.0
-    for node in range(len(shares)):
+    for depth in range(len(shares).bit_length()):
+        nodes = slice(2**depth - 1, 2 ** (depth + 1) - 1)
         odds = []
-        for score in (scores[node] + shares[node], scores[node]):
-            margin = float(margins(np.array([score]), depth=int(depth[node]), rule=rule)[0]) / 2**20
-            scaled = margin / float(rule.scale)
-            odds.append(-scaled - np.log(2) if scaled >= 0 else np.log1p(-np.exp(scaled) / 2))
-        total += odds[0] - odds[1]
+        for score in (scores[nodes] + shares[nodes], scores[nodes]):
+            scaled = margins(score, depth=depth, rule=rule) / 2**20 / float(rule.scale)
+            odds.append(np.where(scaled >= 0, -scaled - np.log(2), np.log1p(-np.exp(np.minimum(scaled, 0)) / 2)))
+        total += float((odds[0] - odds[1]).sum())
     return total
 
 
