@@ -12,6 +12,7 @@ PrivstreamError                     stops
 │   ├── TornError                             half of a transaction is there: an earlier version let that happen
 │   └── FingerprintError                      guarantee-relevant configuration or source changed under a running stream
 └── BrokerError                     job       the Kafka cluster cannot be used as it is
+    ├── AccessError                           it refuses this worker: password, certificate or ACL
     └── OutcomeUnknownError                   a transactional request was not answered: only a successor can tell
 
 No message ever holds a private value: positions, names and sizes only.
@@ -104,6 +105,10 @@ class FingerprintError(PromiseError):
 
 class BrokerError(PrivstreamError):
     """The cluster cannot be reached, or its topics are not what the job needs."""
+
+
+class AccessError(BrokerError):
+    """The cluster answers and refuses: wrong password, certificate or rights. Waiting does not help."""
 
 
 class OutcomeUnknownError(BrokerError):
