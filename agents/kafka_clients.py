@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from agents.kafka_security import no_answer, security_kwargs
+from agents.kafka_refusals import no_answer
+from agents.kafka_security import security_kwargs
 from agents.transactions import OneChanceProducer
 from schemas.errors import BrokerError
 

@@ -15,7 +15,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from agents.kafka_clients import read_to_end
-from agents.kafka_security import no_answer, security_kwargs
+from agents.kafka_refusals import no_answer
+from agents.kafka_security import security_kwargs
 from agents.protocol.fingerprint import first_of_each
 from agents.protocol.partitioner import bounds_partition, home_partition
 from agents.topic_ids import TopicIdentity

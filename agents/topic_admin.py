@@ -16,7 +16,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
-from agents.kafka_security import no_answer, security_kwargs
+from agents.kafka_refusals import no_answer
+from agents.kafka_security import security_kwargs
 from agents.lost_topics import WHAT_TO_DO, Lost, lost_bounds, lost_public, lost_topics
 from agents.topic_ids import topic_identities
 from schemas.errors import BrokerError, ConfigError, ConfigProblem, TopicError

@@ -25,7 +25,8 @@ from aiokafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
-from agents.kafka_security import CUT_OFF, no_answer, security_kwargs
+from agents.kafka_refusals import CUT_OFF, no_answer
+from agents.kafka_security import security_kwargs
 from agents.lifecycle.logs import Reminder
 from schemas.errors import AccessError, BrokerError, PrivstreamError, TopicError
 

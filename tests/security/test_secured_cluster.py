@@ -37,7 +37,7 @@ from agents.kafka_security import security_kwargs
 from agents.topic_admin import admin_client, check_topics, needed_topics
 from schemas.config import Config
 from schemas.config.server import Kafka
-from schemas.errors import BrokerError
+from schemas.errors import AccessError, BrokerError
 from schemas.topics import Topics
 from tests.crash.field import Field, to_toml
 from tests.crash.test_crash import ended
@@ -289,6 +289,10 @@ class Doors:
         return self._secured.scram(READER)
 
 
+WAITING_HELPS = {"nobody_there", "no_such_name", "plain_where_tls_is_spoken", "tls_where_none_is_spoken"}
+"""As far as a client can tell."""
+
+
 @pytest.mark.parametrize(
     ("door", "said"),
     [
@@ -320,6 +324,7 @@ def test_who_is_refused_is_told_why_and_what_to_do(
         for attempt in attempts:
             with pytest.raises(BrokerError) as caught:
                 await attempt()
+            assert isinstance(caught.value, AccessError) == (door not in WAITING_HELPS)
             message = str(caught.value)
             assert all(part in message for part in said.split("|")), message
             assert "What to do: " in message

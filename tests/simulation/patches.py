@@ -51,7 +51,7 @@ def patches(world: World) -> dict[str, Any]:
 
     return {
         "aiokafka.client.create_conn": world.network.connect,
-        "agents.kafka_security.create_conn": world.network.connect,
+        "agents.kafka_refusals.create_conn": world.network.connect,
         "aiokafka.AIOKafkaConsumer.getmany": rare,
         "aiokafka.AIOKafkaConsumer.__init__": patient,
         "aiokafka.consumer.fetcher.Fetcher.__init__": calm,
