@@ -32,4 +32,5 @@ def failpoint(name: str) -> None:
         return
     _passes[name] += 1
     if _passes[name] == _armed[name]:
+        os.environ.pop(VARIABLE, None)  # one that is woken and begins anew is not stopped again
         os.kill(os.getpid(), _signal)

@@ -99,7 +99,8 @@ class Bench:
             for topic in self.topics.private()
         ]
         audits = {stream.audit for stream in self.config.streams if stream.audit}
-        sources = [NewTopic(name, self.partitions, 1, topic_configs=source_settings) for name in {self.source, *audits}]
+        settings = {"retention.ms": "-1", **source_settings}  # events of 2020 are older than the default
+        sources = [NewTopic(name, self.partitions, 1, topic_configs=settings) for name in {self.source, *audits}]
         await create(self.bootstrap, *private, *sources)
 
     def specs(self) -> dict[str, Any]:
