@@ -31,7 +31,7 @@ def backlog_sentence(steps: int) -> str:
     return (
         f"{steps:,} steps are over and not published; they come first, empty or not, which takes about {length}. Where "
         'that is not meant: a new stream under another name with a later [streams.time] start, or start = "now" '
-        "(docs/operations.md: many steps are over)"
+        '(docs/operations.md, "Many steps are over")'
     )
 
 

@@ -36,7 +36,7 @@ RECENT_MS = 5 * 60 * 1000
 BY_LOG_APPEND = 1  # Kafka's number of that timestamp type
 WHAT_TO_DO = (
     "set the clock of this machine, or of the broker, whichever is wrong (NTP); max_clock_skew in [job] says how far "
-    "they may differ (docs/operations.md: a clock is wrong)"
+    'they may differ (docs/operations.md, "A clock is wrong")'
 )
 
 

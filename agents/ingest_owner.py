@@ -274,7 +274,7 @@ class SourceOwner:
         log.error(
             "ingest of %s: source offsets %d to %d were deleted before they were read. The events there are lost, and "
             "counted as LOST. What to do: keep the source for longer than the longest outage and lag (retention.ms, "
-            "retention.bytes; docs/operations.md: records were deleted before they were read)",
+            'retention.bytes; docs/operations.md, "Records were deleted before they were read")',
             self, begin, until - 1,
         )  # fmt: skip
         for machine in self.machines:

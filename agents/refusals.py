@@ -122,7 +122,7 @@ class RefusalAlarm:
             self._said[block.stream] = now
             log.warning(
                 "stream %s: of the last %d records %s. Its steps go on without them. What to do: %s "
-                "(docs/operations.md: most records are refused)",
+                '(docs/operations.md, "Most records are refused")',
                 block.stream, seen.records, seen.sentence(), seen.what_to_do(),
             )  # fmt: skip
         del self._seen[block.stream]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 NEW_STREAM = (
     "what is left of the old stream stays as it is, and its budget spent; start a new stream under another name "
-    "(docs/operations.md: a source has changed)"
+    '(docs/operations.md, "A source has changed")'
 )
 
 

@@ -34,11 +34,11 @@ def test_each_message_has_its_section(each: object) -> None:
 
 
 def test_every_section_that_a_line_of_the_program_names_is_there() -> None:
-    """Lines name it as `PAGE, "section"` or in the words of the page."""
+    """Lines name it as `PAGE, "section"`, or with the page's name in place of `PAGE`."""
     named = set()
     for path in (ROOT / "agents").rglob("*.py"):
         source = path.read_text(encoding="utf-8")
-        named |= set(re.findall(r"PAGE, \"([^\"]+)\"", source))
+        named |= set(re.findall(r"(?:PAGE|operations\.md), \"([^\"{]+)\"", source))
         assert not re.search(r"operations\.md[:,] ?[a-z]", source), f"{path.name} names a section otherwise"
     assert "A stream that is taken out" in named
     assert named <= set(HEADINGS)
