@@ -15,7 +15,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from schemas.errors import ForkError, GapError, PrivstreamError, TornError, WireError
+from aiokafka.errors import ProducerFenced
+
+from schemas.errors import ForkError, GapError, PrivstreamError, ReplacedError, TornError, WireError
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,16 @@ MENDS: tuple[tuple[type[BaseException], str], ...] = (
         TornError,
         "no record was deleted; a commit came late over a bad network, before this version ruled that out. Keep all "
         "topics as they are and do what the message says",
+    ),
+    (
+        ProducerFenced,
+        "a newer worker has what this one worked on: this one was silent for longer than its session, or another "
+        "process has its place. Nothing was published twice. Start it again, if nobody else has",
+    ),
+    (
+        ReplacedError,
+        "where that is a copy of this machine, give it a host name or a data_dir of its own; else it is this worker's "
+        "successor, and there is nothing to do",
     ),
     (WireError, "a private topic holds a record of another release or another program: check who may write to it"),
 )

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 import faust
 from prometheus_client import start_http_server
 
-from agents.app import ROLES, Job, build_app
+from agents.app import ROLES, Job, build_app, data_folder
 from agents.fingerprint import check_fingerprints
 from agents.ingest import ingest_service, user_key_ids
 from agents.ingest_owner import IngestCounters
+from agents.membership import take_place
 from agents.metrics import expose_ingest
 from agents.owners import explain
 from agents.topic_admin import check_topics
@@ -97,6 +98,8 @@ def _serve_metrics(port: int) -> None:
 async def prepare(config: Config, *, insecure_seed: int | None, roles: Iterable[str]) -> Any:
     """Check topics and fingerprints, and build the application. Raises: BrokerError, FingerprintError, ConfigError."""
     roles = tuple(roles)
+    place = take_place(data_folder(config))  # for as long as this process lives
+    instance_id = None if place is None else place.instance_id
     if insecure_seed is not None:
         log.warning(NOT_PRIVATE)
     if problems := await check_topics(config):
@@ -107,6 +110,7 @@ async def prepare(config: Config, *, insecure_seed: int | None, roles: Iterable[
         source_partitions=checked.source_partitions,
         audit_partitions=checked.audit_partitions,
         insecure_seed=insecure_seed,
+        instance_id=instance_id,
     )
     services = []
     if "ingest" in roles:
@@ -119,6 +123,7 @@ async def prepare(config: Config, *, insecure_seed: int | None, roles: Iterable[
                 source_partitions=checked.source_partitions,
                 audit_partitions=checked.audit_partitions if "audit" in roles else None,
                 counters=counters,
+                instance_id=instance_id,
             )
         )
     return build_app(job, roles=roles, services=services)

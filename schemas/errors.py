@@ -12,7 +12,8 @@ PrivstreamError                     stops
 │   ├── TornError                             half of a transaction is there: an earlier version let that happen
 │   └── FingerprintError                      guarantee-relevant configuration or source changed under a running stream
 └── BrokerError                     job       the Kafka cluster cannot be used as it is
-    └── OutcomeUnknownError                   a transactional request was not answered: only a successor can tell
+    ├── OutcomeUnknownError                   a transactional request was not answered: only a successor can tell
+    └── ReplacedError                         another process works under this one's name
 
 No message ever holds a private value: positions, names and sizes only.
 """
@@ -108,3 +109,7 @@ class BrokerError(PrivstreamError):
 
 class OutcomeUnknownError(BrokerError):
     """A transactional request was not answered: nothing more is sent with its epoch; a new producer reads on."""
+
+
+class ReplacedError(BrokerError):
+    """Another process took this worker's place in its consumer groups; the newer one stays."""

@@ -75,10 +75,21 @@ class Field:
 
     Args:
         workers_bootstrap: where the workers find the broker, if that is a proxy before it.
+        session_timeout_s: of the workers in their consumer groups.
     """
 
-    def __init__(self, bootstrap: str, folder: Path, *, seed: int = 1, workers_bootstrap: str | None = None) -> None:
-        self.config = two_streams(bootstrap, folder)
+    def __init__(
+        self,
+        bootstrap: str,
+        folder: Path,
+        *,
+        seed: int = 1,
+        workers_bootstrap: str | None = None,
+        session_timeout_s: int = 6,
+    ) -> None:
+        config = two_streams(bootstrap, folder)
+        kafka = config.kafka.model_copy(update={"session_timeout_s": session_timeout_s})
+        self.config = config.model_copy(update={"kafka": kafka})
         self._workers_bootstrap = workers_bootstrap or bootstrap
         self._last_public = [-1] * len(self.config.streams)
         self.folder = folder

@@ -18,6 +18,7 @@ POLLED_MS = 200  # consumers that poll at least so seldom are polled less often:
 FETCHER_S = 60.0  # how often aiokafka's fetcher looks around when nothing happens, 0.2 s by default
 REQUEST_MS = 320_000  # of consumers: four thirds of the session, as with the defaults of both
 CLOCK_S = 45.0
+HEARTBEAT_S = 40.0  # a sixth of a session
 PACE_S = 20.0
 FAILPOINTS = ("engine", "publish", "ingest_owner", "table")
 
@@ -50,6 +51,7 @@ def patches(world: World) -> dict[str, Any]:
         "aiokafka.AIOKafkaConsumer.__init__": patient,
         "aiokafka.consumer.fetcher.Fetcher.__init__": calm,
         "agents.ingest.CLOCK_S": CLOCK_S,
+        "agents.ingest.HEARTBEAT_S": HEARTBEAT_S,
         "agents.ingest._calm_collector": lambda: None,
         # What the audit measures is not judged here, and takes longer than all the rest of a step.
         "engines.spatial.queries.SpatialEvaluator.measure": lambda *_: {},
