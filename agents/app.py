@@ -20,10 +20,11 @@ from agents.audit import AuditOwner, truth_start
 from agents.engine import EngineOwner, blocks_start
 from agents.kafka_security import faust_credentials
 from agents.lifecycle.stops import Stops
+from agents.membership import HEARTBEAT_S
 from agents.owners import Owners, PartitionOwner
 from agents.protocol.partitioner import home_partition
 from agents.publish import PublishOwner
-from agents.table import DurableTable, durable_table
+from agents.table import DurableTable, EagerTables, durable_table
 from agents.transport import JobTransport
 from engines.noise import fresh_seed
 from schemas.errors import StoreError
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ROLES = ("ingest", "engine", "publish", "audit")
-HEARTBEATS_PER_SESSION = 6
 
 
 @dataclass(eq=False)
@@ -44,6 +44,7 @@ class Job:
 
     Attributes:
         source_partitions: stream -> partitions of its source topic; `audit_partitions` the same of its audit topic.
+        instance_id: the worker's place in its consumer groups, see `agents.membership`; None: a new one each time.
         insecure_seed: makes every run repeatable and therefore not private; None draws from the operating system.
         kept: streams that were started once and are not configured now: their private history stays as it is.
         stops: which streams have stopped in this process.
@@ -53,6 +54,7 @@ class Job:
     source_partitions: Mapping[str, int]
     audit_partitions: Mapping[str, int] = field(default_factory=dict)
     insecure_seed: int | None = None
+    instance_id: str | None = None
     kept: frozenset[str] = frozenset()
     stops: Stops = field(init=False)
     table: DurableTable = field(init=False)
@@ -100,7 +102,7 @@ def build_app(job: Job, *, roles: Iterable[str] = ROLES, services: Sequence[type
         services: further Faust services, started and stopped with the application.
     """
     config, topics, roles = job.config, job.topics, tuple(roles)
-    app = faust.App(config.job.name, **_settings(config))
+    app = faust.App(config.job.name, consumer_group_instance_id=job.instance_id, **_settings(config))
     starts = {topics.blocks: blocks_start(job), topics.releases: lambda partition: 0, topics.truth: truth_start(job)}
     app.transport = JobTransport(app.conf.broker, app, starts=starts)
     job.table = durable_table(app, topics.table, topics.partitions)
@@ -158,19 +160,28 @@ def _follow_assignment(app: faust.App, table: DurableTable, owners: Owners, topi
         await owners.stop()
 
 
+def data_folder(config: Config) -> Path:
+    """Where the workers of this machine keep what they can read back from Kafka; made if it is missing.
+
+    Raises: StoreError.
+    """
+    folder = Path(config.job.data_dir).absolute() / config.job.name
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StoreError(f"data_dir {folder} cannot be made: {error.strerror}") from error
+    return folder
+
+
 def _settings(config: Config) -> dict[str, Any]:
     session_s = float(config.kafka.session_timeout_s)
-    data_dir = Path(config.job.data_dir).absolute()
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise StoreError(f"data_dir {data_dir} cannot be made: {error.strerror}") from error
     credentials = faust_credentials(config.kafka)
     return {
         "broker": [URL(f"kafka://{server}") for server in config.kafka.servers],
         "store": "rocksdb://",
-        "datadir": data_dir / config.job.name,
+        "datadir": data_folder(config),
         "Table": DurableTable,
+        "TableManager": EagerTables,
         "key_serializer": "raw",
         "value_serializer": "raw",
         "topic_allow_declare": False,
@@ -190,7 +201,7 @@ def _settings(config: Config) -> dict[str, Any]:
         "broker_max_poll_records": 12,
         "table_standby_replicas": 0,
         "broker_session_timeout": session_s,
-        "broker_heartbeat_interval": session_s / HEARTBEATS_PER_SESSION,
+        "broker_heartbeat_interval": HEARTBEAT_S,
         "broker_rebalance_timeout": session_s + 2.0,
         "broker_request_timeout": max(20.0, session_s + 10.0),
         "broker_commit_interval": 1.0,

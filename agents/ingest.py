@@ -24,6 +24,7 @@ from agents.ingest_records import hand_out_bare_records
 from agents.ingest_restore import restore
 from agents.kafka_security import read_secret, security_kwargs
 from agents.lifecycle.stops import Stops
+from agents.membership import HEARTBEAT_S, give_place_up, keep_place
 from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
 from agents.protocol.userhash import KEY_BYTES, key_id, user_key
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-HEARTBEATS_PER_SESSION = 6
 CLOCK_S = 0.05  # how late a step's end may be noticed
 FETCH_BYTES = 1 << 20  # of one partition: `getmany` drains one before it turns to the next
 
@@ -96,6 +96,7 @@ def ingest_service(
     counters: IngestCounters | None = None,
     stops: Stops | None = None,
     options: IngestOptions | None = None,
+    instance_id: str | None = None,
 ) -> type[IngestService]:
     """The service as a class, which is what `app.service` takes. Raises: ConfigError, before anything starts.
 
@@ -107,7 +108,14 @@ def ingest_service(
     class ConfiguredIngest(IngestService):
         def __init__(self, **service_settings: Any) -> None:
             super().__init__(
-                config, specs, sources=sources, counters=counters, stops=stops, options=options, **service_settings
+                config,
+                specs,
+                sources=sources,
+                counters=counters,
+                stops=stops,
+                options=options,
+                instance_id=instance_id,
+                **service_settings,
             )
 
     return ConfiguredIngest
@@ -121,6 +129,7 @@ class IngestService(Service):
         sources: what each topic was when it was held against the fingerprints; by default what it is when first seen.
         counters: where to count; its own by default.
         stops: which streams have stopped; its own by default.
+        instance_id: the worker's place in the consumer group, see `agents.membership`.
         now_us: wall clock in microseconds since 1970 UTC.
     """
 
@@ -133,6 +142,7 @@ class IngestService(Service):
         counters: IngestCounters | None = None,
         stops: Stops | None = None,
         options: IngestOptions | None = None,
+        instance_id: str | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         **service_settings: Any,
     ) -> None:
@@ -146,6 +156,7 @@ class IngestService(Service):
         self._options = IngestOptions() if options is None else options
         self._broker_clock = BrokerClock(config, now_us=now_us)
         self._backlog: set[str] = set()
+        self._instance_id = instance_id
         self._grace_us = {stream.name: stream.time.grace_us for stream in config.streams}
         self._wanted: frozenset[TopicPartition] = frozenset()
         self._generation = 0
@@ -156,8 +167,9 @@ class IngestService(Service):
     async def _run(self) -> None:
         _calm_collector()
         self._consumer = consumer = self._new_consumer()
-        consumer.subscribe(sorted(self._specs), listener=_Listener(self))
         await consumer.start()
+        keep_place(consumer, self.crash)
+        consumer.subscribe(sorted(self._specs), listener=_Listener(self))
         hand_out_bare_records(consumer)
         try:
             while not self.should_stop:
@@ -174,6 +186,7 @@ class IngestService(Service):
                         consumer.pause(source)
         finally:
             await self._give_up()
+            give_place_up(consumer)
             await consumer.stop()
 
     def _new_consumer(self) -> AIOKafkaConsumer:
@@ -182,12 +195,13 @@ class IngestService(Service):
         return AIOKafkaConsumer(
             bootstrap_servers=kafka.bootstrap,
             group_id=f"{self._config.job.name}-ingest",
+            group_instance_id=self._instance_id,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             max_partition_fetch_bytes=FETCH_BYTES,
             session_timeout_ms=session_ms,
-            heartbeat_interval_ms=session_ms // HEARTBEATS_PER_SESSION,
+            heartbeat_interval_ms=int(HEARTBEAT_S * 1000),
             rebalance_timeout_ms=session_ms + 2_000,
             **security_kwargs(kafka),
         )

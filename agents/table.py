@@ -18,6 +18,7 @@ from typing import Any
 import faust
 import orjson
 import rocksdict
+from faust.tables.manager import TableManager
 from faust.types import TP
 
 from agents.failpoints import failpoint
@@ -131,6 +132,15 @@ class DurableTable(faust.Table):
             batch.put(key, value)
         batch.put(self.data.offset_key, str(max(record.offset for record in records)).encode())
         self.data.use(partition, lambda db: db.write(batch))
+
+
+class EagerTables(TableManager):
+    """Faust's manager waits a second for tables that are declared late. Ours is declared before the start."""
+
+    async def on_start(self) -> None:
+        if not self.should_stop:
+            await self._update_channels()
+            await self.recovery.start()
 
 
 def durable_table(app: faust.App, name: str, partitions: int) -> DurableTable:

@@ -17,6 +17,9 @@ from typing import Any, cast
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
 
+from agents.membership import give_place_up, keep_place
+from schemas.errors import ReplacedError
+
 StartOffset = Callable[[int], int]
 """Partition -> first offset that is still needed; 0 means all there is."""
 
@@ -38,6 +41,18 @@ class JobConsumerThread(AIOKafkaConsumerThread):
         consumer = super()._create_worker_consumer(transport)
         consumer._isolation_level = "read_committed"
         return consumer
+
+    async def on_start(self) -> None:
+        await super().on_start()
+        keep_place(self._consumer, self._replaced)
+
+    async def _replaced(self, error: ReplacedError) -> None:
+        asyncio.run_coroutine_threadsafe(self.app.crash(error), self.parent_loop)
+
+    async def on_thread_stop(self) -> None:
+        if self._consumer is not None:
+            give_place_up(self._consumer)
+        await super().on_thread_stop()
 
     async def _fetch_records(self, *args: Any, **kwargs: Any) -> Batch:
         batch = Batch(await super()._fetch_records(*args, **kwargs))

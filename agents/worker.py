@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from prometheus_client import start_http_server
 
-from agents.app import ROLES, Job, build_app
+from agents.app import ROLES, Job, build_app, data_folder
 from agents.fingerprint import check_fingerprints
 from agents.ingest import ingest_service, user_key_ids
 from agents.ingest_owner import IngestCounters
@@ -28,6 +28,7 @@ from agents.lifecycle.cluster import access_error, passes, until_it_answers
 from agents.lifecycle.leaving import LIMIT_S, Leaving
 from agents.lifecycle.logs import set_up
 from agents.lifecycle.watch import watch_service
+from agents.membership import take_place
 from agents.metrics import expose_ingest
 from agents.topic_admin import TopicProblem, admin_client, check_topics, needed_topics, restore_changelog
 from agents.topic_ids import topic_identities
@@ -130,6 +131,8 @@ async def prepare(config: Config, *, insecure_seed: int | None, roles: Iterable[
     Raises: TopicError, BrokerError, FingerprintError, ConfigError; what is wrong with a stream, if no other is left.
     """
     roles = tuple(roles)
+    place = take_place(data_folder(config))  # for as long as this process lives
+    instance_id = None if place is None else place.instance_id
     if insecure_seed is not None:
         log.warning(NOT_PRIVATE)
     if await restore_changelog(config):
@@ -144,6 +147,7 @@ async def prepare(config: Config, *, insecure_seed: int | None, roles: Iterable[
         audit_partitions=checked.audit_partitions,
         insecure_seed=insecure_seed,
         kept=checked.others - set(config.job.retired),
+        instance_id=instance_id,
     )
     for name in sorted(job.kept):
         log.warning(
@@ -170,6 +174,7 @@ async def prepare(config: Config, *, insecure_seed: int | None, roles: Iterable[
                 sources=checked.sources,
                 counters=counters,
                 stops=job.stops,
+                instance_id=instance_id,
             )
         )
     return build_app(job, roles=roles, services=services)

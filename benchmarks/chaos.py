@@ -6,9 +6,10 @@
 Two workers, two streams. A life ends by SIGKILL at a random time or at a random named failpoint, or sleeps (SIGSTOP)
 past its session and is woken. With `--network` the workers reach the broker through a proxy that delays, drops, cuts,
 holds and answers late by a seeded plan, and now and then the broker is killed and started again, stops for a while, or
-is down for up to a minute. The last line is `kills N, faults N, steps N, lost 0, double 0, bytes differing 0, events
+is down for up to a minute; workers' wall clocks step by up to a day, and their disks are full for a while (where this
+user may mount one). The last line is `kills N, faults N, steps N, lost 0, double 0, bytes differing 0, events
 miscounted 0, stuck 0`; anything else exits with code 1. `stuck` are the streams that did not catch up by themselves,
-without a kill, once all was well again. A kill takes 3 to 5 seconds here.
+without a kill, once all was well again. A kill takes 3 to 5 seconds on an idle machine with two cores.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +32,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from agents.broker import Broker, broker_from_env
 from tests.crash.field import Field
+from tests.crash.machine import Disk, can_mount
 from tests.crash.proxy.faults import Seeded, no_faults
 from tests.crash.proxy.server import Proxy
 from tests.crash.test_crash import FAILPOINTS
@@ -38,9 +41,13 @@ from tests.crash.verify import Verdict
 NAMES = ("a", "b")
 PAUSE_S = 0.5
 LONGEST_LIFE_S = 14.0
+LONGEST_START_S = 60.0
+YOUNG = 0.25  # of the lives may end before anything was done
 SLEEP_S = (8.0, 14.0)  # the session ends after 6
 SETTLE_S = 300.0
 BROKER_EVERY_S = (60.0, 180.0)
+MACHINE_EVERY_S = (5.0, 25.0)
+FULL_S = (0.5, 8.0)
 BROKER_KINDS = {"restart": (0.0, 0.0), "pause": (4.0, 20.0), "down": (10.0, 60.0)}
 
 
@@ -51,8 +58,11 @@ class Life:
         self.kind = "calm" if calm else chance.choice(("failpoint", "failpoint", "kill", "kill", "kill", "zombie"))
         place = f"{chance.choice(FAILPOINTS).split(':')[0]}:{chance.randint(1, 3)}" if self.kind == "failpoint" else ""
         self.worker = field.start(name, failpoint=place)
-        at = {"failpoint": LONGEST_LIFE_S, "kill": chance.uniform(0.5, 8.0), "zombie": chance.uniform(3.0, 6.0)}
-        self.until = time.monotonic() + at.get(self.kind, float("inf"))
+        length = {"failpoint": LONGEST_LIFE_S, "kill": chance.uniform(0.5, 8.0), "zombie": chance.uniform(0.5, 6.0)}
+        self._length = length.get(self.kind, float("inf"))
+        # Most die at work, however slow the machine is; some while they start.
+        self.until = time.monotonic() + (self._length if chance.random() < YOUNG else LONGEST_START_S)
+        self._at_work = False
 
     @property
     def over(self) -> bool:
@@ -60,7 +70,10 @@ class Life:
 
     @property
     def due(self) -> bool:
-        return time.monotonic() > self.until
+        if not self._at_work and self.worker.works:
+            self._at_work = True
+            self.until = min(self.until, time.monotonic() + self._length)
+        return time.monotonic() > self.until and self.kind != "calm"
 
 
 class Chaos:
@@ -81,14 +94,16 @@ class Chaos:
                 killed = life.worker.ended == -signal.SIGKILL
                 self.kills, self.crashes = self.kills + killed, self.crashes + (not killed)
                 self.lives[name] = Life(self.field, name, self.chance, calm=self.kills >= self.most)
-            elif life.due and life.kind == "zombie":
+            elif not life.due:
+                continue
+            elif life.kind == "zombie":
                 life.worker.process.send_signal(signal.SIGSTOP)
                 self.kills += 1
                 life.kind, life.until = "asleep", time.monotonic() + self.chance.uniform(*SLEEP_S)
-            elif life.due and life.kind == "asleep":
+            elif life.kind == "asleep":
                 life.worker.process.send_signal(signal.SIGCONT)
                 life.kind, life.until = "woken", time.monotonic() + LONGEST_LIFE_S
-            elif life.due:
+            else:
                 life.worker.kill()
 
     def wake(self) -> None:
@@ -99,27 +114,57 @@ class Chaos:
 
 
 class Weather:
-    """Faults of network and broker, and how many there were."""
+    """Faults of network, broker and the workers' machines, and how many there were of each kind."""
 
-    def __init__(self, broker: Broker, plan: Seeded, chance: random.Random) -> None:
+    def __init__(self, broker: Broker, plan: Seeded, *, seed: int) -> None:
         self.plan = plan
+        self.done: Counter[str] = Counter()
         self._broker = broker
-        self._chance = chance
-        self._broken = 0
+        self._broker_chance = random.Random(f"broker {seed}")
+        self._machine_chance = random.Random(f"machine {seed}")
 
     @property
     def faults(self) -> int:
-        return self.plan.faults + self._broken
+        return self.plan.faults + self.done.total()
+
+    def begin(self, field: Field, disks: Mapping[str, Disk]) -> asyncio.Task[None]:
+        """Everything that is not the network's, until the task is cancelled: then broker and disks are well again."""
+
+        async def everything() -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.break_the_broker())
+                group.create_task(self.break_machines(field, disks))
+
+        return asyncio.create_task(everything())
+
+    async def break_machines(self, field: Field, disks: Mapping[str, Disk]) -> None:
+        """Clocks step, disks are full."""
+        chance = self._machine_chance
+        while True:
+            await asyncio.sleep(chance.uniform(*MACHINE_EVERY_S))
+            name, kind, full_s = chance.choice(NAMES), chance.choice(("clock", "disk")), chance.uniform(*FULL_S)
+            if kind == "clock":
+                field.clocks[name].step(chance)
+            elif name in disks:
+                disks[name].fill()
+                try:
+                    await asyncio.sleep(full_s)
+                finally:
+                    disks[name].free()
+            else:
+                continue
+            self.done[kind] += 1
 
     async def break_the_broker(self) -> None:
         """Now and then, until cancelled: then it runs."""
+        chance = self._broker_chance
         while True:
-            await asyncio.sleep(self._chance.uniform(*BROKER_EVERY_S))
-            kind = self._chance.choice(sorted(BROKER_KINDS))
-            self._broken += 1
+            await asyncio.sleep(chance.uniform(*BROKER_EVERY_S))
+            kind = chance.choice(sorted(BROKER_KINDS))
+            self.done[f"broker {kind}"] += 1
             (self._broker.pause if kind == "pause" else self._broker.kill)()
             try:
-                await asyncio.sleep(self._chance.uniform(*BROKER_KINDS[kind]))
+                await asyncio.sleep(chance.uniform(*BROKER_KINDS[kind]))
             finally:
                 if kind == "pause":
                     self._broker.resume()
@@ -162,10 +207,18 @@ async def settled(field: Field, chaos: Chaos) -> int:
     return 0
 
 
+def disks_of(field: Field, console: Console) -> dict[str, Disk]:
+    """A small disk for each worker; none, and the reason is printed, where this user may not mount one."""
+    if reason := can_mount(field.folder):
+        console.print(f"no disk will be full: {reason}", markup=False)
+        return {}
+    return {name: Disk(field.data_folder(name)) for name in NAMES}
+
+
 @contextlib.asynccontextmanager
 async def weather(broker: Broker, *, network: bool, seed: int) -> AsyncIterator[tuple[Weather, str, Proxy | None]]:
     """Faults, if any are asked for, and the address that workers use."""
-    wind = Weather(broker, Seeded(seed), random.Random(seed))
+    wind = Weather(broker, Seeded(seed), seed=seed)
     if not network:
         yield wind, broker.bootstrap, None
         return
@@ -174,9 +227,20 @@ async def weather(broker: Broker, *, network: bool, seed: int) -> AsyncIterator[
 
 
 async def run(
-    kills: int, *, seed: int, folder: Path, console: Console, network: bool = False, faults: int = 0
+    kills: int,
+    *,
+    seed: int,
+    folder: Path,
+    console: Console,
+    network: bool = False,
+    faults: int = 0,
+    minutes: float = float("inf"),
 ) -> Outcome | None:
-    """One run on a broker of its own, until there were so many kills and faults. None if the job did not settle."""
+    """One run on a broker of its own, until there were so many kills and faults, or `minutes` are over.
+
+    None if the job did not settle.
+    """
+    end = time.monotonic() + 60 * minutes
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -189,13 +253,14 @@ async def run(
             field = Field(broker.bootstrap, folder, seed=seed, workers_bootstrap=bootstrap)
             bar = progress.add_task("kills", total=kills, seen="")
             breaking: asyncio.Task[None] | None = None
+            disks = disks_of(field, console) if network else {}
             try:
                 await field.open(pause_s=PAUSE_S)
                 chaos = Chaos(field, random.Random(seed), most=kills)
                 if proxy is not None:
-                    breaking = asyncio.create_task(wind.break_the_broker())
+                    breaking = wind.begin(field, disks)
                 shown = 0.0
-                while chaos.kills < kills or wind.faults < faults:
+                while (chaos.kills < kills or wind.faults < faults) and time.monotonic() < end:
                     chaos.turn()
                     if breaking is not None and breaking.done():
                         breaking.result()
@@ -206,7 +271,7 @@ async def run(
                             f"ended by themselves {chaos.crashes}"
                         )
                         progress.update(bar, completed=chaos.kills, seen=seen)
-                        if chaos.crashes > 10 + 2 * (chaos.kills + wind.faults):
+                        if chaos.crashes > 10 + 3 * (chaos.kills + wind.faults):
                             raise TimeoutError(f"workers keep ending by themselves\n{field.logs()}")
                         if not console.is_terminal:
                             console.print(f"kills {chaos.kills} of {kills}, {seen}")
@@ -225,6 +290,11 @@ async def run(
                 if breaking is not None:
                     breaking.cancel()
                 await field.close()
+                for disk in disks.values():
+                    disk.close()
+    if network:
+        kinds = Counter(f"{kind} {name}" for (name, kind), count in wind.plan.done.items() for _ in range(count))
+        console.print(", ".join(f"{what} {count}" for what, count in sorted((kinds + wind.done).items())))
     for note in verdict.notes[:50]:
         console.print(note, markup=False)
     return Outcome(chaos.kills, wind.faults, stuck, verdict, complete=verdict.steps == 2 * field.steps)
@@ -235,6 +305,9 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--network", action="store_true", help="faults of network and broker, too")
     parser.add_argument("--faults", type=int, help="with --network, at least so many; as many as kills by default")
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="end then, with fewer; the last line counts"
+    )
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of all that is chance; printed")
     arguments = parser.parse_args()
     console = Console(stderr=True)
@@ -249,6 +322,7 @@ def main() -> int:
                 console=console,
                 network=arguments.network,
                 faults=faults,
+                minutes=arguments.minutes,
             )
         )
     if outcome is None:

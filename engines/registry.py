@@ -6,19 +6,60 @@ in `agents.presentation`. Tests hold the three tables to the same names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from engines.contract import Domain, Engine, EngineSpec, Evaluator
-from engines.sequence import markov_spec as markov
-from engines.sequence import series_spec as series
-from engines.spatial import spec as spatial
-from engines.tabular import spec as tabular
-from engines.trajectory import spec as trajectory
 from schemas.config import Stream
 
-ENGINES: Mapping[str, EngineSpec] = {
-    spec.name: spec for spec in (spatial.SPEC, markov.SPEC, series.SPEC, tabular.SPEC, trajectory.SPEC)
-}
+
+def _spatial() -> EngineSpec:
+    from engines.spatial import spec
+
+    return spec.SPEC
+
+
+def _markov() -> EngineSpec:
+    from engines.sequence import markov_spec
+
+    return markov_spec.SPEC
+
+
+def _series() -> EngineSpec:
+    from engines.sequence import series_spec
+
+    return series_spec.SPEC
+
+
+def _tabular() -> EngineSpec:
+    from engines.tabular import spec
+
+    return spec.SPEC
+
+
+def _trajectory() -> EngineSpec:
+    from engines.trajectory import spec
+
+    return spec.SPEC
+
+
+class _Engines(Mapping[str, EngineSpec]):
+    """Each is loaded when it is asked for: a worker that has just been started again waits for its own engines only."""
+
+    _loaders: Mapping[str, Callable[[], EngineSpec]] = {
+        "spatial": _spatial, "markov": _markov, "series": _series, "tabular": _tabular, "trajectory": _trajectory,
+    }  # fmt: skip
+
+    def __getitem__(self, name: str) -> EngineSpec:
+        return self._loaders[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaders)
+
+    def __len__(self) -> int:
+        return len(self._loaders)
+
+
+ENGINES: Mapping[str, EngineSpec] = _Engines()
 
 
 def build_domain(stream: Stream) -> Domain:

@@ -17,7 +17,8 @@ PrivstreamError                     stops
 └── BrokerError                     job       the Kafka cluster cannot be used as it is
     ├── TopicError                            a topic is not as the job needs it: waiting does not help
     ├── AccessError                           it refuses this worker: password, certificate or ACL
-    └── OutcomeUnknownError                   a transactional request was not answered: only a successor can tell
+    ├── OutcomeUnknownError                   a transactional request was not answered: only a successor can tell
+    └── ReplacedError                         another process works under this one's name
 
 No message ever holds a private value: positions, names and sizes only.
 """
@@ -135,3 +136,7 @@ class AccessError(BrokerError):
 
 class OutcomeUnknownError(BrokerError):
     """A transactional request was not answered: nothing more is sent with its epoch; a new producer reads on."""
+
+
+class ReplacedError(BrokerError):
+    """Another process took this worker's place in its consumer groups; the newer one stays."""

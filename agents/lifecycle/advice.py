@@ -22,6 +22,7 @@ from schemas.errors import (
     GapError,
     LostTopicError,
     PrivstreamError,
+    ReplacedError,
     StepError,
     StoreError,
     TopicError,
@@ -116,6 +117,13 @@ ADVICE = (
         (AccessError,),
         "The cluster answers and refuses this worker: password, certificate or rights.",
         "correct [kafka] and its secret files, or grant what privstream topics CONFIG --acls prints",
+    ),
+    Advice(
+        "Another process in its place",
+        (ReplacedError,),
+        "A newer process has this worker's place in the consumer groups.",
+        "where that is a copy of this machine, give it a host name or a data_dir of its own; else it is this worker's "
+        "successor, and there is nothing to do",
     ),
     Advice(
         "The cluster does not answer",

@@ -28,7 +28,7 @@ from aiokafka.errors import (
 from agents.kafka_refusals import CUT_OFF, no_answer
 from agents.kafka_security import security_kwargs
 from agents.lifecycle.logs import Reminder
-from schemas.errors import AccessError, BrokerError, PrivstreamError, TopicError
+from schemas.errors import AccessError, BrokerError, PrivstreamError, ReplacedError, TopicError
 
 if TYPE_CHECKING:
     from schemas.config import Kafka
@@ -142,5 +142,5 @@ def passes(error: BaseException) -> bool:
     if access_error(error) is not None:
         return False
     if isinstance(error, PrivstreamError):
-        return isinstance(error, BrokerError) and not isinstance(error, TopicError)
+        return isinstance(error, BrokerError) and not isinstance(error, (ReplacedError, TopicError))
     return isinstance(error, (KafkaError, ConnectionError, TimeoutError, ssl.SSLError))

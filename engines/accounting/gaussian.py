@@ -10,7 +10,6 @@ Units: sigma and shifts are those of the values that get the noise. NOT for disc
 import math
 from collections.abc import Callable
 
-from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from engines.accounting.arguments import Real, check_delta, check_positive
@@ -151,6 +150,8 @@ def corollary_5_2(*, epsilon: Real, delta: Real, l2_sensitivity: Real = 1) -> fl
 
 def _solved(excess: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
     """Return a bracket of the root, some 1e-14 of its size wide."""
+    from scipy.optimize import brentq
+
     root = float(brentq(excess, low, high, xtol=1e-15, rtol=1e-14, maxiter=500))
     width = 4e-14 * max(abs(root), 1e-3)
     return root - width, root + width

@@ -10,8 +10,6 @@ Units: rho in nats.
 import math
 from fractions import Fraction
 
-from scipy.optimize import brentq, minimize_scalar
-
 from engines.accounting.arguments import Real, check_delta, check_positive
 from engines.accounting.ledger import Cost, Event, fold
 
@@ -38,6 +36,8 @@ def log_delta(epsilon: Real, rho: Real) -> float:
 
 
 def _log_delta(eps: float, r: float) -> float:
+    from scipy.optimize import minimize_scalar
+
     def at(log_order: float) -> float:
         less = math.exp(log_order)  # alpha - 1
         return less * ((less + 1) * r - eps) - math.log(less) - (less + 1) * math.log1p(1 / less)
@@ -68,6 +68,8 @@ def epsilon(delta: Real, rho: Real) -> float:
     >>> round(epsilon(1e-5, 0.5), 3)
     4.728
     """
+    from scipy.optimize import brentq
+
     check_delta(delta)
     check_positive(rho=rho)
     target = math.log(delta) - _MARGIN
@@ -89,6 +91,8 @@ def rho_for(epsilon: Real, delta: Real) -> float:
     >>> round(rho_for(1.0, 1e-5), 4)
     0.0306
     """
+    from scipy.optimize import brentq
+
     check_positive(epsilon=epsilon)
     check_delta(delta)
     target = math.log(delta) - _MARGIN

@@ -30,8 +30,6 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
-from scipy.signal import lfilter
 
 from engines.counters.contract import FloatArray, check_activation
 from engines.counters.draws import check_cost, check_whole, gaussian_node, largest_gaussian, rounded_up
@@ -96,6 +94,8 @@ def _halved(values: IntArray, times: int) -> IntArray:
 @lru_cache(maxsize=64)
 def fitted(horizon: int) -> Buffers:
     """Return the buffers for a horizon: weights by non-negative least squares, relative to lag^(3/4) r_lag."""
+    from scipy.optimize import nnls
+
     shifts = tuple(range(0, horizon.bit_length() + 2, 2))
     lags = np.arange(1, max(horizon, 2))
     exact = np.cumprod(1 - 0.5 / lags)
@@ -192,6 +192,8 @@ def _decoding(buffers: Buffers, t: int) -> FloatArray:
 
 @lru_cache(maxsize=64)
 def _all_decoding(buffers: Buffers, bits: int) -> FloatArray:
+    from scipy.signal import lfilter
+
     impulse = np.zeros(1 << bits)
     impulse[0] = 1
     return np.cumsum(np.asarray(lfilter([1.0], buffers.coefficients(1 << bits), impulse), dtype=np.float64))

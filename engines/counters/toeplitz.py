@@ -33,7 +33,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
 from engines.counters.contract import FloatArray, check_activation
 from engines.counters.draws import check_cost, check_whole, gaussian_node, largest_gaussian, rounded_up
@@ -186,6 +185,8 @@ def _decoding(t: int, damped: bool) -> FloatArray:
 
 @lru_cache(maxsize=32)
 def _all_decoding(bits: int, damped: bool) -> FloatArray:
+    from scipy.signal import lfilter  # here, because it takes a worker a second to load, and few need it
+
     coefficients = _all_coefficients(bits, damped) / _SCALE
     impulse = np.zeros(coefficients.size)
     impulse[0] = 1

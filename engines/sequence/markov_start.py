@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from math import log, pi
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import gammaln
 
 from engines.sequence.markov_simplex import BoolArray, FloatArray
@@ -46,6 +45,8 @@ def first_counts(
     >>> bool(found.mean[0] > 80), round(float(found.mean.sum()), 6)
     (True, 100.0)
     """
+    from scipy.optimize import brentq
+
     if len(noisy) == 1:
         surprise = abs(float(noisy[0]) - total) / scale + log(2 * scale) if measured[0] else 0.0
         return FirstCounts(np.array([total]), np.zeros(1), -surprise)

@@ -40,6 +40,7 @@ def some_batches(case: EngineCase) -> st.SearchStrategy[list[Batch]]:
 def test_every_table_knows_every_engine() -> None:
     names = set(ENGINE_FACTS)
     assert set(ENGINES) == set(OPTIONS) == set(PRESENTATIONS) == set(CONTRACTS) == names
+    assert [ENGINES[name].name for name in ENGINES] == list(ENGINES)
 
 
 @pytest.mark.parametrize(("name", "mode"), CASES)

@@ -23,6 +23,7 @@ from agents.topic_admin import create_topics
 from schemas.config import Config
 from schemas.events import TICK_HEADER, encode_tick
 from schemas.topics import Topics
+from tests.crash.machine import CLOCK_VARIABLE, Clock
 from tests.crash.verify import Verdict, collect, judge
 from tests.kafka.support import PATIENCE_S, fresh_name, job_config, producing, records_of, stream_table
 
@@ -59,10 +60,18 @@ class Worker:
     failpoint: str
     log: Path
     started: float = field(default_factory=time.monotonic)
+    log_begins: int = 0
 
     @property
     def ended(self) -> int | None:
         return self.process.poll()
+
+    @property
+    def works(self) -> bool:
+        """Whether it has come so far that it takes records in."""
+        with self.log.open("rb") as log:
+            log.seek(self.log_begins)
+            return b"goes on at offset" in log.read()
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGCONT)
@@ -76,6 +85,7 @@ class Field:
     Args:
         workers_bootstrap: where the workers find the broker, if that is a proxy before it.
         config: a job of `two_streams` that has run before.
+        session_timeout_s: of the workers in their consumer groups.
 
     Attributes:
         environments: worker -> variables of its own, whenever it is started.
@@ -90,14 +100,18 @@ class Field:
         seed: int = 1,
         workers_bootstrap: str | None = None,
         config: Config | None = None,
+        session_timeout_s: int = 6,
     ) -> None:
-        self.config = two_streams(bootstrap, folder) if config is None else config
+        config = two_streams(bootstrap, folder) if config is None else config
+        kafka = config.kafka.model_copy(update={"session_timeout_s": session_timeout_s})
+        self.config = config.model_copy(update={"kafka": kafka})
         self._workers_bootstrap = workers_bootstrap or bootstrap
         self._last_public = [-1] * len(self.config.streams)
         self.folder = folder
         self.workers: dict[str, Worker] = {}
         self.environments: dict[str, dict[str, str]] = {}
         self.trees: dict[str, Path] = {}
+        self.clocks: dict[str, Clock] = {}
         self.steps = 0
         self.kills = 0
         self._random = random.Random(seed)
@@ -158,12 +172,17 @@ class Field:
         x = self._random.random() if self._random.random() > 0.02 else 7.0
         return orjson.dumps({"user": user, "at": at, "x": x, "y": self._random.random() ** 2}), user.encode()
 
+    def data_folder(self, name: str) -> Path:
+        return self.folder / f"data-{name}"
+
     def start(self, name: str, *, failpoint: str = "", stop: bool = False) -> Worker:
         """Start a worker; `failpoint` ("name:hit") kills it there, or with `stop` makes it a zombie."""
-        data = self.folder / f"data-{name}"
+        if name not in self.clocks:
+            self.clocks[name] = Clock(self.folder / f"clock-{name}")
         environment = {
             **os.environ,
-            "PRIVSTREAM_JOB__DATA_DIR": str(data),
+            "PRIVSTREAM_JOB__DATA_DIR": str(self.data_folder(name)),
+            CLOCK_VARIABLE: str(self.clocks[name].path),
             VARIABLE: failpoint,
             SIGNAL_VARIABLE: "STOP" if stop else "KILL",
             **self.environments.get(name, {}),
@@ -173,6 +192,7 @@ class Field:
             path.write_text(to_toml(self.config, bootstrap=self._workers_bootstrap))
         log = self.folder / f"{name}.log"
         with log.open("ab") as output:
+            log_begins = output.tell()
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.crash.worker", str(path)],
                 env=environment,
@@ -180,7 +200,7 @@ class Field:
                 stderr=output,
                 cwd=self.trees.get(name, ROOT),
             )
-        worker = self.workers[name] = Worker(name, process, failpoint, log)
+        worker = self.workers[name] = Worker(name, process, failpoint, log, log_begins=log_begins)
         return worker
 
     async def last_public(self) -> list[int]:

@@ -22,6 +22,8 @@ from tests.kafka.support import PATIENCE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
 
+LONG_SESSION_S = 1_800  # the most that a broker allows, and far more than a test waits for
+
 # Each is passed once for each transaction, append or save; the number says at which pass the worker dies.
 FAILPOINTS = (
     "ingest_block_appended:2",
@@ -44,11 +46,18 @@ FAILPOINTS = (
 )
 
 
-def run(bootstrap: str, folder: Path, scenario: Callable[[Field], Awaitable[None]], *, seed: int = 1) -> None:
+def run(
+    bootstrap: str,
+    folder: Path,
+    scenario: Callable[[Field], Awaitable[None]],
+    *,
+    seed: int = 1,
+    session_timeout_s: int = 6,
+) -> None:
     """Play a scenario, settle, and hold the promise against what is public."""
 
     async def play() -> None:
-        field = Field(bootstrap, folder, seed=seed)
+        field = Field(bootstrap, folder, seed=seed, session_timeout_s=session_timeout_s)
         try:
             await field.open()
             await scenario(field)
@@ -105,6 +114,8 @@ def test_a_zombie_is_fenced(bootstrap: str, tmp_path: Path, place: str) -> None:
 
 
 def test_a_second_worker_joins_and_leaves_and_both_work(bootstrap: str, tmp_path: Path) -> None:
+    """And nobody waits for one that left: a session is far longer than anybody here would."""
+
     async def scenario(field: Field) -> None:
         first = field.start("a")
         await field.until_public(2)
@@ -116,7 +127,24 @@ def test_a_second_worker_joins_and_leaves_and_both_work(bootstrap: str, tmp_path
         del field.workers["b"]
         await field.until_public(field.steps + 3)
 
-    run(bootstrap, tmp_path, scenario, seed=4)
+    run(bootstrap, tmp_path, scenario, seed=4, session_timeout_s=LONG_SESSION_S)
+
+
+def test_a_killed_worker_that_comes_back_goes_on_at_once(bootstrap: str, tmp_path: Path) -> None:
+    """Again and again, and the other one with it: without its place the group would wait for its old session."""
+
+    async def scenario(field: Field) -> None:
+        for name in ("a", "b"):
+            field.start(name)
+        await field.until_public(1)
+        for names in ("a", "ab"):
+            for name in names:
+                field.workers[name].kill()
+            for name in names:
+                field.start(name)
+            await field.until_public(max(await field.last_public()) + 1)
+
+    run(bootstrap, tmp_path, scenario, seed=6, session_timeout_s=LONG_SESSION_S)
 
 
 def settled(log: Path, *, after: int = 0) -> set[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from agents.worker import run_worker
 from schemas.config import Config
 from schemas.config.load import load_config
+from tests.crash.machine import CLOCK_VARIABLE, follow_clock
 
 
 def kept(config: Config) -> Config:
@@ -17,4 +18,6 @@ def kept(config: Config) -> Config:
 
 
 if __name__ == "__main__":
+    if CLOCK_VARIABLE in os.environ:
+        follow_clock(Path(os.environ[CLOCK_VARIABLE]))
     run_worker(kept(load_config(Path(sys.argv[1]), os.environ)))

@@ -90,8 +90,8 @@ async def records_of(bootstrap: str, topic: str, *, partition: int = 0, committe
     )
     tp = TopicPartition(topic, partition)
     consumer.assign([tp])
-    await consumer.start()
     try:
+        await consumer.start()
         end = (await consumer.end_offsets([tp]))[tp]
         found: list[Any] = []
         while await consumer.position(tp) < end:

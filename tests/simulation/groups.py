@@ -72,27 +72,47 @@ class GroupCoordinator:
         if not name:
             self._members += 1
             name = f"member-{self._members}"
-            old = next((key for key, each in group.members.items() if instance and each.instance == instance), None)
+            old = self._holder(group, instance)
             if old is not None:  # a static member is back: it takes its place, and who had it is fenced
                 gone = group.members.pop(old)
                 self._dismiss(gone, FENCED_INSTANCE)
-                group.assignment.pop(old, None)
+                assigned = group.assignment.pop(old, b"")
+                if group.state == "stable" and gone.protocols[0][0] == request.group_protocols[0][0]:
+                    # Nobody else is disturbed. It is told the old leader, so that it takes itself for a follower.
+                    group.assignment[name] = assigned
+                    self._put(group, name, request)
+                    protocol, leader = request.group_protocols[0][0], group.leader
+                    group.leader = name if leader == old else leader
+                    reply(request.RESPONSE_TYPE(0, OK, group.generation, protocol, leader, name, []))
+                    return
             elif not instance:
                 group.pending[name] = None
                 refuse(MEMBER_ID_REQUIRED, name)
                 return
         elif name not in group.members and name not in group.pending:
-            refuse(UNKNOWN_MEMBER)
+            refuse(self._stranger(group, instance))
             return
         group.pending.pop(name, None)
-        member = group.members.setdefault(name, Member(0.0, 0.0, instance, []))
-        member.session_s, member.rebalance_s = request.session_timeout / 1000, request.rebalance_timeout / 1000
-        member.protocols = list(request.group_protocols)
+        member = self._put(group, name, request)
         member.join, member.join_type = reply, request.RESPONSE_TYPE
-        self._touch(group, name, member)
         if group.state in ("empty", "stable", "completing"):
             self._prepare(group)
         self._complete_if_all(group)
+
+    def _put(self, group: Group, name: str, request: Any) -> Member:
+        member = group.members.setdefault(name, Member(0.0, 0.0, request.group_instance_id, []))
+        member.session_s, member.rebalance_s = request.session_timeout / 1000, request.rebalance_timeout / 1000
+        member.protocols = list(request.group_protocols)
+        self._touch(group, name, member)
+        return member
+
+    @staticmethod
+    def _holder(group: Group, instance: str | None) -> str | None:
+        return next((key for key, each in group.members.items() if instance and each.instance == instance), None)
+
+    def _stranger(self, group: Group, instance: str | None) -> int:
+        """What somebody hears who is no member: that another one has the place, or nothing."""
+        return UNKNOWN_MEMBER if self._holder(group, instance) is None else FENCED_INSTANCE
 
     def _prepare(self, group: Group) -> None:
         self.rebalances += 1
@@ -143,7 +163,7 @@ class GroupCoordinator:
         group, name = self.groups[request.group], request.member_id
         member = group.members.get(name)
         if member is None:
-            reply(request.RESPONSE_TYPE(0, UNKNOWN_MEMBER, b""))
+            reply(request.RESPONSE_TYPE(0, self._stranger(group, request.group_instance_id), b""))
         elif request.generation_id != group.generation:
             reply(request.RESPONSE_TYPE(0, ILLEGAL_GENERATION, b""))
         elif group.state == "preparing":
@@ -166,7 +186,7 @@ class GroupCoordinator:
         member = group.members.get(request.member_id)
         error = OK
         if member is None:
-            error = UNKNOWN_MEMBER
+            error = self._stranger(group, getattr(request, "group_instance_id", None))
         elif request.generation_id != group.generation:
             error = ILLEGAL_GENERATION
         else:

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from tests.simulation.broker import Broker
 
 VERSIONS = {
-    **{key: (version, version) for key, version in {0: 7, 1: 4, 2: 2, 8: 3, 9: 3, 10: 1, 11: 5, 12: 1, 13: 1}.items()},
+    **{key: (version, version) for key, version in {0: 7, 1: 4, 2: 2, 8: 3, 9: 3, 10: 1, 11: 5, 13: 1}.items()},
     **{key: (version, version) for key, version in {14: 3, 21: 1, 22: 0, 24: 0, 25: 0, 26: 0, 28: 0}.items()},
     3: (5, 12),
+    12: (1, 3),
 }
 """API key -> versions that the broker speaks."""
 NAMES = {

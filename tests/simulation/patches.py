@@ -20,6 +20,7 @@ FETCHER_S = 60.0  # how often aiokafka's fetcher looks around when nothing happe
 REQUEST_MS = 320_000  # of consumers: four thirds of the session, as with the defaults of both
 CLOCK_S = 45.0
 LOOK_S = 900.0
+HEARTBEAT_S = 40.0  # a sixth of a session
 PACE_S = 20.0
 FAILPOINTS = ("engine", "publish", "ingest_owner", "table")
 
@@ -59,6 +60,7 @@ def patches(world: World) -> dict[str, Any]:
         "agents.ingest.LOOK_S": LOOK_S,
         "agents.ingest.ASK_S": LOOK_S,
         "agents.broker_clock.BrokerClock._ask": told,
+        "agents.ingest.HEARTBEAT_S": HEARTBEAT_S,
         "agents.ingest._calm_collector": lambda: None,
         # What the audit measures is not judged here, and takes longer than all the rest of a step.
         "engines.spatial.queries.SpatialEvaluator.measure": lambda *_: {},

@@ -24,10 +24,12 @@ from agents.fingerprint import Checked, check_fingerprints
 from agents.ingest import ingest_service, user_key_ids
 from agents.kafka_clients import log_reader
 from agents.lifecycle.advice import explain
+from agents.membership import give_place_up, keep_place
 from agents.owners import Owners
 from agents.publish import PublishOwner
 from agents.table import SAVE_TIMEOUT_S, DurableTable
 from schemas.config import Config
+from tests.simulation.patches import HEARTBEAT_S
 from tests.simulation.timeline import Process
 
 STOP_S = 20.0
@@ -128,6 +130,7 @@ class Assignment(ConsumerRebalanceListener):
             self._roles[topics.truth] = "audit"
             self._starts[topics.truth] = truth_start(job)
         self.owners = Owners(factories, crash)
+        self._crash = crash
         self._job = job
         self._table = table
         self._assigned: frozenset[TopicPartition] = frozenset()
@@ -141,16 +144,18 @@ class Assignment(ConsumerRebalanceListener):
         self._consumer = consumer = AIOKafkaConsumer(
             bootstrap_servers=kafka.bootstrap,
             group_id=self._job.config.job.name,
+            group_instance_id=self._job.instance_id,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             partition_assignment_strategy=[RangePartitionAssignor],
             session_timeout_ms=session_ms,
-            heartbeat_interval_ms=session_ms // 6,
+            heartbeat_interval_ms=int(HEARTBEAT_S * 1000),
             rebalance_timeout_ms=session_ms + 2_000,
         )
-        consumer.subscribe(sorted(self._roles), listener=self)
         await consumer.start()
+        keep_place(consumer, self._crash)
+        consumer.subscribe(sorted(self._roles), listener=self)
         opened = 0
         async with asyncio.TaskGroup() as pumps:
             for role in self._queues:
@@ -197,6 +202,7 @@ class Assignment(ConsumerRebalanceListener):
     async def stop(self) -> None:
         await self.owners.stop()
         if self._consumer is not None:
+            give_place_up(self._consumer)
             await self._consumer.stop()
 
 
@@ -207,7 +213,10 @@ async def work(
     checked = disk.checked or await check_fingerprints(config, user_key_ids=user_key_ids(config))
     disk.checked = checked
     job = job_class(
-        config=checked.config, source_partitions=checked.source_partitions, audit_partitions=checked.audit_partitions
+        config=checked.config,
+        source_partitions=checked.source_partitions,
+        audit_partitions=checked.audit_partitions,
+        instance_id=process.name,
     )
     ended: asyncio.Future[BaseException | None] = process.create_future()
 
@@ -225,6 +234,7 @@ async def work(
         audit_partitions=checked.audit_partitions,
         sources=checked.sources,
         stops=job.stops,
+        instance_id=process.name,
     )()
     await ingest.start()
     running = [

@@ -1,0 +1,166 @@
+"""A worker keeps its place in the consumer groups when it is killed and started again: static membership (KIP-345).
+
+Without it the group waits for the dead worker until its session ends, 30 s by default, before anybody goes on with its
+partitions. With it a worker that comes back under the same *group instance id* takes its own place at once.
+
+The id belongs to a lock file in the data folder. Whoever locks the file has the id; the system lets go of the lock when
+the process dies, however it dies. So workers that share a folder have ids of their own, and a copy of a folder has
+another. Where two processes come to one id all the same (a cloned machine), the broker lets the newer one in and the
+older one must end: it is told by `ReplacedError`. No promise rests on that: what an older worker still does is refused
+by the newer one's fences. See docs/notes/0021-a-place-in-the-group.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import logging
+import os
+import re
+import socket
+from collections.abc import Awaitable, Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import KafkaError
+from aiokafka.protocol.api import Request, RequestStruct
+from aiokafka.protocol.group import HeartbeatRequest, HeartbeatResponse_v1
+from aiokafka.protocol.types import Int32, Schema, String
+
+from schemas.errors import ReplacedError
+
+log = logging.getLogger(__name__)
+
+MOST_WORKERS = 256  # that share a data folder
+FENCED_INSTANCE_ID = 82
+HEARTBEAT_S = 1.0
+"""How often a worker asks whether the group is the same: a rebalance waits until all have asked. A session is 6 s."""
+
+
+class Place:
+    """A group instance id, held until `leave` or the end of the process."""
+
+    def __init__(self, instance_id: str, lock: int) -> None:
+        self.instance_id = instance_id
+        self._lock = lock
+
+    def leave(self) -> None:
+        """Let somebody else have it."""
+        os.close(self._lock)
+
+
+def take_place(folder: Path) -> Place | None:
+    """The first free place of a data folder; None, with a line in the log, where the file system has no locks."""
+    for number in count():
+        try:
+            return _lock(folder / f"worker-{number}.lock")
+        except BlockingIOError:
+            if number + 1 < MOST_WORKERS:
+                continue
+            reason = f"{MOST_WORKERS} workers use it already"
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+        log.warning("no lock in %s (%s): a killed worker is waited for until its session ends", folder, reason)
+        return None
+    raise AssertionError  # `count` has no end
+
+
+def _lock(path: Path) -> Place:
+    """Raises: BlockingIOError if somebody has it, OSError if it cannot be had."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Nobody writes the file, so its time is that of its making: a copy elsewhere is another file.
+        facts = os.fstat(file)
+        made = f"{path.resolve()}\0{facts.st_ino}\0{facts.st_mtime_ns}"
+        host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:100]
+        return Place(f"{host}-{hashlib.blake2b(made.encode(), digest_size=8).hexdigest()}", file)
+    except BaseException:
+        os.close(file)
+        raise
+
+
+class _HeartbeatRequest_v3(RequestStruct):  # noqa: N801  # as in aiokafka
+    API_KEY = 12
+    API_VERSION = 3
+    RESPONSE_TYPE = HeartbeatResponse_v1
+    SCHEMA = Schema(
+        ("group", String("utf-8")),
+        ("generation_id", Int32),
+        ("member_id", String("utf-8")),
+        ("group_instance_id", String("utf-8")),
+    )
+
+
+class _InstanceHeartbeat(Request[_HeartbeatRequest_v3]):
+    """A heartbeat that names its instance: only then does the broker tell a replaced member from an expired one."""
+
+    API_KEY = 12
+
+    def __init__(self, *fields: Any) -> None:
+        self._fields = fields
+
+    def build(self, request_struct_class: type[_HeartbeatRequest_v3]) -> _HeartbeatRequest_v3:
+        return request_struct_class(*self._fields)
+
+
+class _GoneError(KafkaError):
+    """Keeps a replaced member from doing anything more."""
+
+
+class StaticMember(GroupCoordinator):
+    """aiokafka's coordinator, which knows when another process has taken its place.
+
+    The stock one does not say which instance it is, is told that it is unknown, joins again under the same id, and so
+    throws the newer process out, which does the same: for ever.
+    """
+
+    replaced: Callable[[ReplacedError], Awaitable[None]]
+    _asked: _InstanceHeartbeat | None = None
+    _gone = False
+
+    async def _send_req(self, request: Any) -> Any:
+        if self._gone:
+            await asyncio.sleep(HEARTBEAT_S)
+            raise _GoneError
+        if isinstance(request, HeartbeatRequest) and self._group_instance_id is not None:
+            request = self._asked = _InstanceHeartbeat(
+                self.group_id, self.generation, self.member_id, self._group_instance_id
+            )
+        response = await super()._send_req(request)
+        if getattr(response, "error_code", 0) == FENCED_INSTANCE_ID:
+            self._gone = True
+            await self.replaced(
+                ReplacedError(
+                    f"another process has taken this worker's place in group {self.group_id} "
+                    f"(group instance id {self._group_instance_id})"
+                )
+            )
+            raise _GoneError
+        return response
+
+    async def _do_rejoin_group(self, subscription: Any) -> bool:
+        if not self.member_id and self._asked is not None and self._group_instance_id is not None:
+            # Unknown to the broker: its session is over, and then it may come back; or somebody has its place.
+            try:
+                await self._send_req(self._asked)
+            except KafkaError:
+                return False
+        return bool(await super()._do_rejoin_group(subscription))
+
+
+def keep_place(consumer: Any, replaced: Callable[[ReplacedError], Awaitable[None]]) -> None:
+    """For a started consumer that has subscribed to nothing yet: `replaced` is called when its place is taken."""
+    coordinator = consumer._coordinator
+    if isinstance(coordinator, GroupCoordinator) and coordinator._group_instance_id is not None:
+        coordinator.__class__ = StaticMember
+        coordinator.replaced = replaced
+
+
+def give_place_up(consumer: Any) -> None:
+    """Before a consumer stops: who ends by itself leaves the group, and nobody waits for it."""
+    if isinstance(consumer._coordinator, GroupCoordinator):
+        consumer._coordinator._group_instance_id = None
