@@ -9,7 +9,7 @@ import pytest
 
 from agents.ingest import IngestService
 from agents.membership import take_place
-from agents.owners import explain
+from agents.lifecycle.advice import explain
 from agents.topic_admin import create_topics
 from schemas.errors import ReplacedError
 from tests.kafka.ingest_support import Bench, check, crowd, in_loop
