@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from schemas.config.server import Kafka
 
 ASK_TIMEOUT_MS = 8_000
+ALERT_TRIES = 3
 CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # the connection went, nobody refused
 
 
@@ -98,21 +99,22 @@ async def ask(server: str, settings: Mapping[str, Any], kafka: Kafka) -> NoAnswe
 
 async def _alert(host: str, port: int, context: ssl.SSLContext | None) -> ssl.SSLError | None:
     """What a broker says to our certificate: under TLS 1.3 that comes after the handshake, and is lost if the client
-    has sent something by then.
+    has sent something by then; now and then all the same, since the broker hangs up as it speaks.
     """
-    if context is None:
-        return None
-    try:
-        async with asyncio.timeout(ASK_TIMEOUT_MS / 1000):
-            reader, writer = await asyncio.open_connection(host, port, ssl=context)
-            try:
-                await reader.read(1)
-            finally:
-                writer.transport.abort()  # nothing is said to the end
-    except ssl.SSLError as error:
-        return error
-    except (OSError, TimeoutError):
-        pass
+    for _ in range(ALERT_TRIES if context is not None else 0):
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT_MS / 1000):
+                reader, writer = await asyncio.open_connection(host, port, ssl=context)
+                try:
+                    await reader.read(1)
+                finally:
+                    writer.transport.abort()  # nothing is said to the end
+        except ssl.SSLError as error:
+            return error
+        except TimeoutError:
+            return None
+        except OSError:
+            continue
     return None
 
 
