@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import PurePath
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +36,8 @@ class OncePerCause(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         # By the file too: a service of ours is logged by `mode` under the name of our module.
-        library = next((each for each in LIBRARIES if each in (*record.name.split("."), *_folders(record))), None)
+        named = {record.name.split(".", 1)[0], _package(record)}
+        library = next((each for each in LIBRARIES if each in named), None)
         if library is None:
             return True
         if library == "asyncio" or record.exc_info or record.levelno < logging.WARNING:
@@ -53,8 +53,11 @@ class OncePerCause(logging.Filter):
         return True
 
 
-def _folders(record: logging.LogRecord) -> tuple[str, ...]:
-    return PurePath(record.pathname).parts[:-1]
+def _package(record: logging.LogRecord) -> str:
+    """The installed package whose code logged this."""
+    return (
+        record.pathname.rpartition("site-packages/")[2].partition("/")[0] if "site-packages/" in record.pathname else ""
+    )
 
 
 def set_up(level: str) -> None:
