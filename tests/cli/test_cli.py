@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,16 @@ def test_validate_says_what_is_promised() -> None:
     taxi = call("validate", TAXI)
     assert "NOT people" in taxi.stdout
     assert "ATTENTION" in taxi.stderr
+
+
+def test_validate_says_how_many_steps_a_start_long_ago_brings(tmp_path: Path) -> None:
+    path = tmp_path / "rides.toml"
+    path.write_text(RIDES.replace('start = "now"', 'start = "1996-01-01T00:00:00"'))
+    assert re.search(r"1,\d\d\d,\d\d\d steps are over and not published", call("validate", path).output)
+    [stream] = as_json(call("validate", path, "--json"))["streams"]
+    assert any("a later [streams.time] start" in remark for remark in stream["remarks"])
+    path.write_text(RIDES)
+    assert "are over" not in call("validate", path).output
 
 
 def test_validate_lists_every_problem_with_its_mend(tmp_path: Path) -> None:
