@@ -11,7 +11,7 @@ RUNS   ?= 1000
 SEEDS  ?= 200
 SOURCES := schemas engines agents tests requirements $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-spatial bench-tabular bench-trajectory bench-maps bench-counters bench-sequence audit couple chaos simulate-job lock clean
+.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-backlog bench-spatial bench-tabular bench-trajectory bench-maps bench-counters bench-sequence audit couple chaos simulate-job lock clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +43,9 @@ bench-step: setup  ## milliseconds of one engine step: what they go to, beside p
 
 bench-growth: setup  ## resident memory after a tenth of the steps and after all of them
 	$(PY) -m benchmarks.growth $(ARGS)
+
+bench-backlog: setup  ## empty steps a second, one and many in a transaction: what a start years back takes
+	$(PY) -m benchmarks.backlog $(ARGS)
 
 bench-spatial: setup  ## error of the spatial engines on every stream; QUICK=1 takes two minutes
 	QUICK=$(QUICK) $(PY) -m benchmarks.spatial $(ARGS)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from schemas.config import Stream
 
 MANY_STEPS = 10_000
-STEPS_PER_S = 10  # what one worker publishes of empty steps, measured on a busy machine
+STEPS_PER_S = 100  # about what one worker publishes of empty steps on a busy machine, see benchmarks/backlog.py
 
 
 def steps_over(stream: Stream, now_us: int) -> int:
@@ -24,7 +24,7 @@ def backlog_sentence(steps: int) -> str:
     """What publishing so many steps takes, and what to do.
 
     >>> backlog_sentence(21_600_000).partition(".")[0]
-    '21,600,000 steps are over and not published; they come first, empty or not, which takes about 600 hours'
+    '21,600,000 steps are over and not published; they come first, empty or not, which takes about 60 hours'
     """
     seconds = steps / STEPS_PER_S
     length = f"{seconds / 3600:,.0f} hours" if seconds >= 7200 else f"{seconds / 60:,.0f} minutes"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from agents.failpoints import failpoint
 from agents.kafka_clients import fenced_producer, read_to_end
 from agents.owners import AckList, PartitionOwner
-from agents.protocol.effects import Adopted, CommitCandidate, CommitSeed, Compute, Effect, SaveState
+from agents.protocol.effects import Adopted, CommitCandidates, CommitSeeds, Compute, Effect, SaveState
 from agents.protocol.owner import Effects, StreamOwner
 from agents.protocol.stepper import Stepper
 from agents.trim import Trimmer
@@ -90,13 +90,13 @@ class EngineOwner(PartitionOwner):
 
     async def _do(self, effect: Effect) -> Any:
         match effect:
-            case CommitSeed(stream, step):
-                seed = self._job.draw_seed(stream, step)
-                await self._commit("seed", stream, [Seed(stream, step, seed)])
-                return seed
+            case CommitSeeds(stream, steps):
+                seeds = [Seed(stream, step, self._job.draw_seed(stream, step)) for step in steps]
+                await self._commit("seed", stream, seeds)
+                return [each.seed for each in seeds]
             case Compute(work=work):
                 return await asyncio.to_thread(work)
-            case CommitCandidate(stream, _, chunks):
+            case CommitCandidates(stream, _, chunks):
                 await self._commit("candidate", stream, chunks)
             case SaveState(stream, step, body):
                 facts = {"position": StreamOwner.position_of(body), "step": step}
@@ -113,8 +113,9 @@ class EngineOwner(PartitionOwner):
         """All records in one transaction. On an error the worker ends: only reading the log tells what came of it."""
         topic, key = self._job.topics.releases, stream.encode()
         await self._producer.begin_transaction()
-        for record in records:
-            await self._producer.send_and_wait(topic, record.encode(), key=key, partition=self.partition)
+        sent = [await self._producer.send(topic, each.encode(), key=key, partition=self.partition) for each in records]
+        for each in sent:
+            await each
             failpoint(f"{what}_appended")
         await self._producer.commit_transaction()
         failpoint(f"{what}_committed")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import Counter
@@ -19,6 +20,7 @@ from agents.failpoints import failpoint
 from agents.kafka_clients import fenced_producer, read_to_end
 from agents.owners import AckList, PartitionOwner
 from agents.protocol.clock import StepClock
+from agents.protocol.owner import ENOUGH_BYTES, MOST_STEPS
 from agents.protocol.publisher import Publication, StreamPublisher
 from agents.tail import tail
 from agents.trim import Trimmer
@@ -151,58 +153,94 @@ class Lane:
         return min(self._first_offsets.values(), default=None)
 
     async def run(self) -> None:
+        held: Publication | None = None
         while True:
-            offset, record = await self.queue.get()
-            if publication := self.machine.on_record(offset, record):
-                await self._wait_until_due(publication.step)
-                end_ms = self._clock.end_of(publication.step) // 1000
-                await self.publish(publication, end_ms)
-                self.machine.published(publication.step)
-                PUBLISHED.labels(self._stream.name).inc()
-                log.info("stream %s: step %s is public", self._stream.name, publication.step)
+            if held is None:
+                held = self.machine.on_record(*await self.queue.get())
+            if held is not None:
+                await self._wait_until_due(held.step)
+                due, held = self._overdue(held)
+                await self.publish(due)
+                for each in due:
+                    self.machine.published(each.step)
+                PUBLISHED.labels(self._stream.name).inc(len(due))
+                steps = f"step {due[0].step} is" if len(due) == 1 else f"steps {due[0].step} to {due[-1].step} are"
+                log.info("stream %s: %s public", self._stream.name, steps)
             self._owner.settled()
 
-    async def publish(self, publication: Publication, timestamp_ms: int) -> None:
-        """One step in one transaction. On any error the worker ends and its successor reads the ledger."""
+    def _overdue(self, first: Publication) -> tuple[list[Publication], Publication | None]:
+        """`first` and the steps after it that are on the log already and late too; and the one that is not due yet."""
+        held: Publication | None = None
+        due, size = [first], first.size
+        while len(due) < MOST_STEPS and size < ENOUGH_BYTES and not self.queue.empty():
+            if (publication := self.machine.on_record(*self.queue.get_nowait())) is not None:
+                if self._due_s(publication.step) > time.time():
+                    held = publication
+                    break
+                due.append(publication)
+                size += publication.size
+        self._tell_late(due)
+        return due, held
+
+    async def publish(self, due: Sequence[Publication]) -> None:
+        """Steps, one after the other, in one transaction. On any error the worker ends and its successor reads the
+        ledger.
+        """
+        failpoint("publish_due")
+        await self._producer.begin_transaction()
+        await self._send(due, ledger=False)
+        failpoint("publish_data_appended")
+        await self._send(due, ledger=True)
+        failpoint("publish_ledger_appended")
+        await self._producer.commit_transaction()
+        failpoint("publish_committed")
+
+    async def _send(self, due: Sequence[Publication], *, ledger: bool) -> None:
+        """Append the steps' ledger records, or all others."""
         name = self._stream.name
         topics = {
             "synthetic": Topics.synthetic(name),
             "measurements": Topics.measurements(name),
             "ledger": Topics.ledger(name),
         }
-        headers = [(STEP_HEADER, b"%d" % publication.step)]
-        failpoint("publish_due")
-        await self._producer.begin_transaction()
         pending: list[asyncio.Future[Any]] = []
-        for record in publication.records:
-            if record.channel == "ledger":
-                await asyncio.gather(*pending)
-                failpoint("publish_data_appended")
-            pending.append(
-                await self._producer.send(
-                    topics[record.channel],
-                    record.value,
-                    key=record.key,
-                    partition=0,
-                    timestamp_ms=timestamp_ms,
-                    headers=headers,
-                )
-            )
+        for publication in due:
+            headers = [(STEP_HEADER, b"%d" % publication.step)]
+            timestamp_ms = self._clock.end_of(publication.step) // 1000
+            for record in publication.records:
+                if (record.channel == "ledger") is ledger:
+                    sent = await self._producer.send(
+                        topics[record.channel],
+                        record.value,
+                        key=record.key,
+                        partition=0,
+                        timestamp_ms=timestamp_ms,
+                        headers=headers,
+                    )
+                    pending.append(sent)
         await asyncio.gather(*pending)
-        failpoint("publish_ledger_appended")
-        await self._producer.commit_transaction()
-        failpoint("publish_committed")
 
     async def _wait_until_due(self, step: int) -> None:
         """Until the public time of the step; a replay has none. Late ones go out at once and are counted."""
         if self._stream.time.clock == "replay":
             return
-        due_us = self._clock.end_of(step) + self._stream.time.grace_us + self._stream.publish_delay_us
-        wait_s = due_us / 1e6 - time.time()
-        if wait_s < -LATE_S:
-            LATE.labels(self._stream.name).inc()
-            log.warning("stream %s: step %s is published %.1f s after its time", self._stream.name, step, -wait_s)
-        await asyncio.sleep(max(wait_s, 0.0))
+        await asyncio.sleep(max(self._due_s(step) - time.time(), 0.0))
+
+    def _due_s(self, step: int) -> float:
+        return (self._clock.end_of(step) + self._stream.time.grace_us + self._stream.publish_delay_us) / 1e6
+
+    def _tell_late(self, due: Sequence[Publication]) -> None:
+        now = time.time()
+        late = [each.step for each in due if now - self._due_s(each.step) > LATE_S]
+        if late:
+            LATE.labels(self._stream.name).inc(len(late))
+            log.warning(
+                "stream %s: %s published up to %.1f s after %s time",
+                self._stream.name,
+                f"step {late[0]} is" if len(late) == 1 else f"steps {late[0]} to {late[-1]} are",
+                now - self._due_s(late[0]),
+                "its" if len(late) == 1 else "their",
+            )
 
 
 def public_step(headers: Any) -> int | None:

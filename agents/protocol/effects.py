@@ -13,11 +13,14 @@ from schemas.releases import Chunk
 
 
 @dataclass(frozen=True, slots=True)
-class CommitSeed:
-    """Draw 32 bytes from the operating system and commit them to the release log. Result: the bytes, once committed."""
+class CommitSeeds:
+    """Draw 32 bytes from the operating system for each step and commit them to the release log in ONE transaction.
+
+    Result: the bytes of each, once committed.
+    """
 
     stream: str
-    step: int
+    steps: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +33,11 @@ class Compute:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitCandidate:
-    """Commit all chunks to the release log in ONE transaction. From then on the step has its answer."""
+class CommitCandidates:
+    """Commit all chunks to the release log in ONE transaction. From then on the steps have their answers."""
 
     stream: str
-    step: int
+    steps: tuple[int, ...]
     chunks: tuple[Chunk, ...]
 
 
@@ -64,4 +67,4 @@ class Adopted:
     floor: int
 
 
-Effect = CommitSeed | Compute | CommitCandidate | SaveState | Adopted
+Effect = CommitSeeds | Compute | CommitCandidates | SaveState | Adopted

@@ -59,9 +59,14 @@ class BlockMerge:
             pending = self._pending.get(step)
             self._pending[step] = events if pending is None else pending.merge(events)
 
+    @property
+    def closed_to(self) -> int:
+        """The last step that no further event can join, -1 before any."""
+        return min(self.ticks)
+
     def closed(self, step: int) -> bool:
         """Whether no further event can join `step`."""
-        return min(self.ticks) >= step
+        return self.closed_to >= step
 
     def take(self, step: int) -> Folded:
         """The events of a closed step, which leave the merge."""

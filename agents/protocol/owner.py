@@ -2,7 +2,10 @@
 
 Life of a step, every arrow an effect after which a crash may come:
 
-    closed --CommitSeed--> seeded --Compute--> --CommitCandidate--> answered --SaveState--> saved --Adopted--> next step
+    closed --CommitSeeds--> seeded --Compute--> --CommitCandidates--> answered --SaveState--> saved --Adopted--> next
+
+Where many steps are closed they go together: one transaction holds their seeds, a later one their candidates. Their
+events are fixed by then, so a seed is no sooner there than its step could use it.
 
 The owner is the only writer (its producer fences every earlier one), and reads the whole log before it acts. A
 committed seed is never drawn again, so the same step always has the same noise; a committed candidate is never
@@ -15,14 +18,17 @@ from collections.abc import Generator, Iterable
 from functools import partial
 from typing import Any
 
-from agents.protocol.effects import Adopted, CommitCandidate, CommitSeed, Compute, Effect, SaveState
+from agents.protocol.effects import Adopted, CommitCandidates, CommitSeeds, Compute, Effect, SaveState
 from agents.protocol.release_log import LogView
 from agents.protocol.stepper import Stepper
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError
-from schemas.releases import CHUNK_BYTES, Candidate, LogRecord, cut, sha256
+from schemas.releases import CHUNK_BYTES, Candidate, Chunk, LogRecord, cut, sha256
 
 Effects = Generator[Effect, Any, None]
+
+MOST_STEPS = 64  # in one transaction
+ENOUGH_BYTES = 4 << 20  # of candidates in one transaction, from which on it takes no further one
 
 
 class StreamOwner:
@@ -74,7 +80,7 @@ class StreamOwner:
         if newest is None:
             if saved is not None:
                 raise GapError(f"stream {self.stream}: the release log has lost step {saved.step}, which was answered")
-            if self._view.seeded not in ([], [0]):
+            if self._view.seeded != list(range(len(self._view.seeded))):
                 # Trimming spares the newest candidate, so a later seed without one means that records were lost.
                 raise GapError(f"stream {self.stream}: the release log starts in mid-stream without a candidate")
             return
@@ -94,15 +100,24 @@ class StreamOwner:
     def advance(self) -> Effects:
         """Answer every step that is complete."""
         while self.stepper.closable:
-            step = self.stepper.step
-            seed = self._view.seed(step)
-            if seed is None:
-                seed = yield CommitSeed(self.stream, step)
-            body = yield Compute(self.stream, step, partial(self._answer, seed))
-            chunks = cut(body, stream=self.stream, step=step, chunk_bytes=self._chunk_bytes)
-            yield CommitCandidate(self.stream, step, tuple(chunks))
-            yield SaveState(self.stream, step, body)
-            yield self._adopted(step)
+            first = self.stepper.step
+            steps = range(first, min(self.stepper.merge.closed_to, first + MOST_STEPS - 1) + 1)
+            seeds = {step: seed for step in steps if (seed := self._view.seed(step)) is not None}
+            if missing := tuple(step for step in steps if step not in seeds):
+                seeds.update(zip(missing, (yield CommitSeeds(self.stream, missing)), strict=True))
+            chunks: list[Chunk] = []
+            answered: list[int] = []
+            size = 0
+            for step in steps:
+                body = yield Compute(self.stream, step, partial(self._answer, seeds[step]))
+                chunks += cut(body, stream=self.stream, step=step, chunk_bytes=self._chunk_bytes)
+                answered.append(step)
+                size += len(body)
+                if size >= ENOUGH_BYTES or step == steps[-1]:
+                    yield CommitCandidates(self.stream, tuple(answered), tuple(chunks))
+                    yield SaveState(self.stream, step, body)
+                    yield self._adopted(step)
+                    chunks, answered, size = [], [], 0
 
     def _answer(self, seed: bytes) -> bytes:
         return self.stepper.compute(seed).encode()

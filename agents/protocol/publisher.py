@@ -7,6 +7,7 @@ sees twice is the same bytes twice.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from schemas.releases import CHANNELS, GENESIS, Channel, LogRecord, PublicRecord
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A step to be published in one transaction; the ledger record is last.
+    """A step to be published, whole, in one transaction; the ledger record is last.
 
     Attributes:
         records: all of the step but what a torn transaction made public before, see `StreamPublisher.found`.
@@ -31,6 +32,11 @@ class Publication:
     records: tuple[PublicRecord, ...]
     first_offset: int
 
+    @property
+    def size(self) -> int:
+        """Bytes of the values."""
+        return sum(len(record.value or b"") for record in self.records)
+
 
 class StreamPublisher:
     """State machine of one stream's public topics."""
@@ -41,8 +47,7 @@ class StreamPublisher:
         self._chain = GENESIS
         self._chains: dict[int, str] = {}
         self._view = LogView(stream)
-        self._waiting: Publication | None = None
-        self._next: str | None = None
+        self._waiting: deque[tuple[Publication, str]] = deque()
         self._found: dict[Channel, list[PublicRecord]] = {}
 
     def recover(self, ledger: Iterable[bytes]) -> None:
@@ -99,37 +104,37 @@ class StreamPublisher:
     def on_record(self, offset: int, record: LogRecord) -> Publication | None:
         """Take in a record of the release log; return the step that must now be published, if any.
 
-        A step that is already public with the same bytes gives None. The caller publishes what it gets and calls
-        `published` before the next record. Raises: ForkError, GapError, WireError.
+        A step that is already public, or waits, with the same bytes gives None. The caller publishes what it gets in
+        this order, one step or several in one transaction, and then calls `published` for each.
+        Raises: ForkError, GapError, WireError.
         """
-        if self._waiting is not None:
-            raise GapError(f"stream {self.stream}: step {self._waiting.step} was not published")
         complete = self._view.apply(offset, record)
         if complete is None:
             return None
         candidate = complete.candidate
         self._view.forget(candidate.step)
-        if candidate.step <= self.last_step:
-            if self._chains[candidate.step] != candidate.chain:
+        waiting = {publication.step: chain for publication, chain in self._waiting}
+        last, chain = (self._waiting[-1][0].step, self._waiting[-1][1]) if waiting else (self.last_step, self._chain)
+        if candidate.step <= last:
+            if waiting.get(candidate.step, self._chains.get(candidate.step)) != candidate.chain:
                 raise ForkError(f"stream {self.stream}: step {candidate.step} is public with other bytes")
             return None
-        if candidate.step != self.last_step + 1:
+        if candidate.step != last + 1:
             raise GapError(
                 f"stream {self.stream}: the release log goes on at step {candidate.step}, "
-                f"but step {self.last_step} is the last public one"
+                f"but step {last} is the last public one"
             )
-        if candidate.previous_chain != self._chain:
+        if candidate.previous_chain != chain:
             raise ForkError(f"stream {self.stream}: step {candidate.step} does not continue what is public")
         ledger = PublicRecord("ledger", b"%d" % candidate.step, candidate.ledger)
         records = (*self._missing(candidate.step, unframe_records(candidate.payload)), ledger)
-        self._waiting = Publication(self.stream, candidate.step, records, complete.first_offset)
-        self._next = candidate.chain
-        return self._waiting
+        publication = Publication(self.stream, candidate.step, records, complete.first_offset)
+        self._waiting.append((publication, candidate.chain))
+        return publication
 
     def published(self, step: int) -> None:
-        """The transaction of `step` is committed."""
-        if self._waiting is None or self._next is None or self._waiting.step != step:
+        """The transaction of `step` is committed. Steps of one transaction in their order."""
+        if not self._waiting or self._waiting[0][0].step != step:
             raise GapError(f"stream {self.stream}: step {step} was not due")
-        self.last_step, self._chain = step, self._next
-        self._chains[step] = self._next
-        self._waiting = self._next = None
+        _, self._chain = self._waiting.popleft()
+        self.last_step, self._chains[step] = step, self._chain

@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.cli.audit_stream import StreamAudit
 from agents.cli.audit_units import Sent
-from agents.protocol.effects import CommitCandidate, CommitSeed, Compute, SaveState
+from agents.protocol.effects import CommitCandidates, CommitSeeds, Compute, SaveState
 from agents.protocol.owner import StreamOwner
 from engines.noise import NoiseSource
 from schemas.blocks import Block
@@ -101,15 +101,16 @@ class CrashingStream(SmallStream):
                 return
             result = None
             match effect:
-                case CommitSeed():
-                    result = next(seeds)
-                    job.commit([Seed(effect.stream, effect.step, result).encode()])
+                case CommitSeeds():
+                    result = [next(seeds) for _ in effect.steps]
+                    drawn = zip(effect.steps, result, strict=True)
+                    job.commit([Seed(effect.stream, step, seed).encode() for step, seed in drawn])
                 case Compute():
                     result = effect.work()
                     job.answers.append(Candidate.decode(result))
                     if dies:
                         return
-                case CommitCandidate():
+                case CommitCandidates():
                     job.commit([chunk.encode() for chunk in effect.chunks])
                 case SaveState():
                     job.table = effect.body

@@ -189,7 +189,7 @@ class Publishing:
         async with self.lane() as lane:
             for whole in self.steps[lane.machine.last_step + 1 :]:
                 data = lane.machine._missing(whole.step, whole.records[:-1])
-                await lane.publish(Publication(whole.stream, whole.step, (*data, whole.records[-1]), 0), 1_000)
+                await lane.publish([Publication(whole.stream, whole.step, (*data, whole.records[-1]), 0)])
                 lane.machine.last_step = whole.step
 
     async def public(self, bootstrap: str) -> dict[str, list[int | None]]:
@@ -221,7 +221,7 @@ def test_careless_publishing_tears_a_step_and_the_next_worker_completes_it(
             job = await publishing(proxy, tmp_path)
             proxy.plan = Once("EndTxn", Fault(Kind.HOLD))
             async with job.lane() as lane:
-                await lane.publish(job.steps[0], 1_000)
+                await lane.publish([job.steps[0]])
                 producer = lane._producer
                 await producer.begin_transaction()
                 for record in job.steps[1].records[:appended]:

@@ -175,8 +175,8 @@ def test_two_jobs_with_one_stream_name_cannot_both_publish(bootstrap: str, tmp_p
             return Publication(name, 0, (PublicRecord("ledger", b"0", value),), 0)
 
         with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
-            await lanes[0].publish(step(b"first"), 1)
-        await lanes[1].publish(step(b"second"), 1)
+            await lanes[0].publish([step(b"first")])
+        await lanes[1].publish([step(b"second")])
         for lane in lanes:
             await lane.close()
         found: list[Any] = []

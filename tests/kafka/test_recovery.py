@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import agents.engine
+import agents.protocol.owner
 import agents.publish
 import agents.table
 from agents.protocol.partitioner import home_partition
@@ -64,6 +65,7 @@ def test_the_next_worker_goes_on(bootstrap: str, tmp_path: Path, monkeypatch: py
         await create_topics(config)
         await feed(config, range(3))
         with monkeypatch.context() as patch:
+            patch.setattr(agents.publish, "MOST_STEPS", 1)
             end_at(patch, place, 2)
             assert isinstance(await crash_of(config, patch), EndedHereError)
         # Nothing new arrives: what the state can already close must be closed all the same.
@@ -74,10 +76,22 @@ def test_the_next_worker_goes_on(bootstrap: str, tmp_path: Path, monkeypatch: py
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("place", "passes", "most"),
+    [
+        ("adopted", 2, 2),
+        ("seed_appended", 3, 64),
+        ("seed_committed", 1, 64),
+        ("candidate_appended", 3, 64),
+        ("candidate_committed", 1, 64),
+        ("publish_ledger_appended", 1, 64),
+        ("publish_committed", 1, 64),
+    ],
+)
 def test_steps_that_one_block_closed_need_no_further_block(
-    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, passes: int, most: int
 ) -> None:
-    """The saved position is behind the last block, so no record will ever wake the owner."""
+    """The saved position is behind the last block, so no record will ever wake the owner. They go together."""
 
     async def scenario() -> None:
         config = keeping(one_stream(bootstrap, tmp_path))
@@ -89,11 +103,15 @@ def test_steps_that_one_block_closed_need_no_further_block(
                 home = home_partition(stream, config.kafka.partitions)
                 await producer.send_and_wait(f"{config.job.name}.blocks", block.encode(), partition=home)
         with monkeypatch.context() as patch:
-            end_at(patch, "adopted", 2)
+            patch.setattr(agents.protocol.owner, "MOST_STEPS", most)
+            end_at(patch, place, passes)
             await crash_of(config, patch)
         async with running(config):
             await published(config, 5)
         await one_answer_each(config, 5)
+        log = await log_records(config)
+        together = [record.step for _, record in log[: min(most, 5)]]
+        assert together == list(range(5))[:most], "the seeds of several steps stand together"
 
     asyncio.run(scenario())
 

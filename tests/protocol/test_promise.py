@@ -181,7 +181,7 @@ class Promise(RuleBasedStateMachine):
             for _ in range(20):
                 owner.act()
                 publisher.act()
-            if owner.effects is None and publisher.due is None:
+            if owner.effects is None and not publisher.due:
                 after = (owner.owner.step, owner.owner.position, publisher.position, publisher.publisher.last_step)
                 if before == after:
                     break

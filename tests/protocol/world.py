@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.protocol.effects import Adopted, CommitCandidate, CommitSeed, Compute, SaveState
+from agents.protocol.effects import Adopted, CommitCandidates, CommitSeeds, Compute, SaveState
 from agents.protocol.merge import BlockMerge
 from agents.protocol.owner import StreamOwner
 from agents.protocol.publisher import Publication, StreamPublisher
@@ -29,6 +29,7 @@ from schemas.releases import LogRecord, PublicRecord, Seed, decode_log_record, f
 
 STREAM = "toy"
 PARTITIONS = 2
+TOGETHER = 2  # steps that a publisher makes public at once, where so many wait
 
 
 class FencedError(Exception):
@@ -242,7 +243,7 @@ class OwnerProcess:
         if self.effects is None:
             self._read_block()
             return
-        chunks = self.effect.chunks if isinstance(self.effect, CommitCandidate) else ()
+        chunks = self.effect.chunks if isinstance(self.effect, CommitCandidates) else ()
         if self.sent < len(chunks) - 1:
             self.world.releases.append(self.epoch, [chunk.encode() for chunk in chunks[:-1]])
             self.sent = len(chunks) - 1
@@ -265,13 +266,14 @@ class OwnerProcess:
     def _perform(self, effect: Any, network: str) -> Any:
         world = self.world
         match effect:
-            case CommitSeed():
-                seed = world.draw_seed()
-                self._commit([Seed(effect.stream, effect.step, seed).encode()], network)
-                return seed
+            case CommitSeeds():
+                seeds = [world.draw_seed() for _ in effect.steps]
+                drawn = zip(effect.steps, seeds, strict=True)
+                self._commit([Seed(effect.stream, step, seed).encode() for step, seed in drawn], network)
+                return seeds
             case Compute():
                 return effect.work()
-            case CommitCandidate():
+            case CommitCandidates():
                 self._commit([chunk.encode() for chunk in effect.chunks[self.sent :]], network)
             case SaveState():
                 world.table = effect.body  # unfenced on purpose: a zombie can do this too
@@ -297,40 +299,45 @@ class PublisherProcess:
             for step in sorted({step for step, _ in behind}):
                 self.publisher.found(step, [record for each, record in behind if each == step])
         self.position = 0
-        self.due: Publication | None = None
-        self.sent = False  # all but the ledger record
+        self.due: list[Publication] = []
+        self.sent = False  # all but the ledger records
 
     def act(self, *, crash: bool = False, network: str = "") -> None:
-        """Read on to the next step that is due; send its data; send its ledger record and end the transaction."""
-        if self.due is None:
+        """Read on to the next steps that are due; send their data; send their ledger records and end the transaction.
+
+        Versions that repeated an end had one step in a transaction.
+        """
+        together = 1 if self.world.planted == "retry with the same epoch" else TOGETHER
+        if not self.due:
             for offset, record in self.world.log_records(self.position):
                 self.position = offset + 1
-                self.due = self.publisher.on_record(offset, record)
-                if self.due:
+                if publication := self.publisher.on_record(offset, record):
+                    self.due.append(publication)
+                if len(self.due) == together:
                     break
             return
-        step, records = self.due.step, list(self.due.records)
-        data = [(step, record) for record in records]
+        records = [(each.step, record) for each in self.due for record in each.records]
         if not self.sent:
-            self.see(step, records)
-            self.world.public.append(self.epoch, data[:-1])
+            self.see()
+            self.world.public.append(self.epoch, [each for each in records if each[1].channel != "ledger"])
             self.sent = True
             return
-        self.world.public.append(self.epoch, data[-1:])
+        self.world.public.append(self.epoch, [each for each in records if each[1].channel == "ledger"])
         self.world.finish(self.world.public, self.epoch, network)
         if crash:
             return
-        self.publisher.published(step)
-        self.due, self.sent = None, False
+        for each in self.due:
+            self.publisher.published(each.step)
+        self.due, self.sent = [], False
 
     def die_half_way(self) -> None:
         """Some records of the open transaction have reached read_uncommitted consumers."""
-        if self.due is not None:
-            self.see(self.due.step, list(self.due.records))
+        self.see()
 
-    def see(self, step: int, records: list[PublicRecord]) -> None:
-        for record in records:
-            self.world.seen[step, record.channel, record.key].add(record.value)
+    def see(self) -> None:
+        for each in self.due:
+            for record in each.records:
+                self.world.seen[each.step, record.channel, record.key].add(record.value)
 
 
 def golden(world: World) -> dict[int, bytes]:

@@ -13,7 +13,7 @@ import aiokafka
 
 from agents import kafka_clients
 from agents.engine import EngineOwner
-from agents.protocol.effects import CommitCandidate, CommitSeed
+from agents.protocol.effects import CommitCandidates, CommitSeeds
 from agents.protocol.ingest_snapshots import BucketLog
 from agents.protocol.partition_ingest import PartitionIngest
 from agents.protocol.partitioner import bounds_partition
@@ -29,12 +29,12 @@ def late_seed() -> Patches:
 
     async def changed(self: Any, effect: Any) -> Any:
         match effect:
-            case CommitSeed(stream, step):
-                self.drawn = Seed(stream, step, self._job.draw_seed(stream, step))
-                return self.drawn.seed
-            case CommitCandidate(stream, _, chunks) if getattr(self, "drawn", None) is not None:
+            case CommitSeeds(stream, steps):
+                self.drawn = [Seed(stream, step, self._job.draw_seed(stream, step)) for step in steps]
+                return [each.seed for each in self.drawn]
+            case CommitCandidates(stream, _, chunks) if getattr(self, "drawn", None) is not None:
                 drawn, self.drawn = self.drawn, None
-                return await self._commit("candidate", stream, [drawn, *chunks])
+                return await self._commit("candidate", stream, [*drawn, *chunks])
         return await do(self, effect)
 
     return {"agents.engine.EngineOwner._do": changed}
