@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agents.ingest import IngestService
-from agents.membership import take_place
 from agents.lifecycle.advice import explain
+from agents.membership import take_place
 from agents.topic_admin import create_topics
 from schemas.errors import ReplacedError
 from tests.kafka.ingest_support import Bench, check, crowd, in_loop
