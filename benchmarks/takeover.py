@@ -1,9 +1,9 @@
 """Seconds from the SIGKILL of a worker to the next public step, when it is started again at once.
 
     python -m benchmarks.takeover --kills 5
-    python -m benchmarks.takeover --kills 5 --workers 2 --session 30
+    python -m benchmarks.takeover --kills 5 --session 10
 
-The start of the process is part of it. Every stream must publish before the next kill.
+One worker, so that nobody else publishes meanwhile; the start of the process is part of it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from tests.crash.field import Field
 
 QUIET_MS = 150  # without a public step: what the dead worker had committed has come by then
 WORKING_S = 3.0
+WORKER = "w0"
 
 
-async def run(kills: int, *, workers: int, session_s: int, folder: Path) -> list[float]:
+async def run(kills: int, *, session_s: int, folder: Path) -> list[float]:
     """Of each kill, the seconds until the slowest stream has published again."""
     took: list[float] = []
     with broker_from_env() as broker:
@@ -34,8 +35,7 @@ async def run(kills: int, *, workers: int, session_s: int, folder: Path) -> list
         ledgers = [Topics.ledger(stream.name) for stream in field.config.streams]
         try:
             await field.open(pause_s=0.3)
-            for number in range(workers):
-                field.start(f"w{number}")
+            field.start(WORKER)
             await field.until_public(5)
             reader = AIOKafkaConsumer(
                 *ledgers, bootstrap_servers=broker.bootstrap, isolation_level="read_committed", fetch_max_wait_ms=20
@@ -54,11 +54,10 @@ async def run(kills: int, *, workers: int, session_s: int, folder: Path) -> list
 
 async def _once(field: Field, reader: AIOKafkaConsumer, waiting: set[str]) -> float:
     began = time.monotonic()
-    field.workers["w0"].kill()
-    field.start("w0")
-    if len(field.workers) == 1:  # otherwise the other worker goes on with its streams meanwhile
-        while await reader.getmany(timeout_ms=QUIET_MS):
-            pass
+    field.workers[WORKER].kill()
+    field.start(WORKER)
+    while await reader.getmany(timeout_ms=QUIET_MS):
+        pass
     while waiting:
         waiting -= {tp.topic for tp in await reader.getmany(timeout_ms=20)}
     return time.monotonic() - began
@@ -67,11 +66,10 @@ async def _once(field: Field, reader: AIOKafkaConsumer, waiting: set[str]) -> fl
 def main() -> int:
     parser = argparse.ArgumentParser(description="Seconds from a worker's SIGKILL to the next public step.")
     parser.add_argument("--kills", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--session", type=int, default=30, help="kafka.session_timeout_s")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="privstream-takeover-") as folder:
-        took = asyncio.run(run(options.kills, workers=options.workers, session_s=options.session, folder=Path(folder)))
+        took = asyncio.run(run(options.kills, session_s=options.session, folder=Path(folder)))
     print(" ".join(f"{seconds:.1f}" for seconds in took))
     print(f"kills {len(took)}, median {statistics.median(took):.1f} s, longest {max(took):.1f} s")
     return 0

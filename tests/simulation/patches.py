@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import aiokafka
+from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer.fetcher import Fetcher
 
 from agents.protocol.stepper import Stepper
@@ -21,6 +22,7 @@ REQUEST_MS = 320_000  # of consumers: four thirds of the session, as with the de
 CLOCK_S = 45.0
 LOOK_S = 900.0
 HEARTBEAT_S = 40.0  # a sixth of a session
+METADATA_MS = 2_400_000  # how old what clients know of the cluster may be: eight times the default, as sessions are
 PACE_S = 20.0
 FAILPOINTS = ("engine", "publish", "ingest_owner", "table")
 
@@ -39,6 +41,11 @@ def patches(world: World) -> dict[str, Any]:
     def patient(self: Any, *topics: Any, **settings: Any) -> None:
         consumer(self, *topics, **{**settings, "request_timeout_ms": REQUEST_MS})
 
+    client = AIOKafkaClient.__init__
+
+    def settled(self: Any, *args: Any, **settings: Any) -> None:
+        client(self, *args, **{**settings, "metadata_max_age_ms": METADATA_MS})
+
     def calm(self: Any, *args: Any, **settings: Any) -> None:
         fetcher(self, *args, **{**settings, "fetcher_timeout": FETCHER_S})
 
@@ -53,6 +60,7 @@ def patches(world: World) -> dict[str, Any]:
     return {
         "aiokafka.client.create_conn": world.network.connect,
         "agents.kafka_refusals.create_conn": world.network.connect,
+        "aiokafka.client.AIOKafkaClient.__init__": settled,
         "aiokafka.AIOKafkaConsumer.getmany": rare,
         "aiokafka.AIOKafkaConsumer.__init__": patient,
         "aiokafka.consumer.fetcher.Fetcher.__init__": calm,

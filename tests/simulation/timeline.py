@@ -50,28 +50,25 @@ class Timeline:
 
 
 class NumberedFuture(asyncio.Future):  # type: ignore[type-arg]
-    """Hashed by a number: sets of futures must be walked in the same order in each run."""
+    """Hashed by a number: sets of futures must be walked in the same order in each run. Most are never hashed."""
 
     numbers = itertools.count(1)
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self._number = next(self.numbers)
+    _number = 0
 
     def __hash__(self) -> int:
+        if not self._number:
+            self._number = next(self.numbers)
         return self._number
 
 
 class NumberedTask(asyncio.Task):  # type: ignore[type-arg]
-    """The same for tasks."""
+    """The same for tasks; asyncio keeps all of them in a set."""
 
     _number = 0
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        self._number = next(NumberedFuture.numbers)
-        super().__init__(*args, **settings)
-
     def __hash__(self) -> int:
+        if not self._number:
+            self._number = next(NumberedFuture.numbers)
         return self._number
 
 
@@ -106,9 +103,25 @@ class Process(asyncio.BaseEventLoop):
     def create_future(self) -> NumberedFuture:
         return NumberedFuture(loop=self)
 
+    get_debug = staticmethod(bool)  # False, at the price of a call in C: each future asks
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
+
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
         # Time passes while a program runs: who waits for the last picosecond would wait for ever on a clock at rest.
-        return super().call_at(max(when, self.timeline.now + LEAST_WAIT_S), callback, *args, context=context)
+        timer = asyncio.TimerHandle(max(when, self.timeline.now + LEAST_WAIT_S), callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True
+        return timer
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        return self.call_at(self.timeline.now + delay, callback, *args, context=context)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        pass  # it goes when its time comes
 
     def run_in_executor(self, executor: Any, call: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         """A thread: its work takes virtual time, and its result is there afterwards."""
