@@ -66,10 +66,11 @@ RENEWED: dict[str, Any] = {
     [
         {"unit": "event"},
         {"contributions": 2, "mode": "default"},
-        {"contributions": 2, "domain": {**BOX, "op": "o", "ttl": "2h"}},
+        {"contributions": 2, "domain": {**BOX, "op": "o"}},
+        {"contributions": 2, "domain": {**BOX, "ttl": "2h"}},
         RENEWED,
     ],
-    ids=["event", "default mode", "deletes and ttl", "renewed bounds"],
+    ids=["event", "default mode", "deletes", "ttl", "renewed bounds"],
 )
 def test_a_stream_keeps_its_claim_end_to_end(changes: dict[str, Any]) -> None:
     case = StreamAudit(stream(**changes)).case()
