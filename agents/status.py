@@ -73,14 +73,14 @@ async def status(config: Config) -> list[StreamStatus]:
     sources = {stream.source for stream in config.streams}
     wanted = {topics.blocks, topics.fingerprints, *(topics.ledger(stream.name) for stream in config.streams)}
     async with admin_client(config.kafka) as admin:
-        found = await topic_identities(admin, sorted({*wanted, *sources, topics.clock}))
+        found = await topic_identities(admin, sorted({*wanted, *sources}))
     stored = await stored_fingerprints(config) if topics.fingerprints in found else {}
-    # The source of a stream that has run is told apart from one that was never there; what has lost its ledger or its
-    # clock is a stream that has stopped, and is shown as one.
+    # The source of a stream that has run is told apart from one that was never there; what has lost its ledger is a
+    # stream that has stopped, and is shown as one.
     needed = {topics.blocks} | {stream.source for stream in config.streams if stream.name not in stored}
     if missing := sorted(needed - found.keys()):
         raise BrokerError(f"topic {', '.join(missing)} does not exist. Mend: privstream topics CONFIG --create.")
-    read = sorted(found.keys() - {topics.fingerprints, topics.clock})
+    read = sorted(found.keys() - {topics.fingerprints})
     lanes = [(topic, partition) for topic in read for partition in range(found[topic].partitions)]
     try:
         stops = list((await recorded(config)).values())

@@ -124,7 +124,7 @@ async def restore_changelog(config: Config) -> bool:
     """
     topics = Topics(config.job.name, config.kafka.partitions)
     async with admin_client(config.kafka) as admin:
-        present = await topic_identities(admin, [topic.name for topic in topics.private()])
+        present = await topic_identities(admin, [topics.changelog, *topics.history])
         if topics.changelog in present or not set(topics.history) <= present.keys():
             return False
         replication, extra = await _replication(admin, config.kafka)
