@@ -1,8 +1,8 @@
 """What a worker's log holds: our own lines, and of the libraries' one line a minute for each of them.
 
 While a cluster is away, clients say so some thousand times a minute; when a worker ends, libraries print the same error
-with several tracebacks. What matters of it, this job says itself: WAITING, STOPPED. With level DEBUG everything is
-there.
+with several tracebacks. What matters of it, this job says itself: WAITING, STOPPED. That holds for level DEBUG too, at
+which clients would print the records that they read.
 """
 
 from __future__ import annotations
@@ -61,10 +61,8 @@ def _package(record: logging.LogRecord) -> str:
 
 
 def set_up(level: str) -> None:
-    """Log to standard error from `level` on, libraries from WARNING on."""
+    """Log to standard error from `level` on. Libraries only from WARNING on: below it they print records."""
     logging.basicConfig(level=level, format=LOG_FORMAT, stream=sys.stderr)
-    if level == "DEBUG":
-        return
     for name in LIBRARIES:
         logging.getLogger(name).setLevel(max(logging.getLevelName(level), logging.WARNING))
     for handler in logging.getLogger().handlers:
