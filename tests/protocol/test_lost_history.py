@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 import pytest
 
-from agents.protocol.effects import CommitCandidate, CommitSeed, Compute, SaveState
+from agents.protocol.effects import CommitCandidates, CommitSeeds, Compute, SaveState
 from agents.protocol.owner import Effects, StreamOwner
 from agents.protocol.publisher import StreamPublisher
 from agents.protocol.stepper import Stepper
@@ -77,12 +77,12 @@ class Life:
                 return
             result = None
             match effect:
-                case CommitSeed(stream, step):
-                    result = next(self.seeds).to_bytes(32)
-                    self._append([Seed(stream, step, result)])
+                case CommitSeeds(stream, steps):
+                    result = [next(self.seeds).to_bytes(32) for _ in steps]
+                    self._append([Seed(stream, step, seed) for step, seed in zip(steps, result, strict=True)])
                 case Compute(work=work):
                     result = work()
-                case CommitCandidate(chunks=chunks):
+                case CommitCandidates(chunks=chunks):
                     self._append(chunks)
                 case SaveState(body=body):
                     self.tables.append(body)

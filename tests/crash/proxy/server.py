@@ -93,6 +93,7 @@ class Proxy:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # transports that were aborted close their sockets now
         if self.errors:
             raise self.errors[0]
 
@@ -107,14 +108,16 @@ class Proxy:
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        writers = [writer]
         try:
             up_reader, up_writer = await asyncio.open_connection(*self.upstream)
+            writers.append(up_writer)
+            await _Connection(self, reader, writer, up_reader, up_writer).run()
         except OSError:  # the broker is down
             writer.close()
-            return
-        connection = _Connection(self, reader, writer, up_reader, up_writer)
-        with contextlib.suppress(asyncio.CancelledError):
-            await connection.run()
+        except asyncio.CancelledError:  # the proxy ends, and waits for nobody
+            for each in writers:
+                each.transport.abort()
 
     def moved(self, address: Address) -> Address:
         """Where clients find a broker: there is one, and it is here."""
