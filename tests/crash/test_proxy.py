@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import gc
+import socket
 import struct
 from collections import Counter
 
@@ -35,6 +39,7 @@ from tests.crash.proxy.frames import (
     parse_request,
     readdressed,
 )
+from tests.crash.proxy.server import Proxy
 
 METADATA_ANSWERS = (
     MetadataResponse_v0, MetadataResponse_v1, MetadataResponse_v2, MetadataResponse_v3, MetadataResponse_v4,
@@ -193,3 +198,32 @@ def test_once_is_once() -> None:
     plan = Once("EndTxn", Fault(Kind.HOLD), nth=2)
     faults = [plan(request) for request in requests([0, 1, 0, 0, 1])]
     assert [fault is not None for fault in faults] == [False, False, True, False, False]
+
+
+@pytest.mark.parametrize("turns", range(7))
+def test_who_connects_while_the_proxy_ends_is_let_go(turns: int) -> None:
+    """However far the event loop is with a new connection: it is closed, and at once."""
+
+    async def stalls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstreams.append(writer)
+
+    async def scenario() -> None:
+        async with await asyncio.start_server(stalls, "127.0.0.1", 0) as broker:
+            host, port = broker.sockets[0].getsockname()
+            async with Proxy(f"{host}:{port}") as proxy:
+                # Not by the event loop, which would have accepted it meanwhile.
+                clients.extend(socket.create_connection(proxy.address) for _ in range(3))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+            for each in upstreams:
+                each.transport.abort()
+            await asyncio.sleep(0)
+
+    upstreams: list[asyncio.StreamWriter] = []
+    clients: list[socket.socket] = []
+    asyncio.run(scenario())
+    for client in clients:
+        with client, contextlib.suppress(ConnectionResetError):
+            client.settimeout(5)
+            assert client.recv(1) == b""
+    gc.collect()  # a transport that is not closed would warn here, and a warning is an error
