@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+from agents.kafka_clients import close_client
 from agents.kafka_security import security_kwargs
+from agents.lifecycle.cancellations import told
 from agents.lifecycle.stops import StreamStoppedError, alone
 from agents.owners import AckList, PartitionOwner, streams_of
 from agents.protocol.truth import TruthAudit
@@ -74,7 +76,7 @@ class AuditOwner(PartitionOwner):
         await self.open()
         async with asyncio.TaskGroup() as lanes:
             for lane in self._lanes.values():
-                lanes.create_task(self._follow(lane))
+                lanes.create_task(told(self._follow(lane), f"audit of {lane.name}"))
             while True:
                 await self.handle(await self.queue.get())
 
@@ -115,7 +117,7 @@ class AuditOwner(PartitionOwner):
     async def close(self) -> None:
         await super().close()
         if self.producer is not None:
-            await self.producer.stop()
+            await close_client(self.producer)
 
     def saved(self) -> None:
         """A checkpoint is durable: acknowledge what is in it, and delete what nothing else needs."""
@@ -168,7 +170,7 @@ class AuditLane:
                                 self._on_public(tp == ledger, record)
                     await self._advance()
         finally:
-            await consumer.stop()
+            await close_client(consumer)
 
     def _on_public(self, is_ledger: bool, record: Any) -> None:
         step = public_step(record.headers)

@@ -19,7 +19,7 @@ import orjson
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from agents.kafka_clients import log_reader
+from agents.kafka_clients import close_client, log_reader
 from agents.kafka_security import security_kwargs
 from schemas.topics import Topics
 
@@ -121,7 +121,7 @@ class BrokerClock:
     async def close(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            await producer.stop()
+            await close_client(producer)
 
     async def _ask(self) -> int | None:
         """The brokers' time, no later than now; None where the topic does not tell it."""
@@ -134,7 +134,7 @@ class BrokerClock:
             try:
                 await producer.start()
             except BaseException:
-                await producer.stop()
+                await close_client(producer)
                 raise
             self._producer = producer
         value = orjson.dumps({"local_ms": self._now_us() // 1000, "version": 1})

@@ -25,6 +25,7 @@ from aiokafka import AIOKafkaConsumer
 
 from agents.broker import Broker, broker_from_env
 from agents.demo_screen import Screen, StepSeen
+from agents.kafka_clients import close_client
 from engines.noise import fresh_seed
 from schemas.config import load_config
 from schemas.errors import BrokerError, PrivstreamError
@@ -282,7 +283,7 @@ async def _steps(
             if time.monotonic() - last > STALL_S:
                 raise BrokerError(f"no step for {STALL_S:.0f} s. Mend: see the worker's log.")
     finally:
-        await consumer.stop()
+        await close_client(consumer)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agents.failpoints import failpoint
-from agents.kafka_clients import fenced_producer, read_to_end
+from agents.kafka_clients import close_client, fenced_producer, read_to_end
 from agents.lifecycle.stops import StreamStoppedError, alone
 from agents.owners import AckList, PartitionOwner, streams_of
 from agents.protocol.effects import Adopted, CommitCandidates, CommitSeeds, Compute, Effect, SaveState
@@ -102,7 +102,7 @@ class EngineOwner(PartitionOwner):
     async def close(self) -> None:
         await super().close()
         if self._producer is not None:
-            await self._producer.stop()
+            await close_client(self._producer)
 
     def _owners_of(self, key: bytes | None) -> Sequence[str]:
         return streams_of(key, [stream.name for stream in self._job.streams_on(self.partition)], self._job.kept)

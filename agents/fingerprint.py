@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaProducer
 
-from agents.kafka_clients import read_to_end
+from agents.kafka_clients import close_client, read_to_end
 from agents.kafka_security import security_kwargs
 from agents.lost_topics import ends_of
 from agents.protocol.fingerprint import Fingerprint, first_of_each
@@ -170,4 +170,4 @@ async def _store(config: Config, fingerprints: list[Fingerprint]) -> None:
             await producer.send_and_wait(topic, fingerprint.encode(), key=fingerprint.stream.encode(), partition=0)
             log.info("stream %s starts for the first time; its fingerprint is stored", fingerprint.stream)
     finally:
-        await producer.stop()
+        await close_client(producer)

@@ -22,7 +22,9 @@ from agents.broker_clock import ASK_S, BrokerClock
 from agents.ingest_owner import IngestCounters, IngestOptions, SourceOwner
 from agents.ingest_records import hand_out_bare_records
 from agents.ingest_restore import restore
+from agents.kafka_clients import close_client
 from agents.kafka_security import read_secret, security_kwargs
+from agents.lifecycle.cancellations import LongService
 from agents.lifecycle.stops import Stops
 from agents.membership import HEARTBEAT_S, give_place_up, keep_place
 from agents.protocol.ingest_spec import SourceSpec
@@ -121,7 +123,7 @@ def ingest_service(
     return ConfiguredIngest
 
 
-class IngestService(Service):
+class IngestService(LongService):
     """Owns the source partitions that the consumer group gives to this worker.
 
     Args:
@@ -187,7 +189,7 @@ class IngestService(Service):
         finally:
             await self._give_up()
             give_place_up(consumer)
-            await consumer.stop()
+            await close_client(consumer)
 
     def _new_consumer(self) -> AIOKafkaConsumer:
         kafka = self._config.kafka

@@ -24,7 +24,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
 from agents.failpoints import failpoint
-from agents.kafka_clients import fenced_producer
+from agents.kafka_clients import close_client, fenced_producer
 from agents.lifecycle.stops import Part, Stops, StreamStoppedError, alone
 from agents.protocol.dead_letters import DeadLetter
 from agents.protocol.ingest_places import OTHERS, Places
@@ -342,7 +342,7 @@ class SourceOwner:
                 # Whatever became of it, the successor's fence settles it before it asks for the offset.
                 log.info("ingest of %s: its last transaction ended with %s", self, type(error).__name__)
         if self._producer is not None:
-            await self._producer.stop()
+            await close_client(self._producer)
 
     def _seal(self, machine: PartitionIngest) -> Sealed | None:
         charged_bytes = 24 * machine.pending

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from agents.kafka_refusals import no_answer
@@ -54,11 +54,26 @@ async def fenced_producer(
         async with asyncio.timeout(FENCE_TIMEOUT_S):  # `wait_for` loses cancellations, see agents/table.py
             await producer.start()
     except BaseException as error:
-        await producer.stop()
+        await close_client(producer)
         if isinstance(error, (KafkaError, OSError, TimeoutError)):
             raise await no_answer(kafka, f"no transactions as {transactional_id}", error) from error
         raise
     return producer
+
+
+async def close_client(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
+    """Stop a client, however its broker is. What goes wrong with that never stands in for the error that led here.
+
+    aiokafka's `stop` raises what its background tasks died of, even that they were cancelled, and then leaves its
+    connections open.
+    """
+    stopping = asyncio.ensure_future(client.stop())
+    try:
+        await asyncio.wait([stopping])
+    finally:
+        stopping.cancel()
+    if stopping.cancelled() or stopping.exception() is not None:
+        await (client._client if isinstance(client, AIOKafkaConsumer) else client.client).close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +125,8 @@ async def log_reader(kafka: Kafka, topic: str, partition: int) -> AsyncIterator[
     except (KafkaError, OSError) as error:
         raise await no_answer(kafka, f"{topic}-{partition} cannot be read", error) from error
     finally:
-        await everything.stop()
-        await committed.stop()
+        await close_client(everything)
+        await close_client(committed)
 
 
 async def read_to_end(

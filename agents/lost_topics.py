@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from agents.kafka_clients import read_to_end
+from agents.kafka_clients import close_client, read_to_end
 from agents.kafka_refusals import no_answer
 from agents.kafka_security import security_kwargs
 from agents.protocol.fingerprint import first_of_each
@@ -116,5 +116,5 @@ async def ends_of(kafka: Kafka, topic: str, partitions: int) -> tuple[list[int],
     except (KafkaError, OSError) as error:
         raise await no_answer(kafka, f"{topic} cannot be looked at", error) from error
     finally:
-        await consumer.stop()
+        await close_client(consumer)
     return [begins[each] for each in asked], [ends[each] for each in asked]

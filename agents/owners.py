@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from agents.lifecycle.cancellations import told
+
 log = logging.getLogger(__name__)
 
 QUEUE_RECORDS = 16  # read ahead for each owner; a record can be a megabyte
@@ -131,7 +133,7 @@ class Owners:
 
     async def _run(self, owner: PartitionOwner) -> None:
         try:
-            await owner.run()
+            await told(owner.run(), f"{owner.role} of partition {owner.partition}")
         except asyncio.CancelledError:
             if not owner.closed:
                 raise

@@ -20,7 +20,8 @@ from aiokafka.errors import KafkaError
 from prometheus_client import Counter
 
 from agents.failpoints import failpoint
-from agents.kafka_clients import fenced_producer, read_to_end
+from agents.kafka_clients import close_client, fenced_producer, read_to_end
+from agents.lifecycle.cancellations import told
 from agents.lifecycle.stops import Stops, StreamStoppedError, alone
 from agents.owners import AckList, PartitionOwner, streams_of
 from agents.protocol.clock import StepClock
@@ -68,7 +69,7 @@ class PublishOwner(PartitionOwner):
         await self.open()
         async with asyncio.TaskGroup() as lanes:
             for lane in self._lanes.values():
-                lanes.create_task(self._run(lane))
+                lanes.create_task(told(self._run(lane), f"publisher of {lane.name}"))
             while True:
                 await self.handle(await self.queue.get())
 
@@ -187,7 +188,7 @@ class Lane:
 
     async def close(self) -> None:
         if self._producer is not None:
-            await self._producer.stop()
+            await close_client(self._producer)
 
     async def take(self, offset: int, record: LogRecord) -> None:
         """Note where a step begins on the release log. Steps of one stream may wait for their time while another stream

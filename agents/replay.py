@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerFenced
 
 from agents.columns import check_columns
 from agents.files import Row, RowFile, open_rows
-from agents.kafka_clients import fenced_producer
+from agents.kafka_clients import close_client, fenced_producer
 from agents.protocol.clock import StepClock
 from agents.protocol.replay_plan import Chunk, ReplayError, ReplayPlan, progress_of, resumed
 from agents.protocol.replay_rows import clock_of, plan_of, steps_of, times_of, until_of
@@ -122,7 +122,7 @@ async def replay(
             "last commit."
         ) from error
     finally:
-        await producer.stop()
+        await close_client(producer)
     return Replayed(stream.name, plan.row - begin.row, begin.row, plan.step, plan.left_out, time.monotonic() - started)
 
 

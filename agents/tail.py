@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from agents.kafka_clients import close_client
 from agents.kafka_refusals import no_answer
 from agents.kafka_security import security_kwargs
 from schemas.errors import BrokerError
@@ -86,8 +87,8 @@ async def tail(kafka: Kafka, lanes: Sequence[Lane], *, wait: bool = True) -> Asy
     except (KafkaError, OSError) as error:
         raise await no_answer(kafka, "the topics cannot be read", error) from error
     finally:
-        await everything.stop()
-        await committed.stop()
+        await close_client(everything)
+        await close_client(committed)
 
 
 def _behind(stable: dict[Any, int], ends: dict[Any, int]) -> Any:

@@ -138,5 +138,9 @@ class OutcomeUnknownError(BrokerError):
     """A transactional request was not answered: nothing more is sent with its epoch; a new producer reads on."""
 
 
+class StrayCancellationError(BrokerError):
+    """A part of the worker ended because a library cancelled what it waited for: it begins anew, as after a crash."""
+
+
 class ReplacedError(BrokerError):
     """Another process took this worker's place in its consumer groups; the newer one stays."""

@@ -15,7 +15,7 @@ import orjson
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from agents.kafka_clients import read_to_end
+from agents.kafka_clients import close_client, read_to_end
 from agents.kafka_security import security_kwargs
 from agents.lifecycle.stops import Stop
 from schemas.errors import BrokerError
@@ -68,7 +68,7 @@ async def _write(config: Config, records: dict[bytes, bytes | None]) -> None:
         for key, value in records.items():
             await producer.send_and_wait(_topic(config), value, key=key, partition=0)
     finally:
-        await producer.stop()
+        await close_client(producer)
 
 
 def _topic(config: Config) -> str:

@@ -13,6 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from mode import Service
 
 from agents.lifecycle import stop_log
+from agents.lifecycle.cancellations import LongService
 from agents.lifecycle.stops import Part, Stops
 from agents.topic_admin import admin_client, needed_topics
 from agents.topic_ids import TopicIdentity, topic_identities
@@ -69,7 +70,7 @@ def concerned(topic: str, config: Config) -> list[tuple[str, Part]]:
     return found
 
 
-class TopicWatch(Service):
+class TopicWatch(LongService):
     """A Faust service. Also writes down what has stopped, see `agents.lifecycle.stop_log`."""
 
     def __init__(

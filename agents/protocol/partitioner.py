@@ -7,6 +7,7 @@ user on two partitions would get the bound twice. So the place of every record i
 from __future__ import annotations
 
 import zlib
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -37,6 +38,7 @@ def partitions_of(ids: IdBytes, *, partitioner: Partitioner, partitions: int) ->
     return (murmur2(ids).astype(np.int64) & 0x7FFFFFFF) % partitions
 
 
+@lru_cache(1 << 12)
 def home_partition(stream: str, partitions: int) -> int:
     """Partition of the job's private topics on which everything of a stream is kept: that of its name as a key."""
     ids = IdBytes.of([stream])

@@ -65,7 +65,7 @@ class Plan:
     def arm(self, until_s: float) -> None:
         """Spread faults over the time to `until_s`."""
         at = 0.0
-        while True:
+        while self._rate:
             at += self.chance.expovariate(self._rate / 3600)
             if at >= until_s:
                 break

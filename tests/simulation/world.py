@@ -27,7 +27,6 @@ from tests.simulation.worker import Disk, work
 
 JOB_PARTITIONS = 2
 SESSION_S = 240
-AFTER_S = 1.5 * STEP_S  # of healthy life at the end: what is over by then must be public
 RESTART_S = (1.0, 20.0)
 
 
@@ -37,6 +36,11 @@ class Length:
 
     steps: int
     faulty: int
+
+    @property
+    def after_s(self) -> float:
+        """Healthy life at the end: what is over by then must be public, a replay that was held up included."""
+        return max(1.5, 0.1 * self.faulty) * STEP_S
 
 
 @dataclass
@@ -120,7 +124,7 @@ class World:
 
     @property
     def end_s(self) -> float:
-        return self.length.steps * STEP_S + AFTER_S
+        return self.length.steps * STEP_S + self.length.after_s
 
     # --- life -----------------------------------------------------------------------------------------------------
 

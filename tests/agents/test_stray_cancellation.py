@@ -1,0 +1,124 @@
+"""A library's own cancellation, passed on, ends no part of a worker in silence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from mode import Service
+
+from agents.kafka_clients import close_client
+from agents.lifecycle.cancellations import LongService, told
+from agents.owners import Owners, PartitionOwner
+from schemas.errors import BrokerError, StrayCancellationError
+
+
+async def stray() -> None:
+    """What aiokafka's fetcher does at its end: it waits for a task that it has cancelled."""
+    task = asyncio.create_task(asyncio.sleep(3600))
+    task.cancel()
+    await task
+
+
+class Torn(LongService):
+    @Service.task
+    async def _run(self) -> None:
+        await stray()
+
+
+class Whole(LongService):
+    @Service.task
+    async def _run(self) -> None:
+        await asyncio.sleep(3600)
+
+
+class TornOwner(PartitionOwner):
+    role = "engine"
+
+    async def open(self) -> None: ...
+
+    async def handle(self, event: Any) -> None: ...
+
+    async def run(self) -> None:
+        await stray()
+
+
+def test_a_service_that_is_cut_off_crashes() -> None:
+    async def scenario() -> BaseException | None:
+        service = Torn()
+        await service.start()
+        async with asyncio.timeout(30):
+            await service._crashed.wait()
+        reason = service.crash_reason
+        await service.stop()
+        return reason
+
+    assert isinstance(asyncio.run(scenario()), StrayCancellationError)
+
+
+def test_a_service_that_is_stopped_does_not() -> None:
+    async def scenario() -> BaseException | None:
+        service = Whole()
+        await service.start()
+        await asyncio.sleep(0)
+        await service.stop()
+        return service.crash_reason
+
+    assert asyncio.run(scenario()) is None
+
+
+def test_an_owner_that_is_cut_off_stops_the_worker() -> None:
+    async def scenario() -> BaseException:
+        crashed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+        async def crash(error: BaseException) -> None:
+            crashed.set_result(error)
+
+        owners = Owners({"engine": TornOwner}, crash)
+        owners.open([0])
+        async with asyncio.timeout(30):
+            error = await crashed
+        await owners.stop()
+        return error
+
+    assert isinstance(asyncio.run(scenario()), StrayCancellationError)
+
+
+def test_who_is_cancelled_is_cancelled() -> None:
+    async def scenario() -> bool:
+        task = asyncio.create_task(told(asyncio.sleep(3600), "a part"))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert asyncio.run(scenario())
+
+
+async def _breaks() -> None:
+    raise BrokerError("a sender's last error")
+
+
+@pytest.mark.parametrize("end", [stray, _breaks])
+def test_closing_a_client_hides_no_error_and_leaves_no_connection(end: Callable[[], Awaitable[None]]) -> None:
+    closed: list[str] = []
+
+    async def close() -> None:
+        closed.append("connections")
+
+    async def scenario() -> None:
+        consumer = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1")
+        consumer._fetcher = SimpleNamespace(close=end)
+        consumer._client.close = close
+        try:
+            raise RuntimeError("why it is closed")
+        finally:
+            await close_client(consumer)
+
+    with pytest.raises(RuntimeError, match="why it is closed"):
+        asyncio.run(scenario())
+    assert closed == ["connections"]
