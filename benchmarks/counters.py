@@ -1,7 +1,7 @@
 """Variances of all counters, and the papers' own comparison of three: `python -m benchmarks.counters`.
 
 Writes benchmarks/results/counters.csv (mean and largest variance over t <= T, bytes and time for each coordinate),
-counters_figure2.csv (paper 001, figure 2: mean absolute error on random bits at epsilon 1/2) and counters.png.
+counters_figure2.csv ([kumar2024b], figure 2: mean absolute error on random bits at epsilon 1/2) and counters.png.
 Costs: epsilon 1 for Laplace counters, mu 1 (rho 1/2) for Gaussian ones. `continuous` is the variance that Laplace
 noise of the same scale on reals would have, the number of the papers; the discrete noise that runs has a little less.
 """
@@ -31,7 +31,7 @@ PLOTTED = 4096
 SMALL = Fraction(1, 1000)
 WIDTH, STEPS = 2_000, 64
 
-# Paper 001, figure 2.
+# [kumar2024b], figure 2.
 BITS = 200
 PAPER_RUNS, MANY_RUNS = 10, 4_000
 HALF = Fraction(1, 2)
@@ -149,7 +149,8 @@ def plot(curves: dict[str, np.ndarray], few: dict[str, np.ndarray], many: dict[s
         axes[2].plot(np.arange(1, BITS + 1), few[name], color=COLOURS[name], lw=0.7, alpha=0.55)
         axes[2].plot(np.arange(1, BITS + 1), many[name], color=COLOURS[name], lw=2, label=label)
     axes[2].set_title(
-        f"Paper 001, figure 2: random bits, epsilon 1/2\nthin: {PAPER_RUNS} runs as there, thick: {MANY_RUNS}"
+        "PrivStream (Kumar, Strohmer, Vershynin 2024), figure 2: random bits, epsilon 1/2\n"
+        f"thin: {PAPER_RUNS} runs as there, thick: {MANY_RUNS}"
     )
     axes[2].set_xlabel("activations t")
     axes[2].set_ylabel("mean absolute error, events")

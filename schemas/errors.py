@@ -59,7 +59,7 @@ class ConfigError(PrivstreamError):
 
 
 class RecordError(PrivstreamError):
-    """One input record cannot be used. `reason` is one of `schemas.events.REASONS`."""
+    """One input record cannot be used. `reason` is a `schemas.events.Reason`."""
 
     stops: ClassVar[Reach] = "record"
 

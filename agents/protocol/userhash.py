@@ -2,7 +2,7 @@
 
 The id itself is never stored: a hash under a secret key cannot be turned back by trying all ids without that key.
 128 bits, because two users who share a hash would share one bound; at 64 bits chance does that among 10^9 users.
-Source: Aumasson, Bernstein, "SipHash", 2012, and the authors' reference `siphash.c` for the 128-bit variant.
+Source: [aumasson2012], and the authors' reference `siphash.c` for the 128-bit variant.
 
 | id                                                             | becomes              |
 |----------------------------------------------------------------|----------------------|

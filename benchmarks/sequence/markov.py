@@ -1,4 +1,4 @@
-"""Counts of a Markov chain: paper 003's experiments with the prior mean and the collective filter beside its methods.
+"""Counts of a Markov chain: [cao2023]'s experiments with the prior mean and the collective filter beside its methods.
 
 Every method works on the same noisy counts: 20 seeds of users and of exact noise, 10 where the start is chosen. Epsilon
 is that of ONE step; MSE is over all steps and states. Writes benchmarks/results/markov.csv (means and their spread),
@@ -68,7 +68,7 @@ def leaking(alpha: str, world: World) -> tuple[Fraction, ...]:
 
 
 def points(*, quick: bool) -> list[Point]:
-    """All experiments: the table of chains, then those of paper 003, section 6.2, and its n and m varied."""
+    """All experiments: the table of chains, then those of [cao2023], section 6.2, and its n and m varied."""
     epsilons = QUICK_EPSILONS if quick else EPSILONS
     made = [
         Point("chains", e, world, even(e, world)) for world in (QUICK_WORLDS if quick else WORLDS) for e in epsilons

@@ -15,7 +15,7 @@ from engines.sequence.markov_config import MarkovConfig
 from engines.sequence.markov_domain import StatesDomain
 
 PAPER = np.array([[0.0, 0.0, 1.0], [0.5, 0.0, 0.5], [0.0, 1.0, 0.0]])
-"""Paper 003's chain, before it is smoothed (its eq. 11)."""
+"""[cao2023]'s chain, before it is smoothed (its eq. 11)."""
 
 
 @dataclass(frozen=True)

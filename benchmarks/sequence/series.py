@@ -1,4 +1,4 @@
-"""Error of the series engine and of the methods of paper 004, on every series: the series part of `bench-sequence`.
+"""Error of the series engine and of the methods of [zhang2022], on every series: the series part of `bench-sequence`.
 
 Per series and epsilon, over the same series and 20 seeds: `default` and `kalman` as they run in the job, but with noise
 in floats (`release`), and the other methods at their best parameters in hindsight (`series_comparators`). One user is

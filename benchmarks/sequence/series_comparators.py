@@ -2,7 +2,7 @@
 
 Floating-point noise, for speed: these give errors, no releases. The engine's own modes (paper, fast, ba, ...) are the
 ones that run in the job; tests hold both to the same errors.
-Source: paper 004, sections 4 and 8.
+Source: [zhang2022], sections 4 and 8.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def best(tried: Tried, truth: FloatArray, limits: tuple[float, float] = (-np.inf
 
 
 def relative_error(released: FloatArray, truth: FloatArray) -> FloatArray:
-    """RE of paper 004, section 8: ||z - x|| / (T max |z|), by seed."""
+    """RE of [zhang2022], section 8: ||z - x|| / (T max |z|), by seed."""
     return np.linalg.norm(released - truth, axis=1) / (truth.shape[1] * np.abs(truth).max(axis=1))
 
 

@@ -1,6 +1,6 @@
 """The series that releasers are compared on: simulated AR(1) processes, and real ones from ../shared/data.
 
-One number per step; a user moves each of them by at most 1 (paper 004's setting), but for the drive cycle, which is
+One number per step; a user moves each of them by at most 1 ([zhang2022]'s setting), but for the drive cycle, which is
 relative to the public range of speed. `tuned` series are those on which constants of `default` were chosen.
 """
 

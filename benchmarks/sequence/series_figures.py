@@ -54,7 +54,7 @@ def table(found: Sequence[Row]) -> str:
 
 
 def figure(found: Sequence[Row], path: Path) -> None:
-    """Relative error (paper 004's RE) against epsilon, a panel for each series; bars are the spread over seeds."""
+    """Relative error ([zhang2022]'s RE) against epsilon, a panel for each series; bars are the spread over seeds."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,6 +1,6 @@
 """Error, speed and use of tabular streams: `make bench-tabular` (QUICK=1: under three minutes).
 
-The streams, epsilons and metrics of paper 002's tables 1 to 3, Minneapolis police stops, and windows whose rows are
+The streams, epsilons and metrics of [kumar2024c]'s tables 1 to 3, Minneapolis police stops, and windows whose rows are
 deleted by events or by a ttl; every mode, the papers' counters, five seeds; speed beside mbi's own refit; and gradient
 boosting trained on synthetic rows. Runs that are in benchmarks/results/tabular.csv are not repeated (`--fresh` does),
 so the whole, many hours of mbi, can be stopped and goes on where it was: `--mode default` is the part of minutes.

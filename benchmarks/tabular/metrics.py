@@ -1,4 +1,4 @@
-"""The papers' errors of released marginals: paper 002, section 7.3.
+"""The papers' errors of released marginals: [kumar2024c], section 7.3.
 
 WE of a marginal: mean over its cells of |released count - true count|, divided by the rows alive. RelWE: mean over its
 cells of that difference divided by the true count; a cell whose true count is zero adds zero, whatever is released

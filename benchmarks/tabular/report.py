@@ -25,7 +25,7 @@ TITLES = dict(zip(METRICS, ("AvgWE", "MaxWE", "AvgRelWE", "MaxRelWE"), strict=Tr
 
 
 def printed() -> dict[tuple[str, float, str, str], float]:
-    """The papers' figures by stream, epsilon, metric and mode: paper 000, tables 4.1 to 4.3, paper 002, table 3."""
+    """Figures of [kumar2024], tables 4.1 to 4.3, and [kumar2024c], table 3, by stream, epsilon, metric and mode."""
     found = {}
     with (Path(__file__).parent / "printed.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
@@ -115,9 +115,9 @@ class Report:
         yield from self._windows()
         yield "\n## Last 10 steps, beside what the papers print\n"
         yield (
-            "`printed` are paper 000's tables 4.1 to 4.3 (paper 002's 1 and 2) and 002's table 3. The papers' own runs "
-            "publish the exact number of events and divide scores by a sensitivity of 1/4; their evictions are of 1997 "
-            "to 2024, ours of 2011 to 2015.\n"
+            "`printed` are [kumar2024]'s tables 4.1 to 4.3 ([kumar2024c]'s 1 and 2) and [kumar2024c]'s table 3. The "
+            "papers' own runs publish the exact number of events and divide scores by a sensitivity of 1/4; their "
+            "evictions are of 1997 to 2024, ours of 2011 to 2015.\n"
         )
         columns = [part for mode in self.modes for part in (mode, *(["printed"] if mode in PRINTED else []))]
         yield f"| stream | epsilon | metric | {' | '.join(columns)} |"

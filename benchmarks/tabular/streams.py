@@ -1,4 +1,4 @@
-"""Table streams that modes are compared on: those of paper 002, and Minneapolis police stops, from ../shared/data.
+"""Table streams that modes are compared on: those of [kumar2024c], and Minneapolis police stops, from ../shared/data.
 
 The Adult table is rebuilt with 15 attributes like the papers', from a copy with 14: education is education-num under a
 fixed permutation, age has its decade beside it, and gains, losses and hours are in fewer bins. `ordered` is sorted by

@@ -7,8 +7,8 @@ elsewhere: by the proofs in docs/guarantee.md, by the coupled runs of the engine
 
 Guarantee: whatever was charged, however later events were chosen after earlier releases, is (epsilon, delta)-DP for
     one user of at most `contributions` events. The rule is fixed with the budget: choosing one afterwards is not sound.
-Source: Rogers, Roth, Ullman, Vadhan 2016 (pure); Koskela, Tobaben, Honkela 2023 and Smith, Thakurta 2022 (Gaussian);
-    Whitehouse et al. 2023 (zCDP).
+Source: [rogers2016] (pure); [koskela2023] and [smith2022] (Gaussian);
+    [whitehouse2023] (zCDP).
 Units: epsilon in nats, of one user (one event, where contributions = 1).
 """
 

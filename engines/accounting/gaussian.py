@@ -2,8 +2,7 @@
 
 Guarantee: noise of standard deviation sigma on a vector that moves by at most s in L2 is mu-GDP with mu = s / sigma,
     over any number of adaptive uses with s**2 / sigma**2 added up; (epsilon, delta) follows exactly from mu.
-Source: Balle, Wang, "Improving the Gaussian mechanism", ICML 2018, theorem 8; Dong, Roth, Su, "Gaussian differential
-    privacy", 2019. Corollary 5.2 of paper 004 (Zhang, Khalili, Liu 2022) stands beside it: right, and looser.
+Source: [balle2018], theorem 8; [dong2019]. Corollary 5.2 of [zhang2022] stands beside it: right, and looser.
 Units: sigma and shifts are those of the values that get the noise. NOT for discrete noise: see `privacy_loss`.
 """
 
@@ -131,7 +130,7 @@ def sigma_for(*, epsilon: Real, delta: Real, l2_sensitivity: Real = 1) -> float:
 
 
 def corollary_5_2(*, epsilon: Real, delta: Real, l2_sensitivity: Real = 1) -> float:
-    """Return the sigma of paper 004 for the same promise: never below `sigma_for`; kept for comparison.
+    """Return the sigma of [zhang2022] for the same promise: never below `sigma_for`; kept for comparison.
 
     Args:
         l2_sensitivity: the paper's Delta * sqrt(sum of squared weights).

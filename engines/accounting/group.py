@@ -1,6 +1,6 @@
 """What a group of neighbours is promised: several events of somebody, several ids of one person.
 
-Source: Vadhan, The Complexity of Differential Privacy (2017), lemma 2.2, with its sum left as it is.
+Source: [vadhan2017], lemma 2.2, with its sum left as it is.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Gaussian DP adds up in squares under any adaptivity, but it is a theorem about c
 nothing is lost: discrete noise of parameter sigma**2 is, up to a factor of 1 +- 1e-75 in every probability, what one
 gets from continuous noise of variance sigma**2 - 9 by randomised rounding. Whatever holds for the latter, holds.
 Guarantee: see `dominating`; proof in docs/engines/sequence.md, "Lemma D" and "Lemma B".
-Source: ours, from the smoothing of Gaussian sums (Micciancio, Regev 2007; Peikert 2010); adaptive Gaussian DP with a
-    fixed total: Smith, Thakurta 2022; Koskela, Tobaben, Honkela 2023.
+Source: ours, from the smoothing of Gaussian sums ([micciancio2007]; [peikert2010]); adaptive Gaussian DP with a
+    fixed total: [smith2022]; [koskela2023].
 Units: `sigma_squared` in squares of the lattice's step.
 """
 

@@ -9,7 +9,7 @@ Contributions             what one user pays where one event of theirs pays this
 
 `fold` turns a tree into its `Cost`, exact fractions in a normal form: the order of composition cannot matter.
 Guarantee: every rule of `fold` is an upper bound on the privacy loss of whoever is protected.
-Source: Dwork, Roth 2014 (composition, groups); Dong, Roth, Su 2019 (mu of Gaussian noise adds in squares).
+Source: [dwork2014] (composition, groups); [dong2019] (mu of Gaussian noise adds in squares).
 Units: `sigma_squared` and sensitivities are those of the values that get the noise; epsilon is in nats.
 """
 

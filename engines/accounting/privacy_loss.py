@@ -2,8 +2,7 @@
 
 Guarantee: every delta is an upper bound, up to float rounding; what is left out (1e-15 of each composition) counts as
     a loss without limit. It holds for parameters that are public beforehand; where they depend on releases, use `zcdp`.
-Source: Canonne, Kamath, Steinke, NeurIPS 2020; Koskela, Jälkö, Honkela, AISTATS 2020; Doroshenko, Ghazi, Kamath,
-    Kumar, Manurangsi, PETS 2022 ("connect the dots", as implemented in dp-accounting 0.6).
+Source: [canonne2020]; [koskela2020]; [doroshenko2022] ("connect the dots", as implemented in dp-accounting 0.6).
 Units: epsilon in nats. The noise on an integer that moves by s has losses s * (2 k + s) / (2 sigma_squared), all of
     them on one lattice: with its step as the grid nothing is rounded. With the library's default grid of 1e-4 the same
     delta comes out 8 % larger at sigma 37 after 100 uses.

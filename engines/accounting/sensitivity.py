@@ -3,7 +3,7 @@
 A user has at most `total` events, at most `per_step` of them in one step; n_t events in step t move the value there
 by n_t * weights[t].
 Guarantee: `l1` and `l2_squared` are the exact maxima over all arrangements; `whole_steps` is never below them.
-Source: algorithms.md section 0. Proof: both sums are convex in n, so a corner of {0 <= n_t <= c, sum <= m} is worst: as
+Source: ours. Proof: both sums are convex in n, so a corner of {0 <= n_t <= c, sum <= m} is worst: as
     many steps as possible full and at most one partly; exchanging two steps shows that the largest weights get them.
 Units: those of the values; `l2_squared` is the square, exact, because its root seldom is.
 """

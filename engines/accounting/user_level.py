@@ -3,7 +3,7 @@
 Pure DP divides: epsilon for a user of m events is epsilon / m for each. (epsilon, delta) does NOT: an engine calibrated
 to (epsilon / m, delta / m) for one event breaks the promise to the user (tests/accounting/test_user_level.py shows by
 how much). For Gaussian noise find the user's mu and run events at mu / m: shifts add up, whatever the steps.
-Source: Dwork, Roth 2014, theorem 2.2 (groups); Dong, Roth, Su 2019, theorem 5 (groups of Gaussian DP).
+Source: [dwork2014], theorem 2.2 (groups); [dong2019], theorem 5 (groups of Gaussian DP).
 Units: epsilon in nats; m is the contribution bound, `max_contributions`.
 """
 

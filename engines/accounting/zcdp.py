@@ -2,8 +2,8 @@
 
 Guarantee: noise with parameter sigma_squared on integers that move by at most s in L2 is s**2 / (2 sigma_squared)-zCDP,
     discrete as continuous; rho adds up, and may be spent adaptively up to a fixed total.
-Source: Bun, Steinke, TCC 2016; Canonne, Kamath, Steinke, NeurIPS 2020, theorem 4 (noise) and corollary 13 (conversion);
-    Whitehouse, Ramdas, Rogers, Wu, ICML 2023 (a fixed total, adaptively spent).
+Source: [bun2016]; [canonne2020], theorem 4 (noise) and corollary 13 (conversion);
+    [whitehouse2023] (a fixed total, adaptively spent).
 Units: rho in nats.
 """
 

@@ -14,8 +14,8 @@ Statistics, pure: this holds for any number of bits in ONE run, with no independ
 Statistics, delta > 0: one bit in each run. An (epsilon, delta)-DP mechanism on one bit is a function of: the bit
     itself with probability delta, else a bit that is right with probability p. At most `leaks` of the runs gave their
     bit away, but for probability alpha / 2; without so many right guesses the rest is as above, at alpha / 2.
-Source: Steinke, Nasr, Jagielski, NeurIPS 2023, theorem 3.1 (pure); Kairouz, Oh, Viswanath, ICML 2015 (one bit);
-    Clopper, Pearson, Biometrika 1934.
+Source: [steinke2023], theorem 3.1 (pure); [kairouz2015] (one bit);
+    [clopper1934].
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ HORIZONS = (1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 64)
 
 
 def zcdp_epsilon(rho: Fraction | float, delta: float) -> float:
-    """What rho-zCDP promises at `delta`: rho + 2 sqrt(rho ln(1/delta)) (Bun, Steinke 2016). Increasing in rho."""
+    """What rho-zCDP promises at `delta`: rho + 2 sqrt(rho ln(1/delta)) ([bun2016]). Increasing in rho."""
     return float(rho) + 2 * sqrt(float(rho) * log(1 / delta))
 
 

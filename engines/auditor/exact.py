@@ -88,7 +88,7 @@ def gaussian_epsilon(*, shift: int, sigma_squared: Fraction, delta: float) -> fl
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:
-    """Epsilon at `delta` of continuous Gaussian noise with L2 shift over sigma `mu` (Balle and Wang 2018)."""
+    """Epsilon at `delta` of continuous Gaussian noise with L2 shift over sigma `mu` ([balle2018])."""
     from scipy.stats import norm
 
     def at(epsilon: float) -> float:

@@ -2,7 +2,7 @@
 
 Guarantee: epsilon-DP for one event, also under adaptive continual release (`linear`): an event is counted in its own
     activation and in its block, two nodes of scale 2/epsilon.
-Source: paper 000, algorithm 3 ("Two-Level" of Chan, Shi, Song 2011). After t = q B + r activations the variance is
+Source: [kumar2024], algorithm 3 ("Two-Level" of [chan2011]). After t = q B + r activations the variance is
     that of q + r nodes: best with B near sqrt(T). The papers use B = 8.
 """
 

@@ -15,12 +15,12 @@ function of w: z = F(w).
     most D_j = floor(s c_j + 1 + sum_a omega_a (1 + e_aj / G)): `strategy` is the matrix of these bounds.
 Guarantee: rho-zCDP for one event, sigma_squared >= (s^2 + D_1^2 + D_2^2 + ...) / (2 rho). Given the past, z_t is a
     discrete Gaussian on integers whose shift is a whole number of at most D_j, so costs add up by adaptive composition
-    (Bun, Steinke 2016): it holds under adaptive continual release too. Rounding costs some 10^-5 of rho at T = 100.
+    ([bun2016]): it holds under adaptive continual release too. Rounding costs some 10^-5 of rho at T = 100.
 Unbounded horizon: `epochs`.
 Units: variance, decoder and unbiasedness leave out the rounding, below 10^-5 of an event in each increment. It is odd
     in the noise, so that the release stays unbiased.
-Source: McMahan, Xu, Zhang, "A Hassle-free Algorithm for Strong Differential Privacy in Federated Learning", 2024;
-    Dvijotham, McMahan, Pillutla, Steinke, Thakurta, FOCS 2024. Decays at powers of four and the fit are ours.
+Source: [mcmahan2024];
+    [dvijotham2024]. Decays at powers of four and the fit are ours.
 """
 
 from dataclasses import dataclass

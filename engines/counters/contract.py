@@ -76,7 +76,7 @@ class Counter(Protocol):
     def adaptive(self) -> bool:
         """True if the guarantee holds when later values, and whether to activate, depend on earlier increments.
 
-        Selective counting asks for it (paper 000, algorithm 11). All counters here have it; `linear` proves it.
+        Selective counting asks for it ([kumar2024], algorithm 11). All counters here have it; `linear` proves it.
         """
         ...
 

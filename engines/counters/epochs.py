@@ -6,7 +6,7 @@ Guarantee: what one epoch's counter costs, for one event over an endless stream:
     others run on data without it (parallel composition). When epochs begin is public. Also under adaptive continual
     release: what was released before the event's epoch is the same with and without it, and what comes after depends
     on it only through releases.
-Source: folklore; Chan, Shi, Song (TISSEC 2011) split the budget instead, for the sake of the sum of old epochs
+Source: folklore; [chan2011] split the budget instead, for the sake of the sum of old epochs
     (`hybrid`). With few epochs a whole budget each is better: docs/engines/counters.md has the figures.
 """
 

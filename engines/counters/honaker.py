@@ -6,7 +6,7 @@ weights that are inverse to their variances. Its variance is 2^l / D_l times tha
 
 Guarantee: epsilon-DP for one event, also under adaptive continual release (`linear`): an event lies in one interval of
     each of `levels` levels, of scale levels/epsilon. The estimate is post-processing.
-Source: Honaker, "Efficient Use of Differentially Private Binary Trees", TPDP 2015 (estimation from below).
+Source: [honaker2015] (estimation from below).
 Units: sums are multiples of 2^-16 events. What is rounded is the noise part alone, and since the sums of the data are
     whole that is the same as rounding the estimate. D_l is odd, so nothing lies half-way: the noise stays symmetric
     and the estimate unbiased. Rounding moves a sum by less than levels * 2^-17 events; `variance` leaves it out.

@@ -3,8 +3,8 @@
 Guarantee: epsilon-DP for one event over an endless stream, also under adaptive continual release (`linear`). An event
     is in the total of its epoch, a node of scale 1/epsilon_log, and in at most j nodes of its epoch's tree, of scale
     j/epsilon_tree each; epsilon_log + epsilon_tree = epsilon.
-Source: Chan, Shi, Song, "Private and Continual Release of Statistics", TISSEC 2011, section 3.4 (hybrid mechanism with
-    the logarithmic counter); paper 000 section 2.4.1. The error grows as (log t)^(3/2) without a horizon.
+Source: [chan2011], section 3.4 (hybrid mechanism with
+    the logarithmic counter); [kumar2024] section 2.4.1. The error grows as (log t)^(3/2) without a horizon.
 """
 
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ Guarantee: epsilon-DP for one event, also under adaptive continual release: h no
     that is taken away holds values that are yet to come is no obstacle: `linear` has the argument, which asks only that
     the release is the true sum plus noise that does not depend on data. Noise of intervals to the right is drawn when
     the first of them is used and dropped one by one: it is in the state.
-Source: Andersson, Pagh, Steiner, Torkamani, "Count on Your Elders: Laplace vs Gaussian Noise" (2024) and "Improved
+Source: [andersson2024] and "Improved
     Counting under Continual Observation with Pure Differential Privacy" (2025): variance 2 h^2 / epsilon^2 sum |d_l|.
 """
 

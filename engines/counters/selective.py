@@ -10,7 +10,7 @@ Guarantee: selection_cost + the dearest counter's cost, for one event, however m
     adaptivity. A counter with `adaptive` false is refused.
 Values are those of THIS step alone. A counter that were given all events since it was last selected would count
     each event in as many counters as there are, at as many times the cost; its increment is what is new in its sum.
-Source: paper 000, algorithm 11 and theorem 3.5.1 (paper 001, algorithm 4).
+Source: [kumar2024], algorithm 11 and theorem 3.5.1 ([kumar2024b], algorithm 4).
 """
 
 from collections.abc import Sequence

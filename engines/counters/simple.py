@@ -2,7 +2,7 @@
 
 Guarantee: epsilon-DP for one event, over any number of activations, also under adaptive continual release: each
     event is in exactly one increment, which is a Laplace mechanism of its own whatever the earlier ones showed.
-Source: paper 000 (the thesis), algorithm 2. Error grows as sqrt(t): the right counter where activations are few.
+Source: [kumar2024], algorithm 2. Error grows as sqrt(t): the right counter where activations are few.
 """
 
 from dataclasses import dataclass

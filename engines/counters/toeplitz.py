@@ -15,12 +15,12 @@ n = C x + z with z discrete Gaussian on the integers, and one event moves n by o
 Guarantee: rho-zCDP for one event. sigma_squared >= (c_0^2 + ... + c_(T-1)^2) / (2 rho), an exact integer in it. Also
     under adaptive continual release: C is lower triangular, so n_t is a discrete Gaussian mechanism of its own on data
     that earlier n may have chosen. Once the event is in, at s, its shifts c_0, c_1, ... are fixed and their squares
-    sum up under adaptive composition (Bun, Steinke 2016); before it nothing differs.
+    sum up under adaptive composition ([bun2016]); before it nothing differs.
 Unbounded horizon: r_0^2 + r_1^2 + ... diverges. Each r_j is divided by 1 + kappa L(j) with kappa = 3/20 and L(j) =
     floor(log2 j) + (j / 2^floor(log2 j) - 1), and rounded down. By r_j^2 <= 1 / (pi j) the squares of entries from 2^m
     on sum to at most (ln 2 + 2^-m) / pi * [q^2 + q / kappa], q = 1 / (1 + kappa m); those before are summed exactly.
-Source: Henzinger, Upadhyay, Upadhyay, SODA 2023; Fichtenberger, Henzinger, Upadhyay, ICML 2023. Damping coefficients
-    by a logarithm is of Jacobsen, Fichtenberger, "Private Continual Counting of Unbounded Streams", 2025; the damping
+Source: [henzinger2023]; [fichtenberger2023]. Damping coefficients
+    by a logarithm is of [jacobsen2025]; the damping
     used here is ours.
 Cost: O(t) time and memory for each coordinate. `blt` needs O(log t).
 """

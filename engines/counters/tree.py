@@ -2,7 +2,7 @@
 
 Guarantee: epsilon-DP for one event, also under adaptive continual release (`linear`): an event lies in at most one
     interval of each level, and there are `levels` of them, so `levels` nodes of scale levels/epsilon.
-Source: paper 000, algorithm 4 (Dwork, Naor, Pitassi, Rothblum 2010; Chan, Shi, Song 2011). Departure: levels is
+Source: [kumar2024], algorithm 4 ([dwork2010]; [chan2011]). Departure: levels is
     floor(log2 T) + 1. The listing's scale log2(T)/epsilon is one level short, and at T = 1 adds no noise at all.
 """
 

@@ -2,7 +2,7 @@
 
 Guarantee: epsilon-DP for one event, also under adaptive continual release (`linear`): an event is counted in its own
     activation and in its block, two nodes of scale 2/epsilon. When blocks grow is public: it depends on time alone.
-Source: paper 000, algorithm 15 (paper 002, algorithm 4).
+Source: [kumar2024], algorithm 15 ([kumar2024c], algorithm 4).
 
 | growth | partition | its block | variance after t |
 |---|---|---|---|

@@ -2,7 +2,7 @@
 
 Guarantee: exact for every rational, however large or small; integers only. A coin of probability exp(-1000) is True
     with that probability and not with zero.
-Source: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020, algorithm 1. Whole
+Source: [canonne2020], algorithm 1. Whole
     parts of x are drawn by `digits.below_exp` instead of one coin of exp(-1) after the other.
 """
 

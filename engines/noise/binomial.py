@@ -1,8 +1,8 @@
 """Binomial noise: fair coins counted, less their mean.
 
 Guarantee: exact; a count of independent uniform bits. What privacy it buys is worked out by its user
-    (paper 004, lemma A.2), and is less than that of discrete Gaussian noise of the same variance.
-Source: Dwork, Kenthapadi, McSherry, Mironov, Naor, EUROCRYPT 2006; paper 004, appendix A.3.
+    ([zhang2022], lemma A.2), and is less than that of discrete Gaussian noise of the same variance.
+Source: [dwork2006]; [zhang2022], appendix A.3.
 Units: integers.
 """
 

@@ -3,7 +3,7 @@
 Guarantee: exact. A word is the first 64 binary digits of a uniform real number; if they differ from the first 64 of
     exp(-v), the comparison of the two reals is decided, and otherwise (once in 2**64) the next 64 digits of both
     are compared, and so on. exp(-v) is irrational, so the digits differ somewhere.
-Source: the comparison is folklore (von Neumann 1951); the digits come from the alternating series of 1/e in integers.
+Source: the comparison is folklore ([vonneumann1951]); the digits come from the alternating series of 1/e in integers.
 """
 
 from functools import cache

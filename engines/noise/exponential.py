@@ -2,7 +2,7 @@
 
 Guarantee: epsilon-DP, if one record moves every utility by at most `sensitivity`. Exact: utilities are integers, and
     no weight is ever computed.
-Source: McSherry, Talwar, "Mechanism Design via Differential Privacy", FOCS 2007. Definition 2.2.7 of the thesis has the
+Source: [mcsherry2007]. Definition 2.2.7 of [kumar2024] has the
     sign of the exponent wrong.
 Units: a utility is a whole multiple of `quantum`; `sensitivity` is in the units of `quantum`.
 """

@@ -3,7 +3,7 @@
 Guarantee: adding `discrete_gaussian(d, sigma_squared)` to an integer vector whose L2 sensitivity is at most s is
     s**2 / (2 * sigma_squared)-zCDP. Its exact (epsilon, delta) is NOT the one of continuous noise (at sigma 1 its delta
     is 2.14 times as large): `engines.accounting` works it out. Exact: integers only, no probability is rounded.
-Source: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020, algorithm 3, with a
+Source: [canonne2020], algorithm 3, with a
     proposal that keeps the integers small, see `_attempt`.
 Units: `sigma_squared` is in squares of the integers that are protected.
 """

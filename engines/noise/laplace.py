@@ -2,8 +2,8 @@
 
 Guarantee: adding `discrete_laplace(d, scale)` to an integer vector whose L1 sensitivity is at most `scale * epsilon`
     is epsilon-DP. Exact: integers only, no probability is rounded.
-Source: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS 2020, algorithm 2; the law
-    is the two-sided geometric one of Ghosh, Roughgarden, Sundararajan, STOC 2009.
+Source: [canonne2020], algorithm 2; the law
+    is the two-sided geometric one of [ghosh2009].
 Units: `scale` is in those of the integers that are protected.
 """
 

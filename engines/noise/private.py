@@ -5,7 +5,7 @@ listed in `tests/test_architecture.py`) take them and give `Private` counts; tho
 public numbers and stored. A comparison, a condition, a conversion or an index made of one raises `PrivateValueRead`:
 whatever the data are, so that a threshold is found on data that does not straddle it. Mechanisms open them.
 Guarantee: none of its own. In production nothing is sealed: arrays are plain, and nothing here costs time.
-Source: information-flow typing (Myers 1999) at run time; ours.
+Source: information-flow typing ([myers1999]) at run time; ours.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Guarantee: the bits have exactly the probabilities of a comparison with real-valued noise, so the proof of PrivTree
     holds as it stands, far in the tails too. With a float64 probability the bit becomes certain 37 scales out, and then
     a node that certainly stops, beside a neighbouring one that may not stop, has no epsilon at all.
-Source: Zhang, Xiao, Xie, "PrivTree", SIGMOD 2016, for the decision. The draw is ours: noise is never
+Source: [zhang2016], for the decision. The draw is ours: noise is never
     materialised, the bit is drawn from its own probability.
 Units: thresholds are whole multiples of `unit`, e.g. `Fraction(1, 2**20)` events; `scale` is in events.
 """

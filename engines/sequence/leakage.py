@@ -5,7 +5,7 @@ transition matrix learns of it from the releases before (backward) and after (fo
     B_t = L_b(B_(t-1)) + epsilon_t,    F_t = L_f(F_(t+1)) + epsilon_t,    total_t = B_t + F_t - epsilon_t,
     L(a) = max over rows q, d and sets of states S of ln (1 + q(S) (e^a - 1)) / (1 + d(S) (e^a - 1)).
 `alpha-DP_T` says that no step's total is above alpha. 0 <= L(a) <= a, so totals lie between epsilon_t and the sum.
-Source: Cao, Yoshikawa, Xiao, Xiong, "Quantifying differential privacy under temporal correlations", ICDE 2017, and
+Source: [cao2017], and
     "... in continuous data release", TKDE 2019. There L is a linear-fractional program solved by removing states one by
     one; the best set is a prefix in the order of q/d, so all prefixes of all pairs are looked at at once.
 Units: epsilon in nats, of one user's state in one step.

@@ -4,7 +4,7 @@ With levels b, f and e = b - L_b(b) = f - L_f(f), b + f - e = alpha: a first ste
 hold the backward leakage at b and the forward one at f throughout, so every total is alpha exactly. Without an end
 every step costs e. Where that is worse than an even share of alpha among the steps, the even share is taken: leakage is
 never above the sum. Where users may stay where they are for ever, e is 0 and an infinite horizon is refused.
-Source: Cao, Yoshikawa, Xiao, Xiong (see `leakage`), algorithms for finite and infinite horizons.
+Source: [cao2017], algorithms for finite and infinite horizons.
 Guarantee: budgets are rounded down, and the curve of a finite horizon is computed again and compared with alpha.
 """
 

@@ -8,7 +8,7 @@ Guarantee (`unit = "replace"`): epsilon-DP for one record replaced by another on
     to the declared population, which is never compared with the data. So scale 2 / epsilon_t at step t costs
     (epsilon_t + epsilon_t') / 2 at most, where t and t' are the steps of the two records. A user of at most c accepted
     records pays c times that. Nobody is counted among the unseen: their number is a result, never measured.
-Source: Laplace release as in paper 003, section 3.2, whose sensitivity is left open; estimators: see their modules.
+Source: Laplace release as in [cao2023], section 3.2, whose sensitivity is left open; estimators: see their modules.
 Units: counts, in users.
 """
 

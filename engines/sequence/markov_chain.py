@@ -2,7 +2,7 @@
 
 Guarantee: none needed; the matrix is declared, or learnt from released counts. Structural zeros (moves that cannot
     happen) are kept everywhere: a state that nobody can have reached is released as 0.
-Source: paper 003, section 5.2 (eq. 7); the covariance of collective counts is that of independent multinomial moves.
+Source: [cao2023], section 5.2 (eq. 7); the covariance of collective counts is that of independent multinomial moves.
 Units: row = state now, column = state next, entries are probabilities.
 """
 

@@ -2,7 +2,7 @@
 
 Counts alone, nobody's path: a smoother gives the expected products of neighbouring steps' counts, and the matrix
 that explains them best in least squares, its rows on the simplex, is the next guess.
-Post-processing of released values: costs no privacy. Source: Shumway, Stoffer 1982 for the recursion; constraint and
+Post-processing of released values: costs no privacy. Source: [shumway1982] for the recursion; constraint and
     prior are ours.
 Units: counts. Cost: O(sweeps * window * states^3).
 """

@@ -4,8 +4,8 @@ Counts of users who move independently have mean `P'm` and a covariance that kee
 cell by cell by a Gaussian with the exact posterior moments (expectation propagation), or, with `exact` off, taken for
 Gaussian noise of the same variance (the Kalman filter).
 Post-processing of released values: costs no privacy.
-Source: collective filtering, Sheldon and Dietterich, NeurIPS 2011 (its Gaussian limit); expectation propagation,
-    Minka 2001; smoothing, Rauch, Tung, Striebel 1965. The combination is ours.
+Source: collective filtering, [sheldon2011] (its Gaussian limit); expectation propagation,
+    [minka2001]; smoothing, [rauch1965]. The combination is ours.
 Units: counts. Cost: O(states^3) a step.
 """
 

@@ -5,7 +5,7 @@ but for the total, separable. With a multiplier nu each entry is the noisy value
 `r_i(nu) = max(0, clip(y_i, psi^-1(ln p_i - nu - w_i) - 1, psi^-1(ln p_i - nu + w_i) - 1))`, and their sum falls in nu:
 one root, found by Newton's method inside a bracket. So the optimum is global, and no solver is called.
 Post-processing of released values: costs no privacy.
-Source: paper 003, section 5. Departure: the paper replaces ln r! by Stirling's formula, which has no lower bound at 0
+Source: [cao2023], section 5. Departure: the paper replaces ln r! by Stirling's formula, which has no lower bound at 0
     and is not convex below 1/2; lnGamma(r + 1) is exact and convex.
 Units: counts; `rate` is 1/scale of the noise.
 """

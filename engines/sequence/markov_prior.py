@@ -1,9 +1,9 @@
-"""The estimators of paper 003 and its comparators: MAP (mode `paper`), MLE, the prior mean alone, and raw counts.
+"""The estimators of [cao2023] and its comparators: MAP (mode `paper`), MLE, the prior mean alone, and raw counts.
 
 The prior of a step is `n p_t` with `p_t = p_(t-1) P` from a first distribution that is the frequency of the first
 step's released counts, or even. It is never corrected by later counts: that is what the collective filter does.
 Post-processing of released values: costs no privacy.
-Source: paper 003, sections 5.1 to 5.3 (eq. 5 to 8); `markov_map` says where the optimisation departs from it.
+Source: [cao2023], sections 5.1 to 5.3 (eq. 5 to 8); `markov_map` says where the optimisation departs from it.
 """
 
 from __future__ import annotations

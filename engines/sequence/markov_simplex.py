@@ -1,8 +1,8 @@
 """Counts that cannot be negative and add up to a declared total: the nearest ones, and the likeliest ones.
 
 Post-processing of released values: costs no privacy.
-Source: the Euclidean projection onto a simplex by sorting (Held, Wolfe, Crowder 1974). It also solves the maximum
-    likelihood problem under Laplace noise of paper 003's comparator (Lee, Wang, Kifer, ICDE 2015), min |y - r|_1 with
+Source: the Euclidean projection onto a simplex by sorting ([held1974]). It also solves the maximum
+    likelihood problem under Laplace noise of [cao2023]'s comparator ([lee2015]), min |y - r|_1 with
     r >= 0 and sum r = n, whose solution is not unique: every entry moves the same way as the sum has to, or from below
     zero up to zero, so no smaller L1 distance is possible.
 Units: counts, in users.

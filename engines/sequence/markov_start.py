@@ -5,8 +5,8 @@ Each meets its Laplace noise on its own, tilted by exp(-multiplier * count) so t
 saddle point); moments and evidence are integrals over one count. A Gaussian prior of the same variance is fine where
 users are spread, but cannot say that a few states hold all of them, and pulls those down.
 Post-processing of released values: costs no privacy.
-Source: Dirichlet as conditioned Gammas and the saddle point are textbook (Butler, "Saddlepoint approximations with
-    applications", 2007, chapter 4); the combination is ours.
+Source: Dirichlet as conditioned Gammas and the saddle point are textbook ([butler2007], chapter 4); the combination is
+    ours.
 Units: counts. Cost: O(states), once.
 """
 

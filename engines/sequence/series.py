@@ -6,7 +6,7 @@ baselines that it was compared with (`series_config.MODES`).
 Guarantee: (epsilon, delta)-DP, or epsilon-DP, for one unit over a span (the horizon, or each aligned period), whatever
     its events, up to the bounds of `Presence`; modes ba and bd: for windows of steps. Beyond the horizon nothing is
     released any more. Proofs: docs/engines/sequence.md.
-Source: Zhang, Khalili, Liu, "Differentially private real-time release of sequential data", TOPS 2022 (paper 004); the
+Source: [zhang2022]; the
     default is ours.
 Units: released values are in the raw field's units.
 """

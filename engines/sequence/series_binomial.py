@@ -5,14 +5,14 @@ goes on the integer z, with 1 / w**2 times the coins; dividing by w afterwards w
 Guarantee: (epsilon, delta)-DP for a unit over a span, wherever its events lie. A draw with m = `half` coins on an
     integer moved by s is (e, d)-DP by lemma A.2 (the likelihood ratio of s neighbouring counts is at most ((m + k + s)
     / (m - k - s + 1)) ** s, and Hoeffding bounds the k where that is beyond e); the draws that a unit meets compose by
-    Kairouz, Oh, Viswanath 2017, as in theorem A.3. Looser than what Gaussian noise is given: docs/engines/sequence.md.
+    [kairouz2015], as in theorem A.3. Looser than what Gaussian noise is given: docs/engines/sequence.md.
 Arrangements: one event may move a coarse total by a whole step, so events spread over many steps can cost more than the
     same events in few. A draw whose step has q of the unit's `most` events is given q / most of the delta of its field:
     all draws together never have more, whichever steps the events are in. Draws whose shift takes more than n events
     add up plainly, the others by theorem 3.5, a concave function of the sum of squares and so below each of its
     tangents: all in all a sum over draws of a function of q, which `_Draws.worst` bounds for every arrangement, mixed
     ones too.
-Source: paper 004, lemma A.2 and theorem A.3.
+Source: [zhang2022], lemma A.2 and theorem A.3.
 Units: lattice steps, coarsened by 2**`coarse` where many coins would be needed.
 """
 
@@ -79,7 +79,7 @@ def _advanced(squares: float, slack: float) -> tuple[float, float]:
 
 
 def composed(plain: float, drift: float, squares: float, slack: float) -> float:
-    """Epsilon of all draws together, by Kairouz, Oh, Viswanath 2017, theorem 3.5; rises with each of the sums.
+    """Epsilon of all draws together, by [kairouz2015], theorem 3.5; rises with each of the sums.
 
     Args:
         plain, drift, squares: sums over the draws of e, e (exp(e) - 1) / (exp(e) + 1) and e squared, e that of a draw.

@@ -3,7 +3,7 @@
 The transform is an integer matrix (the orthonormal real one, scaled by 2**16 and rounded), so that coefficients are
 integers and get noise on integers.
 Guarantee: epsilon-DP for a unit over a span; sensitivity proven at `FourierBudget.l1_sensitivity`.
-Source: Rastogi, Nath, SIGMOD 2010; online by blocks as in paper 004, section 8 and figure 5. With a block as long as
+Source: [rastogi2010]; online by blocks as in [zhang2022], section 8 and figure 5. With a block as long as
     the horizon it is the offline transform: all releases come at the end.
 Units: lattice steps.
 """

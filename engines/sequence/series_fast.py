@@ -1,8 +1,8 @@
 """FAST without sampling: a random walk's Kalman filter on Laplace measurements.
 
 Guarantee: post-processing of released measurements.
-Source: Fan, Xiong, "An adaptive approach to real-time aggregate monitoring with differential privacy", TKDE 2014, as
-    used in paper 004, section 8. The random walk's variance must be known beforehand: `process_variance`.
+Source: [fan2014], as
+    used in [zhang2022], section 8. The random walk's variance must be known beforehand: `process_variance`.
 Units: lattice steps.
 """
 

@@ -3,7 +3,7 @@
 A key has one word for each field, the event's value in lattice steps (two's complement); folding equal keys loses
 nothing, so the total of a step is an exact integer sum. Lattice steps are powers of two: a float is scaled exactly.
 Guarantee: sensitivity, proven at `SeriesField.shift`.
-Source: algorithms.md section 0 ("noise goes only on integers"); ours.
+Source: ours; noise goes on integers only (docs/guarantee.md section 2).
 Units: values and limits in the raw field's units, totals and shifts in lattice steps.
 """
 

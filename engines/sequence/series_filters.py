@@ -3,7 +3,7 @@
 Each state is (level, AR(1) deviation, coefficients of the clock's regressors). The level and the coefficients stay,
 the deviation has a scale and a correlation by hypothesis; under some its size follows the daily profile.
 Guarantee: post-processing of measurements and public constants.
-Source: Kalman 1960; predictive likelihood as weights: West, Harrison 1997, chapter 12. The grid is ours.
+Source: [kalman1960]; predictive likelihood as weights: [west1997], chapter 12. The grid is ours.
 Units: lattice steps of the field.
 """
 

@@ -5,7 +5,7 @@ integers, and the lattice is so fine that Gaussian DP holds for it to 75 digits 
 Guarantee: all measurements of a span together are mu-GDP for one unit, mu from (epsilon, delta): `fixed`, whatever the
     arrangement of the unit's events, and `adaptive`, whatever earlier releases made of the amounts, as long as a unit
     in every step is accounted for. Proof: docs/engines/sequence.md, lemmas D and B.
-Source: Balle, Wang 2018; Dong, Roth, Su 2019; Smith, Thakurta 2022 (a fixed total, adaptively spent).
+Source: [balle2018]; [dong2019]; [smith2022] (a fixed total, adaptively spent).
 Units: totals in lattice steps of their field; variances in their squares; amounts in 2**-60 of the budget of a span.
 """
 

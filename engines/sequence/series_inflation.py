@@ -5,7 +5,7 @@ jumps of a real series. So the variance of the bank's prediction counts `factor`
 weighed by how likely it makes the errors of the predictions so far. Where noise is far above the movement they tell
 little of it, and the prior's doubt stays.
 Guarantee: post-processing of released measurements. Neither released values nor budgets depend on it.
-Source: ours; after variance inflation in adaptive filters (Mehra 1970), with a Bayesian choice of the factor.
+Source: ours; after variance inflation in adaptive filters ([mehra1970]), with a Bayesian choice of the factor.
 Units: any, variances in their squares.
 """
 

@@ -2,7 +2,7 @@
 
 Guarantee: epsilon-DP for a unit over a span: one event moves the totals of one step by its shifts, which costs
     sum(shift / scale) = epsilon / most; a unit has `most` events in a span at most.
-Source: Dwork, Roth 2014; paper 004, section 8 ("Baseline-Laplace", scale T Delta / epsilon: most = T there).
+Source: [dwork2014]; [zhang2022], section 8 ("Baseline-Laplace", scale T Delta / epsilon: most = T there).
 Units: lattice steps.
 """
 

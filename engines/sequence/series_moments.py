@@ -1,7 +1,7 @@
 """Mean, variance and lag-1 correlation of a series, learnt one noisy value at a time.
 
 Guarantee: post-processing of released values.
-Source: paper 004, algorithm 1 (after Huitema, McKean 1991), with two corrections: the noise's own variance is taken
+Source: [zhang2022], algorithm 1 (after [huitema1991]), with two corrections: the noise's own variance is taken
     out of the variance, and the correlation, which noise attenuates, is scaled back by it. The paper adds 1 / (t - 1)
     to the correlation where it is known to be positive: `positive`.
 Units: those of the values.

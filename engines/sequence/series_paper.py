@@ -4,7 +4,7 @@ Written so, it is post-processing of y_t: the noise that the paper adds to a rea
 modulo 1 beside integer noise) goes on an integer instead, and is scaled afterwards.
 Guarantee: post-processing; w_t is public (a secret w_t would add nothing to the guarantee) and 1 at t <= 2, which the
     schedule's total contains.
-Source: paper 004, algorithms 1 and 2, theorem 6.1 for the standard error. Parameters come from released x alone.
+Source: [zhang2022], algorithms 1 and 2, theorem 6.1 for the standard error. Parameters come from released x alone.
 Units: lattice steps.
 """
 

@@ -1,7 +1,7 @@
 """Measurements released as they are: the baselines `gaussian` and `laplace`.
 
 Guarantee: post-processing (none at all).
-Source: paper 004, section 3 and 8.
+Source: [zhang2022], section 3 and 8.
 Units: lattice steps.
 """
 

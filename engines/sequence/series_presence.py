@@ -1,7 +1,7 @@
 """How often one protected unit may be in a series, and what that makes of a schedule of weights.
 
 Guarantee: `Presence.worst` is the exact maximum over all arrangements of a unit's events (`accounting.sensitivity`).
-Source: algorithms.md section 0.
+Source: ours.
 Units: steps; events of one unit.
 """
 

@@ -1,7 +1,7 @@
 """Public schedules: how much weight each step of a series gets, decided before any data come.
 
 Guarantee: none of its own; `worst` is what one unit meets at most, which `series_gaussian` turns into noise.
-Source: paper 004 section 5 (fixed and geometric weights; w = 1 in the first two steps, which the total must contain).
+Source: [zhang2022] section 5 (fixed and geometric weights; w = 1 in the first two steps, which the total must contain).
 Units: weights are relative; their squares are in proportion to a measurement's precision 1 / sigma**2.
 """
 

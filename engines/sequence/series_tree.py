@@ -2,7 +2,7 @@
 
 Guarantee: epsilon-DP for a unit over a span: the counter costs one unit of weight its epsilon, an event of weight
     `shift` that often (`counters.contract`), and a unit has `most` events.
-Source: Chan, Shi, Song 2011 by paper 004, section 8: b_t = B_t - B_{t-1}.
+Source: [chan2011] by [zhang2022], section 8: b_t = B_t - B_{t-1}.
 Units: lattice steps.
 """
 

@@ -5,7 +5,7 @@ made, with what the window has left (bd) or with what steps since the last one d
 stands.
 Guarantee: NOT over the whole stream. w-event privacy: for any window of w successive steps, what joins them costs a
     unit epsilon; half of it for the dissimilarities, epsilon / (2 w) each, half for the releases of the window.
-Source: Kellaris, Papadopoulos, Xiao, Papadias, PVLDB 2014, mechanisms 1 and 2, for one series; fields share the budget.
+Source: [kellaris2014], mechanisms 1 and 2, for one series; fields share the budget.
     Departures: budgets are whole multiples of epsilon / (2 w 2**20), rounded down.
 Units: lattice steps; budgets in those multiples.
 """

@@ -4,7 +4,7 @@ Consistent extension: a node's estimate is C_a + C_n + C_d: its share of what wa
 measured at itself, what was measured below. Projection: from the root down, the children's estimates are moved by equal
 amounts until they add up to their parent's count and none is negative (Euclidean projection onto the simplex), rounded
 to integers.
-Source: paper 000, equations 3.8 and 3.9 with C_a(root) = 0; the projection is ours.
+Source: [kumar2024], equations 3.8 and 3.9 with C_a(root) = 0; the projection is ours.
 Post-processing of released values: costs no privacy, so floats are allowed. They are exact here below 2**53 / 2**depth
 events.
 """

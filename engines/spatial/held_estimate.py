@@ -5,7 +5,7 @@ itself, and what is expected among its pending events. An ancestor's measurement
 measured below since, smoothed by its noise, instead of by area.
 Privacy: released values only, so all of it is free. Floats are added, multiplied, divided and square-rooted one by
     one, in a fixed order: IEEE 754 gives every machine the same bits.
-Source: ours, after the consistent extension of paper 000 (equations 3.8 and 3.9).
+Source: ours, after the consistent extension of [kumar2024] (equations 3.8 and 3.9).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def emptied(first: FloatArray, total: IntArray, doubt: FloatArray) -> FloatArray
 
     Args:
         first, total: `(cells,)`. doubt: `(..., cells)`, of several answers each.
-    Source: positive-part James-Stein shrinkage (Baranchik 1964), here of one number at a time.
+    Source: positive-part James-Stein shrinkage ([baranchik1964]), here of one number at a time.
 
     >>> emptied(np.array([6.0, 2.0, 97.0]), np.array([100, 100, 100]), np.array([12.0, 12.0, 12.0])).tolist()
     [4.0, 0.0, 100.0]

@@ -1,9 +1,9 @@
 """One continual counter for each cell of a tree, of which a step activates those of its leaves.
 
 Guarantee: what one counter costs, for one event, however many cells there are: an event is counted at its own step, by
-    the one leaf that holds it (selective counting: paper 000, algorithm 11, theorem 3.5.1; `engines.counters.selective`
-    has the two conditions). Which leaves there are depends on releases, so the counter must be private under adaptive
-    continual release; one that is not is refused.
+    the one leaf that holds it (selective counting: [kumar2024], algorithm 11, theorem 3.5.1;
+    `engines.counters.selective` has the two conditions). Which leaves there are depends on releases, so the
+    counter must be private under adaptive continual release; one that is not is refused.
 """
 
 from __future__ import annotations

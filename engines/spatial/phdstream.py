@@ -8,7 +8,7 @@ Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream 
     the split bits and in one leaf's counter of its own step, and everything else there is computed from releases
     before. Where `parts.private` is False an event is counted at every step while it is alive, and T steps cost T times
     epsilon: `guarantee().private` says so.
-Source: paper 000, chapter 3, corrected as algorithms.md section 3 says; docs/guarantee.md section 4; docs/notes/0003.
+Source: [kumar2024], chapter 3, corrected as docs/guarantee.md says in sections 4 and 9; docs/notes/0003-deletes-add.md.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
 | `offline-increments` | new | PrivTree, each step | none | all that ever were |
 | `fixed-tree` | new | PrivTree or a grid, at the first step | none | the first step's |
 
-Source: paper 000, section 3.6.6, baselines 1 to 3 (paper 001, section 5.3), and algorithm 1 for the increments: their
-releases add up. (The papers' baseline 2 scales each step's release to the exact number alive, which is private.)
+Source: [kumar2024], section 3.6.6, baselines 1 to 3 ([kumar2024b], section 5.3), and algorithm 1 for the increments:
+their releases add up. (The papers' baseline 2 scales each step's release to the exact number alive, which is private.)
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Nothing here is noise and nothing protects anybody: it is a fixed public function of the stream's name, so that
 synthetic points are a function of the released counts and stay where they are.
-Source: splitmix64 (Steele, Lea, Flood 2014) under a key from SHA-256; positions are Kronecker sequences (the R2
+Source: splitmix64 ([steele2014]) under a key from SHA-256; positions are Kronecker sequences (the R2
 sequence).
 """
 

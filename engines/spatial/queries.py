@@ -1,6 +1,6 @@
 """The utility metric: relative error of range queries, as in the papers, counted exactly on a grid.
 
-Not private: for operators. Source: paper 000 section 3.6; rectangles small [0.01 %, 0.1 %), medium [0.1 %, 1 %) and
+Not private: for operators. Source: [kumar2024] section 3.6; rectangles small [0.01 %, 0.1 %), medium [0.1 %, 1 %) and
 large [1 %, 10 %) of the area, aspect ratio exp(U(-1, 1)), error divided by max(true, 0.001 * events alive). Edges lie
 on the grid's lines, the rectangles are the same for every stream, step and run, so that numbers can be compared.
 """

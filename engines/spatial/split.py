@@ -1,7 +1,7 @@
 """PrivTree split rule: which cells of one tree level are divided further.
 
 Guarantee: `epsilon`-DP per step and per event, inserted or deleted, for all levels of the tree together.
-Source: Zhang, Xiao, Xie, "PrivTree", SIGMOD 2016. Departures: docs/notes/0003-deletes-add.md. Proof, and why less noise
+Source: [zhang2016]. Departures: docs/notes/0003-deletes-add.md. Proof, and why less noise
     than the paper's is enough: docs/guarantee.md, theorem P.
 Units: scores and thresholds are events; depth counts noisy decisions, root = 0.
 """

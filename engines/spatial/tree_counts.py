@@ -1,6 +1,6 @@
 """From a step's noisy increments to the counts that it releases: all that follows the noise, so none of it costs.
 
-Source: paper 000, equations 3.8 and 3.9 (`consistency`).
+Source: [kumar2024], equations 3.8 and 3.9 (`consistency`).
 """
 
 from __future__ import annotations

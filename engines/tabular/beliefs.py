@@ -1,7 +1,7 @@
 """Marginals of a graphical model from the tables of its maximal cliques, by summing along its junction tree.
 
 Post-processing: tables and marginals are released, or follow from what is. In float64 throughout.
-Source: Koller and Friedman, "Probabilistic Graphical Models" (2009), section 10.3.3 (out-of-clique queries).
+Source: [koller2009], section 10.3.3 (out-of-clique queries).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The utility metrics of tables: workload errors, absolute and relative, averaged over marginals and at worst.
 
-Not private: for operators. Source: paper 002, section 7.3, on counts divided by the true number of rows, as its tables
-are. For a marginal W with |W| cells, true counts q(f) and synthetic ones q(g):
+Not private: for operators. Source: [kumar2024c], section 7.3, on counts divided by the true number of rows, as its
+tables are. For a marginal W with |W| cells, true counts q(f) and synthetic ones q(g):
 
     WE(W)    = 1/|W| sum |q(f) - q(g)| / |f|        RelWE(W) = 1/|W| sum |q(f) - q(g)| / q(f)
 

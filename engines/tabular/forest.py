@@ -1,6 +1,6 @@
 """A forest of attributes: the pairs that depend most, without a cycle, and what they say about all other pairs.
 
-Source: Chow, Liu 1968, with the squared Hellinger distance from independence in place of mutual information: it needs
+Source: [chow1968], with the squared Hellinger distance from independence in place of mutual information: it needs
 a square root only, which is the same on every machine. Post-processing.
 """
 

@@ -1,6 +1,6 @@
 """Multiplicative weights on the joint table: the same fit as Private-PGM's, for domains that fit in memory as a whole.
 
-Source: Hardt, Ligett, McSherry, "A simple and practical algorithm for differentially private data release" (2012), with
+Source: [hardt2012], with
 the step length searched for instead of fixed, and all measurements of a fit at once. What a fit promises: `fitting`.
 """
 

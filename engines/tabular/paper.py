@@ -5,8 +5,8 @@ the last release, are furthest from the model; once more into that marginal's ow
 what was measured, from where it stood. A marginal that is not measured goes on from what was released of it, one
 that is measured in consecutive steps from its own counts.
 Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream however long it lives (`rounds`).
-Source: paper 000, algorithm 14; paper 002, algorithm 3; corrected as algorithms.md section 4 says: half the budget for
-    each of choices and counts, scores of sensitivity 1, an empty start, totals from noisy marginals. The last
+Source: [kumar2024], algorithm 14; [kumar2024c], algorithm 3; corrected (docs/guarantee.md section 9): half the budget
+    for each of choices and counts, scores of sensitivity 1, an empty start, totals from noisy marginals. The last
     round's model is released, which is closer than the mean over rounds; docs/notes/0041.
 """
 

@@ -4,7 +4,7 @@
 by processes that fit with it (extra `pgm`), and everything that has a shape is fixed by the domain: a measurement that
 there is not has weight zero. One program is compiled for each domain and serves every step.
 
-Source: McKenna, Sheldon, Miklau, "Graphical-model based estimation and inference for differential privacy" (2019),
+Source: [mckenna2019],
 algorithm 1, with a step length that is searched for. Message passing, and the model that it is about, are `mbi`'s.
 See `fitting` for what a fit promises. Float64 throughout.
 """

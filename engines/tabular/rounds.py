@@ -5,7 +5,7 @@ counter of its own), and the model is fitted to all that was measured in this st
 Guarantee: `epsilon`-DP for one event, inserted or deleted, over all steps. An event is in one step. There it sways
     `rounds` choices, at `Selection.epsilon` each, and is counted by the counters of `rounds` different marginals, at
     `counter.cost` each (`engines.counters.selective`, applied once a round); all else is computed from releases.
-Source: paper 002, algorithms 2 and 3; paper 000, algorithm 14; corrected as algorithms.md section 4 says.
+Source: [kumar2024c], algorithms 2 and 3; [kumar2024], algorithm 14; corrected as docs/guarantee.md section 9 says.
 Units: events.
 """
 

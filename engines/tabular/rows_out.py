@@ -2,7 +2,7 @@
 
 Public pseudo-randomness: a number's place in its bin is a function of the stream's name, the row's origin and the
 attribute. Nothing here is noise and nothing protects anybody.
-Source: splitmix64 (Steele, Lea, Flood 2014) under a key from SHA-256.
+Source: splitmix64 ([steele2014]) under a key from SHA-256.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Exact: events are integers, and public numbers are rounded to whole quanta befor
     scores of neighbours differ by what is proved and by no rounding. Events and public numbers are first cut at a bound
     that follows from the number of cells (`Selection.largest`): no score leaves 64 bits, and a cut moves no further
     than what is cut.
-Source: paper 002, sections 6.4 and 7.2; algorithms.md, section 4.
+Source: [kumar2024c], sections 6.4 and 7.2, corrected as docs/guarantee.md section 9 says.
 Units: `QUANTUM` events; weights are whole numbers up to `WEIGHT`.
 """
 

@@ -1,7 +1,7 @@
 """Estimates of one-way marginals from noisy ones: projection and shrinkage. Post-processing.
 
-Sources: simplex projection by sorting (Held, Wolfe, Crowder 1974); shrinkage by the share of the spread that noise
-explains (James, Stein 1961).
+Sources: simplex projection by sorting ([held1974]); shrinkage by the share of the spread that noise
+explains ([james1961]).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A side of a table is what is left after summing over one axis: of a pair its two one-way marginals, of a marginal of
 three its pairs. Post-processing; sums run in a fixed order.
-Sources: iterative proportional fitting (Deming, Stephan 1940); moment estimates of the prior variance as in empirical
-Bayes (Efron, Morris 1973; Paule, Mandel 1982).
+Sources: iterative proportional fitting ([deming1940]); moment estimates of the prior variance as in empirical
+Bayes ([efron1973]; [paule1982]).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ rows. Its marginals are added to what was released; noise adds up with the steps
 Where rows can be deleted, inserts and deletes get a table each, and are subtracted: a model has no negative rows.
 Guarantee: epsilon-DP for one event over the whole stream however long it lives: an event is in one step and is an
     insert or a delete, so it meets one run of the rounds.
-Source: paper 002, algorithm 2 and section 5, with Private-PGM for multiplicative weights as in its experiments; |events
-    of a step|, which it takes for public, is estimated from noisy marginals. The last round's model is added.
+Source: [kumar2024c], algorithm 2 and section 5, with Private-PGM for multiplicative weights as in its experiments;
+    |events of a step|, which it takes for public, is estimated from noisy marginals. The last round's model is added.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A model that grew with the marginals that happen to be selected would be compiled anew each time and could outgrow any
 memory. So its structure is fixed before the first event: every attribute, joined as cheaply as can be, and then as many
 wanted marginals as fit, small ones first.
-Source: maximal cliques of a triangulation, and their maximum-weight spanning tree (Jensen and Jensen 1994).
+Source: maximal cliques of a triangulation, and their maximum-weight spanning tree ([jensen1994]).
 Units: cells, over all maximal cliques together.
 """
 

@@ -1,6 +1,6 @@
 """A running sum seen through noise: a filter for its level and its rate, with a jump where the rate has changed.
 
-Post-processing of released sums. Local linear trend by a Kalman filter (Kalman 1960); the rate wanders by a twentieth
+Post-processing of released sums. Local linear trend by a Kalman filter ([kalman1960]); the rate wanders by a twentieth
 of itself a step, arrivals scatter like a Poisson variable, and surprises beyond three standard deviations, or several
 in a row, open the filter again. Floats see +, -, *, / and comparisons only: the same on every machine.
 """

@@ -3,7 +3,7 @@
 Start and end of each trip come from a pair matrix, its moves from a walk conditioned on them, its points from rates
 of dwelling (`pairs`, `walks`, `dwell`, `positions`). After `questions` everything is post-processing.
 Guarantee: epsilon-DP for one trip of the window; the histograms' shares add up to epsilon.
-Source: ours, on the outline of Kumar, dissertation 2024, chapter 5; formulas in docs/engines/trajectory.md.
+Source: ours, on the outline of [kumar2024], chapter 5; formulas in docs/engines/trajectory.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ histograms of the mode, and forgotten. Each step's synthetic trips stay for ever
 Guarantee: epsilon-DP for one trip: one contribution, with all its records, added or removed, over the whole stream. It
     is handed out in one step at most; which step depends on its own records and public rules only; and a window costs a
     trip of it epsilon (`synthesis.Mode`). Windows do not add up for a trip: parallel composition.
-Source: Kumar, dissertation 2024, chapter 5, for one set of trips; windows and closing are ours.
+Source: [kumar2024], chapter 5, for one set of trips; windows and closing are ours.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Cells are found by halving, x first, at most 20 times. A trip of t points weighs 1/t at each of them.
 Guarantee: epsilon-DP for one trip, although its weight lies in many cells: a mean over the trip's points of
     PrivTree's own bound (docs/notes/0050-a-tree-over-parts.md).
-Source: Kumar, dissertation 2024, algorithm 16, with PrivTree of Zhang, Xiao, Xie, SIGMOD 2016.
+Source: [kumar2024], algorithm 16, with PrivTree of [zhang2016].
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How far synthetic trips are from true ones: the five figures of the paper. Not private: for operators only.
 
-Source: Kumar, dissertation 2024, section 5.6.2, equations 5.11 to 5.17.
+Source: [kumar2024], section 5.6.2, equations 5.11 to 5.17.
 | figure | of |
 |---|---|
 | SE_ARE, SE_JSD | numbers of trips by pair of start and end cell |

@@ -4,7 +4,7 @@ A node is a pair of nodes of the hierarchy; its children are the pairs of theirs
 ONE leaf of this tree (the pair of its first and its last cell), which is PrivTree's own setting.
 Guarantee: epsilon-DP for one trip: half for the tree, half for its leaves' counts. PrivTree's noise is that of fanout
     4; its privacy proof asks for the decay of a level only, not for how many children there are.
-Source: Kumar, dissertation 2024, algorithms 18 and 19; pairs are counted by equation 5.7.
+Source: [kumar2024], algorithms 18 and 19; pairs are counted by equation 5.7.
 """
 
 from __future__ import annotations

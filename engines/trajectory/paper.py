@@ -1,7 +1,7 @@
 """The method of the paper, read so that it is private: cells by PrivTree, transitions, a tree over pairs, lengths.
 
 Guarantee: epsilon-DP for one trip: 3/10 for the cells, 4/10 for transitions, 3/10 for pairs.
-Source: Kumar, dissertation 2024, algorithms 16 to 21. Read otherwise: transitions are count plus noise (algorithm 17
+Source: [kumar2024], algorithms 16 to 21. Read otherwise: transitions are count plus noise (algorithm 17
 drops the count, then uses the raw one), negative ones 0, rows without mass uniform; exponential weights favour the
 ENDS of a trip (equation 5.10 has the sign inverted); lengths have mean mode / ln 2 and are at least the hops; a cell
 is stayed in with probability 0.97 at most; walks are conditioned on their end without powers of the matrix.

@@ -1,7 +1,7 @@
 """A baseline on one coarse uniform grid: density, transitions, all pairs of cells and lengths, each measured flat.
 
 Guarantee: epsilon-DP for one trip; the histograms' shares add up to epsilon.
-Source: after the common outline of DP-Star and AdaTrace as Kumar's dissertation describes it in sections 5.3.2 to
+Source: after the common outline of DP-Star and AdaTrace as [kumar2024] describes it in sections 5.3.2 to
 5.3.8; only the density is refined, inside the cells, as far as its noise allows.
 """
 

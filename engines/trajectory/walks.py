@@ -4,7 +4,7 @@ Post-processing: sees released values only.
 Method: for each end cell, B_k(u) is the weight of all walks of k moves from u to it; a walk at u with k moves left
 takes the one in direction d with probability proportional to w(u, d) * turn(d | last) * B_{k-1}(target). No power of
 the transition matrix is ever formed: a step is one sparse product, for many end cells at once.
-Source: Kumar, dissertation 2024, algorithm 20 and section 5.3.7, for walks conditioned on their end; turns are ours.
+Source: [kumar2024], algorithm 20 and section 5.3.7, for walks conditioned on their end; turns are ours.
 """
 
 from __future__ import annotations

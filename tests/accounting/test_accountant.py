@@ -73,7 +73,7 @@ def test_an_engine_that_measures_each_event_once_runs_for_ever() -> None:
 
 
 def test_gaussian_noise_up_to_the_exact_budget() -> None:
-    """100 releases at sigma 37.4 are (1, 1e-5) together, the 101st is not; paper 004 would stop after 58."""
+    """100 releases at sigma 37.4 are (1, 1e-5) together, the 101st is not; [zhang2022] would stop after 58."""
     release = GaussianEvent(sigma_squared=Fraction(374, 10) ** 2)
     accountant = Accountant(epsilon=Fraction(1), delta=1e-5, rule="gaussian")
     for _ in range(100):

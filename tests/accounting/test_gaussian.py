@@ -1,4 +1,4 @@
-"""Gaussian DP, held to 60 digits, to Google's dp-accounting, and to paper 004."""
+"""Gaussian DP, held to 60 digits, to Google's dp-accounting, and to [zhang2022]."""
 
 import math
 from itertools import count

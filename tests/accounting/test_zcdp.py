@@ -38,7 +38,7 @@ def test_never_below_the_exact_gaussian_loss(rho: float, delta: float) -> None:
 
 @given(RHOS, DELTAS)
 def test_never_above_the_simple_conversion(rho: float, delta: float) -> None:
-    """Bun and Steinke 2016, proposition 1.3: rho + 2 sqrt(rho ln(1/delta))."""
+    """[bun2016], proposition 1.3: rho + 2 sqrt(rho ln(1/delta))."""
     assert zcdp.epsilon(delta, rho) <= (rho + 2 * math.sqrt(rho * math.log(1 / delta))) * (1 + 1e-9)
 
 

@@ -120,7 +120,7 @@ def test_the_code_does_what_the_matrices_say(name: str) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Literal(TreeCounter):
-    """Paper 000, algorithm 4, as printed: noise Lap(log2(T) / epsilon)."""
+    """[kumar2024], algorithm 4, as printed: noise Lap(log2(T) / epsilon)."""
 
     def node_noise(self, t: int) -> tuple[Fraction, ...]:
         return (Fraction(float(np.log2(self.horizon))),) * t

@@ -52,7 +52,7 @@ def test_frequencies(utilities: list[int], rate: Fraction) -> None:
 
 
 def test_wrong_laws_are_caught() -> None:
-    """Power: the sign of the thesis, half the budget, and a sensitivity without its factor of two."""
+    """Power: the sign of [kumar2024], half the budget, and a sensitivity without its factor of two."""
     observed = hits([0, 1, 2], Fraction(1), seed=72)
     for rate in (Fraction(-1), Fraction(1, 2), Fraction(2)):
         wrong = [math.exp(rate * u) for u in (0, 1, 2)]

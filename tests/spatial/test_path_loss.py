@@ -1,4 +1,4 @@
-"""Exact privacy loss of the partition, along one root-to-leaf path, of our rule and of the papers' (algorithms.md 3.2
+"""Exact privacy loss of the partition, along one root-to-leaf path, of our rule and of the papers' (docs/guarantee.md 9
 and 7.2).
 
 One event changes the scores on one path only. The outcomes there are "split at levels 0 .. k - 1, stop at k", or split
@@ -157,7 +157,7 @@ def test_the_papers_input_breaks_the_budget_on_noisy_negative_siblings() -> None
     """`G + inserts - deletes` with siblings at -decay: each child lies above its parent by as much as the decay takes
     off.
 
-    algorithms.md found 1.36 at depth 10 and 3.02 at depth 20 where 0.5 is allowed; deletions do the same.
+    One path had 1.36 at depth 10 and 3.02 at depth 20 where 0.5 is allowed; deletions do the same.
     """
     rule = PapersRule(epsilon=Fraction(1, 2))
     decay = float(rule.decay_units * UNIT)

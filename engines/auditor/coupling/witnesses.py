@@ -1,6 +1,6 @@
 """The two witnesses of a coupled pair: one records what mechanisms let out, the other one repeats it.
 
-Source: coupling of neighbouring runs, as in proofs of adaptive composition (Dwork, Rothblum, Vadhan 2010); ours.
+Source: coupling of neighbouring runs, as in proofs of adaptive composition ([dwork2010b]); ours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Float Laplace noise, whose low bits tell what it was added to (Mironov, CCS 2012).
+"""Float Laplace noise, whose low bits tell what it was added to ([mironov2012]).
 
 0 + noise keeps the noise's own low bits, 1 + noise is rounded to the grid of numbers near 1: outputs that are on no
 grid of 1 come from 0. The auditor looks at the lowest set bit of every number that is not whole.

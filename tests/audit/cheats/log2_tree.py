@@ -1,4 +1,4 @@
-"""The tree with log2 T levels (paper 000, algorithm 4 as listed): an event is in one node more than was paid for."""
+"""The tree with log2 T levels ([kumar2024], algorithm 4 as listed): an event is in one node more than was paid for."""
 
 from __future__ import annotations
 

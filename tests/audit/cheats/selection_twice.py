@@ -1,4 +1,7 @@
-"""A budget spent twice in selection (paper 000, algorithm 13, line 10): exp(eps u / Delta) for exp(eps u / 2 Delta)."""
+"""A budget spent twice in selection: exp(eps u / Delta) for exp(eps u / 2 Delta).
+
+Source: [kumar2024], algorithm 13, line 10.
+"""
 
 from __future__ import annotations
 

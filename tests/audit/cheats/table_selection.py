@@ -1,9 +1,9 @@
 """Two ways in which the choice of a marginal costs more than it says, both from the papers.
 
 One event can lower one marginal's score and raise another's: it undoes a delete in the first, and adds a second change
-to the other. `spent twice`: exp(eps u / Delta) for exp(eps u / 2 Delta) (paper 000, algorithm 13, line 10). `divided`:
-scores over the number of cells, taken to have sensitivity 1/4 because a pair of attributes has four cells or more
-(paper 002, section 7.2); an attribute with one value breaks that.
+to the other. `spent twice`: exp(eps u / Delta) for exp(eps u / 2 Delta) ([kumar2024], algorithm 13, line 10).
+`divided`: scores over the number of cells, taken to have sensitivity 1/4 because a pair of attributes has four cells or
+more ([kumar2024c], section 7.2); an attribute with one value breaks that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An exact |grad f_t| in a table: each step's model scaled to the true number of rows (paper 000, algorithm 13)."""
+"""An exact |grad f_t| in a table: each step's model scaled to the true number of rows ([kumar2024], algorithm 13)."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _sees_the_best_unsealed(self: Selection, scores: IntArray, allowed: BoolArra
 
 
 def _over_its_cells(self: Selection, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
-    """Paper 002, section 7.2: a pair of attributes has four cells or more; a single attribute has two."""
+    """[kumar2024c], section 7.2: a pair of attributes has four cells or more; a single attribute has two."""
     among = np.flatnonzero(allowed)
     divided = (scores // self.layout.lengths)[among]
     sensitivity = self.sensitivity / 4
