@@ -157,9 +157,8 @@ class EngineOwner(PartitionOwner):
                     return await asyncio.to_thread(work)
             case CommitCandidates(stream, _, chunks):
                 await self._commit("candidate", stream, chunks)
-            case SaveState(stream, step, body):
-                with alone(stream):
-                    facts = {"position": StreamOwner.position_of(body), "step": step}
+            case SaveState(stream, step, position, body):
+                facts = {"position": position, "step": step}
                 await self._job.table.save(self.partition, stream, body, facts=facts)
             case Adopted(stream, step, position, floor):
                 failpoint("adopted")

@@ -216,13 +216,13 @@ class Lane:
             if held is None:
                 record = await self.queue.get()
                 with alone(self.name):
-                    held = self.machine.on_record(*record)
+                    held = await self._read(*record)
             if held is not None:
                 await self._wait_until_due(held.step)
                 if not self.serves():
                     return
                 with alone(self.name):
-                    due, held = self._overdue(held)
+                    due, held = await self._overdue(held)
                 await self.publish(due)
                 for each in due:
                     self.machine.published(each.step)
@@ -231,12 +231,16 @@ class Lane:
                 log.info("stream %s: %s public", self._stream.name, steps)
             self._owner.settled()
 
-    def _overdue(self, first: Publication) -> tuple[list[Publication], Publication | None]:
+    async def _read(self, offset: int, record: LogRecord) -> Publication | None:
+        """In a thread: a large candidate takes seconds to unpack, in which the event loop must go on."""
+        return await asyncio.to_thread(self.machine.on_record, offset, record)
+
+    async def _overdue(self, first: Publication) -> tuple[list[Publication], Publication | None]:
         """`first` and the steps after it that are on the log already and late too; and the one that is not due yet."""
         held: Publication | None = None
         due, size = [first], first.size
         while len(due) < MOST_STEPS and size < ENOUGH_BYTES and not self.queue.empty():
-            if (publication := self.machine.on_record(*self.queue.get_nowait())) is not None:
+            if (publication := await self._read(*self.queue.get_nowait())) is not None:
                 if self._due_s(publication.step) > time.time():
                     held = publication
                     break

@@ -49,6 +49,7 @@ class SaveState:
 
     stream: str
     step: int
+    position: int  # as in `Adopted`
     body: bytes = field(repr=False)
 
 

@@ -50,11 +50,6 @@ class StreamOwner:
         """Offset of the blocks topic from which to read on."""
         return self.stepper.merge.position
 
-    @staticmethod
-    def position_of(body: bytes) -> int:
-        """The same, of a stored candidate. Raises: WireError."""
-        return int(Candidate.decode(body).progress["position"])
-
     def recover(
         self, table_body: bytes | None, log: Iterable[tuple[int, LogRecord]], *, log_is_trimmed: bool
     ) -> Effects:
@@ -90,7 +85,7 @@ class StreamOwner:
             raise GapError(f"stream {self.stream}: the release log starts at step {first}, and nobody trimmed it")
         self.stepper.restore(newest.candidate)
         if saved is None or saved.step < newest.candidate.step:
-            yield SaveState(self.stream, newest.candidate.step, newest.body)
+            yield SaveState(self.stream, newest.candidate.step, self.position, newest.body)
         yield self._adopted(newest.candidate.step)
 
     def fold(self, offset: int, block: Block) -> None:
@@ -115,7 +110,7 @@ class StreamOwner:
                 size += len(body)
                 if size >= ENOUGH_BYTES or step == steps[-1]:
                     yield CommitCandidates(self.stream, tuple(answered), tuple(chunks))
-                    yield SaveState(self.stream, step, body)
+                    yield SaveState(self.stream, step, self.position, body)
                     yield self._adopted(step)
                     chunks, answered, size = [], [], 0
 

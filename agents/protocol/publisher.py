@@ -113,6 +113,7 @@ class StreamPublisher:
             return None
         candidate = complete.candidate
         self._view.forget(candidate.step)
+        self._forget(candidate.step)
         waiting = {publication.step: chain for publication, chain in self._waiting}
         last, chain = (self._waiting[-1][0].step, self._waiting[-1][1]) if waiting else (self.last_step, self._chain)
         if candidate.step <= last:
@@ -138,3 +139,9 @@ class StreamPublisher:
             raise GapError(f"stream {self.stream}: step {step} was not due")
         _, self._chain = self._waiting.popleft()
         self.last_step, self._chains[step] = step, self._chain
+        self._forget(step)
+
+    def _forget(self, below: int) -> None:
+        """Drop the chains of older steps: on the log, which is read in order, candidates follow one another."""
+        if self._chains and next(iter(self._chains)) < below:
+            self._chains = {step: chain for step, chain in self._chains.items() if step >= below}

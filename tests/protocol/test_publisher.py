@@ -11,6 +11,7 @@ from agents.protocol.publisher import StreamPublisher
 from agents.protocol.stepper import Stepper
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError
+from schemas.releases import cut
 from tests.contracts.cases import CONTRACTS
 
 STEPS = 4
@@ -53,3 +54,19 @@ def test_a_changed_word_breaks_the_chain(step: int, word: str) -> None:
 def test_a_missing_step_is_a_gap() -> None:
     with pytest.raises(GapError):
         recovered([LEDGER[0], *LEDGER[2:]])
+
+
+def test_what_it_remembers_does_not_grow_with_the_steps() -> None:
+    stepper = Stepper.of(STREAM, 1)
+    stepper.fold(0, Block(STREAM.name, 0, 0, 1, STEPS - 1, {}))
+    log = [
+        chunk
+        for step in range(STEPS)
+        for chunk in cut(stepper.compute(bytes([step]) * 32).encode(), stream=STREAM.name, step=step)
+    ]
+    publisher = recovered(LEDGER[:-1])
+    for offset, chunk in enumerate(log):
+        due = publisher.on_record(offset, chunk)
+        assert (due is not None) == (chunk.step == STEPS - 1)
+    publisher.published(STEPS - 1)
+    assert list(publisher._chains) == [STEPS - 1]

@@ -25,7 +25,7 @@ from engines.contract import Batch, Release, State
 from engines.noise import NoiseSource
 from schemas.blocks import Block, Folded
 from schemas.guarantee import Guarantee
-from schemas.releases import LogRecord, PublicRecord, Seed, decode_log_record, frame_records
+from schemas.releases import Candidate, LogRecord, PublicRecord, Seed, decode_log_record, frame_records
 
 STREAM = "toy"
 PARTITIONS = 2
@@ -276,6 +276,7 @@ class OwnerProcess:
             case CommitCandidates():
                 self._commit([chunk.encode() for chunk in effect.chunks[self.sent :]], network)
             case SaveState():
+                assert Candidate.decode(effect.body).progress["position"] == effect.position
                 world.table = effect.body  # unfenced on purpose: a zombie can do this too
                 world.saved = effect.step
             case Adopted():
