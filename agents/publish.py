@@ -13,6 +13,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -128,11 +129,15 @@ class Lane:
         self._stream = stream
         self._stops = Stops.of([stream.name]) if stops is None else stops
         self.name = stream.name
-        self._clock = StepClock.of(stream)
         self._producer: Any = None
         self.machine = StreamPublisher(stream.name)
         self.queue: asyncio.Queue[tuple[int, LogRecord]] = asyncio.Queue()
         self._first_offsets: dict[int, int] = {}
+
+    @cached_property
+    def _clock(self) -> StepClock:
+        """Not of a stream that could not start: where it begins may not be known."""
+        return StepClock.of(self._stream)
 
     def serves(self) -> bool:
         """False once the stream has stopped: nothing more of it is published by this process."""
@@ -297,6 +302,8 @@ class Lane:
         return (self._clock.end_of(step) + self._stream.time.grace_us + self._stream.publish_delay_us) / 1e6
 
     def _tell_late(self, due: Sequence[Publication]) -> None:
+        if self._stream.time.clock == "replay":  # its time is that of the file
+            return
         now = time.time()
         late = [each.step for each in due if now - self._due_s(each.step) > LATE_S]
         if late:
