@@ -11,8 +11,9 @@ import pytest
 from aiokafka import TopicPartition
 
 from agents.ingest import source_specs
-from agents.ingest_owner import IngestCounters, IngestOptions, SourceOwner
+from agents.ingest_owner import IngestOptions, SourceOwner
 from agents.lifecycle.stops import Stops
+from agents.metrics import IngestCounters
 from agents.protocol.ingest_events import RawRecord
 from agents.protocol.ingest_places import Places
 from schemas.blocks import Block
