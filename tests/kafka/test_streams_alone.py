@@ -64,6 +64,14 @@ class Twins:
     async def create(self) -> None:
         await create_topics(self.config(), source_partitions=SOURCES)
 
+    async def begin(self, steps: int) -> None:
+        """The first steps of both streams are public."""
+        await self.create()
+        await self.send(range(steps))
+        async with self.worker(self.config()):
+            for stream in (self.a, self.b):
+                await self.until_public(stream, steps - 1)
+
     async def send(self, steps: range) -> None:
         """Events of new users in each step, and its ticks."""
         async with producing(self.bootstrap) as producer:
@@ -161,11 +169,7 @@ async def test_a_foreign_record_stops_the_stream_that_it_names(
     """Ingest and engine read it; both leave the stream out, and the other one's blocks, offsets and answers go on."""
     twins = Twins(bootstrap, tmp_path)
     config = twins.config()
-    await twins.create()
-    await twins.send(range(2))
-    async with twins.worker(config):
-        for stream in (twins.a, twins.b):
-            await twins.until_public(stream, 1)
+    await twins.begin(2)
     async with producing(bootstrap) as producer:
         await producer.send_and_wait(twins.topics.blocks, b"not a block", key=twins.a.encode(), partition=0)
     for steps in (range(2, 4), range(4, 6)):  # and again after a restart
@@ -192,11 +196,7 @@ async def test_a_stream_that_was_taken_out_and_put_back_goes_on_where_it_was(
 ) -> None:
     """Another stream of the same source, group and partition of private topics went on meanwhile; or none did."""
     twins = Twins(bootstrap, tmp_path)
-    await twins.create()
-    await twins.send(range(3))
-    async with twins.worker(twins.config()):
-        for stream in (twins.a, twins.b):
-            await twins.until_public(stream, 2)
+    await twins.begin(3)
     await twins.send(range(3, 6))
     if last:
         async with twins.worker(twins.config(twins.b)):
@@ -228,11 +228,7 @@ async def test_a_retired_stream_holds_nothing_back_and_cannot_come_back_unnotice
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     twins = Twins(bootstrap, tmp_path)
-    await twins.create()
-    await twins.send(range(2))
-    async with twins.worker(twins.config()):
-        for stream in (twins.a, twins.b):
-            await twins.until_public(stream, 1)
+    await twins.begin(2)
     await twins.send(range(2, 6))
     async with twins.worker(twins.config(twins.b, retired=[twins.a])):
         await twins.until_public(twins.b, 5)
