@@ -136,11 +136,12 @@ class Lane:
         with alone(self.name):
             self.machine.recover(record.value for record in records)
         showed = any(orjson.loads(record.value).get("added") for record in records)
-        await self._find_torn(kafka, showed=showed)
+        await self._look_behind(kafka, showed=showed)
         log.info("publisher of %s: step %s is public", self._stream.name, self.machine.last_step)
 
-    async def _find_torn(self, kafka: Kafka, *, showed: bool) -> None:
-        """Look behind the ledger's last step: there is nothing, unless an earlier version was torn there.
+    async def _look_behind(self, kafka: Kafka, *, showed: bool) -> None:
+        """What the other public topics hold: what the steps up to the ledger's last one have published, and nothing
+        behind it, unless an earlier version was torn there.
 
         Args: showed: whether the ledger says that there were synthetic records.
         """
@@ -155,15 +156,19 @@ class Lane:
                     )
             for topic, channel in topics.items():
                 found: list[PublicRecord] = []
+                newest = -1 if end.begins[topic, 0] == 0 else None
                 async for record in end.backwards((topic, 0)):
                     step = public_step(record.headers)
                     if step is not None and step <= last:
+                        newest = step
                         break
                     if step is not None:
                         found.append(PublicRecord(channel, record.key, record.value))
                         if step > last + 1:  # more than one step: to be refused, however many they are
                             with alone(name):
                                 self.machine.found(step, found)
+                if channel == "measurements" and newest is not None:
+                    self.machine.measured(newest)
                 if found:
                     log.warning(
                         "stream %s: %d records of step %s were committed to %s without their ledger entry, by a commit "
