@@ -45,10 +45,16 @@ class Leaving:
         lives of this process are taken in now.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, (*SIGNALS, NO_MORE))
-        listener = self._listener = threading.Thread(target=self._listen, name="signals", daemon=True)
-        listener.start()
-        for number in SIGNALS:  # of a thread that is older, and does not block them
-            signal.signal(number, lambda number, _: signal.pthread_kill(cast(int, listener.ident), number))
+        self._listener = threading.Thread(target=self._listen, name="signals", daemon=True)
+        self._listener.start()
+        for number in SIGNALS:
+            signal.signal(number, self._pass_on)
+
+    def _pass_on(self, number: int, _: object) -> None:
+        """In the main thread: a thread that is older than `install`, and does not block it, took a signal."""
+        if self._listener is None or not self._listens:
+            self.end(0)
+        signal.pthread_kill(cast(int, self._listener.ident), number)
 
     def _listen(self) -> None:
         while (number := signal.sigwait((*SIGNALS, NO_MORE))) in SIGNALS or self._listens:
