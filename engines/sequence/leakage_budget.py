@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 from engines.sequence.leakage import Adversary, Correlation
 from schemas.errors import EngineInputError
@@ -26,6 +27,8 @@ LEAST = 1e-6
 @dataclass(frozen=True, slots=True)
 class Allocation:
     """Budgets of the first step, of those between, and of the last one of `horizon`; exact. `horizon` None: no end."""
+
+    written_as: ClassVar[str] = "Allocation"
 
     first: Fraction
     middle: Fraction

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from engines.identity import written
 from engines.sequence.leakage_budget import Allocation
 from engines.sequence.markov_chain import SPARSE_ABOVE, Transition
 from engines.sequence.markov_collective import BeliefFilter, Collective
@@ -107,6 +108,6 @@ class MarkovConfig:
             chain = self.transition.matrix
             matrix = chain.indptr.tobytes() + chain.indices.tobytes() + chain.data.tobytes()
         words = (self.name, self.domain.field_name, self.domain.values, self.population, self.mode, self.unseen)
-        budget = (self.first, self.lag, self.horizon, str(self.epsilon), str(self.allocation))
+        budget = (self.first, self.lag, self.horizon, str(self.epsilon), written(self.allocation))
         text = repr(("markov", *words, *budget)).encode()
         return np.frombuffer(hashlib.sha256(text + matrix).digest(), np.uint8)

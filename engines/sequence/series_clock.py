@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,8 @@ class Clock:
     weekday: of step 0, Monday = 0; None: weekends are not known or not told apart.
     Raises: EngineInputError if the period is below 2.
     """
+
+    written_as: ClassVar[str] = "Clock"
 
     period: int
     phase: int = 0

@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
+from typing import ClassVar
 
 import numpy as np
 
+from engines.identity import written
 from engines.sequence.series_bank import FilterBank
 from engines.sequence.series_binomial import BinomialBudget
 from engines.sequence.series_clock import Clock
@@ -61,6 +63,8 @@ class SeriesConfig:
     delay: steps of a block, mode dft. coefficients: of them, those that are measured.
     Raises: EngineInputError.
     """
+
+    written_as: ClassVar[str] = "SeriesConfig"
 
     name: str
     domain: SeriesDomain
@@ -166,7 +170,7 @@ class SeriesConfig:
         """`(32,)` uint8: states of configurations with another one mean something else."""
         # 2: noise of paper-binomial that covers every arrangement of a unit's events; one event a step had it before.
         version = 2 if self.mode == "paper-binomial" and self.presence.per_step > 1 else 1
-        return np.frombuffer(hashlib.sha256(repr(("series", version, self)).encode()).digest(), np.uint8)
+        return np.frombuffer(hashlib.sha256(written(("series", version, self)).encode()).digest(), np.uint8)
 
 
 def _bank(config: SeriesConfig, index: int, variance: float) -> FilterBank:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,8 @@ class SeriesField:
         share: of the budget, relative to the other fields' shares.
     Raises: EngineInputError.
     """
+
+    written_as: ClassVar[str] = "SeriesField"
 
     name: str
     of: Of = "count"
@@ -138,6 +140,8 @@ class SeriesField:
 @dataclass(frozen=True, slots=True)
 class SeriesDomain:
     """Implements `engines.contract.Domain`. All fields are readings, or none is."""
+
+    written_as: ClassVar[str] = "SeriesDomain"
 
     fields: tuple[SeriesField, ...]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 from engines.accounting import sensitivity
 from schemas.errors import EngineInputError
@@ -25,6 +26,8 @@ class Presence:
         renews: the span is a period, after which a new budget is there; else a horizon, after which nothing is.
     Raises: EngineInputError if a bound is below 1.
     """
+
+    written_as: ClassVar[str] = "Presence"
 
     events: int | None = None
     per_step: int = 1

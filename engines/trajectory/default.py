@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -63,6 +64,8 @@ class Default:
 
     Args: side: of the grid, a multiple of 4. ground: a map that trips keep to; None for none.
     """
+
+    written_as: ClassVar[str] = "Default"
 
     side: int = 40
     ground: Ground | None = field(default=None, repr=False, compare=False)

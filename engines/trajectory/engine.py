@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from engines.contract import Batch, Release, State
+from engines.identity import written
 from engines.noise import NoiseSource
 from engines.spatial.budgets import Budgets
 from engines.trajectory.assembly import Assembly, Closing
@@ -64,7 +65,7 @@ class TrajectoryConfig:
         """`(32,)` uint8: states of configurations with another one mean something else."""
         named = ("trajectory", self.name, self.domain, self.closing, self.limits, self.mode)
         ground = self.domain.ground
-        text = repr(named if ground is None else (*named, ground.identity))
+        text = written(named if ground is None else (*named, ground.identity))
         return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
 
 

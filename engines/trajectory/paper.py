@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -69,6 +69,8 @@ class Paper:
 
     Args: spread: how a trip's weight is spread over its transitions; "exponential" favours its ends.
     """
+
+    written_as: ClassVar[str] = "Paper"
 
     spread: Literal["uniform", "exponential"] = "uniform"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,6 +38,8 @@ FARTHEST, LENGTHS = 6, 24
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uniform:
     """See the module; implements `engines.trajectory.synthesis.Mode`. `side` is that of the grid."""
+
+    written_as: ClassVar[str] = "Uniform"
 
     side: int = 6
 
