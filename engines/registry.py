@@ -25,9 +25,9 @@ def _markov() -> EngineSpec:
 
 
 def _series() -> EngineSpec:
-    from engines.sequence import series_spec
+    from engines.series import spec
 
-    return series_spec.SPEC
+    return spec.SPEC
 
 
 def _tabular() -> EngineSpec:

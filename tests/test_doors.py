@@ -16,8 +16,8 @@ from tests.test_architecture import Module, project
 
 AGGREGATES = """
     engines.sequence.markov_domain.StatesDomain.counts
-    engines.sequence.series_dft.coefficients
-    engines.sequence.series_fields.SeriesDomain.sums
+    engines.series.papers.dft.coefficients
+    engines.series.fields.SeriesDomain.sums
     engines.spatial.alive.Alive.after
     engines.spatial.alive.Alive.inserts
     engines.spatial.expiry.Expiry.scheduled

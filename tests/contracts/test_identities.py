@@ -12,10 +12,10 @@ from engines.identity import written
 from engines.sequence.leakage_budget import Allocation
 from engines.sequence.markov_config import MarkovConfig
 from engines.sequence.markov_domain import StatesDomain
-from engines.sequence.series_clock import Clock
-from engines.sequence.series_config import SeriesConfig
-from engines.sequence.series_fields import SeriesDomain, SeriesField
-from engines.sequence.series_presence import Presence
+from engines.series.clock import Clock
+from engines.series.config import SeriesConfig
+from engines.series.fields import SeriesDomain, SeriesField
+from engines.series.presence import Presence
 from engines.trajectory import Default, Limits, Mode, Paper, Uniform
 from engines.trajectory.assembly import Closing
 from engines.trajectory.domain import TripDomain

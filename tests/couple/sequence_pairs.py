@@ -22,7 +22,7 @@ from engines.contract import Batch, Engine, Release
 from engines.contract_checks import contents
 from engines.noise.witness import BinomialLaw, GaussianLaw, LaplaceLaw, Law, Witness, WitnessedSource
 from engines.registry import build_domain, build_engine
-from engines.sequence.series_fields import SeriesDomain, SeriesField
+from engines.series.fields import SeriesDomain, SeriesField
 from schemas.blocks import Folded
 from schemas.config import Stream
 

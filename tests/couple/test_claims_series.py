@@ -22,8 +22,8 @@ from engines.counters.contract import spent
 from engines.counters.tree import TreeCounter
 from engines.noise.witness import BinomialLaw, CounterLaw, GaussianLaw, LaplaceLaw, Law
 from engines.registry import build_engine
-from engines.sequence.series import Series
-from engines.sequence.series_config import SeriesConfig
+from engines.series.config import SeriesConfig
+from engines.series.engine import Series
 from schemas.config import ENGINE_MODES, Stream
 from tests.contracts.cases import CONTRACTS
 from tests.couple.sequence_pairs import (
@@ -152,7 +152,7 @@ def test_the_worst_unit_costs_all_of_the_claim(mode: str, variant: str) -> None:
 
 
 def in_declared_units(law: Law, config: SeriesConfig, index: int) -> float | Fraction:
-    """Scale of a draw as `series_guarantee` tells it, for a field."""
+    """Scale of a draw as `guarantee` tells it, for a field."""
     unit = config.domain.fields[index].unit
     match law:
         case LaplaceLaw(scale):

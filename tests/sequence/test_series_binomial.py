@@ -11,9 +11,9 @@ from math import exp
 import numpy as np
 import pytest
 
-from engines.sequence.series_binomial import BinomialBudget
-from engines.sequence.series_presence import Presence
-from engines.sequence.series_schedule import Schedule
+from engines.series.papers.binomial import BinomialBudget
+from engines.series.presence import Presence
+from engines.series.schedule import Schedule
 from schemas.errors import EngineInputError
 
 DELTA = 1e-6
@@ -168,7 +168,7 @@ def test_the_accounted_epsilon_is_above_that_of_every_arrangement() -> None:
     """Two fields of unlike shifts; by brute force, with the theorem's own sums over the draws of each arrangement."""
     from itertools import product
 
-    from engines.sequence.series_binomial import composed, draw_epsilon
+    from engines.accounting.binomial import composed, draw_epsilon
 
     steps, most, per_step = 5, 6, 4
     budget = BinomialBudget(

@@ -12,14 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.accounting import DiscreteGaussianEvent, gaussian, privacy_loss
+from engines.accounting.binomial import composed, draw_epsilon
 from engines.accounting.lattice import ROUNDING, dominating
 from engines.noise import seeded
-from engines.sequence.series_binomial import BinomialBudget, composed, draw_epsilon
-from engines.sequence.series_config import SeriesConfig
-from engines.sequence.series_gaussian import WHOLE, AdaptiveAmounts, FixedAmounts, GaussianBudget
-from engines.sequence.series_modes import Adaptive
-from engines.sequence.series_presence import Presence
-from engines.sequence.series_schedule import Schedule
+from engines.series.config import SeriesConfig
+from engines.series.gaussian import WHOLE, AdaptiveAmounts, FixedAmounts, GaussianBudget
+from engines.series.modes import Adaptive
+from engines.series.papers.binomial import BinomialBudget
+from engines.series.presence import Presence
+from engines.series.schedule import Schedule
 from schemas.errors import BudgetError, EngineInputError
 from tests.sequence.series_support import TWO, recipe
 

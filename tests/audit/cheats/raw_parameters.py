@@ -12,14 +12,14 @@ from fractions import Fraction
 from engines.auditor.cases import Case, Claim, Neighbours
 from engines.auditor.observations import Observations
 from engines.noise import NoiseSource
-from engines.sequence.series_config import SeriesConfig
-from engines.sequence.series_fields import SeriesDomain, SeriesField
-from engines.sequence.series_kalman import Kalman
-from engines.sequence.series_modes import FixedChannel, Measuring, Outcome
-from engines.sequence.series_presence import Presence
+from engines.series.fields import SeriesDomain, SeriesField
+from engines.series.modes import FixedChannel, Measuring, Outcome
+from engines.series.papers.config import PaperConfig
+from engines.series.papers.kalman import Kalman
+from engines.series.presence import Presence
 
 STEPS = 5
-CONFIG = SeriesConfig(
+CONFIG = PaperConfig(
     name="audit",
     domain=SeriesDomain((SeriesField(name="n"),)),
     mode="kalman",

@@ -1,4 +1,4 @@
-"""What is patched in engine `series` to break its promise; `series.py` says where each fault is planted."""
+"""What is patched in engine `engine` to break its promise; `engine.py` says where each fault is planted."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from engines.accounting import gaussian
 from engines.contract import State, SyntheticRecord
 from engines.noise import DiscreteLaplace, NoiseSource, discrete_laplace, gaussian_mechanism, laplace_mechanism, seeded
 from engines.noise.private import aggregate, revealed
-from engines.sequence import series, series_binomial, series_dft, series_tree
-from engines.sequence.series_bank import FilterBank
-from engines.sequence.series_dft import Fourier
-from engines.sequence.series_fields import SeriesDomain, SeriesField
-from engines.sequence.series_gaussian import GaussianBudget, Measured
-from engines.sequence.series_kalman import Kalman
-from engines.sequence.series_laplace import LaplaceBudget
-from engines.sequence.series_modes import Adaptive, Measuring, Outcome
-from engines.sequence.series_presence import Presence
-from engines.sequence.series_schedule import Schedule
-from engines.sequence.series_wevent import WindowEvents
+from engines.series import engine as series
+from engines.series.bank.filter_bank import FilterBank
+from engines.series.fields import SeriesDomain, SeriesField
+from engines.series.gaussian import GaussianBudget, Measured
+from engines.series.modes import Adaptive, Measuring, Outcome
+from engines.series.papers import binomial as series_binomial
+from engines.series.papers import dft as series_dft
+from engines.series.papers import tree as series_tree
+from engines.series.papers.dft import Fourier
+from engines.series.papers.kalman import Kalman
+from engines.series.papers.laplace import LaplaceBudget
+from engines.series.papers.wevent import WindowEvents
+from engines.series.presence import Presence
+from engines.series.schedule import Schedule
 from schemas.blocks import Folded
 from tests.couple.plants.remembered import Planted, remembered, replaced
 

@@ -233,7 +233,7 @@ class SeriesDomain:
 
 
 def readings_came(events: Folded) -> bool:
-    """Whether a step has a reading. Public by declaration, see `series_guarantee`.
+    """Whether a step has a reading. Public by declaration, see `guarantee`.
 
     Readings are aggregated upstream, where nobody's presence decides whether one is sent, and neighbours are readings
     of other values: as many in each step.

@@ -2,7 +2,7 @@
 
 A step's total is put on a public lattice of integers, gets exact noise there, and what is released is made of the
 noisy totals alone. The default is a filter bank with an adaptive budget; other modes are the paper's releaser and the
-baselines that it was compared with (`series_config.MODES`).
+baselines that it was compared with (`papers`).
 Guarantee: (epsilon, delta)-DP, or epsilon-DP, for one unit over a span (the horizon, or each aligned period), whatever
     its events, up to the bounds of `Presence`; modes ba and bd: for windows of steps. Beyond the horizon nothing is
     released any more. Proofs: docs/engines/sequence.md.
@@ -19,10 +19,10 @@ import numpy as np
 
 from engines.contract import Batch, Release, State, SyntheticRecord
 from engines.noise import NoiseSource
-from engines.sequence.series_config import SeriesConfig
-from engines.sequence.series_fields import SeriesField
-from engines.sequence.series_guarantee import guarantee
-from engines.sequence.series_modes import Outcome, Value
+from engines.series.config import SeriesConfig
+from engines.series.fields import SeriesField
+from engines.series.guarantee import guarantee
+from engines.series.modes import Outcome, Value
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 
@@ -43,8 +43,8 @@ class Series:
 
     >>> from fractions import Fraction
     >>> from engines.noise import seeded
-    >>> from engines.sequence.series_fields import SeriesDomain
-    >>> from engines.sequence.series_presence import Presence
+    >>> from engines.series.fields import SeriesDomain
+    >>> from engines.series.presence import Presence
     >>> from schemas.blocks import Folded
     >>> domain = SeriesDomain((SeriesField(name="visits"),))
     >>> once = Presence(events=1)

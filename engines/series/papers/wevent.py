@@ -22,8 +22,8 @@ import numpy as np
 from engines.contract import State
 from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
 from engines.noise.private import clipped
-from engines.sequence.series_modes import NORMAL_90, Outcome, Value
-from engines.sequence.series_presence import Presence
+from engines.series.modes import NORMAL_90, Outcome, Value
+from engines.series.presence import Presence
 from schemas.errors import BudgetError, EngineInputError
 
 GRAINS = 2**20
@@ -77,7 +77,7 @@ class _Series:
 
 
 class WindowEvents:
-    """A mode, see `series_modes`."""
+    """A mode, see `modes`."""
 
     def __init__(self, budget: WindowBudget, kind: Literal["bd", "ba"]) -> None:
         self._budget, self._kind = budget, kind

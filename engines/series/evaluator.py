@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import nan
 from typing import Any, Literal
 
-from engines.sequence.series_fields import SeriesDomain
+from engines.series.fields import SeriesDomain
 from schemas.blocks import Folded
 
 

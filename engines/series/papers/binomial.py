@@ -18,20 +18,23 @@ Units: lattice steps, coarsened by 2**`coarse` where many coins would be needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from math import ceil, e, inf, log, sqrt
+from math import ceil, inf
 
 import numpy as np
 import numpy.typing as npt
 
+from engines.accounting.binomial import advanced, composed, draw_epsilon
+from engines.contract import State
 from engines.noise import NoiseSource, binomial_mechanism
 from engines.noise.binomial import MAX_HALF
-from engines.sequence.series_gaussian import Measured
-from engines.sequence.series_presence import Presence
-from engines.sequence.series_schedule import Schedule
+from engines.series.gaussian import Measured
+from engines.series.modes import NORMAL_90
+from engines.series.presence import Presence
+from engines.series.schedule import Schedule
 from schemas.errors import EngineInputError
 
 Floats = npt.NDArray[np.float64]
@@ -47,47 +50,6 @@ _HOPELESS = 1e4
 """An epsilon that nobody asks for."""
 _MARGIN = 1e-9
 """Of epsilon and delta, for rounding."""
-
-
-def draw_epsilon(half: int, shift: npt.ArrayLike, delta: npt.ArrayLike) -> Floats:
-    """Lemma A.2 (ii): epsilon of one draw on an integer that moves by `shift`; infinite with too few coins.
-
-    Args:
-        shift, delta: numbers, or arrays of one shape.
-
-    >>> float(draw_epsilon(10_000, 1, 1e-6).round(4))
-    0.0745
-    """
-    moved = np.asarray(shift, float)
-    room = half - moved + 1 - np.sqrt(half * np.log(1 / np.asarray(delta, float)))
-    enough = room > 0
-    epsilons: Floats = np.where(enough, moved * np.log((2 * half + 1) / np.where(enough, room, 1.0) - 1), inf)
-    return epsilons
-
-
-def _advanced(squares: float, slack: float) -> tuple[float, float]:
-    """What theorem 3.5 adds to the drift for a sum of squared epsilons, and its derivative there.
-
-    x sqrt(2 l(x)) with x = sqrt(squares) and l = log(e + x / slack) is concave in x**2: twice the derivative is
-    sqrt(2) (sqrt(l) / x + l' / (2 sqrt(l))), where l' and 1 / sqrt(l) fall, and sqrt(l) / x does since x l' < 1 <= l.
-    """
-    root = sqrt(squares)
-    logarithm = log(e + root / slack)
-    derivative = 1 / (e * slack + root)
-    slope = (sqrt(logarithm) / root + derivative / (2 * sqrt(logarithm))) / sqrt(2)
-    return root * sqrt(2 * logarithm), slope
-
-
-def composed(plain: float, drift: float, squares: float, slack: float) -> float:
-    """Epsilon of all draws together, by Kairouz, Oh, Viswanath 2017, theorem 3.5; rises with each of the sums.
-
-    Args:
-        plain, drift, squares: sums over the draws of e, e (exp(e) - 1) / (exp(e) + 1) and e squared, e that of a draw.
-        slack: the delta that composition itself may cost, beside those of the draws.
-    """
-    if plain == 0:
-        return 0.0
-    return min(plain, drift + _advanced(squares, slack)[0], drift + sqrt(2 * squares * log(1 / slack)))
 
 
 def _itself(epsilons: Floats) -> Floats:
@@ -146,7 +108,7 @@ class _Draws:
 
 @dataclass(frozen=True, kw_only=True)
 class BinomialBudget:
-    """Public constants. Args: as `series_gaussian.FixedAmounts` has them; the schedule must not decay."""
+    """Public constants. Args: as `gaussian.FixedAmounts` has them; the schedule must not decay."""
 
     epsilon: Fraction
     delta: float
@@ -222,7 +184,7 @@ class BinomialBudget:
             most = 1 << bits
             squares = sum(draws.worst(np.square, few=most, many=np.zeros_like) for draws in fields)
             for part in _TANGENTS:
-                value, slope = _advanced(squares * part, slack)
+                value, slope = advanced(squares * part, slack)
                 light = partial(_light, slope)
                 spent = sum(draws.worst(light, few=most, many=_itself) for draws in fields)
                 best = min(best, value - slope * squares * part + spent)
@@ -253,3 +215,24 @@ def _least_base(budget: BinomialBudget) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if budget._total(middle) > target else (low, middle)
     return high
+
+
+class BinomialChannel:
+    """Binomial noise by a public schedule. All of it is accounted for beforehand."""
+
+    interval = NORMAL_90
+
+    def __init__(self, budget: BinomialBudget) -> None:
+        self._budget = budget
+
+    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[Measured] | None:
+        at = self._budget.presence.where(step)[1]
+        return [
+            self._budget.measure(index, at, total, noise.child("series", index)) for index, total in enumerate(totals)
+        ]
+
+    def arrays(self) -> State:
+        return {}
+
+    def restore(self, state: State) -> None:
+        pass

@@ -8,14 +8,16 @@ Units: lattice steps.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from engines.accounting import Accountant, PureEvent
+from engines.contract import State
 from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
 from engines.noise.private import clipped
-from engines.sequence.series_gaussian import Measured
-from engines.sequence.series_presence import Presence
+from engines.series.gaussian import Measured
+from engines.series.presence import Presence
 from schemas.errors import EngineInputError
 
 _LARGEST = 2**61
@@ -23,7 +25,7 @@ _LARGEST = 2**61
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaplaceBudget:
-    """Public constants. Args: as `series_gaussian.GaussianBudget`, without a delta."""
+    """Public constants. Args: as `gaussian.GaussianBudget`, without a delta."""
 
     epsilon: Fraction
     presence: Presence
@@ -61,3 +63,22 @@ class LaplaceBudget:
         scale = self.scale(field)
         noisy = laplace_mechanism(clipped(total, -_LARGEST, _LARGEST), scale, noise)
         return Measured(float(noisy), DiscreteLaplace(scale).variance)
+
+
+class LaplaceChannel:
+    """Laplace noise of one scale. Steps are disjoint parts of the data."""
+
+    interval = 2.302585092994046 / 2**0.5  # ln 10 scales, in standard deviations of the continuous law
+
+    def __init__(self, budget: LaplaceBudget) -> None:
+        self._budget, self._accountant = budget, budget.accountant()
+
+    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[Measured] | None:
+        self._accountant = self._accountant.charged(self._budget.event, step=step)
+        return [self._budget.measure(index, total, noise.child("series", index)) for index, total in enumerate(totals)]
+
+    def arrays(self) -> State:
+        return self._accountant.state()
+
+    def restore(self, state: State) -> None:
+        self._accountant = self._accountant.restore(state)

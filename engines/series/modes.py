@@ -1,8 +1,7 @@
 """How one step of a series is measured and turned into a release: what all modes have, and those that do both apart.
 
 A mode takes exact totals and gives released values. Most of them measure each step with noise of a public or adaptive
-amount (`series_gaussian`, `series_laplace`, `series_binomial`) and hand the measurement to an estimator
-(`series_bank`, `series_kalman`, `series_paper`, `series_fast`, `series_plain`), one for each field.
+amount (a `Channel`) and hand the measurement to an `Estimator`, one for each field.
 Guarantee: a mode's own; an estimator sees measurements only.
 Units: lattice steps.
 """
@@ -18,10 +17,8 @@ import numpy as np
 from engines.accounting import Accountant
 from engines.contract import State
 from engines.noise import NoiseSource
-from engines.sequence.series_bank import FilterBank
-from engines.sequence.series_binomial import BinomialBudget
-from engines.sequence.series_gaussian import WHOLE, AdaptiveAmounts, FixedAmounts, GaussianBudget, Measured
-from engines.sequence.series_laplace import LaplaceBudget
+from engines.series.bank.filter_bank import FilterBank
+from engines.series.gaussian import WHOLE, AdaptiveAmounts, FixedAmounts, GaussianBudget, Measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,7 @@ class Outcome:
 
     Attributes:
         released: (step, a value or None for each field), of this step and of earlier ones that were held back.
-        measurements: JSON-able, with variances; values and variances in lattice steps, see `series`.
+        measurements: JSON-able, with variances; values and variances in lattice steps, see `engine`.
         silent: nothing was measured and nothing is released.
         over: the budget is used up.
     """
@@ -137,46 +134,6 @@ class FixedChannel:
     def restore(self, state: State) -> None:
         (self._span,) = state["span"].tolist()
         self._accountant = self._accountant.restore(state)
-
-
-class LaplaceChannel:
-    """Laplace noise of one scale. Steps are disjoint parts of the data."""
-
-    interval = 2.302585092994046 / 2**0.5  # ln 10 scales, in standard deviations of the continuous law
-
-    def __init__(self, budget: LaplaceBudget) -> None:
-        self._budget, self._accountant = budget, budget.accountant()
-
-    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[Measured] | None:
-        self._accountant = self._accountant.charged(self._budget.event, step=step)
-        return [self._budget.measure(index, total, noise.child("series", index)) for index, total in enumerate(totals)]
-
-    def arrays(self) -> State:
-        return self._accountant.state()
-
-    def restore(self, state: State) -> None:
-        self._accountant = self._accountant.restore(state)
-
-
-class BinomialChannel:
-    """Binomial noise by a public schedule. All of it is accounted for beforehand."""
-
-    interval = NORMAL_90
-
-    def __init__(self, budget: BinomialBudget) -> None:
-        self._budget = budget
-
-    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[Measured] | None:
-        at = self._budget.presence.where(step)[1]
-        return [
-            self._budget.measure(index, at, total, noise.child("series", index)) for index, total in enumerate(totals)
-        ]
-
-    def arrays(self) -> State:
-        return {}
-
-    def restore(self, state: State) -> None:
-        pass
 
 
 class Measuring:

@@ -21,9 +21,9 @@ import numpy as np
 from engines.accounting import Accountant, PureEvent
 from engines.contract import State
 from engines.noise import DiscreteLaplace, IntArray, NoiseSource, aggregate, laplace_mechanism, scale_for
-from engines.sequence.series_clock import FloatArray
-from engines.sequence.series_modes import NORMAL_90, Outcome, Value
-from engines.sequence.series_presence import Presence
+from engines.series.clock import FloatArray
+from engines.series.modes import NORMAL_90, Outcome, Value
+from engines.series.presence import Presence
 from schemas.errors import EngineInputError
 
 _BITS = 16
@@ -101,7 +101,7 @@ def _root_up(square: int) -> int:
 
 
 class Fourier:
-    """A mode, see `series_modes`."""
+    """A mode, see `modes`."""
 
     def __init__(self, budget: FourierBudget) -> None:
         self._budget = budget

@@ -14,7 +14,7 @@ from engines.contract import State
 
 
 class RandomWalk:
-    """An estimator, see `series_modes`. Args: variance of the walk's steps."""
+    """An estimator, see `modes`. Args: variance of the walk's steps."""
 
     def __init__(self, process_variance: float) -> None:
         self._walk = process_variance

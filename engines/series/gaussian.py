@@ -21,8 +21,8 @@ from engines.accounting import Accountant, GaussianEvent, gaussian
 from engines.accounting.lattice import ROUNDING, dominating
 from engines.noise import NoiseSource, gaussian_mechanism, sigma_squared_for
 from engines.noise.private import clipped
-from engines.sequence.series_presence import Presence
-from engines.sequence.series_schedule import Schedule
+from engines.series.presence import Presence
+from engines.series.schedule import Schedule
 from schemas.errors import EngineInputError
 
 WHOLE = 2**60

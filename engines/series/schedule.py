@@ -1,6 +1,6 @@
 """Public schedules: how much weight each step of a series gets, decided before any data come.
 
-Guarantee: none of its own; `worst` is what one unit meets at most, which `series_gaussian` turns into noise.
+Guarantee: none of its own; `worst` is what one unit meets at most, which `gaussian` turns into noise.
 Source: paper 004 section 5 (fixed and geometric weights; w = 1 in the first two steps, which the total must contain).
 Units: weights are relative; their squares are in proportion to a measurement's precision 1 / sigma**2.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from engines.sequence.series_presence import Presence
+from engines.series.presence import Presence
 from schemas.errors import EngineInputError
 
 _GRAIN = 2**60

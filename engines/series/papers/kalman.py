@@ -2,7 +2,7 @@
 
 Guarantee: post-processing of released measurements.
 Source: the paper's releaser (004, algorithm 2) is post-processing of y_t = z_t + noise / w_t; this is the best linear
-    one if its model holds. Parameters: `series_moments`, as in the paper.
+    one if its model holds. Parameters: `papers.moments`, as in the paper.
 Units: lattice steps.
 """
 
@@ -11,11 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from engines.contract import State
-from engines.sequence.series_moments import Moments
+from engines.series.papers.moments import Moments
 
 
 class Kalman:
-    """An estimator, see `series_modes`."""
+    """An estimator, see `modes`."""
 
     def __init__(self) -> None:
         self._moments = Moments()

@@ -1,16 +1,16 @@
-"""Engine `series` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
+"""Engine `engine` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
 from engines.contract import Engine, EngineSpec
-from engines.sequence.series import Series
-from engines.sequence.series_clock import Clock
-from engines.sequence.series_config import SeriesConfig
-from engines.sequence.series_evaluator import SeriesEvaluator
-from engines.sequence.series_fields import SeriesDomain, SeriesField
-from engines.sequence.series_presence import Presence
+from engines.series.clock import Clock
+from engines.series.config import SeriesConfig
+from engines.series.engine import Series
+from engines.series.evaluator import SeriesEvaluator
+from engines.series.fields import SeriesDomain, SeriesField
+from engines.series.presence import Presence
 from schemas.config import Stream
 from schemas.config.domain.series import SeriesDomain as SeriesSection
 
@@ -67,10 +67,19 @@ def clock(stream: Stream) -> Clock | None:
     return Clock(period=_DAY_US // step_us, phase=since // step_us, weekday=weekday)
 
 
+def config_class(mode: str) -> type[SeriesConfig]:
+    """Of the recipe of a mode."""
+    if mode in SeriesConfig.modes:
+        return SeriesConfig
+    from engines.series.papers.config import PaperConfig
+
+    return PaperConfig
+
+
 def config(stream: Stream) -> SeriesConfig:
     """The recipe of a configured stream. Raises: EngineInputError."""
     options = stream.options
-    return SeriesConfig(
+    return config_class(stream.mode)(
         name=stream.name,
         domain=_domain(stream),
         mode=stream.mode,

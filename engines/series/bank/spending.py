@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engines.sequence.series_clock import FloatArray
+from engines.series.clock import FloatArray
 
 _EXACT = 64
 

@@ -1,58 +1,50 @@
 """The recipe of a series engine, all of it public, and the mode that it makes.
 
-Guarantee: of the mode, see `series`.
+Guarantee: of the mode, see `engine`.
 Units: as the parts have them.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf
+from math import ceil, inf, sqrt
 from typing import ClassVar
 
 import numpy as np
 
+from engines.accounting import gaussian
 from engines.identity import written
-from engines.sequence.series_bank import FilterBank
-from engines.sequence.series_binomial import BinomialBudget
-from engines.sequence.series_clock import Clock
-from engines.sequence.series_dft import Fourier, FourierBudget
-from engines.sequence.series_fast import RandomWalk
-from engines.sequence.series_fields import SeriesDomain, shares
-from engines.sequence.series_gaussian import AdaptiveAmounts, FixedAmounts, GaussianBudget
-from engines.sequence.series_kalman import Kalman
-from engines.sequence.series_laplace import LaplaceBudget
-from engines.sequence.series_modes import (
+from engines.series.bank.filter_bank import FilterBank
+from engines.series.clock import Clock
+from engines.series.fields import SeriesDomain, shares
+from engines.series.gaussian import AdaptiveAmounts, FixedAmounts, GaussianBudget
+from engines.series.modes import (
     Adaptive,
-    BinomialChannel,
     Estimator,
     FixedChannel,
-    LaplaceChannel,
     Measuring,
     Mode,
 )
-from engines.sequence.series_paper import Releaser
-from engines.sequence.series_plain import Plain
-from engines.sequence.series_presence import Presence
-from engines.sequence.series_schedule import Schedule
-from engines.sequence.series_tree import TreeDifferences
-from engines.sequence.series_wevent import WindowBudget, WindowEvents
+from engines.series.presence import Presence
+from engines.series.schedule import Schedule
 from schemas.errors import EngineInputError
+from schemas.guarantee import Mechanism
 
 GAUSSIAN_MODES = frozenset({"default", "kalman", "paper", "paper-binomial", "gaussian"})
 """Those that promise (epsilon, delta)."""
 WINDOW_MODES = frozenset({"ba", "bd"})
 """Those that promise epsilon for windows of steps only."""
+_SHORT = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesConfig:
     """Args:
 
-    name: of the stream. domain: its fields. mode: one of `MODES`.
+    name: of the stream. domain: its fields. mode: one of `modes`; those of the papers are in `papers.config`.
     epsilon, delta: of one unit over a span; delta is 0 in modes that are pure.
     presence: where a unit can be; its `steps` are the window in modes ba and bd.
     horizon: steps after which nothing is released; None: for ever.
@@ -65,6 +57,7 @@ class SeriesConfig:
     """
 
     written_as: ClassVar[str] = "SeriesConfig"
+    modes: ClassVar[frozenset[str]] = frozenset({"default"})
 
     name: str
     domain: SeriesDomain
@@ -82,8 +75,8 @@ class SeriesConfig:
     coefficients: int = 6
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise EngineInputError(f"mode must be one of {', '.join(sorted(MODES))}")
+        if self.mode not in self.modes:
+            raise EngineInputError(f"mode must be one of {', '.join(sorted(self.modes))}")
         if self.epsilon <= 0:
             raise EngineInputError("epsilon must be positive")
         if (self.delta != 0) != (self.mode in GAUSSIAN_MODES):
@@ -110,46 +103,13 @@ class SeriesConfig:
         )
 
     @property
-    def laplace(self) -> LaplaceBudget:
-        return LaplaceBudget(epsilon=self.epsilon, presence=self.presence, shifts=self.shifts, shares=self.shares)
-
-    @property
     def schedule(self) -> Schedule:
         """Of modes with public weights."""
-        if self.mode in ("paper", "paper-binomial"):
-            return Schedule.of_paper(self.weight, self.decay)
         return Schedule(decay=self.decay)
 
     @property
     def fixed(self) -> FixedAmounts:
         return FixedAmounts(self.gaussian, self.schedule)
-
-    @property
-    def binomial(self) -> BinomialBudget:
-        return BinomialBudget(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            presence=self.presence,
-            shifts=self.shifts,
-            shares=self.shares,
-            schedule=self.schedule,
-        )
-
-    @property
-    def fourier(self) -> FourierBudget:
-        block = self.delay if self.presence.steps is None else min(self.delay, self.presence.steps)
-        return FourierBudget(
-            epsilon=self.epsilon,
-            presence=self.presence,
-            shifts=self.shifts,
-            shares=self.shares,
-            block=block,
-            kept=min(self.coefficients, block),
-        )
-
-    @property
-    def window(self) -> WindowBudget:
-        return WindowBudget(epsilon=self.epsilon, presence=self.presence, shifts=self.shifts, shares=self.shares)
 
     @property
     def adaptive(self) -> bool:
@@ -163,14 +123,54 @@ class SeriesConfig:
 
     def build(self) -> Mode:
         """The mode before its first step. Raises: EngineInputError."""
-        return MODES[self.mode](self)
+        if self.adaptive:
+            return Adaptive(*adaptive_parts(self))
+        return fixed_mode(self, lambda index, variance: _bank(self, index, variance))
+
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """What the mode promises for a span."""
+        if self.adaptive:
+            amounts, steps = AdaptiveAmounts(self.gaussian), self.presence.steps
+            assert steps is not None
+            return self.measurements("discrete Gaussian", lambda index: sqrt(steps / amounts.precision(index)))
+        fixed = self.fixed
+        # The smallest weight of the first steps is what most steps have.
+        step = fixed.schedule.full
+
+        def sigma(index: int) -> float:
+            sigma_squared = fixed.sigma_squared(index, step) or Fraction(1)
+            return sqrt(sigma_squared) / (1 << fixed.budget.refinement(index))
+
+        return self.measurements("discrete Gaussian", sigma)
+
+    def measurements(self, distribution: str, sigma: Callable[[int], float]) -> tuple[Mechanism, ...]:
+        """All measurements of each field, as one mechanism; its epsilon is that of its share of mu squared."""
+        mu = gaussian.mu_for(self.epsilon, self.delta)
+        mechanisms = []
+        for index, (field, share) in enumerate(zip(self.domain.fields, self.shares, strict=True)):
+            epsilon = self.epsilon
+            if share < 1:
+                epsilon = Fraction(gaussian.epsilon(self.delta, mu * float(share) ** 0.5)).limit_denominator(_SHORT)
+            mechanisms.append(
+                Mechanism(
+                    name=f"{field.name}: totals of all steps of a span together, scale at an even share",
+                    distribution=distribution,
+                    l1_sensitivity=ceil((field.sensitivity or field.shift * field.unit) * self.presence.per_step),
+                    scale=Fraction(sigma(index) * field.unit).limit_denominator(_SHORT),
+                    epsilon=max(epsilon, Fraction(1, _SHORT)),
+                )
+            )
+        return tuple(mechanisms)
+
+    @property
+    def version(self) -> int:
+        """Of the law of the noise, in `identity`."""
+        return 1
 
     @property
     def identity(self) -> np.ndarray:
         """`(32,)` uint8: states of configurations with another one mean something else."""
-        # 2: noise of paper-binomial that covers every arrangement of a unit's events; one event a step had it before.
-        version = 2 if self.mode == "paper-binomial" and self.presence.per_step > 1 else 1
-        return np.frombuffer(hashlib.sha256(written(("series", version, self)).encode()).digest(), np.uint8)
+        return np.frombuffer(hashlib.sha256(written(("series", self.version, self)).encode()).digest(), np.uint8)
 
 
 def _bank(config: SeriesConfig, index: int, variance: float) -> FilterBank:
@@ -189,13 +189,8 @@ def adaptive_parts(config: SeriesConfig) -> tuple[AdaptiveAmounts, list[FilterBa
     return amounts, banks
 
 
-def _default(config: SeriesConfig) -> Mode:
-    if not config.adaptive:
-        return _fixed(config, lambda index, variance: _bank(config, index, variance))
-    return Adaptive(*adaptive_parts(config))
-
-
-def _fixed(config: SeriesConfig, estimator: Callable[[int, float], Estimator]) -> Mode:
+def fixed_mode(config: SeriesConfig, estimator: Callable[[int, float], Estimator]) -> Mode:
+    """Gaussian noise by a public schedule; an estimator for each field and the variance of its first measurement."""
     fixed = config.fixed
     estimators = []
     for index in range(len(config.shifts)):
@@ -203,40 +198,3 @@ def _fixed(config: SeriesConfig, estimator: Callable[[int, float], Estimator]) -
         assert sigma_squared is not None
         estimators.append(estimator(index, float(sigma_squared) / 4.0 ** fixed.budget.refinement(index)))
     return Measuring(FixedChannel(fixed), estimators)
-
-
-def _releasers(config: SeriesConfig) -> Sequence[Estimator]:
-    schedule, presence = config.schedule, config.presence
-
-    def squared(step: int) -> float:
-        return float(schedule.squared(presence.where(step)[1]))
-
-    return [Releaser(squared, positive=config.positive) for _ in config.shifts]
-
-
-def _walks(config: SeriesConfig) -> Sequence[Estimator]:
-    return [RandomWalk(config.process_variance / field.unit**2) for field in config.domain.fields]
-
-
-def _tree(config: SeriesConfig) -> Mode:
-    return TreeDifferences(epsilon=config.epsilon, presence=config.presence, shifts=config.shifts, shares=config.shares)
-
-
-def _plain(config: SeriesConfig) -> Sequence[Estimator]:
-    return [Plain() for _ in config.shifts]
-
-
-MODES: Mapping[str, Callable[[SeriesConfig], Mode]] = {
-    "default": _default,
-    "kalman": lambda config: _fixed(config, lambda index, variance: Kalman()),
-    "paper": lambda config: Measuring(FixedChannel(config.fixed), _releasers(config)),
-    "paper-binomial": lambda config: Measuring(BinomialChannel(config.binomial), _releasers(config)),
-    "gaussian": lambda config: Measuring(FixedChannel(config.fixed), _plain(config)),
-    "laplace": lambda config: Measuring(LaplaceChannel(config.laplace), _plain(config)),
-    "fast": lambda config: Measuring(LaplaceChannel(config.laplace), _walks(config)),
-    "dft": lambda config: Fourier(config.fourier),
-    "bd": lambda config: WindowEvents(config.window, "bd"),
-    "ba": lambda config: WindowEvents(config.window, "ba"),
-    "tree": _tree,
-}
-"""By name."""

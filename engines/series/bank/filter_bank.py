@@ -1,8 +1,8 @@
 """The filter bank: what a noisy series most likely is, and how much of the budget the present step deserves.
 
-Filters on a grid of hypotheses (`series_filters`) predict each measurement; how well they did weighs them. The
+Filters on a grid of hypotheses (`bank.filters`) predict each measurement; how well they did weighs them. The
 released value is their weighted mean, the standard error that of the mixture and of what its predictions were seen to
-err beyond it (`series_inflation`). The share of the budget follows the same
+err beyond it (`bank.inflation`). The share of the budget follows the same
 weights: a series that moves little under the noise gets more at the start, since all later steps gain by that; one
 that moves much gets the same at every step; and where the daily profile says that some hours vary more, they get more.
 Guarantee: post-processing of released measurements. What it wishes to spend is checked and paid elsewhere.
@@ -15,10 +15,10 @@ from __future__ import annotations
 import numpy as np
 
 from engines.contract import State
-from engines.sequence.series_clock import Clock, FloatArray
-from engines.sequence.series_filters import Filters, Hypotheses
-from engines.sequence.series_inflation import Inflation
-from engines.sequence.series_spending import power_share, water_level
+from engines.series.bank.filters import Filters, Hypotheses
+from engines.series.bank.inflation import Inflation
+from engines.series.bank.spending import power_share, water_level
+from engines.series.clock import Clock, FloatArray
 
 _LEVEL_SCALE = 1000.0
 """Prior scale of the level, in units of the noise."""
@@ -71,7 +71,7 @@ def seasonal(noise: float, weight: float) -> Hypotheses:
 
 
 class FilterBank:
-    """An estimator, see `series_modes`, for one field.
+    """An estimator, see `modes`, for one field.
 
     Args:
         noise: standard deviation of a measurement if the budget is spent evenly.

@@ -18,13 +18,13 @@ from engines.contract import State
 from engines.counters import TreeConfig
 from engines.counters.contract import CounterState
 from engines.noise import NoiseSource
-from engines.sequence.series_modes import NORMAL_90, Outcome, Value
-from engines.sequence.series_presence import Presence
+from engines.series.modes import NORMAL_90, Outcome, Value
+from engines.series.presence import Presence
 from schemas.errors import EngineInputError
 
 
 class TreeDifferences:
-    """A mode, see `series_modes`."""
+    """A mode, see `modes`."""
 
     def __init__(
         self, *, epsilon: Fraction, presence: Presence, shifts: Sequence[int], shares: Sequence[Fraction]

@@ -11,7 +11,7 @@ from engines.contract import State
 
 
 class Plain:
-    """An estimator without memory, see `series_modes`."""
+    """An estimator without memory, see `modes`."""
 
     def update(self, value: float, variance: float) -> tuple[float, float]:
         """The measurement itself."""

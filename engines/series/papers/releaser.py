@@ -15,11 +15,11 @@ from collections.abc import Callable
 import numpy as np
 
 from engines.contract import State
-from engines.sequence.series_moments import Moments, Parameters
+from engines.series.papers.moments import Moments, Parameters
 
 
 class Releaser:
-    """An estimator, see `series_modes`."""
+    """An estimator, see `modes`."""
 
     def __init__(self, squared_weight: Callable[[int], float], *, positive: bool) -> None:
         """Args: `squared_weight` of a step; `positive`: the correlation is known to be above zero."""
