@@ -19,9 +19,9 @@ def _spatial() -> EngineSpec:
 
 
 def _markov() -> EngineSpec:
-    from engines.sequence import markov_spec
+    from engines.markov import spec
 
-    return markov_spec.SPEC
+    return spec.SPEC
 
 
 def _series() -> EngineSpec:

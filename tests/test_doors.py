@@ -15,7 +15,7 @@ from engines.noise.private import MECHANISMS
 from tests.test_architecture import Module, project
 
 AGGREGATES = """
-    engines.sequence.markov_domain.StatesDomain.counts
+    engines.markov.domain.StatesDomain.counts
     engines.series.papers.dft.coefficients
     engines.series.fields.SeriesDomain.sums
     engines.spatial.alive.Alive.after

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from engines.identity import written
-from engines.sequence.leakage_budget import Allocation
-from engines.sequence.markov_config import MarkovConfig
-from engines.sequence.markov_domain import StatesDomain
+from engines.markov.config import MarkovConfig
+from engines.markov.domain import StatesDomain
+from engines.markov.leakage_budget import Allocation
 from engines.series.clock import Clock
 from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesDomain, SeriesField

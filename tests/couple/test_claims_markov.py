@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from engines.auditor.coupling import Adversary
+from engines.markov.engine import Markov
 from engines.noise.witness import LaplaceLaw
 from engines.registry import build_engine
-from engines.sequence.markov import Markov
 from schemas.config import ENGINE_MODES, Stream
 from schemas.config.options.markov import NEED_TRANSITION
 from tests.contracts.cases import CONTRACTS

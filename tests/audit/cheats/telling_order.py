@@ -8,9 +8,9 @@ from engines.auditor.cases import Case
 from engines.auditor.engines import case
 from engines.auditor.scenes import markov, spatial
 from engines.contract import Batch, Engine, Release, SyntheticRecord
+from engines.markov.engine import Markov
 from engines.noise import NoiseSource
 from engines.registry import build_engine
-from engines.sequence.markov import Markov
 from engines.spatial.phdstream import PHDStream
 
 

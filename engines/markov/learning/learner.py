@@ -2,7 +2,7 @@
 
 Each foresees the next noisy counts; the released estimate is their mean, weighted by how well they did so far. Where
 nothing can be learnt (epsilon .01 a step) that is the average of all that was released.
-Post-processing of released values: costs no privacy. Source: ours; parts in `markov_bank`, `markov_em`.
+Post-processing of released values: costs no privacy. Source: ours; parts in `learning.bank`, `learning.em`.
 Units: counts. State: the bank, and for few states a window of released counts and the learnt matrix.
 """
 
@@ -14,12 +14,12 @@ from fractions import Fraction
 import numpy as np
 
 from engines.contract import State
-from engines.sequence.markov_bank import Bank
-from engines.sequence.markov_em import filtered, learn
-from engines.sequence.markov_estimate import Estimate
-from engines.sequence.markov_gaussian import Belief, DenseFilter
-from engines.sequence.markov_laplace import matched_scale
-from engines.sequence.markov_simplex import FloatArray, likeliest, project
+from engines.markov.estimate import Estimate
+from engines.markov.filters.gaussian import Belief, DenseFilter
+from engines.markov.laplace import matched_scale
+from engines.markov.learning.bank import Bank
+from engines.markov.learning.em import filtered, learn
+from engines.markov.simplex import FloatArray, likeliest, project
 
 LEARNT_STATES = 24
 """More states have too many moves to be learnt one by one."""
@@ -31,7 +31,7 @@ _GUESS = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Learner:
-    """Implements `markov_estimate.Estimator`.
+    """Implements `estimate.Estimator`.
 
     Args: states: counted ones. total: users. unseen: whether people may be in no state.
     """

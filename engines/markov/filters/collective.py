@@ -2,8 +2,8 @@
 
 Nobody knows where users start, so three beliefs run side by side - in a few places, anywhere, and evenly spread - and
 are weighted by how well they foresaw the noisy counts; one that foresaw badly is dropped for good. The first of them
-is no Gaussian and meets the first noisy counts in `markov_start`.
-Post-processing of released values: costs no privacy. Source: ours; parts in `markov_gaussian`, `markov_diagonal`.
+is no Gaussian and meets the first noisy counts in `filters.start`.
+Post-processing of released values: costs no privacy. Source: ours; parts in `filters.gaussian`, `filters.diagonal`.
 Units: counts. State: (lag + 1) beliefs each of at most 3 starts.
 """
 
@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.contract import State
-from engines.sequence.markov_chain import Transition
-from engines.sequence.markov_estimate import Estimate
-from engines.sequence.markov_gaussian import Belief
-from engines.sequence.markov_laplace import matched_scale
-from engines.sequence.markov_simplex import BoolArray, FloatArray, project_onto
-from engines.sequence.markov_start import first_counts
+from engines.markov.chain import Transition
+from engines.markov.estimate import Estimate
+from engines.markov.filters.gaussian import Belief
+from engines.markov.filters.start import first_counts
+from engines.markov.laplace import matched_scale
+from engines.markov.simplex import BoolArray, FloatArray, project_onto
 
 CROWDED = 0.25
 """Concentration of the first start: few states hold nearly everybody."""
@@ -39,7 +39,7 @@ _ROUNDING = 1e-9
 
 
 class BeliefFilter(Protocol):
-    """`markov_gaussian.DenseFilter` or `markov_diagonal.DiagonalFilter`."""
+    """`filters.gaussian.DenseFilter` or `filters.diagonal.DiagonalFilter`."""
 
     @property
     def total(self) -> float: ...
@@ -55,7 +55,7 @@ class BeliefFilter(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Collective:
-    """Implements `markov_estimate.Estimator`.
+    """Implements `estimate.Estimator`.
 
     Args:
         filter: how a belief moves. transition: for the states that can be reached. lag: a step is revised when it is so

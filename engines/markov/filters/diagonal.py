@@ -2,7 +2,7 @@
 
 Correlations between states are dropped, except for the one that matters: the total is declared, so what a step's means
 lack to it is shared out in proportion to the variances.
-Post-processing of released values: costs no privacy. Source: ours; see `markov_gaussian` for the full one.
+Post-processing of released values: costs no privacy. Source: ours; see `filters.gaussian` for the full one.
 Units: counts. Cost: O(states + nonzeros of the matrix) a step.
 """
 
@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.sequence.markov_chain import Transition
-from engines.sequence.markov_gaussian import Belief
-from engines.sequence.markov_laplace import laplace_moments
-from engines.sequence.markov_simplex import BoolArray, FloatArray
+from engines.markov.chain import Transition
+from engines.markov.filters.gaussian import Belief
+from engines.markov.laplace import laplace_moments
+from engines.markov.simplex import BoolArray, FloatArray
 
 _LEAST_VARIANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DiagonalFilter:
-    """As `markov_gaussian.DenseFilter`, with `(states,)` variances as the spread of a belief."""
+    """As `filters.gaussian.DenseFilter`, with `(states,)` variances as the spread of a belief."""
 
     transition: Transition
     total: float

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.sequence.markov_chain import Transition, covariance_step
-from engines.sequence.markov_laplace import laplace_moments
-from engines.sequence.markov_simplex import BoolArray, FloatArray
+from engines.markov.chain import Transition, covariance_step
+from engines.markov.laplace import laplace_moments
+from engines.markov.simplex import BoolArray, FloatArray
 
 SWEEPS = 3
 DAMPING = 0.8

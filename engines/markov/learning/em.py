@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from engines.sequence.markov_gaussian import Belief, DenseFilter
-from engines.sequence.markov_simplex import FloatArray, project
+from engines.markov.filters.gaussian import Belief, DenseFilter
+from engines.markov.simplex import FloatArray, project
 
 PRIOR_STEPS = 1.0
 """Weight of the first guess, in steps."""

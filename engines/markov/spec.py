@@ -1,17 +1,17 @@
-"""Engine `markov` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
+"""Engine `engine` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
 
 from __future__ import annotations
 
 from scipy import sparse
 
 from engines.contract import Engine, EngineSpec
-from engines.sequence.leakage import EXACT_STATES, Adversary
-from engines.sequence.leakage_budget import Allocation, allocate
-from engines.sequence.markov import Markov
-from engines.sequence.markov_chain import Transition
-from engines.sequence.markov_config import MarkovConfig
-from engines.sequence.markov_domain import StatesDomain
-from engines.sequence.markov_evaluate import MarkovEvaluator
+from engines.markov.chain import Transition
+from engines.markov.config import MarkovConfig
+from engines.markov.domain import StatesDomain
+from engines.markov.engine import Markov
+from engines.markov.evaluator import MarkovEvaluator
+from engines.markov.leakage import EXACT_STATES, Adversary
+from engines.markov.leakage_budget import Allocation, allocate
 from schemas.config import Stream
 from schemas.config.domain.states import StatesDomain as StatesSection
 
@@ -45,10 +45,19 @@ def allocation(stream: Stream) -> Allocation | None:
     return allocate(stream.privacy.epsilon_fraction, known, horizon=stream.options.horizon)
 
 
+def config_class(mode: str) -> type[MarkovConfig]:
+    """Of the recipe of a mode."""
+    if mode in MarkovConfig.modes:
+        return MarkovConfig
+    from engines.markov.papers.config import PaperConfig
+
+    return PaperConfig
+
+
 def _build(stream: Stream) -> Engine:
     section, options = _section(stream), stream.options
     return Markov(
-        MarkovConfig(
+        config_class(stream.mode)(
             name=stream.name,
             domain=_domain(stream),
             population=section.population,

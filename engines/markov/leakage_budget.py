@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from engines.sequence.leakage import Adversary, Correlation
+from engines.markov.leakage import Adversary, Correlation
 from schemas.errors import EngineInputError
 
 _GRID = 2**40

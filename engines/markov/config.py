@@ -5,22 +5,23 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from engines.identity import written
-from engines.sequence.leakage_budget import Allocation
-from engines.sequence.markov_chain import SPARSE_ABOVE, Transition
-from engines.sequence.markov_collective import BeliefFilter, Collective
-from engines.sequence.markov_diagonal import DiagonalFilter
-from engines.sequence.markov_domain import StatesDomain
-from engines.sequence.markov_estimate import Estimator
-from engines.sequence.markov_gaussian import DenseFilter
-from engines.sequence.markov_learner import Learner
-from engines.sequence.markov_prior import First, Map, NoPrior
+from engines.markov.chain import SPARSE_ABOVE, Transition
+from engines.markov.domain import StatesDomain
+from engines.markov.estimate import Estimator
+from engines.markov.filters.collective import BeliefFilter, Collective
+from engines.markov.filters.diagonal import DiagonalFilter
+from engines.markov.filters.gaussian import DenseFilter
+from engines.markov.leakage_budget import Allocation
+from engines.markov.learning.learner import Learner
 from schemas.errors import EngineInputError
 
-MODES = ("default", "kalman", "paper", "mle", "prior", "raw")
+First = Literal["frequency", "uniform"]
+"""What the first step's distribution is, in modes paper and prior."""
 NEED_TRANSITION = frozenset({"kalman", "paper", "prior"})
 
 
@@ -32,7 +33,8 @@ class MarkovConfig:
         name: of the stream. domain: the states.
         population: users; declared, never counted.
         epsilon: what ONE record costs that is replaced by another, of any step, or by none.
-        mode: see `MODES`. transition: how users move; None: unknown, mode default learns it.
+        mode: one of `modes`; those of the paper are in `papers.config`.
+        transition: how users move; None: unknown, mode default learns it.
         unseen: whether users may be in no state in a step; then the last row and column of `transition` are theirs.
         first: modes paper and prior: the first step's distribution.
         lag: modes default and kalman with a transition: a step is revised once when it is so many steps old.
@@ -40,6 +42,8 @@ class MarkovConfig:
         allocation: epsilon of each step where they differ; None: `epsilon` in every one.
     Raises: EngineInputError.
     """
+
+    modes: ClassVar[frozenset[str]] = frozenset({"default", "kalman"})
 
     name: str
     domain: StatesDomain
@@ -54,8 +58,8 @@ class MarkovConfig:
     allocation: Allocation | None = None
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise EngineInputError(f"mode must be one of {', '.join(MODES)}")
+        if self.mode not in self.modes:
+            raise EngineInputError(f"mode must be one of {', '.join(sorted(self.modes))}")
         if self.epsilon <= 0:
             raise EngineInputError("epsilon must be positive")
         if self.population < 1 or self.lag < 0 or (self.horizon is not None and self.horizon < 1):
@@ -85,12 +89,8 @@ class MarkovConfig:
     def estimator(self) -> Estimator:
         """What makes counts of noisy ones in this mode."""
         total = float(self.population)
-        if self.mode in ("mle", "raw"):
-            return NoPrior(total, self.unseen, raw=self.mode == "raw")
         if self.transition is None:
             return Learner(len(self.domain.values), total, self.unseen)
-        if self.mode in ("paper", "prior"):
-            return Map(self.transition, total, self.first, len(self.domain.values), alone=self.mode == "prior")
         measured = np.arange(self.states) < len(self.domain.values)
         exact = self.mode == "default"
         beliefs: BeliefFilter

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engines.sequence.markov_domain import StatesDomain
+from engines.markov.domain import StatesDomain
 from schemas.blocks import Folded
 
 

@@ -21,9 +21,9 @@ import numpy as np
 
 from engines.accounting import Accountant, PureEvent
 from engines.contract import Batch, Release, State, SyntheticRecord
+from engines.markov.config import MarkovConfig
+from engines.markov.estimate import Estimate
 from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
-from engines.sequence.markov_config import MarkovConfig
-from engines.sequence.markov_estimate import Estimate
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
 
@@ -48,8 +48,8 @@ class Markov:
 
     >>> from fractions import Fraction
     >>> from engines.noise import seeded
-    >>> from engines.sequence.markov_chain import Transition
-    >>> from engines.sequence.markov_domain import StatesDomain
+    >>> from engines.markov.chain import Transition
+    >>> from engines.markov.domain import StatesDomain
     >>> from schemas.blocks import Folded
     >>> zones = StatesDomain("zone", ("a", "b"))
     >>> chain = Transition.of(np.array([[0.9, 0.1], [0.2, 0.8]]))

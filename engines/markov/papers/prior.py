@@ -3,31 +3,29 @@
 The prior of a step is `n p_t` with `p_t = p_(t-1) P` from a first distribution that is the frequency of the first
 step's released counts, or even. It is never corrected by later counts: that is what the collective filter does.
 Post-processing of released values: costs no privacy.
-Source: paper 003, sections 5.1 to 5.3 (eq. 5 to 8); `markov_map` says where the optimisation departs from it.
+Source: paper 003, sections 5.1 to 5.3 (eq. 5 to 8); `papers.map` says where the optimisation departs from it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 
 from engines.contract import State
+from engines.markov.chain import Transition
+from engines.markov.config import First
+from engines.markov.estimate import Estimate
+from engines.markov.laplace import laplace_moments, matched_scale
+from engines.markov.papers.map import map_counts
+from engines.markov.simplex import FloatArray, likeliest
 from engines.noise import DiscreteLaplace
-from engines.sequence.markov_chain import Transition
-from engines.sequence.markov_estimate import Estimate
-from engines.sequence.markov_laplace import laplace_moments, matched_scale
-from engines.sequence.markov_map import map_counts
-from engines.sequence.markov_simplex import FloatArray, likeliest
-
-First = Literal["frequency", "uniform"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Map:
-    """Implements `markov_estimate.Estimator`: MAP under the chain's prior, or with `alone` the prior mean itself.
+    """Implements `estimate.Estimator`: MAP under the chain's prior, or with `alone` the prior mean itself.
 
     Args: transition, total. first: distribution of the first step. measured: number of states that are counted.
     """
@@ -64,7 +62,7 @@ class Map:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoPrior:
-    """Implements `markov_estimate.Estimator` without memory: MLE (not negative, summing to the total), or raw counts.
+    """Implements `estimate.Estimator` without memory: MLE (not negative, summing to the total), or raw counts.
 
     Args: total. unseen: whether people may be in no state. raw: leave the noisy counts as they are.
     """
