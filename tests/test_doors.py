@@ -18,16 +18,16 @@ AGGREGATES = """
     engines.markov.domain.StatesDomain.counts
     engines.series.papers.dft.coefficients
     engines.series.fields.SeriesDomain.sums
-    engines.spatial.alive.Alive.after
-    engines.spatial.alive.Alive.inserts
-    engines.spatial.expiry.Expiry.scheduled
-    engines.spatial.expiry.Expiry.taken
-    engines.spatial.gathering.Gathered.all
-    engines.spatial.gathering.Gathered.with_batch
-    engines.spatial.gathering.check_batch
-    engines.spatial.gathering: aggregate(Folded.merge)
-    engines.spatial.held_groups.grouped
-    engines.spatial.held_step.StepWork._apart
+    engines.spatial.papers.alive.Alive.after
+    engines.spatial.papers.alive.Alive.inserts
+    engines.expiry.Expiry.scheduled
+    engines.expiry.Expiry.taken
+    engines.gathering.Gathered.all
+    engines.gathering.Gathered.with_batch
+    engines.gathering.check_batch
+    engines.gathering: aggregate(Folded.merge)
+    engines.spatial.held.groups.grouped
+    engines.spatial.held.step.StepWork._apart
     engines.spatial.partition.Changes.moved
     engines.spatial.partition.Changes.net
     engines.spatial.partition.Changes.net_between

@@ -11,8 +11,9 @@ from benchmarks.spatial.scenes import NAME, Errors, Scene
 from engines.contract import Batch
 from engines.counters import COUNTERS
 from engines.noise import seeded
-from engines.spatial import HeldConfig, HeldLeaves, PHDStream, PHDStreamConfig
-from engines.spatial.phdstream_config import FIXED_TREE, OFFLINE, OFFLINE_INCREMENTS, PAPER, Parts
+from engines.spatial import HeldConfig, HeldLeaves
+from engines.spatial.papers.config import FIXED_TREE, OFFLINE, OFFLINE_INCREMENTS, PAPER, Parts, PHDStreamConfig
+from engines.spatial.papers.phdstream import PHDStream
 
 Mode = Callable[[Scene, Fraction, int], Iterator[Errors]]
 

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
 from engines.counters import Counter
+from engines.expiry import Expiry
+from engines.gathering import merged
 from engines.noise import NoiseSource
-from engines.spatial.expiry import Expiry
-from engines.spatial.gathering import merged
 from engines.tabular.batches import EventRows, check_batch
 from engines.tabular.forest import dependences, spanning_forest
 from engines.tabular.growing_fit import Fitted

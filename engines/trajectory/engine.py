@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
 from engines.identity import written
 from engines.noise import NoiseSource
-from engines.spatial.budgets import Budgets
 from engines.trajectory.assembly import Assembly, Closing
 from engines.trajectory.default import Default
 from engines.trajectory.domain import TripDomain

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from engines.contract import Batch
 from engines.noise import seeded
-from engines.spatial import BoxDomain, HeldConfig, HeldLeaves, PHDStream, PHDStreamConfig, SpatialEvaluator
-from engines.spatial.held_estimate import SMOOTHING, Estimates, estimate, project
-from engines.spatial.held_first import ROUNDS
-from engines.spatial.held_measure import Measured
-from engines.spatial.held_retire import Windows
-from engines.spatial.held_tree import HeldTree
+from engines.spatial import BoxDomain, HeldConfig, HeldLeaves, SpatialEvaluator
+from engines.spatial.held.estimate import SMOOTHING, Estimates, estimate, project
+from engines.spatial.held.first import ROUNDS
+from engines.spatial.held.measure import Measured
+from engines.spatial.held.retire import Windows
+from engines.spatial.held.tree import HeldTree
+from engines.spatial.papers.config import PHDStreamConfig
+from engines.spatial.papers.phdstream import PHDStream
 from engines.spatial.placement import Placement
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError

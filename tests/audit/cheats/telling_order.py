@@ -11,7 +11,7 @@ from engines.contract import Batch, Engine, Release, SyntheticRecord
 from engines.markov.engine import Markov
 from engines.noise import NoiseSource
 from engines.registry import build_engine
-from engines.spatial.phdstream import PHDStream
+from engines.spatial.papers.phdstream import PHDStream
 
 
 class Backwards(PHDStream):

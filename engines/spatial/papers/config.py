@@ -22,7 +22,7 @@ import numpy as np
 
 from engines.counters import Counter, CounterConfig, SimpleConfig
 from engines.spatial.domain import SpatialDomain
-from engines.spatial.node_counters import check_counter
+from engines.spatial.papers.node_counters import check_counter
 from engines.spatial.split import SplitRule
 from schemas.errors import EngineInputError
 

@@ -24,8 +24,8 @@ from engines.noise import (
     scale_for,
 )
 from engines.spatial.domain import FloatArray
-from engines.spatial.held_estimate import Estimates
-from engines.spatial.held_tree import HeldTree
+from engines.spatial.held.estimate import Estimates
+from engines.spatial.held.tree import HeldTree
 from engines.spatial.partition import Changes
 
 WORTH = 0.5

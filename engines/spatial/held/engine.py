@@ -6,7 +6,7 @@ are counted, once. A watch over coarse cells, with a twentieth of the budget, fi
 once.
 Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream however long it lives: an event moves
     one count of the watch by one, when it arrives, and one leaf measurement by one, then or later.
-Source: ours; proof in docs/notes/0030-held-leaf-counters.md. An insert's ttl is post-processing (`held_retire`).
+Source: ours; proof in docs/notes/0030-held-leaf-counters.md. An insert's ttl is post-processing (`held.retire`).
 """
 
 from __future__ import annotations
@@ -16,23 +16,21 @@ from typing import Any
 
 import numpy as np
 
+from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
+from engines.gathering import Gathered, check_batch
 from engines.noise import NoiseSource
-from engines.spatial.budgets import Budgets
 from engines.spatial.domain import FloatArray
-from engines.spatial.gathering import Gathered, check_batch
-from engines.spatial.held_config import HeldConfig
-from engines.spatial.held_estimate import Estimates, project
-from engines.spatial.held_first import first_release
-from engines.spatial.held_measure import Measured
-from engines.spatial.held_retire import Windows
-from engines.spatial.held_step import StepWork
-from engines.spatial.held_tree import HeldTree
+from engines.spatial.held.config import HeldConfig
+from engines.spatial.held.estimate import Estimates, project
+from engines.spatial.held.first import first_release
+from engines.spatial.held.measure import Measured
+from engines.spatial.held.retire import Windows
+from engines.spatial.held.step import StepWork
+from engines.spatial.held.tree import HeldTree
 from engines.spatial.points import difference
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
-
-__all__ = ["HeldConfig", "HeldLeaves"]
 
 STATE_FORMAT = 1
 

@@ -4,7 +4,7 @@ A sixteenth of the events says how many there are, and how deep to begin. Three 
 before it, are counted only where a cell may yet be divided; everywhere else events wait for the last round, which
 counts every leaf. So most leaves are counted once, with most of the events, and their share of what was counted before
 in larger cells is learnt from that.
-Guarantee: each event is in one group (`held_groups`), held in one leaf, and counted once (`held_measure`). Which leaves
+Guarantee: each event is in one group (`held.groups`), held in one leaf, and counted once (`held.measure`). Which leaves
     are counted or divided follows from released values and public constants.
 Source: ours; docs/notes/0030-held-leaf-counters.md.
 """
@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from engines.noise import BoolArray
-from engines.spatial.held_groups import grouped
-from engines.spatial.held_measure import SPLIT, divide, hold
-from engines.spatial.held_step import StepWork
+from engines.spatial.held.groups import grouped
+from engines.spatial.held.measure import SPLIT, divide, hold
+from engines.spatial.held.step import StepWork
 from schemas.blocks import Folded
 
 ROUNDS = (1, 1, 2, 4, 8)

@@ -13,12 +13,12 @@ import numpy as np
 
 from engines.noise import BoolArray, IntArray, NoiseSource, aggregate
 from engines.spatial.domain import FloatArray
-from engines.spatial.held_estimate import Estimates, estimate
-from engines.spatial.held_groups import grouped
-from engines.spatial.held_measure import LeafCounter, Measured, divide, due, hold, measure, unite
-from engines.spatial.held_retire import Windows
-from engines.spatial.held_tree import HeldTree
-from engines.spatial.held_watch import Watch
+from engines.spatial.held.estimate import Estimates, estimate
+from engines.spatial.held.groups import grouped
+from engines.spatial.held.measure import LeafCounter, Measured, divide, due, hold, measure, unite
+from engines.spatial.held.retire import Windows
+from engines.spatial.held.tree import HeldTree
+from engines.spatial.held.watch import Watch
 from engines.spatial.partition import Changes
 from engines.spatial.placement import Placement
 from schemas.blocks import Folded
@@ -33,7 +33,7 @@ MERGE_EVERY = 5
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """All public constants that a release needs. See `held.HeldConfig` for the units."""
+    """All public constants that a release needs. See `config.HeldConfig` for the units."""
 
     counter: LeafCounter
     watch: Watch

@@ -1,9 +1,9 @@
 """PHDStream, the papers' synthetic stream of points in the plane, made private, and its baselines: modes `paper`,
-`offline`, `offline-increments` and `fixed-tree`. `held` is the default.
+`offline`, `offline-increments` and `fixed-tree`. `held.engine` is the default.
 
 Each step: a partition of the domain (`split`, or the first step's), noisy counts of the events in its leaves
 (`node_counters`), consistent counts of the whole tree (`tree_counts`), and the points that this adds and removes
-(`points`). `phdstream_config` says which parts make which mode.
+(`points`). `config` says which parts make which mode.
 Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream however long it lives: an event is in
     the split bits and in one leaf's counter of its own step, and everything else there is computed from releases
     before. Where `parts.private` is False an event is counted at every step while it is alive, and T steps cost T times
@@ -17,28 +17,27 @@ from typing import Any
 
 import numpy as np
 
+from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
 from engines.counters import Counter
+from engines.expiry import Expiry
+from engines.gathering import check_batch, merged
 from engines.noise import IntArray, NoiseSource
-from engines.spatial import partition, phdstream_guarantee
-from engines.spatial.alive import Alive
-from engines.spatial.budgets import Budgets
+from engines.spatial import partition
 from engines.spatial.domain import nodes_to
-from engines.spatial.expiry import Expiry
-from engines.spatial.gathering import check_batch, merged
-from engines.spatial.node_counters import NodeCounters
+from engines.spatial.papers import guarantee as phdstream_guarantee
+from engines.spatial.papers.alive import Alive
+from engines.spatial.papers.config import PHDStreamConfig
+from engines.spatial.papers.node_counters import NodeCounters
+from engines.spatial.papers.tree_counts import Counted, counted, measured
 from engines.spatial.partition import Changes, Partition
-from engines.spatial.phdstream_config import PHDStreamConfig
 from engines.spatial.placement import Placement
 from engines.spatial.points import Counts, difference, node_depths
 from engines.spatial.split import SplitRule
 from engines.spatial.tree import Tree
-from engines.spatial.tree_counts import Counted, counted, measured
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
-
-__all__ = ["PHDStream", "PHDStreamConfig"]
 
 STATE_FORMAT = 2
 
@@ -246,5 +245,5 @@ class PHDStream:
         self._pending = Folded(keys.reshape(-1, 1), counts)
 
     def guarantee(self) -> Guarantee:
-        """See `engines.contract.Engine.guarantee`. Pure; `phdstream_guarantee` has the split."""
+        """See `engines.contract.Engine.guarantee`. Pure; `papers.guarantee` has the split."""
         return phdstream_guarantee.of(self.config)

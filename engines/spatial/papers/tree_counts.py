@@ -1,6 +1,6 @@
 """From a step's noisy increments to the counts that it releases: all that follows the noise, so none of it costs.
 
-Source: paper 000, equations 3.8 and 3.9 (`consistency`).
+Source: paper 000, equations 3.8 and 3.9 (`papers.consistency`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.noise import BoolArray, IntArray
-from engines.spatial import consistency
 from engines.spatial.domain import FloatArray
+from engines.spatial.papers import consistency
 from engines.spatial.partition import Partition
 from engines.spatial.placement import Placement
 from engines.spatial.points import Counts, node_depths

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from engines.counters import Counter
-from engines.spatial.phdstream_config import PHDStreamConfig
+from engines.spatial.papers.config import PHDStreamConfig
 from schemas.guarantee import Guarantee, Mechanism
 
 EARLY, LATE = "events of the first release", "events of later steps"

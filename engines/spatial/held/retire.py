@@ -15,8 +15,8 @@ import numpy as np
 
 from engines.contract import State
 from engines.noise import BoolArray, IntArray
-from engines.spatial.held_measure import Measured
-from engines.spatial.held_tree import HeldTree
+from engines.spatial.held.measure import Measured
+from engines.spatial.held.tree import HeldTree
 from schemas.errors import EngineInputError
 
 _FIELDS = ("nodes", "after", "until", "increments", "parts")

@@ -16,7 +16,7 @@ import numpy as np
 
 from engines.noise import IntArray
 from engines.spatial.domain import FloatArray
-from engines.spatial.held_tree import HeldTree
+from engines.spatial.held.tree import HeldTree
 from engines.spatial.placement import Placement
 
 SMOOTHING = 0.6

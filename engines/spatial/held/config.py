@@ -13,9 +13,9 @@ from fractions import Fraction
 import numpy as np
 
 from engines.spatial.domain import SpatialDomain, nodes_to
-from engines.spatial.held_measure import LeafCounter
-from engines.spatial.held_step import Rules
-from engines.spatial.held_watch import Watch
+from engines.spatial.held.measure import LeafCounter
+from engines.spatial.held.step import Rules
+from engines.spatial.held.watch import Watch
 from engines.spatial.placement import Placement
 from engines.spatial.points import node_depths
 from schemas.errors import EngineInputError
