@@ -56,7 +56,7 @@ RULES = (
         others=frozenset({"numpy", "scipy"}),
     ),
     # JAX has one door: processes whose engine does not fit with it must not pay for it.
-    allow("engines.tabular.pgm", ours="engines schemas", others=frozenset({"jax", "mbi", "numpy"})),
+    allow("engines.tabular.papers.pgm", ours="engines schemas", others=frozenset({"jax", "mbi", "numpy"})),
     allow(
         "engines.accounting",
         ours="engines.accounting engines.noise schemas",

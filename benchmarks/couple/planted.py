@@ -38,14 +38,14 @@ def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
     """Settings of the site's engine; first those of modes that its module is named after, then one of each mode."""
     every = list(settings(site.engine))
     module = site.module.rpartition(".")[2]
-    modes = next((modes for part, modes in MODES_OF.items() if part in module), ())
+    modes = next((modes for part, modes in MODES_OF.items() if part in site.module), ())
     every.sort(key=lambda each: (_mode(each[0]) not in modes and _mode(each[0]) not in module, -_longer(each[0])))
     for seed in range(max(2, TRIES // len(every))):
         for name, stream in every:
             yield name, stream, seed
 
 
-MODES_OF = {"wevent": ("bd", "ba"), "gaussian": ("gaussian",), "rounds": ("paper",), "selection": ("paper",)}
+MODES_OF = {"wevent": ("bd", "ba"), "series.gaussian": ("gaussian",), "tabular.papers": ("paper",)}
 """Modes to begin with, by a part of the module's name; without it all are tried in turn."""
 
 

@@ -1,4 +1,4 @@
-"""Engine `engine` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
+"""Engine `markov` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every planted fault of engine `engine` is found, and the same run without it is clean."""
+"""Every planted fault of engine `series` is found, and the same run without it is clean."""
 
 from __future__ import annotations
 

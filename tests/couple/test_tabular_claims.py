@@ -21,7 +21,7 @@ from engines.noise import NoiseSource
 from engines.noise.witness import CounterLaw, ExponentialLaw, LaplaceLaw, Law, WitnessedSource
 from engines.registry import build_engine
 from engines.tabular.batches import EventRows
-from engines.tabular.growing_learn import Learning
+from engines.tabular.growing.learn import Learning
 from schemas.config.options.spatial import NEED_HORIZON
 from tests.couple.table_pairs import SEED, SLACK, Watching, Wild, certain_cost, claimed_cost, couple, pure_loss
 from tests.couple.table_streams import DELETES, EPSILON, Event, batches, random_events, random_user, stream

@@ -22,11 +22,13 @@ from hypothesis import strategies as st
 from engines.contract import Batch, Release
 from engines.contract_checks import contents
 from engines.noise import IntArray, NoiseSource, seeded
-from engines.tabular import Marginals, TableDomain, growing_learn, growing_schedule
+from engines.tabular import Marginals, TableDomain
 from engines.tabular.batches import EventRows
-from engines.tabular.growing_config import Parts
-from engines.tabular.growing_learn import Learning, Line
-from engines.tabular.totals import Totals
+from engines.tabular.growing import learn as growing_learn
+from engines.tabular.growing import schedule as growing_schedule
+from engines.tabular.growing.config import Parts
+from engines.tabular.growing.learn import Learning, Line
+from engines.tabular.growing.totals import Totals
 from schemas.blocks import Folded
 from tests.tabular.tables import folded, growing, one_row, random_rows, streams, table, triples
 

@@ -1,4 +1,4 @@
-"""Planted faults of engine `engine`: peeks outside of any aggregate, and what hides inside or costs too much."""
+"""Planted faults of engine `markov`: peeks outside of any aggregate, and what hides inside or costs too much."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is patched in engine `engine` to break its promise; `engine.py` says where each fault is planted."""
+"""What is patched in engine `series` to break its promise; `series.py` says where each fault is planted."""
 
 from __future__ import annotations
 

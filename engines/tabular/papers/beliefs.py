@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.tabular.marginals import Marginals
-from engines.tabular.structure import JunctionTree
+from engines.tabular.papers.structure import JunctionTree
 from engines.tabular.workload import Clique
 
 FloatArray = npt.NDArray[np.float64]

@@ -17,9 +17,9 @@ import numpy as np
 from engines.contract import State
 from engines.noise import NoiseSource
 from engines.tabular.batches import EventRows
-from engines.tabular.rounds import Memory, rounded
-from engines.tabular.rounds_config import RoundsConfig
-from engines.tabular.rounds_engine import Learnt, RoundsEngine
+from engines.tabular.papers.config import RoundsConfig
+from engines.tabular.papers.engine import Learnt, RoundsEngine
+from engines.tabular.papers.rounds import Memory, rounded
 from schemas.errors import EngineInputError
 
 _COUNTER = "model/counter"

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.tabular.beliefs import Beliefs
 from engines.tabular.domain import TableDomain
-from engines.tabular.fitting import FloatArray, Observed, check_observed, starting_potentials
-from engines.tabular.structure import JunctionTree
+from engines.tabular.papers.beliefs import Beliefs
+from engines.tabular.papers.fitting import FloatArray, Observed, check_observed, starting_potentials
+from engines.tabular.papers.structure import JunctionTree
 from engines.tabular.workload import Clique
 from schemas.errors import EngineInputError
 

@@ -18,12 +18,12 @@ from engines.contract import State
 from engines.noise import IntArray, NoiseSource
 from engines.tabular.attributes import FloatArray
 from engines.tabular.batches import EventRows
-from engines.tabular.growing_blocks import Block, Evidence, improved, together
-from engines.tabular.growing_config import Parts
-from engines.tabular.growing_fit import Fitted
-from engines.tabular.growing_schedule import FIRST_REST, REST, UNKNOWN, block_weights, larger_weights
-from engines.tabular.measure import measure, split, variances
-from engines.tabular.totals import Totals
+from engines.tabular.fitted import Fitted
+from engines.tabular.growing.blocks import Block, Evidence, improved, together
+from engines.tabular.growing.config import Parts
+from engines.tabular.growing.measure import measure, split, variances
+from engines.tabular.growing.schedule import FIRST_REST, REST, UNKNOWN, block_weights, larger_weights
+from engines.tabular.growing.totals import Totals
 from schemas.errors import EngineInputError
 
 

@@ -13,12 +13,12 @@ from engines.counters.contract import Counter
 from engines.noise import IntArray
 from engines.tabular.attributes import FloatArray
 from engines.tabular.domain import TableDomain
-from engines.tabular.growing_fit import Fitter
-from engines.tabular.growing_schedule import Schedule
+from engines.tabular.growing.fit import Fitter
+from engines.tabular.growing.schedule import Schedule
+from engines.tabular.growing.totals import Totals
 from engines.tabular.marginals import Marginals, check_memory
 from engines.tabular.records import Keeper
 from engines.tabular.rows_out import stream_key
-from engines.tabular.totals import Totals
 from engines.tabular.workload import Clique, Workload
 from schemas.errors import EngineInputError
 

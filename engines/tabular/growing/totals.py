@@ -19,7 +19,7 @@ from engines.counters import default_config
 from engines.counters.contract import Counter, CounterState
 from engines.noise import IntArray, NoiseSource
 from engines.tabular.attributes import FloatArray
-from engines.tabular.trend import Trend
+from engines.tabular.growing.trend import Trend
 from schemas.errors import EngineInputError
 
 KEPT = 1024

@@ -9,16 +9,16 @@ and what no measurement speaks of stays as it was (entropic mirror descent, star
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from engines.tabular.beliefs import Beliefs
 from engines.tabular.domain import TableDomain
-from engines.tabular.structure import JunctionTree
+from engines.tabular.papers.beliefs import Beliefs
+from engines.tabular.papers.structure import JunctionTree
 from engines.tabular.workload import Clique
 from schemas.errors import EngineInputError
 
@@ -102,20 +102,3 @@ def check_observed(observed: Sequence[Observed], marginals: Sequence[Clique], to
         raise EngineInputError("measurements must be of marginals that the model holds, each of them once")
     if not total > 0 or not all(each.variance > 0 for each in observed):
         raise EngineInputError("the total and all variances must be positive")
-
-
-def _pgm(domain: TableDomain, wanted: Sequence[Clique], max_cells: int) -> Fitter:
-    # JAX takes seconds and hundreds of megabytes: only a process that fits with it imports it.
-    from engines.tabular.pgm import PrivatePgm
-
-    return PrivatePgm.over(domain, wanted, tree_for(domain, wanted, max_cells=max_cells))
-
-
-def _joint(domain: TableDomain, wanted: Sequence[Clique], max_cells: int) -> Fitter:
-    from engines.tabular.joint import JointFit
-
-    return JointFit.over(domain, wanted, max_cells=max_cells)
-
-
-FITTERS: Mapping[str, Callable[[TableDomain, Sequence[Clique], int], Fitter]] = {"pgm": _pgm, "joint": _joint}
-"""By name, from a domain, the marginals wanted, and the most cells that a model may have."""

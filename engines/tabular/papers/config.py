@@ -12,10 +12,10 @@ import numpy as np
 
 from engines.counters import COUNTERS, Counter
 from engines.tabular.domain import TableDomain
-from engines.tabular.fitting import FITTERS
 from engines.tabular.marginals import Marginals, check_memory
-from engines.tabular.rounds import Rounds
-from engines.tabular.selection import Selection, whole_weights
+from engines.tabular.papers.fitters import FITTERS
+from engines.tabular.papers.rounds import Rounds
+from engines.tabular.papers.selection import Selection, whole_weights
 from engines.tabular.workload import Clique, Workload
 from schemas.errors import EngineInputError
 
@@ -37,7 +37,7 @@ class RoundsConfig:
         rounds: marginals that are chosen and measured in a step, or as many as the model holds.
         counter: name in `engines.counters.COUNTERS` of one with Laplace noise. `streaming-mwem` measures once: simple.
         horizon: steps that the stream has at most, where the counter has to know.
-        fit: name in `fitting.FITTERS`.
+        fit: name in `fitters.FITTERS`.
         model_cells: of the model's tables; a step's work is proportional to them.
         penalty: share of the expected noise that a marginal's score loses.
         deletable: rows may be deleted by events.

@@ -21,12 +21,12 @@ from engines.expiry import Expiry
 from engines.gathering import merged
 from engines.noise import NoiseSource
 from engines.tabular.batches import EventRows, check_batch
+from engines.tabular.fitted import Fitted
 from engines.tabular.forest import dependences, spanning_forest
-from engines.tabular.growing_fit import Fitted
 from engines.tabular.marginals import Marginals
+from engines.tabular.papers.config import RoundsConfig
+from engines.tabular.papers.rounds import Measured, Rounds
 from engines.tabular.records import Keeper, Rows
-from engines.tabular.rounds import Measured, Rounds
-from engines.tabular.rounds_config import RoundsConfig
 from engines.tabular.rows_out import record_id, records, stream_key
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism

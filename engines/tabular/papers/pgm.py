@@ -26,11 +26,11 @@ jax.config.update("jax_enable_compilation_cache", False)
 
 import mbi  # noqa: E402 - it warns of both unless they are set before
 
-from engines.tabular.beliefs import Beliefs  # noqa: E402
 from engines.tabular.domain import TableDomain  # noqa: E402
-from engines.tabular.fitting import FloatArray, Observed, check_observed, starting_potentials  # noqa: E402
-from engines.tabular.joint import LENGTHEN, SHORTEN  # noqa: E402
-from engines.tabular.structure import JunctionTree  # noqa: E402
+from engines.tabular.papers.beliefs import Beliefs  # noqa: E402
+from engines.tabular.papers.fitting import FloatArray, Observed, check_observed, starting_potentials  # noqa: E402
+from engines.tabular.papers.joint import LENGTHEN, SHORTEN  # noqa: E402
+from engines.tabular.papers.structure import JunctionTree  # noqa: E402
 from engines.tabular.workload import Clique  # noqa: E402
 
 ITERATIONS = 30

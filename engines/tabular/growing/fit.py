@@ -9,20 +9,19 @@ blocks, what they showed comes first, and is corrected by what the others show.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from engines.contract import State
 from engines.noise import BoolArray, IntArray
 from engines.tabular.attributes import FloatArray
+from engines.tabular.fitted import Fitted
 from engines.tabular.forest import along_paths, dependences, spanning_forest
-from engines.tabular.growing_blocks import Block
+from engines.tabular.growing.blocks import Block
+from engines.tabular.growing.shrink import news_share, shrunken, simplex
+from engines.tabular.growing.sides import Sides
 from engines.tabular.marginals import Marginals
-from engines.tabular.shrink import news_share, shrunken, simplex
-from engines.tabular.sides import Sides
-from schemas.errors import EngineInputError
 
 LEAST = 1e-3
 """Rows that every value is taken to have at least: what is not seen is not impossible."""
@@ -30,45 +29,6 @@ BELIEVED = 2.0
 """Recent news count from so many times their noise."""
 _FIRST, _LAST = 6, 30
 _TINY = 1e-9
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Fitted:
-    """Attributes:
-
-    ones: `(cells of one-ways,)` shares of the rows, 1 in all for each marginal. larger: the same for larger ones.
-    apart: `(larger marginals,)` L1 distance from the prior of lower order, as a share; 0 before they were measured.
-    drift: the largest believed L1 change of an attribute since the last settled block, as a share of the rows.
-    edges: `(edges,)` indices of the forest's pairs.
-    """
-
-    ones: FloatArray
-    larger: FloatArray
-    apart: FloatArray
-    drift: float
-    edges: IntArray
-
-    def arrays(self) -> State:
-        return {
-            "fitted/ones": self.ones.copy(),
-            "fitted/larger": self.larger.copy(),
-            "fitted/apart": self.apart.copy(),
-            "fitted/drift": np.array([self.drift]),
-            "fitted/edges": self.edges.copy(),
-        }
-
-    @staticmethod
-    def of(state: Mapping[str, np.ndarray]) -> Fitted | None:
-        """None where nothing was fitted yet. Raises: EngineInputError if an array is missing."""
-        if "fitted/ones" not in state:
-            return None
-        try:
-            ones, larger, apart, drift = (
-                np.array(state[f"fitted/{name}"], np.float64) for name in ("ones", "larger", "apart", "drift")
-            )
-            return Fitted(ones, larger, apart, float(drift[0]), np.array(state["fitted/edges"], np.int64))
-        except KeyError as error:
-            raise EngineInputError(f"state lacks {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ import numpy.typing as npt
 
 from engines.counters import Counter, CounterState, SelectiveCounting
 from engines.noise import BoolArray, IntArray, NoiseSource
-from engines.tabular.beliefs import Beliefs
-from engines.tabular.fitting import Fitter, Observed
 from engines.tabular.marginals import Marginals
-from engines.tabular.selection import QUANTUM, Selection
+from engines.tabular.papers.beliefs import Beliefs
+from engines.tabular.papers.fitting import Fitter, Observed
+from engines.tabular.papers.selection import QUANTUM, Selection
 from schemas.errors import EngineInputError
 
 FloatArray = npt.NDArray[np.float64]

@@ -21,14 +21,14 @@ from engines.contract import Batch, Release, State
 from engines.noise import NoiseSource, scale_for
 from engines.tabular.attributes import FloatArray
 from engines.tabular.batches import EventRows, check_batch
-from engines.tabular.growing_blocks import Evidence
-from engines.tabular.growing_config import GrowingConfig
-from engines.tabular.growing_fit import Fitted
-from engines.tabular.growing_learn import Learning, Learnt, Line, Measured
-from engines.tabular.measure import variances
+from engines.tabular.fitted import Fitted
+from engines.tabular.growing.blocks import Evidence
+from engines.tabular.growing.config import GrowingConfig
+from engines.tabular.growing.learn import Learning, Learnt, Line, Measured
+from engines.tabular.growing.measure import variances
+from engines.tabular.growing.totals import Totals
 from engines.tabular.records import Rows
 from engines.tabular.rows_out import record_id, records
-from engines.tabular.totals import Totals
 from engines.tabular.workload import Clique
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
