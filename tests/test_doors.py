@@ -41,19 +41,19 @@ AGGREGATES = """
     engines.tabular.batches.check_batch
     engines.trajectory.assembly.Assembly.with_events
     engines.trajectory.ground.Ground.moved
-    engines.trajectory.hierarchy.PointWeights.between
-    engines.trajectory.hierarchy.PointWeights.of
-    engines.trajectory.pair_tree._Members.below
-    engines.trajectory.pair_tree._Members.of
-    engines.trajectory.pair_tree._Members.sizes
-    engines.trajectory.paper.Paper._transitions
-    engines.trajectory.questions.Questions.cell_pairs
-    engines.trajectory.questions.Questions.histograms
-    engines.trajectory.questions.Questions.of
-    engines.trajectory.questions._number
+    engines.trajectory.papers.hierarchy.PointWeights.between
+    engines.trajectory.papers.hierarchy.PointWeights.of
+    engines.trajectory.papers.pair_tree._Members.below
+    engines.trajectory.papers.pair_tree._Members.of
+    engines.trajectory.papers.pair_tree._Members.sizes
+    engines.trajectory.papers.paper_trees.Paper._transitions
+    engines.trajectory.default.questions.Questions.cell_pairs
+    engines.trajectory.default.questions.Questions.histograms
+    engines.trajectory.default.questions.Questions.of
+    engines.trajectory.default.questions._number
     engines.trajectory.trips.Trips.first
-    engines.trajectory.uniform._fine
-    engines.trajectory.uniform._histograms
+    engines.trajectory.papers.uniform._fine
+    engines.trajectory.papers.uniform._histograms
 """
 SAMPLERS = ("discrete_laplace", "laplace_values", "discrete_gaussian", "centred_binomial")
 DRAWING = ("engines.noise", "engines.counters.draws", "engines.auditor", "engines.contract_checks")

@@ -15,9 +15,9 @@ from agents.presentation.laws import noise_facts
 from engines.auditor.scenes import DENSE, Focus
 from engines.auditor.trajectory import AT, trip_focus
 from engines.registry import build_domain
+from engines.trajectory.default.questions import FEW
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.grid import Grid
-from engines.trajectory.questions import FEW
 from engines.trajectory.trips import LATTICE, Trips
 from schemas.config import Stream
 from schemas.config.domain.trips import TripsDomain

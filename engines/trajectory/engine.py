@@ -22,7 +22,7 @@ from engines.contract import Batch, Release, State
 from engines.identity import written
 from engines.noise import NoiseSource
 from engines.trajectory.assembly import Assembly, Closing
-from engines.trajectory.default import Default
+from engines.trajectory.default.mode import Default
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.histograms import Noisy
 from engines.trajectory.records import PointRecords

@@ -16,10 +16,12 @@ from engines.series.clock import Clock
 from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.presence import Presence
-from engines.trajectory import Default, Limits, Mode, Paper, Uniform
+from engines.trajectory import Default, Limits, Mode
 from engines.trajectory.assembly import Closing
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.engine import TrajectoryConfig
+from engines.trajectory.papers.paper_trees import Paper
+from engines.trajectory.papers.uniform import Uniform
 
 SERIES = SeriesConfig(
     name="test",

@@ -14,11 +14,12 @@ from engines.auditor.coupling import Adversary, CouplingBroken, Forced, Losses, 
 from engines.contract import Batch, Engine
 from engines.contract_checks import contents
 from engines.noise.witness import ExceedsLaw, LaplaceLaw, Law, WitnessedSource
-from engines.trajectory import LATTICE, Default, Paper
+from engines.trajectory import LATTICE, Default
 from engines.trajectory.assembly import Closing
+from engines.trajectory.default.questions import FEW_TRIPS
 from engines.trajectory.engine import Trajectories
 from engines.trajectory.histograms import UNIT
-from engines.trajectory.questions import FEW_TRIPS
+from engines.trajectory.papers.paper_trees import Paper
 from engines.trajectory.trips import LATTICE_BITS
 from schemas.blocks import Folded
 

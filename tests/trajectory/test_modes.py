@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from engines.noise import seeded
-from engines.trajectory import LATTICE, Default, Limits, Mode, Paper, Synthesis, Trips, Uniform
+from engines.trajectory import LATTICE, Default, Limits, Mode, Synthesis, Trips
+from engines.trajectory.default.paths import passed, paths_of
+from engines.trajectory.default.positions import positioned
 from engines.trajectory.grid import Grid
 from engines.trajectory.metrics import Truth
-from engines.trajectory.paths import passed, paths_of
-from engines.trajectory.positions import positioned
+from engines.trajectory.papers.paper_trees import Paper
+from engines.trajectory.papers.uniform import Uniform
 from engines.trajectory.walks import Errands, EvenGraph, walk
 
 MODES: list[Mode] = [Default(), Paper(), Paper(spread="exponential"), Uniform()]

@@ -11,22 +11,17 @@ import numpy as np
 
 from engines.noise import IntArray, NoiseSource, mechanisms
 from engines.spatial.split import SplitRule
-from engines.trajectory import (
-    LATTICE,
-    Paper,
-    Trips,
-    default,
-    histograms,
-    pair_tree,
-    paper,
-    questions,
-    uniform,
-)
-from engines.trajectory import hierarchy as tree
+from engines.trajectory import LATTICE, Trips, histograms
 from engines.trajectory.assembly import Assembly, Closing
+from engines.trajectory.default import mode as default
+from engines.trajectory.default import questions
 from engines.trajectory.grid import Grid
 from engines.trajectory.ground import Ground
 from engines.trajectory.histograms import UNIT, Histogram, Noisy
+from engines.trajectory.papers import hierarchy as tree
+from engines.trajectory.papers import pair_tree, uniform
+from engines.trajectory.papers import paper_trees as paper
+from engines.trajectory.papers.paper_trees import Paper
 from engines.trajectory.records import PointRecords
 from tests.contracts.cases import CONTRACTS
 from tests.couple.plants.trajectory_patches import MANY, around, both, inside, plant

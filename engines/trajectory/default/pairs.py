@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.noise import NoiseSource
-from engines.trajectory.blocks import Blocks
 from engines.trajectory.chance import systematic
+from engines.trajectory.default.blocks import Blocks
+from engines.trajectory.default.maps import Maps
+from engines.trajectory.default.questions import classes
 from engines.trajectory.histograms import Noisy
-from engines.trajectory.maps import Maps
-from engines.trajectory.questions import classes
 from engines.trajectory.trips import FloatArray
 from schemas.blocks import IntArray
 

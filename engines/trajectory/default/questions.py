@@ -27,10 +27,10 @@ from fractions import Fraction
 import numpy as np
 
 from engines.noise import NoiseSource, aggregate
-from engines.trajectory.blocks import Blocks
+from engines.trajectory.default.blocks import Blocks
+from engines.trajectory.default.paths import Paths, paths_of
 from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import UNIT, Histogram, Noisy, equal_shares, measure
-from engines.trajectory.paths import Paths, paths_of
 from engines.trajectory.trips import Trips
 from schemas.blocks import IntArray
 

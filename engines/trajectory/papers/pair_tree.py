@@ -18,8 +18,8 @@ from engines.noise import NoiseSource, aggregate, laplace_exceeds
 from engines.spatial.split import UNIT as SCORE_UNIT
 from engines.spatial.split import SplitRule
 from engines.trajectory.chance import uniforms
-from engines.trajectory.hierarchy import DEPTH, Hierarchy, codes_of, margins
 from engines.trajectory.histograms import UNIT_BITS, Histogram, Noisy, measure
+from engines.trajectory.papers.hierarchy import DEPTH, Hierarchy, codes_of, margins
 from engines.trajectory.trips import BoolArray, Trips
 from schemas.blocks import IntArray
 

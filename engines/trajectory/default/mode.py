@@ -18,16 +18,13 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
 from engines.noise import NoiseSource
-from engines.trajectory.blocks import Blocks
 from engines.trajectory.chance import systematic, uniforms
-from engines.trajectory.dwell import drawn_visits, fitted, shared_out, sizes_of
-from engines.trajectory.grid import Grid
-from engines.trajectory.ground import Ground
-from engines.trajectory.histograms import Noisy, counted, deviation_of
-from engines.trajectory.maps import Maps, maps_of, spread
-from engines.trajectory.pairs import PairFit
-from engines.trajectory.positions import positioned
-from engines.trajectory.questions import (
+from engines.trajectory.default.blocks import Blocks
+from engines.trajectory.default.dwell import drawn_visits, fitted, shared_out, sizes_of
+from engines.trajectory.default.maps import Maps, maps_of, spread
+from engines.trajectory.default.pairs import PairFit
+from engines.trajectory.default.positions import positioned
+from engines.trajectory.default.questions import (
     COUNT_SHARE,
     FINE,
     MANY_TRIPS,
@@ -40,9 +37,12 @@ from engines.trajectory.questions import (
     count,
     plan_for,
 )
-from engines.trajectory.shrinkage import shrunk
+from engines.trajectory.default.shrinkage import shrunk
+from engines.trajectory.default.tables import drawn, table_of
+from engines.trajectory.grid import Grid
+from engines.trajectory.ground import Ground
+from engines.trajectory.histograms import Noisy, counted, deviation_of
 from engines.trajectory.synthesis import Limits, Synthesis
-from engines.trajectory.tables import drawn, table_of
 from engines.trajectory.trips import BoolArray, FloatArray, Trips
 from engines.trajectory.walks import Errands, EvenGraph, walk
 from schemas.blocks import IntArray

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from engines.trajectory.default.shrinkage import shrunk_over_shifts
 from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import Noisy
-from engines.trajectory.shrinkage import shrunk_over_shifts
 from engines.trajectory.trips import BoolArray, FloatArray
 
 NOISE_CUT, MASS_CUT = 1.0, 0.2

@@ -9,7 +9,7 @@ import numpy as np
 
 from engines.noise import NoiseSource
 from engines.trajectory.chance import choices
-from engines.trajectory.shrinkage import onto_simplex
+from engines.trajectory.default.shrinkage import onto_simplex
 from engines.trajectory.trips import FloatArray
 from schemas.blocks import IntArray
 

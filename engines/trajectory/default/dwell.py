@@ -16,8 +16,8 @@ import numpy as np
 
 from engines.noise import NoiseSource
 from engines.trajectory.chance import gammas, uniforms
+from engines.trajectory.default.paths import passed
 from engines.trajectory.grid import Grid
-from engines.trajectory.paths import passed
 from engines.trajectory.trips import FloatArray
 from schemas.blocks import IntArray
 

@@ -20,9 +20,9 @@ from scipy.sparse.csgraph import dijkstra
 from engines.noise import NoiseSource, aggregate
 from engines.spatial.split import SplitRule
 from engines.trajectory.chance import uniforms
-from engines.trajectory.hierarchy import Hierarchy, codes_of, discretised
 from engines.trajectory.histograms import UNIT, Histogram, Noisy, counted, equal_shares, measure
-from engines.trajectory.pair_tree import pair_counts, sampled
+from engines.trajectory.papers.hierarchy import Hierarchy, codes_of, discretised
+from engines.trajectory.papers.pair_tree import pair_counts, sampled
 from engines.trajectory.synthesis import Limits, Synthesis
 from engines.trajectory.trips import FloatArray, Trips
 from engines.trajectory.walks import Errands, SparseGraph, walk
