@@ -11,7 +11,7 @@ from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
 from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from engines.accounting import gaussian
-from engines.auditor.scenes import Focus
+from engines.auditor.scenes.scene import Focus
 from engines.series.config import GAUSSIAN_MODES, WINDOW_MODES, SeriesConfig
 from engines.series.spec import config
 from schemas.config import Stream

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from engines.auditor.features import Features
-from engines.auditor.scenes import DENSE, centre, within
+from engines.auditor.scenes.scene import DENSE
+from engines.auditor.scenes.spatial import centre, within
 from engines.auditor.worlds import Canary, Measurements, Seen, World, focused
 from engines.contract import Engine
 from engines.registry import build_engine

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from engines.auditor.cases import Case
 from engines.auditor.engines import case
-from engines.auditor.scenes import markov, spatial
+from engines.auditor.scenes.markov import markov
+from engines.auditor.scenes.spatial import spatial
 from engines.contract import Batch, Engine, Release, SyntheticRecord
 from engines.markov.engine import Markov
 from engines.noise import NoiseSource

@@ -15,7 +15,7 @@ import numpy as np
 
 from engines.auditor.cases import Case, Claim, Exact, Neighbours
 from engines.auditor.engines import Shared, observe
-from engines.auditor.trajectory import trajectory
+from engines.auditor.scenes.trajectory import trajectory
 from engines.contract import Batch, Engine, Release
 from engines.noise import NoiseSource
 from engines.registry import build_engine

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from engines.auditor.features import Features
-from engines.auditor.scenes import VISITED, Focus, Scene
+from engines.auditor.scenes.scene import VISITED, Focus, Scene
 from engines.tabular.keys import RowKeys
 from schemas.blocks import Folded
 from schemas.config import Stream

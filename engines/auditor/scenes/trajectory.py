@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from engines.auditor.features import Features
-from engines.auditor.scenes import DENSE, VISITED, Focus, Key, Scene
+from engines.auditor.scenes.scene import DENSE, VISITED, Focus, Key, Scene
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.grid import Grid
 from engines.trajectory.trips import LATTICE, LATTICE_BITS
