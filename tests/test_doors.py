@@ -79,7 +79,7 @@ def aggregates(module: Module) -> Iterator[str]:
 
 def named(module: Module, names: tuple[str, ...]) -> bool:
     """Whether a module imports one of these names, or takes it as an attribute."""
-    return any(full.rpartition(".")[2] in names for _, full in module.mentions())
+    return any(full.rpartition(".")[2] in names for _, full in module.mentions)
 
 
 def test_functions_that_see_private_records_are_these() -> None:
