@@ -12,7 +12,14 @@ from engines.contract import Batch
 from engines.counters import COUNTERS
 from engines.noise import seeded
 from engines.spatial import HeldConfig, HeldLeaves
-from engines.spatial.papers.config import FIXED_TREE, OFFLINE, OFFLINE_INCREMENTS, PAPER, Parts, PHDStreamConfig
+from engines.spatial.papers.config import (
+    FIXED_TREE,
+    OFFLINE,
+    OFFLINE_INCREMENTS,
+    PAPER,
+    PHDStreamConfig,
+    PHDStreamParts,
+)
 from engines.spatial.papers.phdstream import PHDStream
 
 Mode = Callable[[Scene, Fraction, int], Iterator[Errors]]
@@ -32,7 +39,13 @@ def default(scene: Scene, epsilon: Fraction, seed: int) -> Iterator[Errors]:
 
 
 def composed(
-    scene: Scene, epsilon: Fraction, seed: int, *, parts: Parts, counter: str = "simple", grid: int | None = None
+    scene: Scene,
+    epsilon: Fraction,
+    seed: int,
+    *,
+    parts: PHDStreamParts,
+    counter: str = "simple",
+    grid: int | None = None,
 ) -> Iterator[Errors]:
     """PHDStream in these parts; a counter with a horizon is told the number of steps."""
     data = scene.data

@@ -12,7 +12,7 @@ import numpy as np
 from engines.identity import written
 from engines.markov.chain import SPARSE_ABOVE, Transition
 from engines.markov.domain import StatesDomain
-from engines.markov.estimate import Estimator
+from engines.markov.estimate import CountsEstimator
 from engines.markov.filters.collective import BeliefFilter, Collective
 from engines.markov.filters.diagonal import DiagonalFilter
 from engines.markov.filters.gaussian import DenseFilter
@@ -86,7 +86,7 @@ class MarkovConfig:
         """Epsilon of a step, for one replaced record."""
         return self.epsilon if self.allocation is None else self.allocation.at(step)
 
-    def estimator(self) -> Estimator:
+    def estimator(self) -> CountsEstimator:
         """What makes counts of noisy ones in this mode."""
         total = float(self.population)
         if self.transition is None:

@@ -28,7 +28,7 @@ class Estimate:
     revised: bool = False
 
 
-class Estimator(Protocol):
+class CountsEstimator(Protocol):
     """Keeps no state of its own."""
 
     def begin(self) -> State:

@@ -49,9 +49,9 @@ def config_class(mode: str) -> type[MarkovConfig]:
     """Of the recipe of a mode."""
     if mode in MarkovConfig.modes:
         return MarkovConfig
-    from engines.markov.papers.config import PaperConfig
+    from engines.markov.papers.config import PaperMarkovConfig
 
-    return PaperConfig
+    return PaperMarkovConfig
 
 
 def _build(stream: Stream) -> Engine:

@@ -23,13 +23,13 @@ from engines.series.fields import SeriesDomain, shares
 from engines.series.gaussian import AdaptiveAmounts, FixedAmounts, GaussianBudget
 from engines.series.modes import (
     Adaptive,
-    Estimator,
     FixedChannel,
     Measuring,
-    Mode,
+    SeriesEstimator,
+    SeriesMode,
 )
 from engines.series.presence import Presence
-from engines.series.schedule import Schedule
+from engines.series.schedule import WeightSchedule
 from schemas.errors import EngineInputError
 from schemas.guarantee import Mechanism
 
@@ -103,9 +103,9 @@ class SeriesConfig:
         )
 
     @property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> WeightSchedule:
         """Of modes with public weights."""
-        return Schedule(decay=self.decay)
+        return WeightSchedule(decay=self.decay)
 
     @property
     def fixed(self) -> FixedAmounts:
@@ -121,7 +121,7 @@ class SeriesConfig:
             and self.presence.everywhere
         )
 
-    def build(self) -> Mode:
+    def build(self) -> SeriesMode:
         """The mode before its first step. Raises: EngineInputError."""
         if self.adaptive:
             return Adaptive(*adaptive_parts(self))
@@ -189,7 +189,7 @@ def adaptive_parts(config: SeriesConfig) -> tuple[AdaptiveAmounts, list[FilterBa
     return amounts, banks
 
 
-def fixed_mode(config: SeriesConfig, estimator: Callable[[int, float], Estimator]) -> Mode:
+def fixed_mode(config: SeriesConfig, estimator: Callable[[int, float], SeriesEstimator]) -> SeriesMode:
     """Gaussian noise by a public schedule; an estimator for each field and the variance of its first measurement."""
     fixed = config.fixed
     estimators = []

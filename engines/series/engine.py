@@ -22,7 +22,7 @@ from engines.noise import NoiseSource
 from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesField
 from engines.series.guarantee import guarantee
-from engines.series.modes import Outcome, Value
+from engines.series.modes import SeriesOutcome, Value
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 
@@ -65,7 +65,7 @@ class Series:
             raise EngineInputError(f"step {batch.step} is not the next one, {self._next}")
         totals, present = self.config.domain.totals(batch.events)
         over = self._over(batch.step)
-        outcome = Outcome(over=True) if over else self._mode.step(batch.step, totals, present, noise)
+        outcome = SeriesOutcome(over=True) if over else self._mode.step(batch.step, totals, present, noise)
         self._next += 1
         added = [self._record(step, values) for step, values in outcome.released]
         self._alive += len(added)
@@ -84,7 +84,7 @@ class Series:
         horizon = self.config.horizon
         return (horizon is not None and step >= horizon) or self.config.presence.over(step)
 
-    def _notes(self, outcome: Outcome, present: bool) -> dict[str, Any]:
+    def _notes(self, outcome: SeriesOutcome, present: bool) -> dict[str, Any]:
         if outcome.over:
             return {"over": "the horizon is reached and the budget used up: nothing is released any more"}
         return {} if present else {"missing": "no reading came in this step"}

@@ -22,7 +22,7 @@ from engines.accounting.lattice import ROUNDING, dominating
 from engines.noise import NoiseSource, gaussian_mechanism, sigma_squared_for
 from engines.noise.private import clipped
 from engines.series.presence import Presence
-from engines.series.schedule import Schedule
+from engines.series.schedule import WeightSchedule
 from schemas.errors import EngineInputError
 
 WHOLE = 2**60
@@ -38,7 +38,7 @@ def _mu_squared(epsilon: Fraction, delta: float) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class NoisyTotal:
     """One noisy total. Public. Units: lattice steps, and their squares."""
 
     value: float
@@ -97,7 +97,7 @@ class GaussianBudget:
     def _moved(self, field: int, moved: Fraction) -> Fraction:
         return moved * self.shifts[field] ** 2 * (1 << 2 * self.refinement(field))
 
-    def measure(self, field: int, total: int, sigma_squared: Fraction, noise: NoiseSource) -> Measured:
+    def measure(self, field: int, total: int, sigma_squared: Fraction, noise: NoiseSource) -> NoisyTotal:
         """Draw noise for one total.
 
         A total that would leave int64 is moved to its end: a monotone function with steps of one at most, so
@@ -106,7 +106,7 @@ class GaussianBudget:
         factor = 1 << self.refinement(field)
         refined = clipped(total * factor, -_LARGEST, _LARGEST)
         noisy = gaussian_mechanism(refined, sigma_squared, noise)
-        return Measured(noisy / factor, float(sigma_squared) / factor**2)
+        return NoisyTotal(noisy / factor, float(sigma_squared) / factor**2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class FixedAmounts:
     """A public schedule; charged as a whole when a span begins."""
 
     budget: GaussianBudget
-    schedule: Schedule
+    schedule: WeightSchedule
 
     def __post_init__(self) -> None:
         self.schedule.worst(self.budget.presence)

@@ -1,7 +1,7 @@
 """How one step of a series is measured and turned into a release: what all modes have, and those that do both apart.
 
 A mode takes exact totals and gives released values. Most of them measure each step with noise of a public or adaptive
-amount (a `Channel`) and hand the measurement to an `Estimator`, one for each field.
+amount (a `Channel`) and hand the measurement to an `SeriesEstimator`, one for each field.
 Guarantee: a mode's own; an estimator sees measurements only.
 Units: lattice steps.
 """
@@ -18,7 +18,7 @@ from engines.accounting import Accountant
 from engines.contract import State
 from engines.noise import NoiseSource
 from engines.series.bank.filter_bank import FilterBank
-from engines.series.gaussian import WHOLE, AdaptiveAmounts, FixedAmounts, GaussianBudget, Measured
+from engines.series.gaussian import WHOLE, AdaptiveAmounts, FixedAmounts, GaussianBudget, NoisyTotal
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SeriesOutcome:
     """What a step of the stream lets out.
 
     Attributes:
@@ -49,10 +49,10 @@ class Outcome:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Mode(Protocol):
+class SeriesMode(Protocol):
     """State and rule of one mode."""
 
-    def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+    def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
         """Release step `step`. Args: `totals` by field; `present`: False where readings are missing.
 
         Raises: BudgetError before noise is drawn.
@@ -66,7 +66,7 @@ class Mode(Protocol):
         ...
 
 
-class Estimator(Protocol):
+class SeriesEstimator(Protocol):
     """What makes a released value of a field's measurements."""
 
     def update(self, value: float, variance: float) -> tuple[float, float]:
@@ -94,7 +94,7 @@ class Channel(Protocol):
     interval: float
     """Half width of a 90 % interval in standard deviations."""
 
-    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[Measured] | None:
+    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
         """Charge, then draw; None where the schedule has nothing left for this step."""
         ...
 
@@ -113,7 +113,7 @@ class FixedChannel:
         self._span = -1
         self._accountant = amounts.budget.accountant()
 
-    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[Measured] | None:
+    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
         budget = self._amounts.budget
         span, at = budget.presence.where(step)
         sigmas = [self._amounts.sigma_squared(index, at) for index in range(len(totals))]
@@ -139,17 +139,17 @@ class FixedChannel:
 class Measuring:
     """A mode of a channel and an estimator for each field."""
 
-    def __init__(self, channel: Channel, estimators: Sequence[Estimator]) -> None:
+    def __init__(self, channel: Channel, estimators: Sequence[SeriesEstimator]) -> None:
         self._channel, self._estimators = channel, estimators
 
-    def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+    def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
         if not present:
             for estimator in self._estimators:
                 estimator.skip()
-            return Outcome(silent=True)
+            return SeriesOutcome(silent=True)
         measured = self._channel.measure(step, totals, noise)
         if measured is None:
-            return Outcome(silent=True, over=True)
+            return SeriesOutcome(silent=True, over=True)
         return released(step, measured, self._estimators, self._channel.interval)
 
     def arrays(self) -> State:
@@ -176,18 +176,18 @@ class Adaptive:
     def _budget(self) -> GaussianBudget:
         return self._amounts.budget
 
-    def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+    def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
         if not present:
             for bank in self._banks:
                 bank.skip()
-            return Outcome(silent=True)
+            return SeriesOutcome(silent=True)
         span, at = self._budget.presence.where(step)
         if span != self._span:
             self._span, self._spent = span, [0] * len(totals)
             self._accountant = self._budget.accountant()
         amounts = [self._amount(index, at) for index in range(len(totals))]
         if min(amounts) <= 0:
-            return Outcome(silent=True, over=True)
+            return SeriesOutcome(silent=True, over=True)
         event = self._amounts.events(amounts)
         assert event is not None
         self._accountant = self._accountant.charged(event)
@@ -230,7 +230,9 @@ class Adaptive:
         _separate(state, self._banks)
 
 
-def released(step: int, measured: Sequence[Measured], estimators: Sequence[Estimator], interval: float) -> Outcome:
+def released(
+    step: int, measured: Sequence[NoisyTotal], estimators: Sequence[SeriesEstimator], interval: float
+) -> SeriesOutcome:
     """Hand measurements to their estimators."""
     values = []
     for one, estimator in zip(measured, estimators, strict=True):
@@ -241,16 +243,16 @@ def released(step: int, measured: Sequence[Measured], estimators: Sequence[Estim
         {"field": index, "of_step": step, "value": one.value, "variance": one.variance}
         for index, one in enumerate(measured)
     ]
-    return Outcome(((step, tuple(values)),), measurements)
+    return SeriesOutcome(((step, tuple(values)),), measurements)
 
 
-def _joined(own: State, estimators: Sequence[Estimator]) -> State:
+def _joined(own: State, estimators: Sequence[SeriesEstimator]) -> State:
     for index, estimator in enumerate(estimators):
         own |= {f"field/{index}/{name}": array for name, array in estimator.arrays().items()}
     return own
 
 
-def _separate(state: State, estimators: Sequence[Estimator]) -> None:
+def _separate(state: State, estimators: Sequence[SeriesEstimator]) -> None:
     for index, estimator in enumerate(estimators):
         head = f"field/{index}/"
         estimator.restore({name.removeprefix(head): array for name, array in state.items() if name.startswith(head)})

@@ -19,7 +19,7 @@ _FIRST = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class WeightSchedule:
     """Squared weights that never rise.
 
     Args:
@@ -40,9 +40,9 @@ class Schedule:
             raise EngineInputError("decay must lie between 0 and 1")
 
     @staticmethod
-    def of_paper(weight: Fraction, decay: Fraction | None) -> Schedule:
+    def of_paper(weight: Fraction, decay: Fraction | None) -> WeightSchedule:
         """That of the AR(1) releaser: w = 1 at t <= 2, inside the total."""
-        return Schedule(weight=weight, decay=decay, full=_FIRST)
+        return WeightSchedule(weight=weight, decay=decay, full=_FIRST)
 
     def squared(self, step: int) -> Fraction:
         """The squared weight of a step, from 0. Under `decay` rounded down to a multiple of 2**-60, and zero in the

@@ -71,9 +71,9 @@ def config_class(mode: str) -> type[SeriesConfig]:
     """Of the recipe of a mode."""
     if mode in SeriesConfig.modes:
         return SeriesConfig
-    from engines.series.papers.config import PaperConfig
+    from engines.series.papers.config import PaperSeriesConfig
 
-    return PaperConfig
+    return PaperSeriesConfig
 
 
 def config(stream: Stream) -> SeriesConfig:

@@ -11,7 +11,7 @@ from engines.trajectory.domain import TripDomain
 from engines.trajectory.engine import Trajectories, TrajectoryConfig
 from engines.trajectory.evaluator import TrajectoryEvaluator
 from engines.trajectory.ground import Ground, ground_of
-from engines.trajectory.synthesis import Limits, Mode
+from engines.trajectory.synthesis import Limits, TripMode
 from schemas.config import Stream
 from schemas.config.domain.trips import TripsDomain
 
@@ -33,7 +33,7 @@ def _ground(section: TripsDomain) -> Ground | None:
     return ground_of(section.file.content, section.bounds, (section.x, section.y), section.reach_m)
 
 
-def _mode(stream: Stream) -> Mode:
+def _mode(stream: Stream) -> TripMode:
     options = stream.options
     if stream.mode == "default":
         return Default(side=options.side, ground=_ground(_section(stream)))

@@ -45,7 +45,7 @@ class Synthesis:
     places: tuple[FloatArray, FloatArray] | None = None
 
 
-class Mode(Protocol):
+class TripMode(Protocol):
     """A way to make synthetic trips. Pure: all randomness comes from `noise`."""
 
     @property

@@ -16,7 +16,7 @@ from engines.series.clock import Clock
 from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.presence import Presence
-from engines.trajectory import Default, Limits, Mode
+from engines.trajectory import Default, Limits, TripMode
 from engines.trajectory.assembly import Closing
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.engine import TrajectoryConfig
@@ -46,7 +46,7 @@ MARKOV = MarkovConfig(
 )
 
 
-def trips(mode: Mode) -> TrajectoryConfig:
+def trips(mode: TripMode) -> TrajectoryConfig:
     domain = TripDomain("x", "y", (0.0, 0.0, 1.0, 2.0), end_field="end")
     return TrajectoryConfig(name="test", domain=domain, closing=Closing(idle=2, life=9), epsilon=Fraction(1), mode=mode)
 

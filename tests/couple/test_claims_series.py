@@ -17,7 +17,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from engines.auditor.coupling import Adversary
+from engines.auditor.coupling import OutputAdversary
 from engines.counters.contract import spent
 from engines.counters.tree import TreeCounter
 from engines.noise.witness import BinomialLaw, CounterLaw, GaussianLaw, LaplaceLaw, Law
@@ -100,7 +100,7 @@ def test_neighbours_forced_to_equal_noise_release_the_same_and_cost_no_more_than
 ) -> None:
     configured, chance = stream(mode, variant), Random(f"{mode} {variant}")
     arrangements = (anyhow(configured, STEPS, chance), spread(configured, STEPS))
-    for number, adversary in enumerate((Adversary(), Wild(1))):
+    for number, adversary in enumerate((OutputAdversary(), Wild(1))):
         pair = series_pair(configured, STEPS, arrangements[number], chance, full=False)
         pair = pair.turned() if number else pair
         assert check_pair(configured, pair, adversary=adversary, restarts=RESTARTS) > 0

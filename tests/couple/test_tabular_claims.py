@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engines.auditor.coupling import Adversary, CouplingBroken, check_guarded
+from engines.auditor.coupling import CouplingBroken, OutputAdversary, check_guarded
 from engines.counters import COUNTERS
 from engines.noise import NoiseSource
 from engines.noise.witness import CounterLaw, ExponentialLaw, LaplaceLaw, Law, WitnessedSource
@@ -66,7 +66,7 @@ def test_neighbours_release_the_same_at_no_more_than_the_claim(
     assert claim.total == pytest.approx(float(configured.event_epsilon))
 
 
-class Chooses(Adversary):
+class Chooses(OutputAdversary):
     """Marginals are chosen by their places among those that may be, in this order, step after step."""
 
     def __init__(self, *places: int) -> None:

@@ -27,7 +27,7 @@ from engines.series.clock import Clock
 from engines.series.config import GAUSSIAN_MODES, SeriesConfig
 from engines.series.engine import Series
 from engines.series.gaussian import GaussianBudget
-from engines.series.papers.config import PaperConfig
+from engines.series.papers.config import PaperSeriesConfig
 from engines.series.presence import Presence
 from engines.series.spec import clock, config
 from schemas.blocks import Folded
@@ -35,14 +35,14 @@ from schemas.config import ENGINE_FACTS, Stream
 from schemas.errors import ConfigError, EngineInputError
 from tests.sequence.series_support import COUNT, READING, recipe, released, run
 
-MODES = SeriesConfig.modes | PaperConfig.modes
+MODES = SeriesConfig.modes | PaperSeriesConfig.modes
 every_mode = pytest.mark.parametrize("mode", sorted(MODES))
 
 
 def test_every_table_of_modes_has_the_same_ones() -> None:
     facts = ENGINE_FACTS["series"]
     assert set(facts.modes) == MODES
-    assert not SeriesConfig.modes & PaperConfig.modes
+    assert not SeriesConfig.modes & PaperSeriesConfig.modes
     assert facts.uses_delta == facts.needs_delta == GAUSSIAN_MODES
     assert facts.modes[0] == "default"
 

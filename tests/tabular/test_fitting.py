@@ -11,7 +11,7 @@ import pytest
 
 from engines.tabular import Category, Impossible, TableDomain
 from engines.tabular.papers.fitters import FITTERS
-from engines.tabular.papers.fitting import Fitter, Observed, starting_potentials, tree_for
+from engines.tabular.papers.fitting import ModelFitter, Observed, starting_potentials, tree_for
 from engines.tabular.papers.structure import JunctionTree
 from schemas.errors import EngineInputError
 
@@ -35,7 +35,7 @@ def exact(joint: np.ndarray, clique: tuple[int, ...]) -> Observed:
     return Observed(clique, joint.sum(axis=axes), 1.0)
 
 
-def refitted(fitter: Fitter, observed: list[Observed], *, total: float, times: int) -> np.ndarray:
+def refitted(fitter: ModelFitter, observed: list[Observed], *, total: float, times: int) -> np.ndarray:
     potentials = fitter.initial()
     for _ in range(times):
         potentials = fitter.fit(potentials, observed, total=total)

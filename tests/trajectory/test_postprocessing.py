@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from engines.noise import seeded
-from engines.trajectory import LATTICE, Default, Limits, Mode, Trips
+from engines.trajectory import LATTICE, Default, Limits, TripMode, Trips
 from engines.trajectory.default import dwell
 from engines.trajectory.default import mode as mode_default
 from engines.trajectory.ground import ground_of
@@ -32,7 +32,7 @@ MEASURED = [
 DECIDED = [f"engines.trajectory.{name}.laplace_exceeds" for name in ("papers.hierarchy", "papers.pair_tree")]
 LINES = {"type": "MultiLineString", "coordinates": [[[8.02, 47.03], [8.9, 47.93]], [[8.1, 47.9], [8.95, 47.1]]]}
 GROUND = ground_of(json.dumps(LINES).encode(), (8.0, 47.0, 9.0, 48.0), ("x", "y"), 500.0)
-MODES: dict[str, Mode] = {
+MODES: dict[str, TripMode] = {
     "default": Default(),
     "default, on a map": Default(ground=GROUND),
     "paper": Paper(),
@@ -64,7 +64,7 @@ def releases(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterat
         yield
 
 
-def same_under_the_same_releases(mode: Mode, count: int) -> bool:
+def same_under_the_same_releases(mode: TripMode, count: int) -> bool:
     """Whether trips of another kind, number and length give the same synthetic trips under what the first released."""
     noted: list[Any] = []
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engines.noise import seeded
 from engines.spatial.split import SplitRule
-from engines.trajectory import LATTICE, Default, Limits, Mode, Trips, histograms
+from engines.trajectory import LATTICE, Default, Limits, TripMode, Trips, histograms
 from engines.trajectory.default.blocks import Blocks
 from engines.trajectory.default.questions import COUNT_SHARE, FEW_TRIPS, MANY_TRIPS, Plan, Questions
 from engines.trajectory.grid import Grid
@@ -24,7 +24,7 @@ from engines.trajectory.papers.uniform import Uniform
 COORDINATE = st.one_of(st.integers(0, LATTICE - 1), st.sampled_from([0, LATTICE // 2 - 1, LATTICE // 2, LATTICE - 1]))
 # Trips that stay, jump over the whole box, and come back; one point and many.
 TRIP = st.lists(st.tuples(COORDINATE, COORDINATE), min_size=1, max_size=40)
-MODES: list[Mode] = [Default(), Paper(), Paper(spread="exponential"), Uniform()]
+MODES: list[TripMode] = [Default(), Paper(), Paper(spread="exponential"), Uniform()]
 
 
 def trips_of(points: list[list[tuple[int, int]]]) -> Trips:
@@ -62,7 +62,7 @@ class Seen(list[Histogram]):
         return histograms.Noisy(histogram.name, histogram.counts / UNIT, deviation, epsilon)
 
 
-def measured_in(mode: Mode, trips: Trips) -> Seen:
+def measured_in(mode: TripMode, trips: Trips) -> Seen:
     """What a mode measures, under the partition that the SAME noise draws (decided by margins at the floor)."""
     seen = Seen()
     modules = ("default.questions", "papers.paper_trees", "papers.pair_tree", "papers.uniform")
@@ -85,7 +85,7 @@ def measured_in(mode: Mode, trips: Trips) -> Seen:
 @settings(max_examples=15)
 @given(points=st.lists(TRIP, min_size=2, max_size=4), out=st.integers(0, 3))
 def test_one_trip_moves_each_histogram_of_a_baseline_by_one_trip_at_most(
-    mode: Mode, points: list[list[tuple[int, int]]], out: int
+    mode: TripMode, points: list[list[tuple[int, int]]], out: int
 ) -> None:
     trips = trips_of(points)
     with patch("engines.trajectory.papers.uniform._parts", lambda density, grid: np.full(grid.size, 3)):
@@ -117,7 +117,7 @@ def test_end_weighted_shares_add_up_to_one_trip_at_most_and_favour_the_ends(numb
 
 
 @pytest.mark.parametrize("mode", MODES, ids=repr)
-def test_shares_add_up_to_epsilon(mode: Mode) -> None:
+def test_shares_add_up_to_epsilon(mode: TripMode) -> None:
     assert sum(mechanism.epsilon for mechanism in mode.mechanisms(Fraction(1, 3))) == Fraction(1, 3)
 
 

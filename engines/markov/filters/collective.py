@@ -55,7 +55,7 @@ class BeliefFilter(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Collective:
-    """Implements `estimate.Estimator`.
+    """Implements `estimate.CountsEstimator`.
 
     Args:
         filter: how a belief moves. transition: for the states that can be reached. lag: a step is revised when it is so

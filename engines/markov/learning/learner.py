@@ -31,7 +31,7 @@ _GUESS = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Learner:
-    """Implements `estimate.Estimator`.
+    """Implements `estimate.CountsEstimator`.
 
     Args: states: counted ones. total: users. unseen: whether people may be in no state.
     """

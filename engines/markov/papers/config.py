@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from engines.markov.config import MarkovConfig
-from engines.markov.estimate import Estimator
+from engines.markov.estimate import CountsEstimator
 from engines.markov.papers.prior import Map, NoPrior
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaperConfig(MarkovConfig):
+class PaperMarkovConfig(MarkovConfig):
     """See `engines.markov.config.MarkovConfig`. Raises: EngineInputError."""
 
     modes: ClassVar[frozenset[str]] = frozenset({"paper", "prior", "mle", "raw"})
 
-    def estimator(self) -> Estimator:
+    def estimator(self) -> CountsEstimator:
         """See `MarkovConfig.estimator`."""
         total = float(self.population)
         if self.mode in ("mle", "raw"):

@@ -25,7 +25,7 @@ from engines.noise import DiscreteLaplace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Map:
-    """Implements `estimate.Estimator`: MAP under the chain's prior, or with `alone` the prior mean itself.
+    """Implements `estimate.CountsEstimator`: MAP under the chain's prior, or with `alone` the prior mean itself.
 
     Args: transition, total. first: distribution of the first step. measured: number of states that are counted.
     """
@@ -62,7 +62,7 @@ class Map:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoPrior:
-    """Implements `estimate.Estimator` without memory: MLE (not negative, summing to the total), or raw counts.
+    """Implements `estimate.CountsEstimator` without memory: MLE (not negative, summing to the total), or raw counts.
 
     Args: total. unseen: whether people may be in no state. raw: leave the noisy counts as they are.
     """

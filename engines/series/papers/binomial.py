@@ -31,10 +31,10 @@ from engines.accounting.binomial import advanced, composed, draw_epsilon
 from engines.contract import State
 from engines.noise import NoiseSource, binomial_mechanism
 from engines.noise.binomial import MAX_HALF
-from engines.series.gaussian import Measured
+from engines.series.gaussian import NoisyTotal
 from engines.series.modes import NORMAL_90
 from engines.series.presence import Presence
-from engines.series.schedule import Schedule
+from engines.series.schedule import WeightSchedule
 from schemas.errors import EngineInputError
 
 Floats = npt.NDArray[np.float64]
@@ -115,7 +115,7 @@ class BinomialBudget:
     presence: Presence
     shifts: tuple[int, ...]
     shares: tuple[Fraction, ...]
-    schedule: Schedule
+    schedule: WeightSchedule
 
     def __post_init__(self) -> None:
         if self.presence.most is None or self.schedule.decay is not None:
@@ -195,12 +195,12 @@ class BinomialBudget:
         """The least `base` that keeps the promise, as a search finds it; checked, not derived."""
         return _least_base(self)
 
-    def measure(self, field: int, step: int, total: int, noise: NoiseSource) -> Measured:
+    def measure(self, field: int, step: int, total: int, noise: NoiseSource) -> NoisyTotal:
         """Draw noise for the total of a step of the span."""
         factor = 1 << self.coarse(field)
         half = self.half(field, self.schedule.squared(step), self.base)
         noisy = binomial_mechanism(total >> self.coarse(field), half, noise)
-        return Measured((noisy + (factor - 1) / (2 * factor)) * factor, half / 2 * factor**2)
+        return NoisyTotal((noisy + (factor - 1) / (2 * factor)) * factor, half / 2 * factor**2)
 
 
 @lru_cache(maxsize=64)
@@ -225,7 +225,7 @@ class BinomialChannel:
     def __init__(self, budget: BinomialBudget) -> None:
         self._budget = budget
 
-    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[Measured] | None:
+    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
         at = self._budget.presence.where(step)[1]
         return [
             self._budget.measure(index, at, total, noise.child("series", index)) for index, total in enumerate(totals)

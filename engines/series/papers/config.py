@@ -12,7 +12,7 @@ from math import sqrt
 from typing import ClassVar
 
 from engines.series.config import SeriesConfig, fixed_mode
-from engines.series.modes import Estimator, FixedChannel, Measuring, Mode
+from engines.series.modes import FixedChannel, Measuring, SeriesEstimator, SeriesMode
 from engines.series.papers.binomial import BinomialBudget, BinomialChannel
 from engines.series.papers.dft import Fourier, FourierBudget
 from engines.series.papers.fast import RandomWalk
@@ -22,24 +22,24 @@ from engines.series.papers.plain import Plain
 from engines.series.papers.releaser import Releaser
 from engines.series.papers.tree import TreeDifferences
 from engines.series.papers.wevent import GRAINS, WindowBudget, WindowEvents
-from engines.series.schedule import Schedule
+from engines.series.schedule import WeightSchedule
 from schemas.guarantee import Mechanism
 
 _MODES = "kalman paper paper-binomial gaussian laplace fast dft bd ba tree"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaperConfig(SeriesConfig):
+class PaperSeriesConfig(SeriesConfig):
     """See `engines.series.config.SeriesConfig`. Raises: EngineInputError."""
 
     modes: ClassVar[frozenset[str]] = frozenset(_MODES.split())
 
     @property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> WeightSchedule:
         """Of modes with public weights."""
         if self.mode in ("paper", "paper-binomial"):
-            return Schedule.of_paper(self.weight, self.decay)
-        return Schedule(decay=self.decay)
+            return WeightSchedule.of_paper(self.weight, self.decay)
+        return WeightSchedule(decay=self.decay)
 
     @property
     def laplace(self) -> LaplaceBudget:
@@ -78,7 +78,7 @@ class PaperConfig(SeriesConfig):
         # 2: noise of paper-binomial that covers every arrangement of a unit's events; one event a step had it before.
         return 2 if self.mode == "paper-binomial" and self.presence.per_step > 1 else 1
 
-    def build(self) -> Mode:
+    def build(self) -> SeriesMode:
         """See `SeriesConfig.build`."""
         return _BUILD[self.mode](self)
 
@@ -88,7 +88,7 @@ class PaperConfig(SeriesConfig):
         return SeriesConfig.mechanisms(self) if told is None else told(self)
 
 
-def _releasers(config: PaperConfig) -> Sequence[Estimator]:
+def _releasers(config: PaperSeriesConfig) -> Sequence[SeriesEstimator]:
     schedule, presence = config.schedule, config.presence
 
     def squared(step: int) -> float:
@@ -97,19 +97,19 @@ def _releasers(config: PaperConfig) -> Sequence[Estimator]:
     return [Releaser(squared, positive=config.positive) for _ in config.shifts]
 
 
-def _walks(config: PaperConfig) -> Sequence[Estimator]:
+def _walks(config: PaperSeriesConfig) -> Sequence[SeriesEstimator]:
     return [RandomWalk(config.process_variance / field.unit**2) for field in config.domain.fields]
 
 
-def _tree(config: PaperConfig) -> Mode:
+def _tree(config: PaperSeriesConfig) -> SeriesMode:
     return TreeDifferences(epsilon=config.epsilon, presence=config.presence, shifts=config.shifts, shares=config.shares)
 
 
-def _plain(config: PaperConfig) -> Sequence[Estimator]:
+def _plain(config: PaperSeriesConfig) -> Sequence[SeriesEstimator]:
     return [Plain() for _ in config.shifts]
 
 
-_BUILD: Mapping[str, Callable[[PaperConfig], Mode]] = {
+_BUILD: Mapping[str, Callable[[PaperSeriesConfig], SeriesMode]] = {
     "kalman": lambda config: fixed_mode(config, lambda index, variance: Kalman()),
     "paper": lambda config: Measuring(FixedChannel(config.fixed), _releasers(config)),
     "paper-binomial": lambda config: Measuring(BinomialChannel(config.binomial), _releasers(config)),
@@ -123,7 +123,7 @@ _BUILD: Mapping[str, Callable[[PaperConfig], Mode]] = {
 }
 
 
-def _binomial_mechanisms(config: PaperConfig) -> tuple[Mechanism, ...]:
+def _binomial_mechanisms(config: PaperSeriesConfig) -> tuple[Mechanism, ...]:
     budget = config.binomial
     weight = budget.schedule.squared(budget.schedule.full)
 
@@ -133,7 +133,7 @@ def _binomial_mechanisms(config: PaperConfig) -> tuple[Mechanism, ...]:
     return config.measurements("binomial", sigma)
 
 
-def _laplace_mechanisms(config: PaperConfig) -> tuple[Mechanism, ...]:
+def _laplace_mechanisms(config: PaperSeriesConfig) -> tuple[Mechanism, ...]:
     budget = config.laplace
     assert budget.presence.most is not None
     return tuple(
@@ -149,7 +149,7 @@ def _laplace_mechanisms(config: PaperConfig) -> tuple[Mechanism, ...]:
     )
 
 
-def _tree_mechanisms(config: PaperConfig) -> tuple[Mechanism, ...]:
+def _tree_mechanisms(config: PaperSeriesConfig) -> tuple[Mechanism, ...]:
     mode = config.build()
     assert isinstance(mode, TreeDifferences)
     most = config.presence.most
@@ -167,7 +167,7 @@ def _tree_mechanisms(config: PaperConfig) -> tuple[Mechanism, ...]:
     )
 
 
-def _fourier_mechanisms(config: PaperConfig) -> tuple[Mechanism, ...]:
+def _fourier_mechanisms(config: PaperSeriesConfig) -> tuple[Mechanism, ...]:
     budget = config.fourier
     return tuple(
         Mechanism(
@@ -181,7 +181,7 @@ def _fourier_mechanisms(config: PaperConfig) -> tuple[Mechanism, ...]:
     )
 
 
-def _window_mechanisms(config: PaperConfig) -> tuple[Mechanism, ...]:
+def _window_mechanisms(config: PaperSeriesConfig) -> tuple[Mechanism, ...]:
     budget = config.window
     mechanisms = []
     for index, field in enumerate(config.domain.fields):
@@ -206,7 +206,7 @@ def _window_mechanisms(config: PaperConfig) -> tuple[Mechanism, ...]:
     return tuple(mechanisms)
 
 
-_MECHANISMS: Mapping[str, Callable[[PaperConfig], tuple[Mechanism, ...]]] = {
+_MECHANISMS: Mapping[str, Callable[[PaperSeriesConfig], tuple[Mechanism, ...]]] = {
     "paper-binomial": _binomial_mechanisms,
     "laplace": _laplace_mechanisms,
     "fast": _laplace_mechanisms,

@@ -22,7 +22,7 @@ from engines.accounting import Accountant, PureEvent
 from engines.contract import State
 from engines.noise import DiscreteLaplace, IntArray, NoiseSource, aggregate, laplace_mechanism, scale_for
 from engines.series.clock import FloatArray
-from engines.series.modes import NORMAL_90, Outcome, Value
+from engines.series.modes import NORMAL_90, SeriesOutcome, Value
 from engines.series.presence import Presence
 from schemas.errors import EngineInputError
 
@@ -110,7 +110,7 @@ class Fourier:
         self._held: list[tuple[int, ...]] = []
         self._present: list[bool] = []
 
-    def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+    def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
         budget = self._budget
         span, at = budget.presence.where(step)
         # A missing reading counts as zero inside the block, and is not released.
@@ -118,7 +118,7 @@ class Fourier:
         self._present.append(present)
         last = budget.presence.steps is not None and at == budget.presence.steps - 1
         if len(self._held) < budget.block and not last:
-            return Outcome(silent=True, notes={"held_back": len(self._held)})
+            return SeriesOutcome(silent=True, notes={"held_back": len(self._held)})
         if span != self._span:
             self._accountant = Accountant(epsilon=budget.epsilon).charged(PureEvent(budget.epsilon))
             self._span = span
@@ -126,7 +126,7 @@ class Fourier:
         self._held, self._present = [], []
         return outcome
 
-    def _released(self, step: int, noise: NoiseSource) -> Outcome:
+    def _released(self, step: int, noise: NoiseSource) -> SeriesOutcome:
         budget, size = self._budget, len(self._held)
         columns, measurements = [], []
         for field, held in enumerate(zip(*self._held, strict=True)):
@@ -149,7 +149,7 @@ class Fourier:
         released = [
             (first + index, tuple(column[index] for column in columns)) for index in range(size) if self._present[index]
         ]
-        return Outcome(released, measurements)
+        return SeriesOutcome(released, measurements)
 
     def arrays(self) -> State:
         fields = len(self._budget.shifts)

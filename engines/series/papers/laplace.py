@@ -16,7 +16,7 @@ from engines.accounting import Accountant, PureEvent
 from engines.contract import State
 from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
 from engines.noise.private import clipped
-from engines.series.gaussian import Measured
+from engines.series.gaussian import NoisyTotal
 from engines.series.presence import Presence
 from schemas.errors import EngineInputError
 
@@ -58,11 +58,11 @@ class LaplaceBudget:
         """Of the noise of a field."""
         return scale_for(self.shifts[field], self.event_epsilon * self.shares[field])
 
-    def measure(self, field: int, total: int, noise: NoiseSource) -> Measured:
+    def measure(self, field: int, total: int, noise: NoiseSource) -> NoisyTotal:
         """Draw noise for one total; one that would leave int64 is moved to its end first."""
         scale = self.scale(field)
         noisy = laplace_mechanism(clipped(total, -_LARGEST, _LARGEST), scale, noise)
-        return Measured(float(noisy), DiscreteLaplace(scale).variance)
+        return NoisyTotal(float(noisy), DiscreteLaplace(scale).variance)
 
 
 class LaplaceChannel:
@@ -73,7 +73,7 @@ class LaplaceChannel:
     def __init__(self, budget: LaplaceBudget) -> None:
         self._budget, self._accountant = budget, budget.accountant()
 
-    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[Measured] | None:
+    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
         self._accountant = self._accountant.charged(self._budget.event, step=step)
         return [self._budget.measure(index, total, noise.child("series", index)) for index, total in enumerate(totals)]
 

@@ -18,7 +18,7 @@ from engines.contract import State
 from engines.counters import TreeConfig
 from engines.counters.contract import CounterState
 from engines.noise import NoiseSource
-from engines.series.modes import NORMAL_90, Outcome, Value
+from engines.series.modes import NORMAL_90, SeriesOutcome, Value
 from engines.series.presence import Presence
 from schemas.errors import EngineInputError
 
@@ -42,9 +42,9 @@ class TreeDifferences:
     def _fresh(self) -> list[CounterState]:
         return [counter.initial(1) for counter in self.counters]
 
-    def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+    def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
         if not present:
-            return Outcome(silent=True)
+            return SeriesOutcome(silent=True)
         span, _ = self._presence.where(step)
         if span != self._span:
             self._accountant = Accountant(epsilon=self._epsilon).charged(PureEvent(self._epsilon))
@@ -59,7 +59,7 @@ class TreeDifferences:
             deviation = variance**0.5
             values.append(Value(float(increment[0]), deviation, NORMAL_90 * deviation))
             measurements.append({"field": index, "of_step": step, "value": int(increment[0]), "variance": variance})
-        return Outcome(((step, tuple(values)),), measurements)
+        return SeriesOutcome(((step, tuple(values)),), measurements)
 
     def arrays(self) -> State:
         arrays: State = {"span": np.array([self._span], np.int64), **self._accountant.state()}

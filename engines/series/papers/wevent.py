@@ -22,7 +22,7 @@ import numpy as np
 from engines.contract import State
 from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
 from engines.noise.private import clipped
-from engines.series.modes import NORMAL_90, Outcome, Value
+from engines.series.modes import NORMAL_90, SeriesOutcome, Value
 from engines.series.presence import Presence
 from schemas.errors import BudgetError, EngineInputError
 
@@ -83,21 +83,21 @@ class WindowEvents:
         self._budget, self._kind = budget, kind
         self._series = [_Series(budget.window) for _ in budget.shifts]
 
-    def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+    def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
         at = step % self._budget.window
         for series in self._series:
             series.spent[at] = 0
         if not present:
             for series in self._series:
                 series.since += 1
-            return Outcome(silent=True)
+            return SeriesOutcome(silent=True)
         values, measurements = [], []
         for field, (series, total) in enumerate(zip(self._series, totals, strict=True)):
             bounded = clipped(total, -_LARGEST, _LARGEST)
             measurements += self._measured(field, series, step, bounded, noise.child("series", field))
             deviation = series.variance**0.5
             values.append(Value(float(series.last), deviation, NORMAL_90 * deviation))
-        return Outcome(((step, tuple(values)),), measurements)
+        return SeriesOutcome(((step, tuple(values)),), measurements)
 
     def _measured(self, field: int, series: _Series, step: int, total: int, noise: NoiseSource) -> list[dict[str, Any]]:
         budget = self._budget

@@ -24,7 +24,7 @@ from engines.spatial.domain import FloatArray
 from engines.spatial.held.config import HeldConfig
 from engines.spatial.held.estimate import Estimates, project
 from engines.spatial.held.first import first_release
-from engines.spatial.held.measure import Measured
+from engines.spatial.held.measure import MeasuredLeaves
 from engines.spatial.held.retire import Windows
 from engines.spatial.held.step import StepWork
 from engines.spatial.held.tree import HeldTree
@@ -106,7 +106,7 @@ class HeldLeaves:
             },
         )
 
-    def _measurements(self, measured: Sequence[Measured], estimates: Estimates) -> list[dict[str, Any]]:
+    def _measurements(self, measured: Sequence[MeasuredLeaves], estimates: Estimates) -> list[dict[str, Any]]:
         """One object for each measurement of this step, see `Release.measurements`.
 
         `increment` is the noisy number of inserts minus deletes of steps `since` + 1 to this one, `variance` that of

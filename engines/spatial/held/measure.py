@@ -93,7 +93,7 @@ def due(tree: HeldTree, counter: LeafCounter, *, now: int, longest: int | None =
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured:
+class MeasuredLeaves:
     """What one measurement of some leaves let out. Public.
 
     Attributes: `(leaves,)` int64 each.
@@ -110,7 +110,7 @@ class Measured:
 
 def measure(
     tree: HeldTree, which: BoolArray, counter: LeafCounter, *, now: int, learn: bool, noise: NoiseSource
-) -> Measured:
+) -> MeasuredLeaves:
     """Measure some leaves, and forget their pending events.
 
     Args:
@@ -122,7 +122,7 @@ def measure(
     # From here on nothing is private: these events have left.
     tree.pending[at] = 0
     surprise = increments - tree.forecast[at]
-    result = Measured(tree.nodes[at], at, tree.since[at], increments)
+    result = MeasuredLeaves(tree.nodes[at], at, tree.since[at], increments)
     if learn:
         steps = np.maximum(now - tree.last[at], 1)
         rate, variance = tree.rate[at], tree.rate_variance[at]

@@ -15,7 +15,7 @@ import numpy as np
 
 from engines.contract import State
 from engines.noise import BoolArray, IntArray
-from engines.spatial.held.measure import Measured
+from engines.spatial.held.measure import MeasuredLeaves
 from engines.spatial.held.tree import HeldTree
 from schemas.errors import EngineInputError
 
@@ -63,7 +63,7 @@ class Windows:
         gone: IntArray = self.increments * np.clip(oldest - self.after, 0, length) // length
         return gone
 
-    def with_measured(self, measured: Measured, tree: HeldTree, *, now: int, ttl: int) -> Windows:
+    def with_measured(self, measured: MeasuredLeaves, tree: HeldTree, *, now: int, ttl: int) -> Windows:
         """Remember a measurement just made at `tree`, where a part that came too long ago is gone at once."""
         after = np.minimum(measured.since, now - 1)
         new = Windows(measured.nodes, after, np.full(len(after), now), measured.increments, np.ones_like(after))

@@ -15,7 +15,7 @@ from engines.noise import BoolArray, IntArray, NoiseSource, aggregate
 from engines.spatial.domain import FloatArray
 from engines.spatial.held.estimate import Estimates, estimate
 from engines.spatial.held.groups import grouped
-from engines.spatial.held.measure import LeafCounter, Measured, divide, due, hold, measure, unite
+from engines.spatial.held.measure import LeafCounter, MeasuredLeaves, divide, due, hold, measure, unite
 from engines.spatial.held.retire import Windows
 from engines.spatial.held.tree import HeldTree
 from engines.spatial.held.watch import Watch
@@ -52,7 +52,7 @@ class StepWork:
     average: FloatArray
     windows: Windows
     noise: NoiseSource
-    measured: list[Measured] = field(default_factory=list)
+    measured: list[MeasuredLeaves] = field(default_factory=list)
 
     def later(self, events: Folded) -> int:
         """Release any other step. Returns the number of hot cells."""

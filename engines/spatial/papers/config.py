@@ -28,7 +28,7 @@ from schemas.errors import EngineInputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class PHDStreamParts:
     """One combination, see the module.
 
     Attributes:
@@ -48,10 +48,10 @@ class Parts:
         return self.events == "new"
 
 
-PAPER = Parts(mode="paper", prior="last release")
-OFFLINE = Parts(mode="offline", events="alive")
-OFFLINE_INCREMENTS = Parts(mode="offline-increments", cells="all")
-FIXED_TREE = Parts(mode="fixed-tree", partition="first step")
+PAPER = PHDStreamParts(mode="paper", prior="last release")
+OFFLINE = PHDStreamParts(mode="offline", events="alive")
+OFFLINE_INCREMENTS = PHDStreamParts(mode="offline-increments", cells="all")
+FIXED_TREE = PHDStreamParts(mode="fixed-tree", partition="first step")
 SIMPLE = SimpleConfig()
 PARTS = {parts.mode: parts for parts in (PAPER, OFFLINE, OFFLINE_INCREMENTS, FIXED_TREE)}
 """By mode."""
@@ -82,7 +82,7 @@ class PHDStreamConfig:
     initial_steps: int = 1
     threshold: int = 0
     ttl_steps: int | None = None
-    parts: Parts = PAPER
+    parts: PHDStreamParts = PAPER
     counter: CounterConfig = SIMPLE
     grid: int | None = None
 

@@ -13,8 +13,8 @@ from engines.counters.contract import Counter
 from engines.noise import IntArray
 from engines.tabular.attributes import FloatArray
 from engines.tabular.domain import TableDomain
-from engines.tabular.growing.fit import Fitter
-from engines.tabular.growing.schedule import Schedule
+from engines.tabular.growing.fit import MarginalFitter
+from engines.tabular.growing.schedule import BlockSchedule
 from engines.tabular.growing.totals import Totals
 from engines.tabular.marginals import Marginals, check_memory
 from engines.tabular.records import Keeper
@@ -94,8 +94,8 @@ class GrowingConfig:
         return [*((attribute,) for attribute in self.active), *self.larger_weights]
 
     @property
-    def parts(self) -> Parts:
-        return Parts.of(self)
+    def parts(self) -> GrowingParts:
+        return GrowingParts.of(self)
 
     @property
     def identity(self) -> np.ndarray:
@@ -106,15 +106,15 @@ class GrowingConfig:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
+class GrowingParts:
     """What follows from a configuration, made once. Marginals name active attributes by their place among them."""
 
     active: IntArray
     ones: Marginals
     larger: Marginals
     weights: FloatArray
-    fitter: Fitter
-    schedule: Schedule
+    fitter: MarginalFitter
+    schedule: BlockSchedule
     totals_epsilon: Fraction
     ones_epsilon: Fraction
     larger_epsilon: Fraction
@@ -126,7 +126,7 @@ class Parts:
     """Of the attributes of each marginal, one-way ones first."""
 
     @staticmethod
-    def of(config: GrowingConfig) -> Parts:
+    def of(config: GrowingConfig) -> GrowingParts:
         active, domain = config.active, config.domain
         place = {attribute: index for index, attribute in enumerate(active)}
         sizes = tuple(domain.sizes[attribute] for attribute in active)
@@ -137,13 +137,13 @@ class Parts:
         everything = not domain.impossible or all(mask.all() for mask in possible)
         totals = config.epsilon * TOTALS_SHARE
         first = config.epsilon * ONES_SHARE if cliques else config.epsilon - totals
-        return Parts(
+        return GrowingParts(
             active=np.array(active, np.int64),
             ones=ones,
             larger=larger,
             weights=np.array([float(weight) for weight in config.larger_weights.values()]),
-            fitter=Fitter(ones, larger, None if everything else np.concatenate(possible)),
-            schedule=Schedule(
+            fitter=MarginalFitter(ones, larger, None if everything else np.concatenate(possible)),
+            schedule=BlockSchedule(
                 epsilon=float(config.epsilon),
                 attributes=len(active),
                 deletable=config.deletable,

@@ -24,7 +24,7 @@ from engines.tabular.batches import EventRows, check_batch
 from engines.tabular.fitted import Fitted
 from engines.tabular.growing.blocks import Evidence
 from engines.tabular.growing.config import GrowingConfig
-from engines.tabular.growing.learn import Learning, Learnt, Line, Measured
+from engines.tabular.growing.learn import ClosedBlock, GrowingState, Learning, Line
 from engines.tabular.growing.measure import variances
 from engines.tabular.growing.totals import Totals
 from engines.tabular.records import Rows
@@ -56,7 +56,7 @@ class GrowingBlocks:
         self._parts = parts = config.parts
         self._budgets = parts.budgets
         self._next = 0
-        self._learnt = Learnt(
+        self._learnt = GrowingState(
             Totals(parts.totals_epsilon, config.ttl_steps),
             Line(np.zeros(parts.ones.cells, np.int64)),
             Line(np.zeros(parts.larger.cells, np.int64)),
@@ -84,7 +84,7 @@ class GrowingBlocks:
         self._learnt, self._budgets, self._rows, self._next = work.learnt, budgets, rows, now + 1
         return release
 
-    def _followed(self, learnt: Learnt, *, new_fit: bool, noise: NoiseSource) -> Rows:
+    def _followed(self, learnt: GrowingState, *, new_fit: bool, noise: NoiseSource) -> Rows:
         config, totals = self.config, learnt.totals
         if not config.records or (learnt.fitted is None and len(config.active)):
             return self._rows
@@ -120,7 +120,7 @@ class GrowingBlocks:
         variance = totals.counter.variance(totals.steps)
         return {"totals": {"inserts": inserts, "deletes": deletes}, "variance": variance}
 
-    def _marginals_json(self, measured: Sequence[Measured]) -> list[dict[str, Any]]:
+    def _marginals_json(self, measured: Sequence[ClosedBlock]) -> list[dict[str, Any]]:
         """One object for each marginal of a closed block.
 
         `increment` holds noisy net counts of the events of steps `since` + 1 to this one, its last attribute fastest;
@@ -179,7 +179,7 @@ class GrowingBlocks:
             raise EngineInputError("state is of another version")
         if not np.array_equal(identity, self.config.identity):
             raise EngineInputError("state is of another stream, mode or domain")
-        learnt = Learnt(
+        learnt = GrowingState(
             self._learnt.totals.restored(state),
             self._learnt.ones.restored(state, "ones"),
             self._learnt.larger.restored(state, "larger"),

@@ -32,7 +32,7 @@ _TINY = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Fitter:
+class MarginalFitter:
     """Args:
 
     ones, larger: layouts; one-way marginal `a` is attribute `a`; of the larger ones pairs come first, and with each

@@ -20,7 +20,7 @@ from engines.tabular.attributes import FloatArray
 from engines.tabular.batches import EventRows
 from engines.tabular.fitted import Fitted
 from engines.tabular.growing.blocks import Block, Evidence, improved, together
-from engines.tabular.growing.config import Parts
+from engines.tabular.growing.config import GrowingParts
 from engines.tabular.growing.measure import measure, split, variances
 from engines.tabular.growing.schedule import FIRST_REST, REST, UNKNOWN, block_weights, larger_weights
 from engines.tabular.growing.totals import Totals
@@ -69,7 +69,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Learnt:
+class GrowingState:
     """All that an engine knows after a step but its rows. A value; the lines are PRIVATE, the rest was released."""
 
     totals: Totals
@@ -83,7 +83,7 @@ class Learnt:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured:
+class ClosedBlock:
     """Noisy counts of a closed block: `counts` `(cells,)` int64 and `epsilons` of each marginal; `larger` says of which
     layout. The block covers steps since + 1 to this one.
     """
@@ -97,12 +97,12 @@ class Measured:
 class Learning:
     """One step: what it measures and what is known after it. `learnt` and `measured` are its results."""
 
-    def __init__(self, parts: Parts, before: Learnt, step: int, noise: NoiseSource) -> None:
+    def __init__(self, parts: GrowingParts, before: GrowingState, step: int, noise: NoiseSource) -> None:
         self.parts = parts
         self.learnt = before
         self.step = step
         self.noise = noise
-        self.measured: list[Measured] = []
+        self.measured: list[ClosedBlock] = []
 
     def arrive(self, rows: EventRows) -> None:
         """Count the step's PRIVATE rows, of active attributes."""
@@ -112,7 +112,7 @@ class Learning:
         # Early, where larger marginals have no budget, their events pay for better one-way ones.
         gathers = not before.early or parts.schedule.early_share > 0
         larger = before.larger.plus(rows.counts(parts.larger)) if gathers else before.larger
-        self.learnt = Learnt(
+        self.learnt = GrowingState(
             totals, ones, larger, before.early, before.blocks, before.evidence.at(self.step), before.fitted
         )
 
@@ -141,7 +141,7 @@ class Learning:
         sizes = np.array(parts.ones.sizes, np.float64)
         epsilons = split(epsilon, np.sqrt(np.sqrt(sizes)))
         counts = measure(now.ones.pending, parts.ones, epsilons, self.noise.child("ones"))
-        self.measured.append(Measured(False, now.ones.step, counts, epsilons))
+        self.measured.append(ClosedBlock(False, now.ones.step, counts, epsilons))
         block = Block(
             now.ones.step,
             step,
@@ -157,7 +157,7 @@ class Learning:
         else:
             evidence = now.evidence.settle(block) if apart else now.evidence.with_recent(block)
         ones = now.ones.closed(now.totals, step)
-        self.learnt = Learnt(
+        self.learnt = GrowingState(
             now.totals,
             ones,
             now.larger.closed(now.totals, step) if larger or apart else now.larger,
@@ -183,7 +183,7 @@ class Learning:
         )
         epsilons = split(epsilon, weights)
         counts = measure(now.larger.pending, parts.larger, epsilons, self.noise.child("larger"))
-        self.measured.append(Measured(True, now.larger.step, counts, epsilons))
+        self.measured.append(ClosedBlock(True, now.larger.step, counts, epsilons))
         table, noise = counts.astype(np.float64), variances(epsilons)
         ones, variance = improved(
             recent.ones,

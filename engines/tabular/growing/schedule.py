@@ -38,7 +38,7 @@ REST, FIRST_REST = 0.2, 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class BlockSchedule:
     """Args:
 
     epsilon: of one event over the whole stream. attributes: that are measured.

@@ -25,7 +25,7 @@ from engines.tabular.fitted import Fitted
 from engines.tabular.forest import dependences, spanning_forest
 from engines.tabular.marginals import Marginals
 from engines.tabular.papers.config import RoundsConfig
-from engines.tabular.papers.rounds import Measured, Rounds
+from engines.tabular.papers.rounds import MeasuredMarginal, Rounds
 from engines.tabular.records import Keeper, Rows
 from engines.tabular.rows_out import record_id, records, stream_key
 from schemas.errors import EngineInputError
@@ -37,7 +37,7 @@ STATE_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Learnt:
+class LearntStep:
     """What a step released, before it is made into rows. Public. Attributes:
 
     released: `(cells,)` of `RoundsConfig.released`: rows in each cell, not negative.
@@ -47,7 +47,7 @@ class Learnt:
 
     released: FloatArray
     total: float
-    measured: tuple[tuple[str, Measured], ...]
+    measured: tuple[tuple[str, MeasuredMarginal], ...]
 
 
 class RoundsEngine(ABC):
@@ -62,14 +62,14 @@ class RoundsEngine(ABC):
         share = self._parts.rounds * self._parts.selection.epsilon
         self._budgets = Budgets.of(choices=share, counts=share)
         self._expiry = Expiry.empty(config.domain.words)
-        self._last = Learnt(np.zeros(self._released.cells), 0.0, ())
+        self._last = LearntStep(np.zeros(self._released.cells), 0.0, ())
         ones, larger = config.layouts
         self._keeper = Keeper(config.domain, config.active, ones, larger)
         self._key = stream_key(config.name)
         self._rows = Rows.none(len(config.domain.sizes))
 
     @property
-    def learnt(self) -> Learnt:
+    def learnt(self) -> LearntStep:
         """What the last step released."""
         return self._last
 
@@ -103,7 +103,7 @@ class RoundsEngine(ABC):
             },
         )
 
-    def _followed(self, learnt: Learnt, noise: NoiseSource) -> Rows:
+    def _followed(self, learnt: LearntStep, noise: NoiseSource) -> Rows:
         """The rows, closer to what was released.
 
         A step may change a share of the rows, and twice what came or went: an event changes one value in each
@@ -124,7 +124,7 @@ class RoundsEngine(ABC):
             noise=noise,
         )
 
-    def _shares(self, learnt: Learnt, *, draw: bool) -> Fitted:
+    def _shares(self, learnt: LearntStep, *, draw: bool) -> Fitted:
         """Released marginals as shares of the rows, and, to draw the first rows along, a forest of pairs."""
         ones, larger = self._keeper.ones, self._keeper.larger
         sums = self._released.sums(learnt.released)
@@ -143,7 +143,7 @@ class RoundsEngine(ABC):
         return Fitted(first, rest, np.zeros(len(larger)), 0.0, np.array(edges, np.int64))
 
     @abstractmethod
-    def _learn(self, rows: EventRows, noise: NoiseSource) -> Learnt:
+    def _learn(self, rows: EventRows, noise: NoiseSource) -> LearntStep:
         """Measure a step's PRIVATE rows, and remember the rest.
 
         Raises: EngineInputError before anything is remembered.
@@ -157,7 +157,7 @@ class RoundsEngine(ABC):
     def _remember(self, state: State) -> None:
         """Undo `_memory`. Raises: KeyError or EngineInputError, before anything is remembered."""
 
-    def _measurements(self, learnt: Learnt) -> list[dict[str, Any]]:
+    def _measurements(self, learnt: LearntStep) -> list[dict[str, Any]]:
         """One object for each measurement of this step, see `Release.measurements`.
 
         `increment` is a noisy marginal of this step's inserts minus deletes, the last attribute's values fastest,
@@ -210,7 +210,7 @@ class RoundsEngine(ABC):
         except KeyError as error:
             raise EngineInputError(f"state lacks {error}") from None
         self._next = int(header[1])
-        self._last = Learnt(released, total, ())
+        self._last = LearntStep(released, total, ())
         self._expiry, self._budgets, self._rows = expiry, budgets, kept
 
     def guarantee(self) -> Guarantee:

@@ -42,7 +42,7 @@ class Observed:
     variance: float
 
 
-class Fitter(Protocol):
+class ModelFitter(Protocol):
     """A model of fixed structure. Holds no data; potentials go in and come out as one vector."""
 
     @property

@@ -25,7 +25,7 @@ LENGTHEN, SHORTEN = 1.25, 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointFit:
-    """Implements `fitting.Fitter`; the tree has one clique.
+    """Implements `fitting.ModelFitter`; the tree has one clique.
 
     >>> from engines.tabular.attributes import Category
     >>> table = TableDomain(tuple(Category(name=name, values=(0, 1)) for name in "ab"))
@@ -51,11 +51,11 @@ class JointFit:
         return JointFit(domain, tree, tuple(wanted))
 
     def initial(self) -> FloatArray:
-        """See `Fitter.initial`."""
+        """See `ModelFitter.initial`."""
         return starting_potentials(self.domain, self.tree)
 
     def fit(self, potentials: FloatArray, observed: Sequence[Observed], *, total: float) -> FloatArray:
-        """See `Fitter.fit`."""
+        """See `ModelFitter.fit`."""
         check_observed(observed, self.marginals, total)
         if not observed:
             return potentials.copy()
@@ -77,7 +77,7 @@ class JointFit:
         return np.asarray(log_weights - log_weights.max()).ravel()
 
     def beliefs(self, potentials: FloatArray, *, total: float) -> Beliefs:
-        """See `Fitter.beliefs`."""
+        """See `ModelFitter.beliefs`."""
         return Beliefs.of(self.tree, potentials, total=total)
 
 

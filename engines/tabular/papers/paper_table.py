@@ -18,7 +18,7 @@ from engines.contract import State
 from engines.noise import NoiseSource
 from engines.tabular.batches import EventRows
 from engines.tabular.papers.config import RoundsConfig
-from engines.tabular.papers.engine import Learnt, RoundsEngine
+from engines.tabular.papers.engine import LearntStep, RoundsEngine
 from engines.tabular.papers.rounds import Memory, rounded
 from schemas.errors import EngineInputError
 
@@ -45,10 +45,10 @@ class PaperTable(RoundsEngine):
         super().__init__(config)
         self._model = self._parts.empty()
 
-    def _learn(self, rows: EventRows, noise: NoiseSource) -> Learnt:
+    def _learn(self, rows: EventRows, noise: NoiseSource) -> LearntStep:
         outcome = self._parts.step(rows.counts(self._parts.layout), self._model, noise)
         self._model = outcome.memory
-        return Learnt(
+        return LearntStep(
             rounded(outcome.beliefs.vector(self._released)),
             outcome.memory.total,
             tuple(("", measured) for measured in outcome.measured),

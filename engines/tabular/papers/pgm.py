@@ -39,7 +39,7 @@ ITERATIONS = 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivatePgm:
-    """Implements `fitting.Fitter` on any junction tree."""
+    """Implements `fitting.ModelFitter` on any junction tree."""
 
     domain: TableDomain
     tree: JunctionTree
@@ -51,11 +51,11 @@ class PrivatePgm:
         return PrivatePgm(domain, tree, tuple(clique for clique in wanted if tree.holds(clique)))
 
     def initial(self) -> FloatArray:
-        """See `Fitter.initial`."""
+        """See `ModelFitter.initial`."""
         return starting_potentials(self.domain, self.tree)
 
     def fit(self, potentials: FloatArray, observed: Sequence[Observed], *, total: float) -> FloatArray:
-        """See `Fitter.fit`."""
+        """See `ModelFitter.fit`."""
         check_observed(observed, self.marginals, total)
         if not observed:
             return potentials.copy()
@@ -69,7 +69,7 @@ class PrivatePgm:
         return np.concatenate([np.asarray(table).ravel() for table in fitted])
 
     def beliefs(self, potentials: FloatArray, *, total: float) -> Beliefs:
-        """See `Fitter.beliefs`."""
+        """See `ModelFitter.beliefs`."""
         return Beliefs.of(self.tree, potentials, total=total)
 
     def _cut(self, potentials: FloatArray) -> list[FloatArray]:

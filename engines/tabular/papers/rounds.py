@@ -22,7 +22,7 @@ from engines.counters import Counter, CounterState, SelectiveCounting
 from engines.noise import BoolArray, IntArray, NoiseSource
 from engines.tabular.marginals import Marginals
 from engines.tabular.papers.beliefs import Beliefs
-from engines.tabular.papers.fitting import Fitter, Observed
+from engines.tabular.papers.fitting import ModelFitter, Observed
 from engines.tabular.papers.selection import QUANTUM, Selection
 from schemas.errors import EngineInputError
 
@@ -34,7 +34,7 @@ LEAST_TOTAL = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured:
+class MeasuredMarginal:
     """One marginal measured in one round. Public. Attributes:
 
     index: of the marginal in the layout.
@@ -66,11 +66,11 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class RoundsOutcome:
     """Everything a step measured and concluded. Public but for `memory.counters`."""
 
     memory: Memory
-    measured: tuple[Measured, ...]
+    measured: tuple[MeasuredMarginal, ...]
     beliefs: Beliefs
 
 
@@ -87,7 +87,7 @@ class Rounds:
     Raises: EngineInputError.
     """
 
-    fitter: Fitter
+    fitter: ModelFitter
     selection: Selection
     counter: Counter
     rounds: int
@@ -121,7 +121,7 @@ class Rounds:
         counters = self.counting.initial([int(length) for length in self.layout.lengths])
         return Memory(self.fitter.initial(), zeros, zeros, counters, 0.0)
 
-    def step(self, events: IntArray, memory: Memory, noise: NoiseSource) -> Outcome:
+    def step(self, events: IntArray, memory: Memory, noise: NoiseSource) -> RoundsOutcome:
         """Args: events: `(cells,)` int64, inserts minus deletes of this step in each cell of the layout; private.
 
         Raises: EngineInputError if a counter was activated as often as its horizon allows; nothing is drawn then.
@@ -132,7 +132,7 @@ class Rounds:
         carried, total = memory.carried.copy(), memory.total
         allowed: BoolArray = np.ones(len(layout), np.bool_)
         penalties = layout.lengths.astype(np.float64) * (self.penalty * expected_noise(self.counter))
-        measured: list[Measured] = []
+        measured: list[MeasuredMarginal] = []
         observed: list[Observed] = []
         for at in range(self.rounds):
             scores = self.selection.scores(events, public=memory.release - model, penalties=penalties)
@@ -142,7 +142,7 @@ class Rounds:
             increment, counters = counting.step(index, events[cells], counters, noise.child("count", at))
             # From here on nothing is private: the choice and the increment are released.
             allowed[index] = False
-            measured.append(Measured(index, increment, increment_variance(self.counter, before + 1)))
+            measured.append(MeasuredMarginal(index, increment, increment_variance(self.counter, before + 1)))
             carried[cells] += increment / self.counter.resolution
             variance = max(self.counter.variance(before + 1), np.finfo(np.float64).tiny)
             observed.append(Observed(layout.cliques[index], carried[cells].reshape(layout.shape(index)), variance))
@@ -154,7 +154,7 @@ class Rounds:
         # What was not measured is what the release says; what was, goes on from its measurement.
         chosen = layout.spread([not free for free in allowed])
         after = Memory(potentials, model, np.where(chosen, carried, model), counters, total)
-        return Outcome(after, tuple(measured), beliefs)
+        return RoundsOutcome(after, tuple(measured), beliefs)
 
 
 def rounded(values: FloatArray, grid: Fraction = QUANTUM) -> FloatArray:

@@ -18,8 +18,8 @@ from engines.contract import State
 from engines.noise import NoiseSource
 from engines.tabular.batches import EventRows
 from engines.tabular.papers.config import RoundsConfig
-from engines.tabular.papers.engine import FloatArray, Learnt, RoundsEngine
-from engines.tabular.papers.rounds import Measured, rounded
+from engines.tabular.papers.engine import FloatArray, LearntStep, RoundsEngine
+from engines.tabular.papers.rounds import MeasuredMarginal, rounded
 from schemas.errors import EngineInputError
 
 INSERTS, DELETES = "inserts", "deletes"
@@ -49,9 +49,9 @@ class StreamingMwem(RoundsEngine):
         self._sums: FloatArray = np.zeros(self._released.cells)
         self._count = 0.0
 
-    def _learn(self, rows: EventRows, noise: NoiseSource) -> Learnt:
+    def _learn(self, rows: EventRows, noise: NoiseSource) -> LearntStep:
         sums, count = self._sums.copy(), self._count
-        measured: list[tuple[str, Measured]] = []
+        measured: list[tuple[str, MeasuredMarginal]] = []
         # Which parts there are is configured: whether rows were deleted in this step must not show.
         parts = [(INSERTS, 1, rows.inserted()), (DELETES, -1, rows.deleted())] if self._parted else [("", 1, rows)]
         for part, sign, mine in parts:
@@ -61,7 +61,7 @@ class StreamingMwem(RoundsEngine):
             count += sign * outcome.memory.total
             measured += [(part, each) for each in outcome.measured]
         self._sums, self._count = sums, count
-        return Learnt(np.maximum(sums, 0.0), max(0.0, count), tuple(measured))
+        return LearntStep(np.maximum(sums, 0.0), max(0.0, count), tuple(measured))
 
     def _memory(self) -> State:
         return {"model/sums": self._sums.copy(), "model/count": np.array([self._count])}

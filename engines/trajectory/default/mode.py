@@ -60,7 +60,7 @@ MOST_MOVES = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Default:
-    """See the module; implements `engines.trajectory.synthesis.Mode`.
+    """See the module; implements `engines.trajectory.synthesis.TripMode`.
 
     Args: side: of the grid, a multiple of 4. ground: a map that trips keep to; None for none.
     """
@@ -84,7 +84,7 @@ class Default:
     def synthesise(
         self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource, records: bool = True
     ) -> Synthesis:
-        """See `engines.trajectory.synthesis.Mode`."""
+        """See `engines.trajectory.synthesis.TripMode`."""
         drawn_from = noise.child("noise")
         counted = count(trips, epsilon=epsilon, noise=drawn_from)
         plan = plan_for(float(counted.values[0]), epsilon, side=self.side)

@@ -16,7 +16,7 @@ from schemas.blocks import IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Paths:
+class CellPaths:
     """One path for each trip.
 
     Attributes:
@@ -43,7 +43,7 @@ class Paths:
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
 
-def paths_of(trips: Trips, grid: Grid, *, max_moves: int) -> Paths:
+def paths_of(trips: Trips, grid: Grid, *, max_moves: int) -> CellPaths:
     """The paths of trips, each cut after `max_moves` moves.
 
     A jump of D hops becomes D moves: its j-th cell is the start plus j/D of the way, rounded half down.
@@ -83,7 +83,7 @@ def paths_of(trips: Trips, grid: Grid, *, max_moves: int) -> Paths:
     keep = place <= max_moves
     filled, points, owner = filled[keep], points[keep], owner[keep]
     sizes = np.bincount(owner, minlength=len(trips))
-    return Paths(filled, points, np.append(0, np.cumsum(sizes)))
+    return CellPaths(filled, points, np.append(0, np.cumsum(sizes)))
 
 
 def passed(cells: IntArray, offsets: IntArray, grid: Grid) -> BoolArray:

@@ -28,7 +28,7 @@ import numpy as np
 
 from engines.noise import NoiseSource, aggregate
 from engines.trajectory.default.blocks import Blocks
-from engines.trajectory.default.paths import Paths, paths_of
+from engines.trajectory.default.paths import CellPaths, paths_of
 from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import UNIT, Histogram, Noisy, equal_shares, measure
 from engines.trajectory.trips import Trips
@@ -124,7 +124,7 @@ class Questions:
     plan: Plan
     grid: Grid
     trips: Trips
-    paths: Paths
+    paths: CellPaths
     cells: IntArray
 
     @staticmethod

@@ -65,7 +65,7 @@ def tree_bits(name: str, rule: SplitRule) -> Mechanism:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paper:
-    """See the module; implements `engines.trajectory.synthesis.Mode`.
+    """See the module; implements `engines.trajectory.synthesis.TripMode`.
 
     Args: spread: how a trip's weight is spread over its transitions; "exponential" favours its ends.
     """
@@ -90,7 +90,7 @@ class Paper:
     def synthesise(
         self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource, records: bool = True
     ) -> Synthesis:
-        """See `engines.trajectory.synthesis.Mode`."""
+        """See `engines.trajectory.synthesis.TripMode`."""
         budget = {name: epsilon * share for name, share in SHARES.items()}
         drawn, chance = noise.child("noise"), noise.child("chance")
         cells = discretised(trips, epsilon=budget["cells"], noise=drawn.child("cells"))

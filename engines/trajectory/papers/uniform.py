@@ -37,7 +37,7 @@ FARTHEST, LENGTHS = 6, 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uniform:
-    """See the module; implements `engines.trajectory.synthesis.Mode`. `side` is that of the grid."""
+    """See the module; implements `engines.trajectory.synthesis.TripMode`. `side` is that of the grid."""
 
     written_as: ClassVar[str] = "Uniform"
 
@@ -53,7 +53,7 @@ class Uniform:
     def synthesise(
         self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource, records: bool = True
     ) -> Synthesis:
-        """See `engines.trajectory.synthesis.Mode`."""
+        """See `engines.trajectory.synthesis.TripMode`."""
         grid, drawn, chance = Grid(self.side), noise.child("noise"), noise.child("chance")
         budget = {name: epsilon * share for name, share in SHARES.items()}
         targets = np.concatenate([np.arange(grid.size)[:, None], grid.neighbours()], axis=1)

@@ -20,7 +20,7 @@ from engines.noise import BoolArray, IntArray, NoiseSource, exponential_mechanis
 from engines.noise.private import revealed
 from engines.tabular.batches import EventRows
 from engines.tabular.growing import learn as growing_learn
-from engines.tabular.growing.config import Parts
+from engines.tabular.growing.config import GrowingParts
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.learn import Learning, Line
 from engines.tabular.growing.totals import Totals
@@ -248,7 +248,7 @@ HIDDEN: tuple[Plant, ...] = (
     _edit(
         "default",
         "one-way blocks keep the share of early ones",
-        Parts,
+        GrowingParts,
         "line_epsilons",
         "return self.marginals_epsilon - larger, larger",
         "return self.marginals_epsilon - self.larger_epsilon * self.schedule.early_share, larger",

@@ -22,7 +22,7 @@ from engines.trajectory.papers import hierarchy as tree
 from engines.trajectory.papers import pair_tree, uniform
 from engines.trajectory.papers import paper_trees as paper
 from engines.trajectory.papers.paper_trees import Paper
-from engines.trajectory.records import PointRecords
+from engines.trajectory.records import TripRecords
 from tests.contracts.cases import CONTRACTS
 from tests.couple.plants.trajectory_patches import MANY, around, both, inside, plant
 
@@ -77,11 +77,11 @@ def records_by_parity() -> Any:
         seen.append(len(trips))
         return original(trips)
 
-    def of(original: Any, step: int, made: Any, *given: Any, **named: Any) -> PointRecords:
-        records: PointRecords = original(step, made, *given, **named)
+    def of(original: Any, step: int, made: Any, *given: Any, **named: Any) -> TripRecords:
+        records: TripRecords = original(step, made, *given, **named)
         return replace(records, x=records.x[::-1], y=records.y[::-1]) if seen[-1] % 2 else records
 
-    return both(lambda: inside(questions, "_number", number), lambda: around(PointRecords, "of", of))
+    return both(lambda: inside(questions, "_number", number), lambda: around(TripRecords, "of", of))
 
 
 def label_by_parity() -> Any:
