@@ -28,7 +28,7 @@ from agents.processes import process_pool
 from benchmarks.couple.inputs import inputs
 from benchmarks.couple.runs import CROWD, Job
 from benchmarks.couple.settings import settings
-from engines.auditor.coupling import Adversary, Recorder
+from engines.auditor.coupling import OutputAdversary, Recorder
 from schemas.config import ENGINE_MODES
 
 STEPS = 44
@@ -48,7 +48,7 @@ def run_hash(name: str) -> str:
     """Of blocks, candidates and public records of a setting's run."""
     stream = dict(settings())[name]
     drawn = inputs(stream, random.Random(f"same {name}"), steps=STEPS, crowd=CROWD)
-    job = Job(stream, drawn.first, Recorder(Adversary()), random.Random(SEED), passive=True)
+    job = Job(stream, drawn.first, Recorder(OutputAdversary()), random.Random(SEED), passive=True)
     found = hashlib.sha256()
     for records in job.releases():
         for record in records:

@@ -19,15 +19,15 @@ def _spatial() -> EngineSpec:
 
 
 def _markov() -> EngineSpec:
-    from engines.sequence import markov_spec
+    from engines.markov import spec
 
-    return markov_spec.SPEC
+    return spec.SPEC
 
 
 def _series() -> EngineSpec:
-    from engines.sequence import series_spec
+    from engines.series import spec
 
-    return series_spec.SPEC
+    return spec.SPEC
 
 
 def _tabular() -> EngineSpec:

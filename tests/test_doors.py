@@ -15,19 +15,19 @@ from engines.noise.private import MECHANISMS
 from tests.test_architecture import Module, project
 
 AGGREGATES = """
-    engines.sequence.markov_domain.StatesDomain.counts
-    engines.sequence.series_dft.coefficients
-    engines.sequence.series_fields.SeriesDomain.sums
-    engines.spatial.alive.Alive.after
-    engines.spatial.alive.Alive.inserts
-    engines.spatial.expiry.Expiry.scheduled
-    engines.spatial.expiry.Expiry.taken
-    engines.spatial.gathering.Gathered.all
-    engines.spatial.gathering.Gathered.with_batch
-    engines.spatial.gathering.check_batch
-    engines.spatial.gathering: aggregate(Folded.merge)
-    engines.spatial.held_groups.grouped
-    engines.spatial.held_step.StepWork._apart
+    engines.markov.domain.StatesDomain.counts
+    engines.series.papers.dft.coefficients
+    engines.series.fields.SeriesDomain.sums
+    engines.spatial.papers.alive.Alive.after
+    engines.spatial.papers.alive.Alive.inserts
+    engines.expiry.Expiry.scheduled
+    engines.expiry.Expiry.taken
+    engines.gathering.Gathered.all
+    engines.gathering.Gathered.with_batch
+    engines.gathering.check_batch
+    engines.gathering: aggregate(Folded.merge)
+    engines.spatial.held.groups.grouped
+    engines.spatial.held.step.StepWork._apart
     engines.spatial.partition.Changes.moved
     engines.spatial.partition.Changes.net
     engines.spatial.partition.Changes.net_between
@@ -41,19 +41,19 @@ AGGREGATES = """
     engines.tabular.batches.check_batch
     engines.trajectory.assembly.Assembly.with_events
     engines.trajectory.ground.Ground.moved
-    engines.trajectory.hierarchy.PointWeights.between
-    engines.trajectory.hierarchy.PointWeights.of
-    engines.trajectory.pair_tree._Members.below
-    engines.trajectory.pair_tree._Members.of
-    engines.trajectory.pair_tree._Members.sizes
-    engines.trajectory.paper.Paper._transitions
-    engines.trajectory.questions.Questions.cell_pairs
-    engines.trajectory.questions.Questions.histograms
-    engines.trajectory.questions.Questions.of
-    engines.trajectory.questions._number
+    engines.trajectory.papers.hierarchy.PointWeights.between
+    engines.trajectory.papers.hierarchy.PointWeights.of
+    engines.trajectory.papers.pair_tree._Members.below
+    engines.trajectory.papers.pair_tree._Members.of
+    engines.trajectory.papers.pair_tree._Members.sizes
+    engines.trajectory.papers.paper_trees.Paper._transitions
+    engines.trajectory.default.questions.Questions.cell_pairs
+    engines.trajectory.default.questions.Questions.histograms
+    engines.trajectory.default.questions.Questions.of
+    engines.trajectory.default.questions._number
     engines.trajectory.trips.Trips.first
-    engines.trajectory.uniform._fine
-    engines.trajectory.uniform._histograms
+    engines.trajectory.papers.uniform._fine
+    engines.trajectory.papers.uniform._histograms
 """
 SAMPLERS = ("discrete_laplace", "laplace_values", "discrete_gaussian", "centred_binomial")
 DRAWING = ("engines.noise", "engines.counters.draws", "engines.auditor", "engines.contract_checks")
@@ -79,7 +79,7 @@ def aggregates(module: Module) -> Iterator[str]:
 
 def named(module: Module, names: tuple[str, ...]) -> bool:
     """Whether a module imports one of these names, or takes it as an attribute."""
-    return any(full.rpartition(".")[2] in names for _, full in module.mentions())
+    return any(full.rpartition(".")[2] in names for _, full in module.mentions)
 
 
 def test_functions_that_see_private_records_are_these() -> None:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from agents.plots import AMBER, BLUE, RED, curves
-from engines.sequence.leakage import EXACT_STATES, Adversary, Leakage
-from engines.sequence.markov import Markov
+from engines.markov.engine import Markov
+from engines.markov.leakage import EXACT_STATES, Adversary, Leakage
 
 _CURVE = 1000
 """Steps at most that a curve is worked out for."""

@@ -11,7 +11,8 @@ from agents.presentation import spatial_zones
 from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
 from agents.presentation.spatial_error import error_model
 from agents.presentation.spatial_report import sections, tiles
-from engines.auditor.scenes import DENSE, Focus, spatial_focus
+from engines.auditor.scenes.scene import DENSE, Focus
+from engines.auditor.scenes.spatial import spatial_focus
 from engines.registry import build_domain
 from engines.spatial.domain import LineDomain
 from engines.spatial.domain.mapped import MappedDomain

@@ -20,9 +20,10 @@ from agents.presentation.laws import laplace_interval, noise_facts
 from engines.contract import Engine
 from engines.counters import SimpleCounter
 from engines.registry import build_engine
-from engines.spatial import PHDStream, PHDStreamConfig
-from engines.spatial.held import HeldLeaves
-from engines.spatial.held_step import GROUPS
+from engines.spatial.held.engine import HeldLeaves
+from engines.spatial.held.step import GROUPS
+from engines.spatial.papers.config import PHDStreamConfig
+from engines.spatial.papers.phdstream import PHDStream
 from engines.spatial.queries import SIZES
 from schemas.config import Stream
 from schemas.errors import PrivstreamError

@@ -12,12 +12,12 @@ from agents.plots import BLUE, curves
 from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
-from engines.auditor.scenes import DENSE, Focus
-from engines.auditor.trajectory import AT, trip_focus
+from engines.auditor.scenes.scene import DENSE, Focus
+from engines.auditor.scenes.trajectory import AT, trip_focus
 from engines.registry import build_domain
+from engines.trajectory.default.questions import FEW
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.grid import Grid
-from engines.trajectory.questions import FEW
 from engines.trajectory.trips import LATTICE, Trips
 from schemas.config import Stream
 from schemas.config.domain.trips import TripsDomain

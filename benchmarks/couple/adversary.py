@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from engines.auditor.coupling import Adversary
+from engines.auditor.coupling import OutputAdversary
 from engines.noise.witness import CounterLaw, ExceedsLaw, ExponentialLaw, GaussianLaw, LaplaceLaw, Law
 
 SELDOM = 0.05
 
 
-class Choosing(Adversary):
+class Choosing(OutputAdversary):
     """Now and then an output far from what is true, as rare noise gives it: trees grow and die, bursts begin."""
 
     def __init__(self, chance: random.Random) -> None:

@@ -36,19 +36,16 @@ def found_mutant(site: Site) -> str:
 
 def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
     """Settings of the site's engine; first those of modes that its module is named after, then one of each mode."""
-    engines = [engine for engine in CONTRACTS if engine in site.module.split(".")[-1]] or list(ENGINES_OF[site.engine])
-    every = [each for engine in engines for each in settings(engine)]
+    every = list(settings(site.engine))
+    module = site.module.rpartition(".")[2]
     modes = next((modes for part, modes in MODES_OF.items() if part in site.module), ())
-    every.sort(key=lambda each: (_mode(each[0]) not in modes and _mode(each[0]) not in site.module, -_longer(each[0])))
+    every.sort(key=lambda each: (_mode(each[0]) not in modes and _mode(each[0]) not in module, -_longer(each[0])))
     for seed in range(max(2, TRIES // len(every))):
         for name, stream in every:
             yield name, stream, seed
 
 
-ENGINES_OF = {"sequence": ("series", "markov")} | {name: (name,) for name in CONTRACTS}
-"""Engines by their folder."""
-
-MODES_OF = {"wevent": ("bd", "ba"), "gaussian": ("gaussian",), "rounds": ("paper",), "selection": ("paper",)}
+MODES_OF = {"wevent": ("bd", "ba"), "series.gaussian": ("gaussian",), "tabular.papers": ("paper",)}
 """Modes to begin with, by a part of the module's name; without it all are tried in turn."""
 
 

@@ -19,7 +19,7 @@ from benchmarks.couple.adversary import Choosing
 from benchmarks.couple.claims import Claim
 from benchmarks.couple.declared import check_declared
 from benchmarks.couple.inputs import inputs
-from engines.auditor.coupling import Adversary, CouplingBroken, Forced, Losses, Recorder, guarded_run
+from engines.auditor.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, guarded_run
 from engines.contract import Batch, Engine, Release
 from engines.noise import NoiseSource
 from engines.noise.private import PrivateValueRead
@@ -69,12 +69,12 @@ def couple(name: str, stream: Stream, seed: int, *, steps: int = STEPS, crowd: i
     # With the unit first, or without: what only a unit that is ADDED does to the second run shows in the latter.
     random.Random(f"sides of {name}/{seed}").shuffle(sides)
     verdict = Verdict(name, seed)
-    adversary = Choosing(chance) if chance.random() < 0.5 else Adversary()
+    adversary = Choosing(chance) if chance.random() < 0.5 else OutputAdversary()
     recorder = Recorder(adversary)
     forced = Forced(recorder)
     first: list[tuple[PublicRecord, ...]] = []
     try:
-        job = Job(stream, sides[0], recorder, random.Random(seed), passive=type(adversary) is Adversary)
+        job = Job(stream, sides[0], recorder, random.Random(seed), passive=type(adversary) is OutputAdversary)
         first = list(job.releases())
         check_declared(build_engine(stream).guarantee(), recorder)
         guarded_run(partial(build_engine, stream), job.batches, lambda step: NoiseSource(SEED % step, "guarded", step))

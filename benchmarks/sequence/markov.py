@@ -20,8 +20,8 @@ from rich.progress import Progress
 
 from benchmarks.sequence.markov_chains import LEARNT, METHODS, STRONG, WORLDS, Method, World, errors, ring, smoothed
 from benchmarks.sequence.markov_speed import map_speed, step_times
-from engines.sequence.leakage import Adversary
-from engines.sequence.leakage_budget import allocate
+from engines.markov.leakage import Adversary
+from engines.markov.leakage_budget import allocate
 
 RESULTS = Path(__file__).parents[1] / "results"
 SEEDS, START_SEEDS, LEARNT_SEEDS, QUICK_SEEDS = 20, 10, 5, 2

@@ -8,11 +8,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from engines.markov.chain import Transition
+from engines.markov.domain import StatesDomain
+from engines.markov.engine import L1_SENSITIVITY
+from engines.markov.spec import config_class
 from engines.noise import discrete_laplace, scale_for, seeded
-from engines.sequence.markov import L1_SENSITIVITY
-from engines.sequence.markov_chain import Transition
-from engines.sequence.markov_config import MarkovConfig
-from engines.sequence.markov_domain import StatesDomain
 
 PAPER = np.array([[0.0, 0.0, 1.0], [0.5, 0.0, 0.5], [0.0, 1.0, 0.0]])
 """[cao2023]'s chain, before it is smoothed (its eq. 11)."""
@@ -67,12 +67,13 @@ Method = Callable[[World, np.ndarray, Sequence[Fraction]], dict[str, np.ndarray]
 """World, noisy counts and each step's scale to the estimates `(steps, states)` by name."""
 
 
-def method(name: str, *, known: bool = True, **changes: object) -> Method:
+def method(name: str, *, mode: str = "default", known: bool = True, **changes: object) -> Method:
     """A mode of the engine, on noisy counts that were drawn already; what it revises comes as `<name>, lag L`."""
 
     def run(world: World, noisy: np.ndarray, scales: Sequence[Fraction]) -> dict[str, np.ndarray]:
         states = len(world.matrix)
-        config = MarkovConfig(
+        config = config_class(mode)(
+            mode=mode,
             name="bench",
             domain=StatesDomain("state", tuple(str(at) for at in range(states))),
             population=world.users,

@@ -11,11 +11,11 @@ from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import digamma
 
-from engines.sequence.markov_chain import Transition
-from engines.sequence.markov_collective import Collective
-from engines.sequence.markov_diagonal import DiagonalFilter
-from engines.sequence.markov_map import map_counts, objective
-from engines.sequence.markov_simplex import project
+from engines.markov.chain import Transition
+from engines.markov.filters.collective import Collective
+from engines.markov.filters.diagonal import DiagonalFilter
+from engines.markov.papers.map import map_counts, objective
+from engines.markov.simplex import project
 
 RATE = 0.25
 MANY = 10_000

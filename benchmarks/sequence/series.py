@@ -21,10 +21,11 @@ from rich.progress import Progress
 
 from benchmarks.sequence.series_comparators import BASELINES, DELTA, Best, best, relative_error, releaser
 from benchmarks.sequence.series_data import DRIVE, SOURCES, SeriesData, Source
-from engines.sequence.series_config import SeriesConfig, adaptive_parts
-from engines.sequence.series_fields import SeriesDomain, SeriesField
-from engines.sequence.series_kalman import Kalman
-from engines.sequence.series_presence import Presence
+from engines.series.config import SeriesConfig, adaptive_parts
+from engines.series.fields import SeriesDomain, SeriesField
+from engines.series.papers.kalman import Kalman
+from engines.series.presence import Presence
+from engines.series.spec import config_class
 
 RESULTS = Path(__file__).parents[1] / "results"
 EPSILONS = ("0.1", "0.5", "1", "2", "5", "10")
@@ -65,7 +66,7 @@ def recipe(data: SeriesData, epsilon: str, mode: str) -> SeriesConfig:
     limits = (0.0, WIDE) if data.positive else (-WIDE, WIDE)
     if float(data.values.max()) <= 1:
         limits = (0.0, 1.0)  # the drive cycle is relative to its public range
-    return SeriesConfig(
+    return config_class(mode)(
         name="benchmark",
         domain=SeriesDomain((SeriesField(name="value", of="value", limits=limits, sensitivity=1.0),)),
         mode=mode,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engines.sequence.series_clock import Clock
+from engines.series.clock import Clock
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 LONGEST = 1000

@@ -11,8 +11,16 @@ from benchmarks.spatial.scenes import NAME, Errors, Scene
 from engines.contract import Batch
 from engines.counters import COUNTERS
 from engines.noise import seeded
-from engines.spatial import HeldConfig, HeldLeaves, PHDStream, PHDStreamConfig
-from engines.spatial.phdstream_config import FIXED_TREE, OFFLINE, OFFLINE_INCREMENTS, PAPER, Parts
+from engines.spatial import HeldConfig, HeldLeaves
+from engines.spatial.papers.config import (
+    FIXED_TREE,
+    OFFLINE,
+    OFFLINE_INCREMENTS,
+    PAPER,
+    PHDStreamConfig,
+    PHDStreamParts,
+)
+from engines.spatial.papers.phdstream import PHDStream
 
 Mode = Callable[[Scene, Fraction, int], Iterator[Errors]]
 
@@ -31,7 +39,13 @@ def default(scene: Scene, epsilon: Fraction, seed: int) -> Iterator[Errors]:
 
 
 def composed(
-    scene: Scene, epsilon: Fraction, seed: int, *, parts: Parts, counter: str = "simple", grid: int | None = None
+    scene: Scene,
+    epsilon: Fraction,
+    seed: int,
+    *,
+    parts: PHDStreamParts,
+    counter: str = "simple",
+    grid: int | None = None,
 ) -> Iterator[Errors]:
     """PHDStream in these parts; a counter with a horizon is told the number of steps."""
     data = scene.data

@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from engines.spatial import held, held_measure, held_step, held_tree, held_watch, node_counters, partition, phdstream
+from engines.spatial import partition
+from engines.spatial.held import engine as held
+from engines.spatial.held import measure as held_measure
+from engines.spatial.held import step as held_step
+from engines.spatial.held import tree as held_tree
+from engines.spatial.held import watch as held_watch
+from engines.spatial.papers import node_counters, phdstream
 
 PARTS: tuple[tuple[Any, str, str], ...] = (
     (held_tree.HeldTree, "copy", "copy of the tree"),

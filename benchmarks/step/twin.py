@@ -16,18 +16,18 @@ import numpy as np
 from benchmarks.step.twin_points import Points
 from engines.contract import State
 from engines.noise import NoiseSource
-from engines.spatial.held import HeldConfig
-from engines.spatial.held_estimate import DISTRUST, DOUBT, HASTE, PATIENCE, SMOOTHING
-from engines.spatial.held_measure import DRIFT, DRIFT_FLOOR, MERGE, PRICE, SPLIT, WORN, WORTH
-from engines.spatial.held_step import MERGE_EVERY
-from engines.spatial.held_watch import ALARM, MEMORY
+from engines.spatial.held.config import HeldConfig
+from engines.spatial.held.estimate import DISTRUST, DOUBT, HASTE, PATIENCE, SMOOTHING
+from engines.spatial.held.measure import DRIFT, DRIFT_FLOOR, MERGE, PRICE, SPLIT, WORN, WORTH
+from engines.spatial.held.step import MERGE_EVERY
+from engines.spatial.held.watch import ALARM, MEMORY
 
 NEW = -1
 
 
 @dataclass(slots=True)
 class Node:
-    """As in `engines.spatial.held_tree.HeldTree`."""
+    """As in `engines.spatial.held.tree.HeldTree`."""
 
     measured: int = 0
     parts: int = 0
@@ -43,7 +43,7 @@ class Node:
 
 @dataclass(slots=True)
 class Estimate:
-    """As in `engines.spatial.held_estimate.Estimates`."""
+    """As in `engines.spatial.held.estimate.Estimates`."""
 
     value: float
     variance: float

@@ -15,11 +15,11 @@ from benchmarks.tabular.streams import StreamData
 from engines.contract import Engine
 from engines.noise import seeded
 from engines.tabular import Marginals, TableDomain, Workload
-from engines.tabular.growing import GrowingBlocks
-from engines.tabular.growing_config import GrowingConfig
-from engines.tabular.paper import PaperTable
-from engines.tabular.rounds_config import RoundsConfig
-from engines.tabular.streaming_mwem import StreamingMwem
+from engines.tabular.growing.config import GrowingConfig
+from engines.tabular.growing.engine import GrowingBlocks
+from engines.tabular.papers.config import RoundsConfig
+from engines.tabular.papers.paper_table import PaperTable
+from engines.tabular.papers.streaming_mwem import StreamingMwem
 
 MODEL_CELLS = 2048
 """Of the fits by mbi here: errors of structures of 2,000 to 100,000 cells differed by a few per cent on Adult."""

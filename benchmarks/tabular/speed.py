@@ -20,8 +20,8 @@ from benchmarks.tabular.modes import growing
 from benchmarks.tabular.streams import STREAMS, StreamData
 from engines.noise import seeded
 from engines.tabular import Marginals
-from engines.tabular.growing import GrowingBlocks
-from engines.tabular.structure import JunctionTree
+from engines.tabular.growing.engine import GrowingBlocks
+from engines.tabular.papers.structure import JunctionTree
 
 STREAM = "adult-randomised-200"
 MODEL_CELLS = 4096
@@ -108,7 +108,7 @@ def _refit(engine: GrowingBlocks, data: StreamData) -> tuple[float, int]:
     """Median milliseconds of a warm refit by mbi, and of how many pairs."""
     import jax
 
-    from engines.tabular.pgm import mbi
+    from engines.tabular.papers.pgm import mbi
 
     evidence = engine._learnt.evidence.sums(len(data.inserts) - 1)[0]
     layout: Marginals = engine._parts.larger

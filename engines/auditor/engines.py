@@ -17,7 +17,10 @@ from engines.auditor.cases import Canaries, Case, Claim, Fresh, Neighbours, Obse
 from engines.auditor.features import Features, of_release
 from engines.auditor.life import TTL, first, life, stream
 from engines.auditor.observations import Observations
-from engines.auditor.scenes import LATE, SCENES, STEPS, VISITED, Focus, Key, Scene, spatial
+from engines.auditor.scenes.every import SCENES
+from engines.auditor.scenes.scene import LATE, STEPS, VISITED, Focus, Key, Scene
+from engines.auditor.scenes.spatial import spatial
+from engines.auditor.scenes.tabular import tabular
 from engines.auditor.worlds import LAGS, Canary, Measurements, Seen, World, focused
 from engines.contract import Batch, Engine, Release
 from engines.contract_checks import contents
@@ -249,6 +252,4 @@ def _cases(name: str, mode: str) -> Iterator[Case]:
     scene = spatial(mode, epsilon=THREE_KINDS / (VISITED + 2)) if name == "spatial" else SCENES[name](mode)
     yield case(title, scene, faint=faintly(scene.stream))
     if name == "tabular":
-        from engines.auditor.tabular import tabular
-
         yield case(f"{title}, deletes", tabular(mode, op=True, epsilon=THREE_KINDS))

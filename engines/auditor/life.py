@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from engines.auditor.features import Features
-from engines.auditor.scenes import DENSE, centre, within
+from engines.auditor.scenes.scene import DENSE
+from engines.auditor.scenes.spatial import centre, within
 from engines.auditor.worlds import Canary, Measurements, Seen, World, focused
 from engines.contract import Engine
 from engines.registry import build_engine
 from engines.spatial import BoxDomain
-from engines.spatial.held_config import HeldConfig
-from engines.spatial.held_watch import ALARM, MEMORY
+from engines.spatial.held.config import HeldConfig
+from engines.spatial.held.watch import ALARM, MEMORY
 from schemas.blocks import Folded
 from schemas.config import Stream
 from schemas.config.engines import measures_expiry

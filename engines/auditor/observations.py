@@ -15,6 +15,8 @@ from engines.noise import BoolArray
 
 FloatArray = npt.NDArray[np.float64]
 _MANTISSA_BITS = 53
+FOCUS = "focus: "
+"""Begin of the names of columns that are known to tell: they have a likelihood ratio of their own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,8 +131,6 @@ def aligned(marked: Marked, taught: int) -> Marked:
     Means and directions are of the first `taught` runs, separately for each of a run's rows, and those runs must teach
     nothing else. Columns under `FOCUS` are comparable already.
     """
-    from engines.auditor.scores import FOCUS
-
     if marked.each == 1:
         return marked
     bits = marked.bits.reshape(-1, marked.each)

@@ -27,7 +27,7 @@ LEVELS = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Paths:
+class TreePaths:
     """Subtrees that hang off a path, `(paths, levels)` int64 each; the last column is the path's own leaf.
 
     Attributes:
@@ -39,11 +39,11 @@ class Paths:
     inserted: IntArray
     deleted: IntArray
 
-    def with_event(self, *, deleted: bool) -> Paths:
+    def with_event(self, *, deleted: bool) -> TreePaths:
         """The neighbour: one event more in the path's leaf."""
         inserts, deletes = self.inserted.copy(), self.deleted.copy()
         (deletes if deleted else inserts)[:, -1] += 1
-        return Paths(self.held, inserts, deletes)
+        return TreePaths(self.held, inserts, deletes)
 
 
 class PathScores:
@@ -53,7 +53,7 @@ class PathScores:
         """What the last release says of each node: non-negative and consistent, so no child is above its parent."""
         return _from_below(np.maximum(held, 0))
 
-    def moves(self, paths: Paths) -> IntArray:
+    def moves(self, paths: TreePaths) -> IntArray:
         """What `Changes` counts in each node; by the engine's own code, on keys of a deep path to the right."""
         levels = paths.held.shape[1]
         # A subtree that hangs off level l of the path of all ones is the left child there.
@@ -69,7 +69,7 @@ class PathScores:
             moves[row] = changes.moves[-1] - changes.moves[np.searchsorted(changes.codes, first)]
         return moves
 
-    def scores(self, paths: Paths) -> IntArray:
+    def scores(self, paths: TreePaths) -> IntArray:
         """`(paths, levels)`, root first."""
         return self.prior(paths.held) + self.moves(paths)
 
@@ -96,7 +96,7 @@ def path_losses(without: FloatArray, with_event: FloatArray) -> FloatArray:
     return largest
 
 
-def worst_path(rule: SplitRule, scores: PathScores) -> tuple[float, Paths, bool]:
+def worst_path(rule: SplitRule, scores: PathScores) -> tuple[float, TreePaths, bool]:
     """The largest loss found, the path, and whether the event was a delete."""
     paths = adversarial(rule)
     unit = float(UNIT / rule.scale)
@@ -109,10 +109,10 @@ def worst_path(rule: SplitRule, scores: PathScores) -> tuple[float, Paths, bool]
         found = max(found, (float(losses[at]), at, deleted))
     loss, at, deleted = found
     one = slice(at, at + 1)
-    return loss, Paths(paths.held[one], paths.inserted[one], paths.deleted[one]), deleted
+    return loss, TreePaths(paths.held[one], paths.inserted[one], paths.deleted[one]), deleted
 
 
-def adversarial(rule: SplitRule) -> Paths:
+def adversarial(rule: SplitRule) -> TreePaths:
     """Paths that press: scores that fall as slowly as the decay, jump onto it, stay equal; noisy negative siblings;
     deletes in siblings that the last release saw empty. Each from many starts.
     """
@@ -143,7 +143,7 @@ def adversarial(rule: SplitRule) -> Paths:
         for gone in (2, 4, 8):
             add(leaf * start, np.where(leaf, 0, gone))
     paths = np.stack(held)
-    return Paths(paths, np.zeros_like(paths), np.stack(deleted))
+    return TreePaths(paths, np.zeros_like(paths), np.stack(deleted))
 
 
 def stops(rule: SplitRule, scores: IntArray, *, runs: int, source: NoiseSource) -> IntArray:

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engines.auditor.observations import Observations, names_of
+from engines.auditor.observations import FOCUS, Observations, names_of
 
 FloatArray = npt.NDArray[np.float64]
 
 BINS = 16
 SINGLES = 10
 COMBINED = 24
-FOCUS = "focus: "
-"""Begin of the names of columns that are known to tell: they have a likelihood ratio of their own."""
 _ABSENT = -1e300  # below every released value
 
 

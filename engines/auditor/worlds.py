@@ -18,8 +18,7 @@ import numpy as np
 from engines.auditor.audit import coins
 from engines.auditor.cases import Canaries, Trials
 from engines.auditor.features import Features, of_release
-from engines.auditor.observations import FloatArray, Marked, Observations
-from engines.auditor.scores import FOCUS
+from engines.auditor.observations import FOCUS, FloatArray, Marked, Observations
 from engines.contract import Batch, Engine, Release
 from engines.noise import NoiseSource
 from schemas.blocks import Folded

@@ -66,7 +66,7 @@ def gaussian_mechanism(values: int | IntArray, sigma_squared: Fraction, source: 
 def binomial_mechanism(value: int, half: int, source: NoiseSource) -> int:
     """Add centred binomial noise of `2 half` fair coins to a private integer.
 
-    Guarantee: what `engines.sequence.series_binomial` works out.
+    Guarantee: what `engines.series.papers.binomial` works out.
     Raises: EngineInputError if `half` is out of range.
     """
     value = revealed(value)

@@ -247,7 +247,7 @@ def is_private(*values: Any) -> bool:
     return False
 
 
-MECHANISMS = ("engines.noise.", "engines.counters.linear", "engines.sequence.series_fields")
+MECHANISMS = ("engines.noise.", "engines.counters.linear", "engines.series.fields")
 """Modules that may open private values; in the last one, whether a reading came, which is public by declaration."""
 
 

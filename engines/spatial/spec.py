@@ -6,11 +6,9 @@ from functools import lru_cache
 from math import ceil
 
 from engines.contract import Engine, EngineSpec, Evaluator
-from engines.counters import COUNTERS
 from engines.spatial.domain import BoxDomain, LineDomain, PolygonDomain, ZoneDomain, parsed, shape_of
-from engines.spatial.held import HeldConfig, HeldLeaves
-from engines.spatial.phdstream import PHDStream, PHDStreamConfig
-from engines.spatial.phdstream_config import PARTS
+from engines.spatial.held.config import HeldConfig
+from engines.spatial.held.engine import HeldLeaves
 from engines.spatial.queries import SpatialEvaluator
 from engines.spatial.zones import ZoneEvaluator, outlined
 from schemas.config import BoxDomain as BoxSection
@@ -47,24 +45,9 @@ def _mapped(content: bytes, fields: tuple[str, str], depth: int, reach_m: float)
 
 
 def _build(stream: Stream) -> Engine:
+    if stream.mode != "default":
+        return _of_papers(stream)
     options = stream.options
-    ttl_us = stream.domain.ttl_us
-    ttl_steps = None if ttl_us is None else ttl_us // stream.time.step_us
-    if stream.mode in PARTS:
-        return PHDStream(
-            PHDStreamConfig(
-                name=stream.name,
-                domain=_domain(stream),
-                epsilon=stream.event_epsilon,
-                split=options.split_fraction,
-                initial_steps=options.initial_steps,
-                threshold=ceil(options.threshold),
-                ttl_steps=ttl_steps,
-                parts=PARTS[stream.mode],
-                counter=COUNTERS[options.counter](options.horizon or 1),
-                grid=options.grid,
-            )
-        )
     return HeldLeaves(
         HeldConfig(
             name=stream.name,
@@ -72,9 +55,36 @@ def _build(stream: Stream) -> Engine:
             epsilon=stream.event_epsilon,
             initial_steps=options.initial_steps,
             max_leaves=options.max_leaves,
-            ttl_steps=ttl_steps,
+            ttl_steps=_ttl_steps(stream),
         )
     )
+
+
+def _of_papers(stream: Stream) -> Engine:
+    from engines.counters import COUNTERS
+    from engines.spatial.papers.config import PARTS, PHDStreamConfig
+    from engines.spatial.papers.phdstream import PHDStream
+
+    options = stream.options
+    return PHDStream(
+        PHDStreamConfig(
+            name=stream.name,
+            domain=_domain(stream),
+            epsilon=stream.event_epsilon,
+            split=options.split_fraction,
+            initial_steps=options.initial_steps,
+            threshold=ceil(options.threshold),
+            ttl_steps=_ttl_steps(stream),
+            parts=PARTS[stream.mode],
+            counter=COUNTERS[options.counter](options.horizon or 1),
+            grid=options.grid,
+        )
+    )
+
+
+def _ttl_steps(stream: Stream) -> int | None:
+    ttl_us = stream.domain.ttl_us
+    return None if ttl_us is None else ttl_us // stream.time.step_us
 
 
 def _evaluator(stream: Stream) -> Evaluator:

@@ -18,7 +18,7 @@ from engines.contract import State
 from engines.noise import BoolArray, IntArray, NoiseSource, uniform_below
 from engines.tabular.attributes import FloatArray
 from engines.tabular.domain import TableDomain
-from engines.tabular.growing_fit import Fitted
+from engines.tabular.fitted import Fitted
 from engines.tabular.marginals import Marginals
 from schemas.errors import EngineInputError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -11,19 +11,13 @@ from engines.contract import Engine, EngineSpec
 from engines.tabular.attributes import Attribute, Category, Numeric, Scalar
 from engines.tabular.domain import Impossible, TableDomain
 from engines.tabular.evaluator import TableEvaluator
-from engines.tabular.growing import GrowingBlocks
-from engines.tabular.growing_config import GrowingConfig
-from engines.tabular.paper import PaperTable
-from engines.tabular.rounds_config import RoundsConfig
-from engines.tabular.rounds_engine import RoundsEngine
-from engines.tabular.streaming_mwem import StreamingMwem
+from engines.tabular.growing.config import GrowingConfig
+from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.workload import Workload
 from schemas.config import Stream
 from schemas.config.domain.table import Attribute as AttributeSection
 from schemas.config.domain.table import TableDomain as TableSection
 from schemas.errors import EngineInputError
-
-ROUNDS: Mapping[str, type[RoundsEngine]] = {"paper": PaperTable, "streaming-mwem": StreamingMwem}
 
 
 def _attribute(section: AttributeSection) -> Attribute:
@@ -88,25 +82,32 @@ def _workload(stream: Stream, domain: TableDomain) -> Workload:
 
 
 def _build(stream: Stream) -> Engine:
+    if stream.mode != "default":
+        return _of_papers(stream)
     options, domain = stream.options, table_domain(stream)
-    ttl_us = stream.domain.ttl_us
-    ttl_steps = None if ttl_us is None else ttl_us // stream.time.step_us
-    deletable = stream.domain.operation_field is not None
-    if stream.mode == "default":
-        return GrowingBlocks(
-            GrowingConfig(
-                name=stream.name,
-                domain=domain,
-                epsilon=stream.event_epsilon,
-                workload=_workload(stream, domain),
-                deletable=deletable,
-                ttl_steps=ttl_steps,
-                max_cells=options.max_cells,
-                records=options.records,
-                churn=options.churn_fraction,
-            )
+    return GrowingBlocks(
+        GrowingConfig(
+            name=stream.name,
+            domain=domain,
+            epsilon=stream.event_epsilon,
+            workload=_workload(stream, domain),
+            deletable=stream.domain.operation_field is not None,
+            ttl_steps=_ttl_steps(stream),
+            max_cells=options.max_cells,
+            records=options.records,
+            churn=options.churn_fraction,
         )
-    return ROUNDS[stream.mode](
+    )
+
+
+def _of_papers(stream: Stream) -> Engine:
+    from engines.tabular.papers.config import RoundsConfig
+    from engines.tabular.papers.paper_table import PaperTable
+    from engines.tabular.papers.streaming_mwem import StreamingMwem
+
+    options, domain = stream.options, table_domain(stream)
+    made = PaperTable if stream.mode == "paper" else StreamingMwem
+    return made(
         RoundsConfig(
             mode="paper" if stream.mode == "paper" else "streaming-mwem",
             name=stream.name,
@@ -118,13 +119,18 @@ def _build(stream: Stream) -> Engine:
             horizon=options.horizon,
             fit=options.fit,
             model_cells=options.model_cells,
-            deletable=deletable,
-            ttl_steps=ttl_steps,
+            deletable=stream.domain.operation_field is not None,
+            ttl_steps=_ttl_steps(stream),
             max_cells=options.max_cells,
             records=options.records,
             churn=options.churn_fraction,
         )
     )
+
+
+def _ttl_steps(stream: Stream) -> int | None:
+    ttl_us = stream.domain.ttl_us
+    return None if ttl_us is None else ttl_us // stream.time.step_us
 
 
 def _evaluator(stream: Stream) -> TableEvaluator:

@@ -15,6 +15,7 @@ Points of one time and place are one point. Of more than `most` points the first
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -41,6 +42,8 @@ class Closing:
         period: of the contribution bound, or None: what was charged in a period closes in it.
         most: points of a trip.
     """
+
+    written_as: ClassVar[str] = "Closing"
 
     idle: int
     life: int

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,8 @@ class TripDomain:
         ground: a map in these bounds that records must lie on, and synthetic trips keep to; None for none.
     Raises: EngineInputError if the bounds are empty or not finite.
     """
+
+    written_as: ClassVar[str] = "TripDomain"
 
     x_field: str
     y_field: str

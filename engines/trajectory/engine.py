@@ -4,7 +4,7 @@ Points of a trip are gathered, privately, until it closes (`assembly`); then it 
 histograms of the mode, and forgotten. Each step's synthetic trips stay for ever.
 Guarantee: epsilon-DP for one trip: one contribution, with all its records, added or removed, over the whole stream. It
     is handed out in one step at most; which step depends on its own records and public rules only; and a window costs a
-    trip of it epsilon (`synthesis.Mode`). Windows do not add up for a trip: parallel composition.
+    trip of it epsilon (`synthesis.TripMode`). Windows do not add up for a trip: parallel composition.
 Source: [kumar2024], chapter 5, for one set of trips; windows and closing are ours.
 """
 
@@ -17,15 +17,16 @@ from typing import Any
 
 import numpy as np
 
+from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
+from engines.identity import written
 from engines.noise import NoiseSource
-from engines.spatial.budgets import Budgets
 from engines.trajectory.assembly import Assembly, Closing
-from engines.trajectory.default import Default
+from engines.trajectory.default.mode import Default
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.histograms import Noisy
-from engines.trajectory.records import PointRecords
-from engines.trajectory.synthesis import Limits, Mode
+from engines.trajectory.records import TripRecords
+from engines.trajectory.synthesis import Limits, TripMode
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 
@@ -47,7 +48,7 @@ class TrajectoryConfig:
     domain: TripDomain
     epsilon: Fraction
     closing: Closing
-    mode: Mode = field(default_factory=Default)
+    mode: TripMode = field(default_factory=Default)
     limits: Limits = field(default_factory=Limits)
     trip_field: str = "trip"
     order_field: str = "point"
@@ -64,7 +65,7 @@ class TrajectoryConfig:
         """`(32,)` uint8: states of configurations with another one mean something else."""
         named = ("trajectory", self.name, self.domain, self.closing, self.limits, self.mode)
         ground = self.domain.ground
-        text = repr(named if ground is None else (*named, ground.identity))
+        text = written(named if ground is None else (*named, ground.identity))
         return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
 
 
@@ -93,7 +94,7 @@ class Trajectories:
             noise=noise,
             records=config.records,
         )
-        added = PointRecords.of(
+        added = TripRecords.of(
             batch.step,
             made,
             config.domain,

@@ -33,7 +33,7 @@ Bounds = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pieces:
+class GroundCells:
     """The map over one grid. Public.
 
     Attributes:
@@ -80,7 +80,7 @@ class Ground:
         off: BoolArray = reasons == Reason.OUTSIDE_DOMAIN
         return off
 
-    def over(self, grid: Grid) -> Pieces:
+    def over(self, grid: Grid) -> GroundCells:
         """The map, cut by the cells of a grid; worked out once."""
         return self._over(grid)
 
@@ -119,7 +119,7 @@ class Ground:
         kept: BoolArray = (shapely.get_dimensions(parts) == dimension) & (sizes > 0)
         return kept
 
-    def _cut(self, grid: Grid) -> Pieces:
+    def _cut(self, grid: Grid) -> GroundCells:
         xmin, ymin, xmax, ymax = self._bounds
         # A hair inside of upper edges, a lattice step inside of lower ones: places on a part come back to its cell.
         column, row = np.divmod(np.arange(grid.size), grid.side)
@@ -143,7 +143,7 @@ class Ground:
         shapes[where] = group(cuts[order], indices=index)
         there = np.zeros(grid.size, np.bool_)
         there[where] = True
-        return Pieces(there, shapes, _nearest(there, grid))
+        return GroundCells(there, shapes, _nearest(there, grid))
 
 
 def _nearest(there: BoolArray, grid: Grid) -> IntArray:

@@ -14,7 +14,7 @@ from schemas.blocks import IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PointRecords(Sequence[SyntheticRecord]):
+class TripRecords(Sequence[SyntheticRecord]):
     """The points of a step's synthetic trips, trip by trip, in order.
 
     A record holds the raw fields' names: the trip (step and number, so it never comes again), the place of the point in
@@ -31,11 +31,11 @@ class PointRecords(Sequence[SyntheticRecord]):
     y: FloatArray
 
     @staticmethod
-    def of(step: int, made: Synthesis, domain: TripDomain, *, trip_field: str, order_field: str) -> PointRecords:
+    def of(step: int, made: Synthesis, domain: TripDomain, *, trip_field: str, order_field: str) -> TripRecords:
         trips = made.trips
         x, y = domain.coordinates(trips) if made.places is None else made.places
         fields = (domain.x_field, domain.y_field)
-        return PointRecords(step, trip_field, order_field, fields, trips.owners, trips.offsets, x, y)
+        return TripRecords(step, trip_field, order_field, fields, trips.owners, trips.offsets, x, y)
 
     def __len__(self) -> int:
         return len(self.x)

@@ -6,14 +6,12 @@ from dataclasses import replace
 
 from engines.contract import EngineSpec
 from engines.trajectory.assembly import Closing
-from engines.trajectory.default import Default
+from engines.trajectory.default.mode import Default
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.engine import Trajectories, TrajectoryConfig
-from engines.trajectory.evaluate import TrajectoryEvaluator
+from engines.trajectory.evaluator import TrajectoryEvaluator
 from engines.trajectory.ground import Ground, ground_of
-from engines.trajectory.paper import Paper
-from engines.trajectory.synthesis import Limits, Mode
-from engines.trajectory.uniform import Uniform
+from engines.trajectory.synthesis import Limits, TripMode
 from schemas.config import Stream
 from schemas.config.domain.trips import TripsDomain
 
@@ -35,15 +33,14 @@ def _ground(section: TripsDomain) -> Ground | None:
     return ground_of(section.file.content, section.bounds, (section.x, section.y), section.reach_m)
 
 
-def _mode(stream: Stream) -> Mode:
+def _mode(stream: Stream) -> TripMode:
     options = stream.options
-    if stream.mode == "paper":
-        return Paper(spread=options.spread)
-    return (
-        Uniform(side=options.grid)
-        if stream.mode == "grid"
-        else Default(side=options.side, ground=_ground(_section(stream)))
-    )
+    if stream.mode == "default":
+        return Default(side=options.side, ground=_ground(_section(stream)))
+    from engines.trajectory.papers.paper_trees import Paper
+    from engines.trajectory.papers.uniform import Uniform
+
+    return Paper(spread=options.spread) if stream.mode == "paper" else Uniform(side=options.grid)
 
 
 def _build(stream: Stream) -> Trajectories:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from engines.noise import NoiseSource
 from engines.trajectory.histograms import Noisy
@@ -17,6 +17,8 @@ from schemas.guarantee import Mechanism
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Public caps. Longer trips are cut: after `points` points, and after `moves` moves between cells."""
+
+    written_as: ClassVar[str] = "Limits"
 
     points: int = 1024
     moves: int = 250
@@ -43,7 +45,7 @@ class Synthesis:
     places: tuple[FloatArray, FloatArray] | None = None
 
 
-class Mode(Protocol):
+class TripMode(Protocol):
     """A way to make synthetic trips. Pure: all randomness comes from `noise`."""
 
     @property

@@ -123,6 +123,12 @@ def _finite(value: float) -> float:
     return value
 
 
+def _at_least_zero(value: float) -> float:
+    if value < 0:
+        raise refusal("must be at least 0", "write 0 or more")
+    return value
+
+
 _duration_text = PlainSerializer(format_duration, return_type=str, when_used="json")
 _duration_schema = WithJsonSchema({"type": "string", "pattern": f"^{DURATION_PATTERN}$"})
 Duration = Annotated[
@@ -137,6 +143,7 @@ ExactDecimal = Annotated[
     WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^[0-9.eE+-]+$"}]}),
 ]
 Number = Annotated[float, BeforeValidator(plain_number), AfterValidator(_finite), WithJsonSchema({"type": "number"})]
+NotNegative = Annotated[Number, AfterValidator(_at_least_zero)]
 Whole = Annotated[int, Field(strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
 FieldName = Annotated[str, Field(strict=True, min_length=1, max_length=256)]

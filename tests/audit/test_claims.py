@@ -17,7 +17,7 @@ from agents.cli.audit_stream import StreamAudit
 from engines.auditor import COVERED, audit, cases
 from engines.auditor.cases import Case
 from engines.auditor.mechanisms import MECHANISMS, PARTS
-from engines.auditor.scenes import SCENES
+from engines.auditor.scenes.every import SCENES
 from engines.counters import COUNTERS
 from engines.noise import seeded
 from engines.registry import ENGINES

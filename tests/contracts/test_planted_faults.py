@@ -10,7 +10,9 @@ import pytest
 from engines import contract_checks as checks
 from engines.contract import Batch, Engine, Release, State
 from engines.noise import NoiseSource
-from engines.spatial import BoxDomain, PHDStream, PHDStreamConfig
+from engines.spatial import BoxDomain
+from engines.spatial.papers.config import PHDStreamConfig
+from engines.spatial.papers.phdstream import PHDStream
 from schemas.blocks import Folded
 
 DEPTH = 6

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from engines.accounting import gaussian
-from engines.auditor.coupling import Adversary, CouplingBroken, Forced, Losses, Recorder, Uses
+from engines.auditor.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, Uses
 from engines.auditor.coupling.loss import composed_epsilon
 from engines.contract import Batch, Engine, Release
 from engines.contract_checks import contents
 from engines.noise.witness import BinomialLaw, GaussianLaw, LaplaceLaw, Law, Witness, WitnessedSource
 from engines.registry import build_domain, build_engine
-from engines.sequence.series_fields import SeriesDomain, SeriesField
+from engines.series.fields import SeriesDomain, SeriesField
 from schemas.blocks import Folded
 from schemas.config import Stream
 
@@ -177,7 +177,9 @@ def _driven(
         yield engine.step(batch, WitnessedSource(witness, SEED, "s", batch.step))
 
 
-def coupled(stream: Stream, pair: Pair, *, adversary: Adversary | None = None, restarts: Sequence[int] = ()) -> Uses:
+def coupled(
+    stream: Stream, pair: Pair, *, adversary: OutputAdversary | None = None, restarts: Sequence[int] = ()
+) -> Uses:
     """Mechanisms of both runs, the second one forced through what the first released.
 
     Args:
@@ -216,7 +218,7 @@ def _part(stream: Stream, losses: Losses) -> float:
 
 
 def check_pair(
-    stream: Stream, pair: Pair, *, adversary: Adversary | None = None, restarts: Sequence[int] = ()
+    stream: Stream, pair: Pair, *, adversary: OutputAdversary | None = None, restarts: Sequence[int] = ()
 ) -> float:
     """What `cost` gives. Raises: CouplingBroken if releases differ, or cost more than is claimed."""
     part = cost(stream, coupled(stream, pair, adversary=adversary, restarts=restarts), len(pair.first))
@@ -225,7 +227,7 @@ def check_pair(
     return part
 
 
-class Wild(Adversary):
+class Wild(OutputAdversary):
     """Noise that is none, on an edge, or far out, as chance has it."""
 
     def __init__(self, seed: int) -> None:
@@ -246,7 +248,7 @@ class Wild(Adversary):
         return drawn + size * self._chance.choice([0, 0, 30, -30, 300]) if edge is None else drawn * 0 + edge
 
 
-class Distant(Adversary):
+class Distant(OutputAdversary):
     """Laplace noise so large that any distance is found long, and totals are on the same side of what was released."""
 
     def output(self, law: Law, private: Any, drawn: Any) -> Any:

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from engines.auditor.coupling import Adversary, CouplingBroken, check_guarded
+from engines.auditor.coupling import CouplingBroken, OutputAdversary, check_guarded
 from engines.noise import NoiseSource
 from engines.noise.private import PrivateValueRead
 from engines.registry import build_engine
@@ -53,7 +53,7 @@ def check_forced_run_finds(plant: Plant, make_pair: MakePair) -> None:
         return make_pair(configured, STEPS, arrangement, chance, full=full)
 
     # Drawn before the plant is there: it may move what is drawn, too.
-    runs = [(pair(full=True), Distant()), (pair(full=False), Adversary()), (pair(full=True), Wild(1))]
+    runs = [(pair(full=True), Distant()), (pair(full=False), OutputAdversary()), (pair(full=True), Wild(1))]
 
     def check() -> None:
         for one, adversary in runs:

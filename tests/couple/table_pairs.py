@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from engines.auditor.coupling import Adversary, CouplingBroken, Forced, Losses, Recorder, Used
+from engines.auditor.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, Used
 from engines.contract import Batch, Engine
 from engines.contract_checks import contents
 from engines.counters.contract import spent
@@ -21,13 +21,13 @@ SLACK = 1e-9
 """Of sums of logarithms in floats."""
 
 
-class Watching(Adversary):
+class Watching(OutputAdversary):
     """An adversary that knows the state of the run that it chooses for, public and private."""
 
     engine: Any = None
 
 
-class Wild(Adversary):
+class Wild(OutputAdversary):
     """Chooses outputs that noise gives, but hardly ever: far off, and indices whatever the scores."""
 
     def __init__(self, seed: int, reach: int) -> None:
@@ -56,7 +56,7 @@ def couple(
     batches: Sequence[Batch],
     neighbour: Sequence[Batch],
     *,
-    adversary: Adversary | None = None,
+    adversary: OutputAdversary | None = None,
     restarts: Collection[int] = (),
 ) -> list[tuple[Used, Used]]:
     """What both runs' mechanisms saw.
@@ -83,7 +83,7 @@ def _run(
     batches: Sequence[Batch],
     recorder: Recorder,
     restarts: Collection[int],
-    adversary: Adversary | None,
+    adversary: OutputAdversary | None,
 ) -> list[Any]:
     engine, releases = make_engine(), []
     for batch in batches:

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from engines.auditor.coupling import Adversary
+from engines.auditor.coupling import OutputAdversary
+from engines.markov.engine import Markov
 from engines.noise.witness import LaplaceLaw
 from engines.registry import build_engine
-from engines.sequence.markov import Markov
 from schemas.config import ENGINE_MODES, Stream
 from schemas.config.options.markov import NEED_TRANSITION
 from tests.contracts.cases import CONTRACTS
@@ -62,7 +62,7 @@ def test_neighbours_forced_to_equal_noise_release_the_same_and_cost_no_more_than
 ) -> None:
     configured, chance = stream(mode, variant), Random(f"{mode} {variant}")
     arrangements = (anyhow(configured, STEPS, chance), spread(configured, STEPS))
-    for number, adversary in enumerate((Adversary(), Wild(1))):
+    for number, adversary in enumerate((OutputAdversary(), Wild(1))):
         pair = markov_pair(configured, STEPS, arrangements[number], chance, full=False)
         pair = pair.turned() if number else pair
         assert check_pair(configured, pair, adversary=adversary, restarts=RESTARTS) > 0

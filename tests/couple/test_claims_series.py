@@ -17,13 +17,13 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from engines.auditor.coupling import Adversary
+from engines.auditor.coupling import OutputAdversary
 from engines.counters.contract import spent
 from engines.counters.tree import TreeCounter
 from engines.noise.witness import BinomialLaw, CounterLaw, GaussianLaw, LaplaceLaw, Law
 from engines.registry import build_engine
-from engines.sequence.series import Series
-from engines.sequence.series_config import SeriesConfig
+from engines.series.config import SeriesConfig
+from engines.series.engine import Series
 from schemas.config import ENGINE_MODES, Stream
 from tests.contracts.cases import CONTRACTS
 from tests.couple.sequence_pairs import (
@@ -100,7 +100,7 @@ def test_neighbours_forced_to_equal_noise_release_the_same_and_cost_no_more_than
 ) -> None:
     configured, chance = stream(mode, variant), Random(f"{mode} {variant}")
     arrangements = (anyhow(configured, STEPS, chance), spread(configured, STEPS))
-    for number, adversary in enumerate((Adversary(), Wild(1))):
+    for number, adversary in enumerate((OutputAdversary(), Wild(1))):
         pair = series_pair(configured, STEPS, arrangements[number], chance, full=False)
         pair = pair.turned() if number else pair
         assert check_pair(configured, pair, adversary=adversary, restarts=RESTARTS) > 0
@@ -152,7 +152,7 @@ def test_the_worst_unit_costs_all_of_the_claim(mode: str, variant: str) -> None:
 
 
 def in_declared_units(law: Law, config: SeriesConfig, index: int) -> float | Fraction:
-    """Scale of a draw as `series_guarantee` tells it, for a field."""
+    """Scale of a draw as `guarantee` tells it, for a field."""
     unit = config.domain.fields[index].unit
     match law:
         case LaplaceLaw(scale):

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engines.auditor.coupling import Adversary, CouplingBroken, check_guarded
+from engines.auditor.coupling import CouplingBroken, OutputAdversary, check_guarded
 from engines.counters import COUNTERS
 from engines.noise import NoiseSource
 from engines.noise.witness import CounterLaw, ExponentialLaw, LaplaceLaw, Law, WitnessedSource
 from engines.registry import build_engine
 from engines.tabular.batches import EventRows
-from engines.tabular.growing_learn import Learning
+from engines.tabular.growing.learn import Learning
 from schemas.config.options.spatial import NEED_HORIZON
 from tests.couple.table_pairs import SEED, SLACK, Watching, Wild, certain_cost, claimed_cost, couple, pure_loss
 from tests.couple.table_streams import DELETES, EPSILON, Event, batches, random_events, random_user, stream
@@ -66,7 +66,7 @@ def test_neighbours_release_the_same_at_no_more_than_the_claim(
     assert claim.total == pytest.approx(float(configured.event_epsilon))
 
 
-class Chooses(Adversary):
+class Chooses(OutputAdversary):
     """Marginals are chosen by their places among those that may be, in this order, step after step."""
 
     def __init__(self, *places: int) -> None:

@@ -16,9 +16,10 @@ import pytest
 from engines.auditor.coupling import CouplingBroken, Losses, Uses
 from engines.registry import build_engine
 from engines.spatial.split import SplitRule
-from engines.trajectory import hierarchy, histograms, pair_tree
+from engines.trajectory import histograms
+from engines.trajectory.default.questions import COUNT_SHARE, FEW, FEW_TRIPS
 from engines.trajectory.engine import Trajectories
-from engines.trajectory.questions import COUNT_SHARE, FEW, FEW_TRIPS
+from engines.trajectory.papers import hierarchy, pair_tree
 from schemas.config import Stream
 from tests.contracts.cases import CONTRACTS
 from tests.couple.trip_runs import (

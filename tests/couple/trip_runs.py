@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from engines.auditor.coupling import Adversary, CouplingBroken, Forced, Losses, Recorder, Used, Uses
+from engines.auditor.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, Used, Uses
 from engines.contract import Batch, Engine
 from engines.contract_checks import contents
 from engines.noise.witness import ExceedsLaw, LaplaceLaw, Law, WitnessedSource
-from engines.trajectory import LATTICE, Default, Paper
+from engines.trajectory import LATTICE, Default
 from engines.trajectory.assembly import Closing
+from engines.trajectory.default.questions import FEW_TRIPS
 from engines.trajectory.engine import Trajectories
 from engines.trajectory.histograms import UNIT
-from engines.trajectory.questions import FEW_TRIPS
+from engines.trajectory.papers.paper_trees import Paper
 from engines.trajectory.trips import LATTICE_BITS
 from schemas.blocks import Folded
 
@@ -109,7 +110,7 @@ def _random_trip(
     return Trip(user, number, admitted, tuple(rows))
 
 
-class Capricious(Adversary):
+class Capricious(OutputAdversary):
     """Nothing, much more of what is there, wild noise, honest noise: by chance; never more than `most` trips."""
 
     def __init__(self, seed: int, *, most: int) -> None:
@@ -131,7 +132,7 @@ class Capricious(Adversary):
         return np.clip(made, -self._most * UNIT, self._most * UNIT)
 
 
-class Magnifying(Adversary):
+class Magnifying(OutputAdversary):
     """As if each trip were many, and along every trip all cells are divided."""
 
     def __init__(self, times: int = 3000) -> None:
@@ -154,7 +155,7 @@ def coupled(
     make_engine: Callable[[], Engine],
     recorded: Sequence[Batch],
     *neighbours: Sequence[Batch],
-    adversary: Adversary | None = None,
+    adversary: OutputAdversary | None = None,
     restarts: Sequence[int] = (),
 ) -> list[Uses]:
     """Pairs of mechanisms of each neighbour, forced through what the recorded run released.

@@ -10,10 +10,11 @@ import numpy as np
 
 from engines.contract import Batch, Release
 from engines.noise import seeded
-from engines.sequence.series import Series
-from engines.sequence.series_config import GAUSSIAN_MODES, WINDOW_MODES, SeriesConfig
-from engines.sequence.series_fields import SeriesDomain, SeriesField
-from engines.sequence.series_presence import Presence
+from engines.series.config import GAUSSIAN_MODES, WINDOW_MODES, SeriesConfig
+from engines.series.engine import Series
+from engines.series.fields import SeriesDomain, SeriesField
+from engines.series.presence import Presence
+from engines.series.spec import config_class
 from schemas.blocks import Folded
 
 READING = SeriesDomain((SeriesField(name="v", of="value", limits=(-1000.0, 1000.0), sensitivity=1.0),))
@@ -36,7 +37,7 @@ def recipe(mode: str = "default", domain: SeriesDomain = READING, **changes: Any
         "delay": 4,
         "coefficients": 2,
     }
-    return SeriesConfig(**{**given, **changes})
+    return config_class(mode)(**{**given, **changes})
 
 
 def reading(step: int, *values: float, domain: SeriesDomain = READING) -> Batch:

@@ -14,8 +14,8 @@ from agents.presentation import presentation
 from agents.presentation.markov_leakage import bars, leakage_lines, leakage_section
 from agents.protocol.ingest_spec import SourceSpec
 from engines.accounting.streams import totals
+from engines.markov.engine import Markov
 from engines.registry import build_domain, build_engine
-from engines.sequence.markov import Markov
 from schemas.config import Config, parse_config
 from schemas.config.domain.transition import entries
 from schemas.errors import ConfigError

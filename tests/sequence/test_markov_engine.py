@@ -14,25 +14,28 @@ from hypothesis import strategies as st
 
 from engines.contract import Batch, Columns, Release
 from engines.contract_checks import SilentNoise, check_engine, check_releases_add_up, run
+from engines.markov.chain import Transition
+from engines.markov.config import NEED_TRANSITION, MarkovConfig
+from engines.markov.domain import StatesDomain
+from engines.markov.engine import Markov
+from engines.markov.evaluator import MarkovEvaluator
+from engines.markov.leakage import Adversary
+from engines.markov.leakage_budget import allocate
+from engines.markov.spec import config_class
 from engines.noise import DiscreteLaplace, NoiseSource, seeded
-from engines.sequence.leakage import Adversary
-from engines.sequence.leakage_budget import allocate
-from engines.sequence.markov import Markov
-from engines.sequence.markov_chain import Transition
-from engines.sequence.markov_config import MODES, NEED_TRANSITION, MarkovConfig
-from engines.sequence.markov_domain import StatesDomain
-from engines.sequence.markov_evaluate import MarkovEvaluator
 from schemas.blocks import Folded
+from schemas.config import ENGINE_MODES
 from schemas.errors import EngineInputError
 from schemas.events import Reason
 
+MODES = ENGINE_MODES["markov"]
 CHAIN = Transition.of(np.array([[0.8, 0.2, 0.0], [0.0, 0.7, 0.3], [0.3, 0.0, 0.7]]))
 STATES = ("a", "b", "c")
 
 
 def config(mode: str = "default", **changes: Any) -> MarkovConfig:
     given_ = {"transition": CHAIN, "population": 50, "epsilon": Fraction(1, 2), **changes}
-    return MarkovConfig(name="m", domain=StatesDomain("zone", STATES), mode=mode, **given_)
+    return config_class(mode)(name="m", domain=StatesDomain("zone", STATES), mode=mode, **given_)
 
 
 def folded(counts: Sequence[int]) -> Folded:
@@ -121,7 +124,7 @@ def test_contract_with_and_without_unseen_users_and_a_declared_chain(mode: str, 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_chain_of_one_state_and_constant_counts(mode: str) -> None:
     domain = StatesDomain("zone", ("only",))
-    recipe = MarkovConfig(
+    recipe = config_class(mode)(
         name="m", domain=domain, population=20, epsilon=Fraction(1), mode=mode, transition=Transition.sticky(1, 0.5)
     )
     releases = run(

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy import integrate, sparse
 
-from engines.sequence.markov_chain import Transition, covariance_step
-from engines.sequence.markov_diagonal import DiagonalFilter
-from engines.sequence.markov_gaussian import Belief, DenseFilter
-from engines.sequence.markov_laplace import laplace_moments, matched_scale
+from engines.markov.chain import Transition, covariance_step
+from engines.markov.filters.diagonal import DiagonalFilter
+from engines.markov.filters.gaussian import Belief, DenseFilter
+from engines.markov.laplace import laplace_moments, matched_scale
 from schemas.errors import EngineInputError
 
 PAPER = np.array([[0.0, 0.0, 1.0], [0.5, 0.0, 0.5], [0.0, 1.0, 0.0]])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engines.sequence.markov_chain import Transition
-from engines.sequence.markov_diagonal import DiagonalFilter
-from engines.sequence.markov_gaussian import DenseFilter
-from engines.sequence.markov_start import first_counts
+from engines.markov.chain import Transition
+from engines.markov.filters.diagonal import DiagonalFilter
+from engines.markov.filters.gaussian import DenseFilter
+from engines.markov.filters.start import first_counts
 
 
 @pytest.mark.parametrize(("states", "concentration", "scale"), [(12, 12.0, 300.0), (20, 5.0, 400.0)])

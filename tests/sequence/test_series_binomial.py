@@ -11,9 +11,9 @@ from math import exp
 import numpy as np
 import pytest
 
-from engines.sequence.series_binomial import BinomialBudget
-from engines.sequence.series_presence import Presence
-from engines.sequence.series_schedule import Schedule
+from engines.series.papers.binomial import BinomialBudget
+from engines.series.presence import Presence
+from engines.series.schedule import WeightSchedule
 from schemas.errors import EngineInputError
 
 DELTA = 1e-6
@@ -88,7 +88,7 @@ class Unit:
             presence=Presence(events=self.events, per_step=self.per_step, steps=self.steps),
             shifts=(1,),
             shares=(Fraction(1),),
-            schedule=Schedule.of_paper(self.weight, None) if self.weight < 1 else Schedule(),
+            schedule=WeightSchedule.of_paper(self.weight, None) if self.weight < 1 else WeightSchedule(),
         )
 
     def arrangements(self) -> Iterator[list[int]]:
@@ -168,7 +168,7 @@ def test_the_accounted_epsilon_is_above_that_of_every_arrangement() -> None:
     """Two fields of unlike shifts; by brute force, with the theorem's own sums over the draws of each arrangement."""
     from itertools import product
 
-    from engines.sequence.series_binomial import composed, draw_epsilon
+    from engines.accounting.binomial import composed, draw_epsilon
 
     steps, most, per_step = 5, 6, 4
     budget = BinomialBudget(
@@ -177,7 +177,7 @@ def test_the_accounted_epsilon_is_above_that_of_every_arrangement() -> None:
         presence=Presence(events=most, per_step=per_step, steps=steps),
         shifts=(1, 700),
         shares=(Fraction(1, 4), Fraction(3, 4)),
-        schedule=Schedule.of_paper(Fraction(2, 5), None),
+        schedule=WeightSchedule.of_paper(Fraction(2, 5), None),
     )
     spent, deltas = [], []
     for where in product(range(per_step + 1), repeat=steps):

@@ -12,14 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.accounting import DiscreteGaussianEvent, gaussian, privacy_loss
+from engines.accounting.binomial import composed, draw_epsilon
 from engines.accounting.lattice import ROUNDING, dominating
 from engines.noise import seeded
-from engines.sequence.series_binomial import BinomialBudget, composed, draw_epsilon
-from engines.sequence.series_config import SeriesConfig
-from engines.sequence.series_gaussian import WHOLE, AdaptiveAmounts, FixedAmounts, GaussianBudget
-from engines.sequence.series_modes import Adaptive
-from engines.sequence.series_presence import Presence
-from engines.sequence.series_schedule import Schedule
+from engines.series.config import SeriesConfig
+from engines.series.gaussian import WHOLE, AdaptiveAmounts, FixedAmounts, GaussianBudget
+from engines.series.modes import Adaptive
+from engines.series.papers.binomial import BinomialBudget
+from engines.series.presence import Presence
+from engines.series.schedule import WeightSchedule
 from schemas.errors import BudgetError, EngineInputError
 from tests.sequence.series_support import TWO, recipe
 
@@ -70,17 +71,17 @@ def spent(one: GaussianBudget, field: int, sigma_squared: Fraction, events: int)
 @pytest.mark.parametrize(
     ("schedule", "events", "per_step"),
     [
-        (Schedule(), 5, 2),
-        (Schedule(), None, 2),
-        (Schedule(), 1, 1),
-        (Schedule.of_paper(Fraction(1, 3), None), 3, 1),
-        (Schedule.of_paper(Fraction(1, 3), None), 5, 3),
-        (Schedule.of_paper(Fraction(1, 2), Fraction(9, 10)), None, 1),
-        (Schedule(decay=Fraction(4, 5)), 4, 2),
+        (WeightSchedule(), 5, 2),
+        (WeightSchedule(), None, 2),
+        (WeightSchedule(), 1, 1),
+        (WeightSchedule.of_paper(Fraction(1, 3), None), 3, 1),
+        (WeightSchedule.of_paper(Fraction(1, 3), None), 5, 3),
+        (WeightSchedule.of_paper(Fraction(1, 2), Fraction(9, 10)), None, 1),
+        (WeightSchedule(decay=Fraction(4, 5)), 4, 2),
     ],
 )
 def test_the_dearest_arrangement_of_events_costs_the_budget_and_no_more(
-    schedule: Schedule, events: int | None, per_step: int
+    schedule: WeightSchedule, events: int | None, per_step: int
 ) -> None:
     steps = 5
     one = budget(Presence(events=events, per_step=per_step, steps=steps))
@@ -98,13 +99,13 @@ def test_the_dearest_arrangement_of_events_costs_the_budget_and_no_more(
 @pytest.mark.parametrize("full", [0, 2])
 def test_weights_that_decay_for_ever_have_a_finite_total(full: int) -> None:
     one = budget(Presence())
-    fixed = FixedAmounts(one, Schedule(decay=Fraction(49, 50), full=full))
+    fixed = FixedAmounts(one, WeightSchedule(decay=Fraction(49, 50), full=full))
     sigmas = [fixed.sigma_squared(0, step) for step in range(2000)]
     total = sum((spent(one, 0, sigma, 1) for sigma in sigmas if sigma), Fraction(0))
     assert sigmas[-1] is None
     assert one.mu_squared * Fraction(9, 10) < total <= one.mu_squared
     with pytest.raises(EngineInputError):
-        FixedAmounts(one, Schedule())
+        FixedAmounts(one, WeightSchedule())
 
 
 class Greedy:
@@ -200,7 +201,7 @@ def test_a_draw_of_coins_keeps_lemma_a_2(shift: int) -> None:
 
 
 def test_binomial_budgets_are_solved_and_refused() -> None:
-    common = {"delta": 1e-6, "shifts": (1,), "shares": (Fraction(1),), "schedule": Schedule()}
+    common = {"delta": 1e-6, "shifts": (1,), "shares": (Fraction(1),), "schedule": WeightSchedule()}
     one = BinomialBudget(epsilon=Fraction(1), presence=Presence(steps=10), **common)  # type: ignore[arg-type]
     half = one.half(0, Fraction(1), one.base)
 

@@ -20,27 +20,29 @@ from engines.auditor import audit, violations
 from engines.contract import Batch
 from engines.noise import seeded
 from engines.registry import build_domain
-from engines.sequence.series import Series
-from engines.sequence.series_bank import FilterBank
-from engines.sequence.series_clock import Clock
-from engines.sequence.series_config import GAUSSIAN_MODES, MODES
-from engines.sequence.series_gaussian import GaussianBudget
-from engines.sequence.series_guarantee import MECHANISMS
-from engines.sequence.series_inflation import Inflation
-from engines.sequence.series_presence import Presence
-from engines.sequence.series_spec import clock, config
-from engines.sequence.series_spending import power_share
+from engines.series.bank.filter_bank import FilterBank
+from engines.series.bank.inflation import Inflation
+from engines.series.bank.spending import power_share
+from engines.series.clock import Clock
+from engines.series.config import GAUSSIAN_MODES, SeriesConfig
+from engines.series.engine import Series
+from engines.series.gaussian import GaussianBudget
+from engines.series.papers.config import PaperSeriesConfig
+from engines.series.presence import Presence
+from engines.series.spec import clock, config
 from schemas.blocks import Folded
 from schemas.config import ENGINE_FACTS, Stream
 from schemas.errors import ConfigError, EngineInputError
 from tests.sequence.series_support import COUNT, READING, recipe, released, run
 
+MODES = SeriesConfig.modes | PaperSeriesConfig.modes
 every_mode = pytest.mark.parametrize("mode", sorted(MODES))
 
 
 def test_every_table_of_modes_has_the_same_ones() -> None:
     facts = ENGINE_FACTS["series"]
-    assert set(facts.modes) == set(MODES) == set(MECHANISMS)
+    assert set(facts.modes) == MODES
+    assert not SeriesConfig.modes & PaperSeriesConfig.modes
     assert facts.uses_delta == facts.needs_delta == GAUSSIAN_MODES
     assert facts.modes[0] == "default"
 

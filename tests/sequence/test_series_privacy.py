@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from engines.contract import Batch, Columns
 from engines.counters.linear import LaplaceCounter
 from engines.noise import NoiseSource, discrete_laplace, laplace_mechanism, seeded
-from engines.sequence.series import Series
-from engines.sequence.series_config import MODES
-from engines.sequence.series_dft import Fourier, FourierBudget
-from engines.sequence.series_fields import SeriesDomain, SeriesField
-from engines.sequence.series_gaussian import GaussianBudget, Measured
-from engines.sequence.series_presence import Presence
-from engines.sequence.series_tree import TreeDifferences
-from engines.sequence.series_wevent import GRAINS, WindowBudget, WindowEvents
+from engines.series.engine import Series
+from engines.series.fields import SeriesDomain, SeriesField
+from engines.series.gaussian import GaussianBudget, NoisyTotal
+from engines.series.papers.config import PaperSeriesConfig
+from engines.series.papers.dft import Fourier, FourierBudget
+from engines.series.papers.tree import TreeDifferences
+from engines.series.papers.wevent import GRAINS, WindowBudget, WindowEvents
+from engines.series.presence import Presence
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 from tests.sequence.series_support import READING, TWO, reading, recipe, run
@@ -219,11 +219,13 @@ class Repeats:
     """In place of `GaussianBudget.measure`: what was measured once, whatever the totals are now."""
 
     def __init__(self) -> None:
-        self.told: list[Measured] = []
-        self.repeat: list[Measured] = []
+        self.told: list[NoisyTotal] = []
+        self.repeat: list[NoisyTotal] = []
         self.measure = GaussianBudget.measure
 
-    def __call__(self, budget: GaussianBudget, field: int, value: int, sigma: Fraction, noise: NoiseSource) -> Measured:
+    def __call__(
+        self, budget: GaussianBudget, field: int, value: int, sigma: Fraction, noise: NoiseSource
+    ) -> NoisyTotal:
         if self.repeat:
             before = self.repeat.pop(0)
             # The noise that was asked for must be the same: amounts depend on releases alone.
@@ -246,7 +248,7 @@ def test_what_is_released_is_a_function_of_measurements(mode: str, monkeypatch: 
     assert [r.measurements for r in first] == [r.measurements for r in second]
 
 
-@pytest.mark.parametrize("mode", sorted(set(MODES) - {"bd", "ba", "dft"}))
+@pytest.mark.parametrize("mode", ["default", *sorted(PaperSeriesConfig.modes - {"bd", "ba", "dft"})])
 def test_one_events_shift_is_all_that_differs_in_a_measurement(mode: str) -> None:
     """Equal noise: the totals of the first step differ by the event, those of both fields."""
     measured = []

@@ -14,11 +14,13 @@ from engines.contract import Batch, Columns
 from engines.contract_checks import check_engine
 from engines.counters import COUNTERS, KaryConfig, SimpleConfig, SimpleCounter
 from engines.noise import seeded
-from engines.spatial import PHDStream, PHDStreamConfig, consistency, partition
-from engines.spatial.phdstream_config import FIXED_TREE, OFFLINE, OFFLINE_INCREMENTS, PAPER, PARTS
+from engines.spatial import partition
+from engines.spatial.papers import consistency
+from engines.spatial.papers.config import FIXED_TREE, OFFLINE, OFFLINE_INCREMENTS, PAPER, PARTS, PHDStreamConfig
+from engines.spatial.papers.phdstream import PHDStream
+from engines.spatial.papers.tree_counts import counted
 from engines.spatial.placement import Placement
 from engines.spatial.tree import Levels, Tree
-from engines.spatial.tree_counts import counted
 from schemas.blocks import Folded
 from schemas.config.options.spatial import NEED_HORIZON, CounterName
 from schemas.errors import EngineInputError

@@ -8,10 +8,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from engines.accounting.budgets import Budgets
 from engines.contract import Batch
 from engines.noise import NoiseSource
-from engines.spatial import BoxDomain, HeldConfig, HeldLeaves, PHDStream, PHDStreamConfig
-from engines.spatial.budgets import Budgets
+from engines.spatial import BoxDomain, HeldConfig, HeldLeaves
+from engines.spatial.papers.config import PHDStreamConfig
+from engines.spatial.papers.phdstream import PHDStream
 from schemas.blocks import Folded
 from schemas.errors import BudgetError, EngineInputError
 

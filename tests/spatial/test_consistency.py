@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.spatial import consistency
+from engines.spatial.papers import consistency
 from engines.spatial.tree import Levels, Tree
 
 

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from engines.contract import Batch, Columns
 from engines.noise import seeded
-from engines.spatial import HeldConfig, HeldLeaves, PHDStream, PHDStreamConfig
+from engines.spatial import HeldConfig, HeldLeaves
 from engines.spatial.domain import ZoneDomain, nodes_to
 from engines.spatial.domain.base import WHOLE
+from engines.spatial.papers.config import PHDStreamConfig
+from engines.spatial.papers.phdstream import PHDStream
 from engines.spatial.placement import Placement
 from engines.spatial.points import node_depths
 from schemas.blocks import Folded

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from engines.contract import Batch
 from engines.noise import seeded
-from engines.spatial import BoxDomain, HeldConfig, HeldLeaves, PHDStream, PHDStreamConfig, SpatialEvaluator
-from engines.spatial.held_estimate import SMOOTHING, Estimates, estimate, project
-from engines.spatial.held_first import ROUNDS
-from engines.spatial.held_measure import Measured
-from engines.spatial.held_retire import Windows
-from engines.spatial.held_tree import HeldTree
+from engines.spatial import BoxDomain, HeldConfig, HeldLeaves, SpatialEvaluator
+from engines.spatial.held.estimate import SMOOTHING, Estimates, estimate, project
+from engines.spatial.held.first import ROUNDS
+from engines.spatial.held.measure import MeasuredLeaves
+from engines.spatial.held.retire import Windows
+from engines.spatial.held.tree import HeldTree
+from engines.spatial.papers.config import PHDStreamConfig
+from engines.spatial.papers.phdstream import PHDStream
 from engines.spatial.placement import Placement
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
@@ -86,7 +88,7 @@ def test_what_is_retired_is_exactly_what_was_measured() -> None:
     tree.measured[1:] = [7, -5]
     tree.parts[1:] = 2
     at = np.array([1, 2])
-    measured = Measured(tree.nodes[at], at, np.array([-1, 2]), np.array([7, -5]))
+    measured = MeasuredLeaves(tree.nodes[at], at, np.array([-1, 2]), np.array([7, -5]))
     windows = Windows.none().with_measured(measured, tree, now=3, ttl=4)
     left = []
     for now in range(4, 9):
@@ -112,7 +114,7 @@ def test_joined_windows_retire_to_nothing(rows: list[tuple[int, int, int]], ttl:
         tree.measured[at] += increment
         tree.parts[at] += 1
         windows = windows.with_measured(
-            Measured(tree.nodes[at], at, np.array([now - length]), np.array([increment])), tree, now=now, ttl=ttl
+            MeasuredLeaves(tree.nodes[at], at, np.array([now - length]), np.array([increment])), tree, now=now, ttl=ttl
         )
         if now % 7 == 6:
             windows = windows._joined(now=now, ttl=ttl)
@@ -204,10 +206,10 @@ def test_measurements_say_what_was_measured() -> None:
     assert everything == release.total
 
 
-def _all_leaves(subject: HeldLeaves) -> Measured:
+def _all_leaves(subject: HeldLeaves) -> MeasuredLeaves:
     tree = subject._tree
     at = np.sort(tree.leaves)
-    return Measured(tree.nodes[at], at, at, at)
+    return MeasuredLeaves(tree.nodes[at], at, at, at)
 
 
 def _estimates(subject: HeldLeaves) -> Estimates:

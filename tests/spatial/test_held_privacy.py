@@ -21,13 +21,16 @@ from hypothesis import strategies as st
 from engines.contract import Batch, Release
 from engines.contract_checks import contents
 from engines.noise import seeded
-from engines.spatial import BoxDomain, HeldConfig, HeldLeaves, held_first, held_measure, held_step
-from engines.spatial import held as held_module
-from engines.spatial.held_first import ROUNDS
-from engines.spatial.held_groups import group_counts
-from engines.spatial.held_measure import LeafCounter
-from engines.spatial.held_tree import HeldTree
-from engines.spatial.held_watch import Watch
+from engines.spatial import BoxDomain, HeldConfig, HeldLeaves
+from engines.spatial.held import engine as held_module
+from engines.spatial.held import first as held_first
+from engines.spatial.held import measure as held_measure
+from engines.spatial.held import step as held_step
+from engines.spatial.held.first import ROUNDS
+from engines.spatial.held.groups import group_counts
+from engines.spatial.held.measure import LeafCounter
+from engines.spatial.held.tree import HeldTree
+from engines.spatial.held.watch import Watch
 from engines.spatial.partition import Changes
 from engines.spatial.placement import Placement
 from schemas.blocks import Folded

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from engines.contract import Batch, Columns, Release
 from engines.noise import seeded
-from engines.spatial import HeldConfig, HeldLeaves, PHDStream, PHDStreamConfig, SpatialEvaluator
+from engines.spatial import HeldConfig, HeldLeaves, SpatialEvaluator
 from engines.spatial.domain import LineDomain, PolygonDomain
-from engines.spatial.held_tree import HeldTree
+from engines.spatial.held.tree import HeldTree
+from engines.spatial.papers.config import PHDStreamConfig
+from engines.spatial.papers.phdstream import PHDStream
 from schemas.blocks import Folded
 from tests.spatial.shapes import XY, encoded, lines, polygons, star
 from tests.spatial.test_domain_lines import network

@@ -11,7 +11,9 @@ import pytest
 from engines.contract import Batch
 from engines.counters import SimpleCounter
 from engines.noise import NoiseSource, seeded
-from engines.spatial import PHDStream, PHDStreamConfig, partition
+from engines.spatial import partition
+from engines.spatial.papers.config import PHDStreamConfig
+from engines.spatial.papers.phdstream import PHDStream
 from engines.spatial.split import SplitRule, split_bits
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from engines.contract import Batch
 from engines.noise import IntArray
 from engines.tabular import Category, Impossible, TableDomain, Workload
-from engines.tabular.growing import GrowingBlocks
-from engines.tabular.growing_config import GrowingConfig
+from engines.tabular.growing.config import GrowingConfig
+from engines.tabular.growing.engine import GrowingBlocks
 from schemas.blocks import Folded
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from engines.tabular import Category, Impossible, TableDomain
-from engines.tabular.fitting import FITTERS, Fitter, Observed, starting_potentials, tree_for
-from engines.tabular.structure import JunctionTree
+from engines.tabular.papers.fitters import FITTERS
+from engines.tabular.papers.fitting import ModelFitter, Observed, starting_potentials, tree_for
+from engines.tabular.papers.structure import JunctionTree
 from schemas.errors import EngineInputError
 
 SIZES = (3, 2, 4, 2)
@@ -34,7 +35,7 @@ def exact(joint: np.ndarray, clique: tuple[int, ...]) -> Observed:
     return Observed(clique, joint.sum(axis=axes), 1.0)
 
 
-def refitted(fitter: Fitter, observed: list[Observed], *, total: float, times: int) -> np.ndarray:
+def refitted(fitter: ModelFitter, observed: list[Observed], *, total: float, times: int) -> np.ndarray:
     potentials = fitter.initial()
     for _ in range(times):
         potentials = fitter.fit(potentials, observed, total=total)
@@ -110,7 +111,7 @@ def test_the_joint_table_and_the_graphical_model_agree() -> None:
 
 
 def test_a_fit_is_as_good_as_the_librarys_own() -> None:
-    from engines.tabular.pgm import PrivatePgm, mbi
+    from engines.tabular.papers.pgm import PrivatePgm, mbi
 
     rng = np.random.default_rng(7)
     joint = table(7)
@@ -162,5 +163,5 @@ def test_pairs_with_structural_zeros_are_in_the_tree() -> None:
 
 
 def test_only_a_process_that_fits_with_it_imports_jax() -> None:
-    program = "import sys, engines.registry, engines.tabular.fitting; sys.exit('jax' in sys.modules)"
+    program = "import sys, engines.registry, engines.tabular.papers.fitters; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

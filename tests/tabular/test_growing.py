@@ -14,8 +14,8 @@ from engines import contract_checks as checks
 from engines.contract import Batch
 from engines.noise import seeded
 from engines.tabular import Impossible, TableDomain, Workload
-from engines.tabular.growing import GrowingBlocks
-from engines.tabular.growing_config import GrowingConfig
+from engines.tabular.growing.config import GrowingConfig
+from engines.tabular.growing.engine import GrowingBlocks
 from schemas.errors import EngineInputError
 from tests.tabular.tables import folded, growing, random_rows, streams, table, triples
 

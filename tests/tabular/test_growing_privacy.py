@@ -22,11 +22,13 @@ from hypothesis import strategies as st
 from engines.contract import Batch, Release
 from engines.contract_checks import contents
 from engines.noise import IntArray, NoiseSource, seeded
-from engines.tabular import Marginals, TableDomain, growing_learn, growing_schedule
+from engines.tabular import Marginals, TableDomain
 from engines.tabular.batches import EventRows
-from engines.tabular.growing_config import Parts
-from engines.tabular.growing_learn import Learning, Line
-from engines.tabular.totals import Totals
+from engines.tabular.growing import learn as growing_learn
+from engines.tabular.growing import schedule as growing_schedule
+from engines.tabular.growing.config import GrowingParts
+from engines.tabular.growing.learn import Learning, Line
+from engines.tabular.growing.totals import Totals
 from schemas.blocks import Folded
 from tests.tabular.tables import folded, growing, one_row, random_rows, streams, table, triples
 
@@ -180,12 +182,12 @@ def early_events_in_both_lines(patch: pytest.MonkeyPatch) -> None:
 
 def early_shares_later(patch: pytest.MonkeyPatch) -> None:
     """One-way blocks keep the share of early ones when larger blocks have all of theirs."""
-    original = Parts.line_epsilons
+    original = GrowingParts.line_epsilons
 
-    def line_epsilons(parts: Parts, *, early: bool) -> tuple[Fraction, Fraction]:
+    def line_epsilons(parts: GrowingParts, *, early: bool) -> tuple[Fraction, Fraction]:
         return original(parts, early=True)[0], original(parts, early=early)[1]
 
-    patch.setattr(Parts, "line_epsilons", line_epsilons)
+    patch.setattr(GrowingParts, "line_epsilons", line_epsilons)
 
 
 def closes_by_private_counts(patch: pytest.MonkeyPatch) -> None:

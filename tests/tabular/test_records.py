@@ -11,8 +11,8 @@ import pytest
 from engines.contract import Batch
 from engines.noise import seeded
 from engines.tabular import Category, Impossible, Numeric, TableDomain
-from engines.tabular.growing import GrowingBlocks
-from engines.tabular.growing_config import GrowingConfig
+from engines.tabular.growing.config import GrowingConfig
+from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.records import Rows
 from engines.tabular.rows_out import places, records, stream_key
 from schemas.errors import EngineInputError

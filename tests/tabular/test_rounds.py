@@ -15,9 +15,9 @@ from engines.contract_checks import check_engine, check_sensitivity, run
 from engines.counters import COUNTERS, spent
 from engines.noise import seeded
 from engines.tabular import Workload
-from engines.tabular.paper import PaperTable
-from engines.tabular.rounds_config import RoundsConfig
-from engines.tabular.streaming_mwem import StreamingMwem
+from engines.tabular.papers.config import RoundsConfig
+from engines.tabular.papers.paper_table import PaperTable
+from engines.tabular.papers.streaming_mwem import StreamingMwem
 from schemas.errors import EngineInputError
 from tests.tabular.small_tables import batch, random_batches, small_domain
 

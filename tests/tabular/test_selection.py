@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engines.noise import seeded
 from engines.tabular import Marginals
-from engines.tabular.selection import QUANTUM, WEIGHT, Selection, whole_weights
+from engines.tabular.papers.selection import QUANTUM, WEIGHT, Selection, whole_weights
 from schemas.errors import EngineInputError
 
 QUANTA = QUANTUM.denominator

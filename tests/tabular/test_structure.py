@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.tabular.beliefs import Beliefs
-from engines.tabular.structure import JunctionTree
+from engines.tabular.papers.beliefs import Beliefs
+from engines.tabular.papers.structure import JunctionTree
 from schemas.errors import EngineInputError
 
 

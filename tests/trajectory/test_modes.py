@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from engines.noise import seeded
-from engines.trajectory import LATTICE, Default, Limits, Mode, Paper, Synthesis, Trips, Uniform
+from engines.trajectory import LATTICE, Default, Limits, Synthesis, TripMode, Trips
+from engines.trajectory.default.paths import passed, paths_of
+from engines.trajectory.default.positions import positioned
 from engines.trajectory.grid import Grid
 from engines.trajectory.metrics import Truth
-from engines.trajectory.paths import passed, paths_of
-from engines.trajectory.positions import positioned
+from engines.trajectory.papers.paper_trees import Paper
+from engines.trajectory.papers.uniform import Uniform
 from engines.trajectory.walks import Errands, EvenGraph, walk
 
-MODES: list[Mode] = [Default(), Paper(), Paper(spread="exponential"), Uniform()]
+MODES: list[TripMode] = [Default(), Paper(), Paper(spread="exponential"), Uniform()]
 
 
 def commuters(count: int, *, seed: int = 3) -> Trips:
@@ -31,7 +33,7 @@ def commuters(count: int, *, seed: int = 3) -> Trips:
     return Trips(lattice[:, 0], lattice[:, 1], np.append(0, np.cumsum(sizes)))
 
 
-def released(mode: Mode, trips: Trips, *, seed: int = 1, limits: Limits | None = None) -> Synthesis:
+def released(mode: TripMode, trips: Trips, *, seed: int = 1, limits: Limits | None = None) -> Synthesis:
     return mode.synthesise(trips, epsilon=Fraction(1), limits=limits or Limits(), noise=seeded(seed))
 
 
@@ -46,7 +48,7 @@ ODD = {
 
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("mode", MODES, ids=repr)
-def test_odd_trips_give_a_release_within_the_limits(mode: Mode, name: str) -> None:
+def test_odd_trips_give_a_release_within_the_limits(mode: TripMode, name: str) -> None:
     for seed in range(3):
         trips = released(mode, ODD[name], seed=seed, limits=Limits(points=50, moves=20)).trips
         assert int(trips.sizes.max(initial=0)) <= 50
@@ -54,7 +56,7 @@ def test_odd_trips_give_a_release_within_the_limits(mode: Mode, name: str) -> No
 
 
 @pytest.mark.parametrize("mode", MODES, ids=repr)
-def test_the_same_seed_gives_the_same_trips(mode: Mode) -> None:
+def test_the_same_seed_gives_the_same_trips(mode: TripMode) -> None:
     left, right = (released(mode, commuters(300)) for _ in range(2))
     assert np.array_equal(left.trips.x, right.trips.x)
     assert np.array_equal(left.trips.offsets, right.trips.offsets)

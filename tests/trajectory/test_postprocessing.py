@@ -16,17 +16,23 @@ import numpy as np
 import pytest
 
 from engines.noise import seeded
-from engines.trajectory import LATTICE, Default, Limits, Mode, Paper, Trips, Uniform, dwell
-from engines.trajectory import default as mode_default
+from engines.trajectory import LATTICE, Default, Limits, TripMode, Trips
+from engines.trajectory.default import dwell
+from engines.trajectory.default import mode as mode_default
 from engines.trajectory.ground import ground_of
-from engines.trajectory.hierarchy import laplace_exceeds
 from engines.trajectory.histograms import measure
+from engines.trajectory.papers.hierarchy import laplace_exceeds
+from engines.trajectory.papers.paper_trees import Paper
+from engines.trajectory.papers.uniform import Uniform
 
-MEASURED = [f"engines.trajectory.{name}.measure" for name in ("questions", "paper", "pair_tree", "uniform")]
-DECIDED = [f"engines.trajectory.{name}.laplace_exceeds" for name in ("hierarchy", "pair_tree")]
+MEASURED = [
+    f"engines.trajectory.{name}.measure"
+    for name in ("default.questions", "papers.paper_trees", "papers.pair_tree", "papers.uniform")
+]
+DECIDED = [f"engines.trajectory.{name}.laplace_exceeds" for name in ("papers.hierarchy", "papers.pair_tree")]
 LINES = {"type": "MultiLineString", "coordinates": [[[8.02, 47.03], [8.9, 47.93]], [[8.1, 47.9], [8.95, 47.1]]]}
 GROUND = ground_of(json.dumps(LINES).encode(), (8.0, 47.0, 9.0, 48.0), ("x", "y"), 500.0)
-MODES: dict[str, Mode] = {
+MODES: dict[str, TripMode] = {
     "default": Default(),
     "default, on a map": Default(ground=GROUND),
     "paper": Paper(),
@@ -58,7 +64,7 @@ def releases(wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterat
         yield
 
 
-def same_under_the_same_releases(mode: Mode, count: int) -> bool:
+def same_under_the_same_releases(mode: TripMode, count: int) -> bool:
     """Whether trips of another kind, number and length give the same synthetic trips under what the first released."""
     noted: list[Any] = []
 
@@ -104,8 +110,8 @@ def test_a_glance_at_the_longest_trip_would_be_caught() -> None:
         return sizes_of(per_cell, visits, most=min(most, longest[-1]))
 
     with (
-        patch("engines.trajectory.default.Questions.of", glance),
-        patch("engines.trajectory.default.sizes_of", capped),
-        patch("engines.trajectory.dwell.sizes_of", capped),
+        patch("engines.trajectory.default.mode.Questions.of", glance),
+        patch("engines.trajectory.default.mode.sizes_of", capped),
+        patch("engines.trajectory.default.dwell.sizes_of", capped),
     ):
         assert not same_under_the_same_releases(Default(), 6000)

@@ -12,18 +12,19 @@ from hypothesis import strategies as st
 
 from engines.noise import seeded
 from engines.spatial.split import SplitRule
-from engines.trajectory import LATTICE, Default, Limits, Mode, Paper, Trips, Uniform, histograms
-from engines.trajectory.blocks import Blocks
+from engines.trajectory import LATTICE, Default, Limits, TripMode, Trips, histograms
+from engines.trajectory.default.blocks import Blocks
+from engines.trajectory.default.questions import COUNT_SHARE, FEW_TRIPS, MANY_TRIPS, Plan, Questions
 from engines.trajectory.grid import Grid
-from engines.trajectory.hierarchy import margins
 from engines.trajectory.histograms import UNIT, Histogram, equal_shares
-from engines.trajectory.paper import end_weighted_shares
-from engines.trajectory.questions import COUNT_SHARE, FEW_TRIPS, MANY_TRIPS, Plan, Questions
+from engines.trajectory.papers.hierarchy import margins
+from engines.trajectory.papers.paper_trees import Paper, end_weighted_shares
+from engines.trajectory.papers.uniform import Uniform
 
 COORDINATE = st.one_of(st.integers(0, LATTICE - 1), st.sampled_from([0, LATTICE // 2 - 1, LATTICE // 2, LATTICE - 1]))
 # Trips that stay, jump over the whole box, and come back; one point and many.
 TRIP = st.lists(st.tuples(COORDINATE, COORDINATE), min_size=1, max_size=40)
-MODES: list[Mode] = [Default(), Paper(), Paper(spread="exponential"), Uniform()]
+MODES: list[TripMode] = [Default(), Paper(), Paper(spread="exponential"), Uniform()]
 
 
 def trips_of(points: list[list[tuple[int, int]]]) -> Trips:
@@ -61,14 +62,14 @@ class Seen(list[Histogram]):
         return histograms.Noisy(histogram.name, histogram.counts / UNIT, deviation, epsilon)
 
 
-def measured_in(mode: Mode, trips: Trips) -> Seen:
+def measured_in(mode: TripMode, trips: Trips) -> Seen:
     """What a mode measures, under the partition that the SAME noise draws (decided by margins at the floor)."""
     seen = Seen()
-    modules = ("questions", "paper", "pair_tree", "uniform")
+    modules = ("default.questions", "papers.paper_trees", "papers.pair_tree", "papers.uniform")
     patches = [patch(f"engines.trajectory.{name}.measure", seen.measure) for name in modules]
     splits = [
         patch(f"engines.trajectory.{name}.laplace_exceeds", lambda margins, **_: np.arange(len(margins)) < 2)
-        for name in ("hierarchy", "pair_tree")
+        for name in ("papers.hierarchy", "papers.pair_tree")
     ]
     for each in [*patches, *splits]:
         each.start()
@@ -84,10 +85,10 @@ def measured_in(mode: Mode, trips: Trips) -> Seen:
 @settings(max_examples=15)
 @given(points=st.lists(TRIP, min_size=2, max_size=4), out=st.integers(0, 3))
 def test_one_trip_moves_each_histogram_of_a_baseline_by_one_trip_at_most(
-    mode: Mode, points: list[list[tuple[int, int]]], out: int
+    mode: TripMode, points: list[list[tuple[int, int]]], out: int
 ) -> None:
     trips = trips_of(points)
-    with patch("engines.trajectory.uniform._parts", lambda density, grid: np.full(grid.size, 3)):
+    with patch("engines.trajectory.papers.uniform._parts", lambda density, grid: np.full(grid.size, 3)):
         with_it, without = measured_in(mode, trips), measured_in(mode, trips.without(out % len(trips)))
     for left, right in zip(with_it, without, strict=True):
         assert np.abs(left.counts - right.counts).sum() <= UNIT, left.name
@@ -96,7 +97,7 @@ def test_one_trip_moves_each_histogram_of_a_baseline_by_one_trip_at_most(
 def test_a_whole_weight_for_each_point_would_be_caught() -> None:
     """The check above can fail: a trip of three moves that weighs one at each of them moves `moves` by three."""
     trips = trips_of([[(0, 0), (LATTICE // 2, 0), (0, 0)]])
-    with patch("engines.trajectory.questions.equal_shares", lambda parts: np.full_like(parts, UNIT)):
+    with patch("engines.trajectory.default.questions.equal_shares", lambda parts: np.full_like(parts, UNIT)):
         asked = Questions.of(trips, MANY_TRIPS, max_moves=250).histograms(Blocks(Grid(40)))
     assert max(histogram.counts.sum() for histogram in asked) > UNIT
 
@@ -116,7 +117,7 @@ def test_end_weighted_shares_add_up_to_one_trip_at_most_and_favour_the_ends(numb
 
 
 @pytest.mark.parametrize("mode", MODES, ids=repr)
-def test_shares_add_up_to_epsilon(mode: Mode) -> None:
+def test_shares_add_up_to_epsilon(mode: TripMode) -> None:
     assert sum(mechanism.epsilon for mechanism in mode.mechanisms(Fraction(1, 3))) == Fraction(1, 3)
 
 

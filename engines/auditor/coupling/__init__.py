@@ -6,13 +6,13 @@ one pair of runs shows a leak that a thousand sampled runs would not.
 
 from engines.auditor.coupling.guarded import check_guarded, guarded_run
 from engines.auditor.coupling.loss import Losses, Uses
-from engines.auditor.coupling.witnesses import Adversary, CouplingBroken, Forced, Recorder, Used
+from engines.auditor.coupling.witnesses import CouplingBroken, Forced, OutputAdversary, Recorder, Used
 
 __all__ = [
-    "Adversary",
     "CouplingBroken",
     "Forced",
     "Losses",
+    "OutputAdversary",
     "Recorder",
     "Used",
     "Uses",

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from engines.accounting.binomial import composed, draw_epsilon
 from engines.accounting.lattice import dominating
 from engines.auditor.coupling.witnesses import Used
 from engines.noise.witness import BinomialLaw, CounterLaw, ExceedsLaw, ExponentialLaw, GaussianLaw, LaplaceLaw
@@ -124,8 +125,6 @@ def composed_epsilon(coins: Sequence[tuple[int, int]], delta: float) -> float:
 
     Half of delta is composition's; the rest is shared by the draws evenly, or in proportion to their distances.
     """
-    from engines.sequence.series_binomial import composed, draw_epsilon
-
     whole = sum(moved for _, moved in coins)
     best = inf
     for shares in ([1 / len(coins) for _ in coins], [moved / whole for _, moved in coins]) if coins else ():

@@ -60,7 +60,7 @@ class Used:
         return "/".join(map(str, self.key[0][2:]))
 
 
-class Adversary:
+class OutputAdversary:
     """Chooses outputs of mechanisms, within what their noise can give. This one lets the noise choose.
 
     Every output has a positive probability on both inputs, so a coupling must hold for any.
@@ -126,10 +126,10 @@ class Recorder(_Watching):
         used: by key, in order.
     """
 
-    def __init__(self, adversary: Adversary | None = None) -> None:
+    def __init__(self, adversary: OutputAdversary | None = None) -> None:
         super().__init__()
         self.used: dict[Key, Used] = {}
-        self._adversary = adversary or Adversary()
+        self._adversary = adversary or OutputAdversary()
 
     def released(self, source: WitnessedSource, law: Law, private: Any, draw: Callable[[], T]) -> T:
         key = self._key(source)
@@ -183,4 +183,4 @@ def _kept(value: Any) -> Any:
     return value
 
 
-__all__ = ["Adversary", "CouplingBroken", "ExceedsLaw", "ExponentialLaw", "Forced", "Key", "Recorder", "Used"]
+__all__ = ["CouplingBroken", "ExceedsLaw", "ExponentialLaw", "Forced", "Key", "OutputAdversary", "Recorder", "Used"]

@@ -9,8 +9,7 @@ from pydantic import Field
 
 from schemas.config.domain.common import DeletableDomain
 from schemas.config.domain.geojson import GeoJsonFileAt, named_features
-from schemas.config.options.common import NotNegative
-from schemas.config.values import FieldName
+from schemas.config.values import FieldName, NotNegative
 from schemas.errors import ConfigProblem
 
 MOST_ZONES = 100_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from schemas.config.options.common import NotNegative, OptionsSection, Share
+from schemas.config.options.common import OptionsSection, Share
 from schemas.config.options.markov import MarkovOptions
 from schemas.config.options.series import SeriesOptions
 from schemas.config.options.spatial import SpatialOptions
@@ -47,7 +47,6 @@ else:
 __all__ = [
     "OPTIONS",
     "MarkovOptions",
-    "NotNegative",
     "OfEngine",
     "Options",
     "OptionsSection",

@@ -13,7 +13,7 @@ from schemas.config.domain.common import DomainSection
 from schemas.config.privacy import Privacy
 from schemas.config.section import Section, refusal
 from schemas.config.timing import Timing
-from schemas.config.values import ExactDecimal, Number
+from schemas.config.values import ExactDecimal
 from schemas.errors import ConfigProblem
 
 
@@ -46,12 +46,5 @@ def _share(value: Decimal) -> Decimal:
     return value
 
 
-def _not_negative(value: float) -> float:
-    if value < 0:
-        raise refusal("must be at least 0", "write 0 or more")
-    return value
-
-
 Share = Annotated[ExactDecimal, AfterValidator(_share)]
 """A part of a budget, exact, between 0 and 1."""
-NotNegative = Annotated[Number, AfterValidator(_not_negative)]

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from schemas.config.options.common import NotNegative, OptionsSection, Share
-from schemas.config.values import Whole
+from schemas.config.options.common import OptionsSection, Share
+from schemas.config.values import NotNegative, Whole
 from schemas.errors import ConfigProblem
 
 CounterName = Literal[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engines.auditor.cases import Case
-from engines.auditor.paths import Paths, PathScores
+from engines.auditor.paths import PathScores, TreePaths
 from engines.noise import IntArray
 from tests.audit.cheats import negative_counts
 
@@ -11,9 +11,9 @@ from tests.audit.cheats import negative_counts
 class SubtractedDeletes(PathScores):
     """Counts gains where it should count moves."""
 
-    def moves(self, paths: Paths) -> IntArray:
-        return super().moves(Paths(paths.held, paths.inserted, 0 * paths.deleted)) - super().moves(
-            Paths(paths.held, paths.deleted, 0 * paths.deleted)
+    def moves(self, paths: TreePaths) -> IntArray:
+        return super().moves(TreePaths(paths.held, paths.inserted, 0 * paths.deleted)) - super().moves(
+            TreePaths(paths.held, paths.deleted, 0 * paths.deleted)
         )
 
 

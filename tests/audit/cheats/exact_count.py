@@ -7,7 +7,7 @@ from typing import Any
 
 from engines.auditor import engines
 from engines.auditor.cases import Case
-from engines.auditor.scenes import spatial
+from engines.auditor.scenes.spatial import spatial
 from engines.contract import Batch, Engine, Release
 from engines.noise import NoiseSource
 from engines.registry import build_engine

@@ -10,9 +10,9 @@ from fractions import Fraction
 from engines.accounting import gaussian
 from engines.accounting.lattice import dominating
 from engines.auditor.cases import Case, Claim, Exact
-from engines.sequence.series_gaussian import FixedAmounts, GaussianBudget
-from engines.sequence.series_presence import Presence
-from engines.sequence.series_schedule import Schedule
+from engines.series.gaussian import FixedAmounts, GaussianBudget
+from engines.series.presence import Presence
+from engines.series.schedule import WeightSchedule
 
 STEPS = 50
 CLAIM = Claim(Fraction(1), 1e-6)
@@ -21,18 +21,18 @@ BUDGET = GaussianBudget(
 )
 
 
-class Paper(Schedule):
+class Paper(WeightSchedule):
     """The schedule as it is: the first two weights are in the total."""
 
 
-class Dropped(Schedule):
+class Dropped(WeightSchedule):
     """Counts as if the first two steps had the weight of the others."""
 
     def worst(self, presence: Presence) -> Fraction:
-        return Schedule(weight=self.weight).worst(presence)
+        return WeightSchedule(weight=self.weight).worst(presence)
 
 
-def _case(name: str, kind: type[Schedule]) -> Case:
+def _case(name: str, kind: type[WeightSchedule]) -> Case:
     fixed = FixedAmounts(BUDGET, kind(weight=Fraction(1, 5), full=2))
 
     def loss() -> float:

@@ -9,8 +9,8 @@ from engines.auditor.engines import living
 from engines.auditor.life import stream
 from engines.noise import IntArray, NoiseSource, discrete_laplace
 from engines.registry import build_engine
-from engines.spatial.held import HeldLeaves
-from engines.spatial.held_measure import LeafCounter
+from engines.spatial.held.engine import HeldLeaves
+from engines.spatial.held.measure import LeafCounter
 
 MODE = "default"
 

@@ -12,8 +12,8 @@ from engines.auditor.engines import living
 from engines.auditor.life import stream
 from engines.noise import IntArray, NoiseSource
 from engines.registry import build_engine
-from engines.spatial.held import HeldLeaves
-from engines.spatial.held_watch import Watch
+from engines.spatial.held.engine import HeldLeaves
+from engines.spatial.held.watch import Watch
 
 MODE = "default"
 

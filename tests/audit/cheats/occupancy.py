@@ -6,9 +6,9 @@ from fractions import Fraction
 
 from engines.auditor.cases import Case, Claim, Neighbours
 from engines.auditor.engines import Shared, observe
-from engines.auditor.scenes import markov
+from engines.auditor.scenes.markov import markov
+from engines.markov.engine import Markov
 from engines.registry import build_engine
-from engines.sequence.markov import Markov
 
 SCENE = markov("raw", epsilon=1.0)
 

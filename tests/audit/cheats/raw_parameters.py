@@ -12,14 +12,14 @@ from fractions import Fraction
 from engines.auditor.cases import Case, Claim, Neighbours
 from engines.auditor.observations import Observations
 from engines.noise import NoiseSource
-from engines.sequence.series_config import SeriesConfig
-from engines.sequence.series_fields import SeriesDomain, SeriesField
-from engines.sequence.series_kalman import Kalman
-from engines.sequence.series_modes import FixedChannel, Measuring, Outcome
-from engines.sequence.series_presence import Presence
+from engines.series.fields import SeriesDomain, SeriesField
+from engines.series.modes import FixedChannel, Measuring, SeriesOutcome
+from engines.series.papers.config import PaperSeriesConfig
+from engines.series.papers.kalman import Kalman
+from engines.series.presence import Presence
 
 STEPS = 5
-CONFIG = SeriesConfig(
+CONFIG = PaperSeriesConfig(
     name="audit",
     domain=SeriesDomain((SeriesField(name="n"),)),
     mode="kalman",
@@ -52,7 +52,7 @@ class LearnsFromRaw(Learns):
 class Looking(Measuring):
     """Tells its estimator the total; the honest one does not listen."""
 
-    def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+    def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
         for estimator, total in zip(self._estimators, totals, strict=True):
             estimator.seen = total  # type: ignore[attr-defined]
         return super().step(step, totals, present, noise)

@@ -17,7 +17,7 @@ from engines.auditor.cases import Case, Claim, Neighbours
 from engines.auditor.observations import Observations
 from engines.noise import BoolArray, IntArray, NoiseSource, exponential_mechanism
 from engines.tabular import Marginals
-from engines.tabular.selection import QUANTUM, Selection
+from engines.tabular.papers.selection import QUANTUM, Selection
 
 EPSILON = Fraction(1)
 SIZES = (1, 2, 2)

@@ -12,8 +12,8 @@ from engines.auditor.observations import Observations
 from engines.contract import Batch, Release
 from engines.noise import NoiseSource
 from engines.tabular import Category, TableDomain
-from engines.tabular.paper import PaperTable
-from engines.tabular.rounds_config import RoundsConfig
+from engines.tabular.papers.config import RoundsConfig
+from engines.tabular.papers.paper_table import PaperTable
 from schemas.blocks import Folded
 
 EPSILON = Fraction(1)

@@ -15,17 +15,17 @@ import numpy as np
 
 from engines.auditor.cases import Case, Claim, Exact, Neighbours
 from engines.auditor.engines import Shared, observe
-from engines.auditor.trajectory import trajectory
+from engines.auditor.scenes.trajectory import trajectory
 from engines.contract import Batch, Engine, Release
 from engines.noise import NoiseSource
 from engines.registry import build_engine
 from engines.trajectory import LATTICE, Trips
-from engines.trajectory.blocks import Blocks
+from engines.trajectory.default.blocks import Blocks
+from engines.trajectory.default.questions import COUNT_SHARE, MANY_TRIPS, Questions
 from engines.trajectory.domain import places
 from engines.trajectory.engine import Trajectories
 from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import UNIT
-from engines.trajectory.questions import COUNT_SHARE, MANY_TRIPS, Questions
 
 MODE = "grid"
 """The cheapest mode; what is wrong here is wrong in any."""
@@ -121,7 +121,7 @@ def heavy() -> Case:
     """Each point and each move is a whole trip."""
 
     def loss() -> float:
-        with patch("engines.trajectory.questions.equal_shares", lambda parts: np.full_like(parts, UNIT)):
+        with patch("engines.trajectory.default.questions.equal_shares", lambda parts: np.full_like(parts, UNIT)):
             return _loss()
 
     return _weighing("a trip that weighs more than one", loss)

@@ -10,9 +10,9 @@ from fractions import Fraction
 from engines.accounting import gaussian
 from engines.accounting.lattice import dominating
 from engines.auditor.cases import Case, Claim, Exact
-from engines.sequence.series_gaussian import FixedAmounts, GaussianBudget
-from engines.sequence.series_presence import Presence
-from engines.sequence.series_schedule import Schedule
+from engines.series.gaussian import FixedAmounts, GaussianBudget
+from engines.series.presence import Presence
+from engines.series.schedule import WeightSchedule
 
 CLAIM = Claim(Fraction(1), 1e-6)
 EVENTS = 2
@@ -28,7 +28,7 @@ class OneEvent:
         budget = GaussianBudget(
             epsilon=CLAIM.epsilon, delta=CLAIM.delta, presence=presence, shifts=(1,), shares=(Fraction(1),)
         )
-        return FixedAmounts(budget, Schedule())
+        return FixedAmounts(budget, WeightSchedule())
 
 
 class TwoEvents(OneEvent):

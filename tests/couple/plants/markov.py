@@ -13,13 +13,13 @@ from unittest.mock import patch
 import numpy as np
 
 from engines.contract import Batch, Release, SyntheticRecord
+from engines.markov import engine as markov
+from engines.markov.domain import StatesDomain
+from engines.markov.engine import Markov
+from engines.markov.filters.collective import Collective
+from engines.markov.learning.learner import Learner
 from engines.noise import IntArray, NoiseSource, aggregate
 from engines.noise.private import revealed
-from engines.sequence import markov
-from engines.sequence.markov import Markov
-from engines.sequence.markov_collective import Collective
-from engines.sequence.markov_domain import StatesDomain
-from engines.sequence.markov_learner import Learner
 from schemas.blocks import Folded
 from tests.couple.plants import Plant
 from tests.couple.plants.remembered import Planted, remembered, replaced

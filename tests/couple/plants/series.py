@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from engines.noise.private import revealed
-from engines.sequence.series_dft import FourierBudget
-from engines.sequence.series_gaussian import GaussianBudget
-from engines.sequence.series_laplace import LaplaceBudget
-from engines.sequence.series_wevent import WindowBudget
+from engines.series.gaussian import GaussianBudget
+from engines.series.papers.dft import FourierBudget
+from engines.series.papers.laplace import LaplaceBudget
+from engines.series.papers.wevent import WindowBudget
 from tests.couple.plants import Plant
 from tests.couple.plants import series_faults as faults
 from tests.couple.plants.remembered import Planted

@@ -16,17 +16,20 @@ from engines.accounting import gaussian
 from engines.contract import State, SyntheticRecord
 from engines.noise import DiscreteLaplace, NoiseSource, discrete_laplace, gaussian_mechanism, laplace_mechanism, seeded
 from engines.noise.private import aggregate, revealed
-from engines.sequence import series, series_binomial, series_dft, series_tree
-from engines.sequence.series_bank import FilterBank
-from engines.sequence.series_dft import Fourier
-from engines.sequence.series_fields import SeriesDomain, SeriesField
-from engines.sequence.series_gaussian import GaussianBudget, Measured
-from engines.sequence.series_kalman import Kalman
-from engines.sequence.series_laplace import LaplaceBudget
-from engines.sequence.series_modes import Adaptive, Measuring, Outcome
-from engines.sequence.series_presence import Presence
-from engines.sequence.series_schedule import Schedule
-from engines.sequence.series_wevent import WindowEvents
+from engines.series import engine as series
+from engines.series.bank.filter_bank import FilterBank
+from engines.series.fields import SeriesDomain, SeriesField
+from engines.series.gaussian import GaussianBudget, NoisyTotal
+from engines.series.modes import Adaptive, Measuring, SeriesOutcome
+from engines.series.papers import binomial as series_binomial
+from engines.series.papers import dft as series_dft
+from engines.series.papers import tree as series_tree
+from engines.series.papers.dft import Fourier
+from engines.series.papers.kalman import Kalman
+from engines.series.papers.laplace import LaplaceBudget
+from engines.series.papers.wevent import WindowEvents
+from engines.series.presence import Presence
+from engines.series.schedule import WeightSchedule
 from schemas.blocks import Folded
 from tests.couple.plants.remembered import Planted, remembered, replaced
 
@@ -39,7 +42,7 @@ def hours_weighed(read: Callable[[Any], Any]) -> Iterator[None]:
     step, wish = Adaptive.step, FilterBank.wish
     hours: dict[int, tuple[Any, list[Any]]] = {}
 
-    def looking(self: Adaptive, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+    def looking(self: Adaptive, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
         for bank, total in zip(self._banks, totals, strict=True):
             hours.setdefault(id(bank), (bank, []))[1].append(read(total))
         return step(self, at, totals, present, noise)
@@ -58,11 +61,13 @@ def hours_weighed(read: Callable[[Any], Any]) -> Iterator[None]:
 def real_valued(read: Callable[[Any], Any]) -> Planted:
     """w z + n with integer noise: the fraction of w z passes untouched."""
 
-    def measure(self: GaussianBudget, field: int, total: int, sigma_squared: Fraction, noise: NoiseSource) -> Measured:
+    def measure(
+        self: GaussianBudget, field: int, total: int, sigma_squared: Fraction, noise: NoiseSource
+    ) -> NoisyTotal:
         factor = 1 << self.refinement(field)
         weighed = 0.3 * read(total * factor)
         noisy = gaussian_mechanism(floor(weighed), sigma_squared, noise) + weighed - floor(weighed)
-        return Measured(noisy / factor / 0.3, float(sigma_squared) / factor**2 / 0.09)
+        return NoisyTotal(noisy / factor / 0.3, float(sigma_squared) / factor**2 / 0.09)
 
     return replaced(GaussianBudget, "measure", measure)
 
@@ -84,7 +89,7 @@ def raw_parameters(read: Callable[[Any], Any]) -> Iterator[None]:
         def __getattr__(self, name: str) -> Any:
             return getattr(self.moments, name)
 
-    def looking(self: Measuring, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+    def looking(self: Measuring, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
         seen[0] = totals[0]
         return step(self, at, totals, present, noise)
 
@@ -102,7 +107,7 @@ def threshold() -> Planted:
     """A total that no test data reach is not released."""
     step = Measuring.step
 
-    def deciding(self: Measuring, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+    def deciding(self: Measuring, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
         return step(self, at, totals, present and totals[0] < 2**50, noise)
 
     return replaced(Measuring, "step", deciding)
@@ -112,7 +117,7 @@ def silent_when_empty() -> Planted:
     """A step that nobody is in is left out, as a missing reading is."""
     step = Measuring.step
 
-    def deciding(self: Measuring, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+    def deciding(self: Measuring, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
         return step(self, at, totals, any(total != 0 for total in totals), noise)
 
     return replaced(Measuring, "step", deciding)
@@ -121,9 +126,9 @@ def silent_when_empty() -> Planted:
 def by_hand() -> Planted:
     """Noise that is a float, added outside of any mechanism."""
 
-    def measure(self: LaplaceBudget, field: int, total: int, noise: NoiseSource) -> Measured:
+    def measure(self: LaplaceBudget, field: int, total: int, noise: NoiseSource) -> NoisyTotal:
         scale = self.scale(field)
-        return Measured(total + float(discrete_laplace(1, scale, noise)[0]), DiscreteLaplace(scale).variance)
+        return NoisyTotal(total + float(discrete_laplace(1, scale, noise)[0]), DiscreteLaplace(scale).variance)
 
     return replaced(LaplaceBudget, "measure", measure)
 
@@ -143,7 +148,7 @@ def noted() -> Iterator[None]:
     """A note tells how much is held back."""
     step = Fourier.step
 
-    def telling(self: Fourier, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+    def telling(self: Fourier, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
         outcome = step(self, at, totals, present, noise)
         return replace(outcome, notes={**outcome.notes, "held": sum(totals)})
 
@@ -166,16 +171,18 @@ def divided_delta() -> Planted:
 
 def first_weights_dropped() -> Planted:
     """Counts as if the first two steps had the weight of the others."""
-    worst = Schedule.worst
+    worst = WeightSchedule.worst
     return replaced(
-        Schedule, "worst", lambda self, presence: worst(Schedule(weight=self.weight, decay=self.decay), presence)
+        WeightSchedule,
+        "worst",
+        lambda self, presence: worst(WeightSchedule(weight=self.weight, decay=self.decay), presence),
     )
 
 
 def one_event_a_step() -> Planted:
     """Noise for one event of a user in a step, where there may be several."""
-    worst = Schedule.worst
-    return replaced(Schedule, "worst", lambda self, presence: worst(self, presence) / presence.per_step**2)
+    worst = WeightSchedule.worst
+    return replaced(WeightSchedule, "worst", lambda self, presence: worst(self, presence) / presence.per_step**2)
 
 
 def smaller(owner: Any, name: str, part: Fraction) -> Planted:
@@ -206,9 +213,9 @@ def twice() -> Planted:
     """Each total is measured a second time, and the mean is released."""
     measure = LaplaceBudget.measure
 
-    def again(self: LaplaceBudget, field: int, total: int, noise: NoiseSource) -> Measured:
+    def again(self: LaplaceBudget, field: int, total: int, noise: NoiseSource) -> NoisyTotal:
         first, second = (measure(self, field, total, noise.child(which)) for which in ("first", "second"))
-        return Measured((first.value + second.value) / 2, first.variance / 2)
+        return NoisyTotal((first.value + second.value) / 2, first.variance / 2)
 
     return replaced(LaplaceBudget, "measure", again)
 
@@ -216,9 +223,9 @@ def twice() -> Planted:
 def constant_seed() -> Planted:
     """Noise that everybody can draw again."""
 
-    def measure(self: LaplaceBudget, field: int, total: int, noise: NoiseSource) -> Measured:
+    def measure(self: LaplaceBudget, field: int, total: int, noise: NoiseSource) -> NoisyTotal:
         scale = self.scale(field)
-        return Measured(float(laplace_mechanism(total, scale, seeded(0))), DiscreteLaplace(scale).variance)
+        return NoisyTotal(float(laplace_mechanism(total, scale, seeded(0))), DiscreteLaplace(scale).variance)
 
     return replaced(LaplaceBudget, "measure", measure)
 
@@ -274,7 +281,7 @@ def ordered() -> Iterator[None]:
         seen[0] = int(revealed(moved)[0])
         return moved
 
-    def ordered(self: Fourier, step: int, noise: NoiseSource) -> Outcome:
+    def ordered(self: Fourier, step: int, noise: NoiseSource) -> SeriesOutcome:
         outcome = released(self, step, noise)
         return replace(outcome, released=list(outcome.released)[:: -1 if seen[0] & 2**12 else 1])
 
@@ -288,7 +295,7 @@ def busy_noted() -> Iterator[None]:
     notes = series.Series._notes
     with remembered(SeriesDomain, "sums") as seen:
 
-        def telling(self: series.Series, outcome: Outcome, present: bool) -> dict[str, Any]:
+        def telling(self: series.Series, outcome: SeriesOutcome, present: bool) -> dict[str, Any]:
             return {**notes(self, outcome, present), "quiet": seen[0][0] < 100}
 
         with patch.object(series.Series, "_notes", telling):
@@ -299,7 +306,9 @@ def absorbed_again() -> Planted:
     """What a release took from the steps after it is there for them, all the same."""
     step = WindowEvents.step
 
-    def forgetting(self: WindowEvents, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> Outcome:
+    def forgetting(
+        self: WindowEvents, at: int, totals: Sequence[int], present: bool, noise: NoiseSource
+    ) -> SeriesOutcome:
         for one in self._series:
             one.spent[:] = one.nullified = 0
         return step(self, at, totals, present, noise)

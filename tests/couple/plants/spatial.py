@@ -12,11 +12,16 @@ from unittest.mock import patch
 import numpy as np
 
 from engines.contract import Batch, Release
+from engines.expiry import Expiry
 from engines.noise import NoiseSource, aggregate, laplace_mechanism
-from engines.spatial import held, held_first, held_measure, held_step, partition, phdstream, split
-from engines.spatial.expiry import Expiry
-from engines.spatial.held_measure import LeafCounter
-from engines.spatial.held_watch import Watch
+from engines.spatial import partition, split
+from engines.spatial.held import engine as held
+from engines.spatial.held import first as held_first
+from engines.spatial.held import measure as held_measure
+from engines.spatial.held import step as held_step
+from engines.spatial.held.measure import LeafCounter
+from engines.spatial.held.watch import Watch
+from engines.spatial.papers import phdstream
 from schemas.blocks import Folded
 from tests.couple.plants import Plant, peeked
 

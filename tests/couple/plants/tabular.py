@@ -18,18 +18,18 @@ import numpy as np
 
 from engines.noise import BoolArray, IntArray, NoiseSource, exponential_mechanism
 from engines.noise.private import revealed
-from engines.tabular import growing_learn
 from engines.tabular.batches import EventRows
-from engines.tabular.growing import GrowingBlocks
-from engines.tabular.growing_config import Parts
-from engines.tabular.growing_learn import Learning, Line
-from engines.tabular.paper import PaperTable
-from engines.tabular.rounds import Rounds
-from engines.tabular.rounds_config import RoundsConfig
-from engines.tabular.rounds_engine import RoundsEngine
-from engines.tabular.selection import QUANTUM, Selection
-from engines.tabular.streaming_mwem import StreamingMwem
-from engines.tabular.totals import Totals
+from engines.tabular.growing import learn as growing_learn
+from engines.tabular.growing.config import GrowingParts
+from engines.tabular.growing.engine import GrowingBlocks
+from engines.tabular.growing.learn import Learning, Line
+from engines.tabular.growing.totals import Totals
+from engines.tabular.papers.config import RoundsConfig
+from engines.tabular.papers.engine import RoundsEngine
+from engines.tabular.papers.paper_table import PaperTable
+from engines.tabular.papers.rounds import Rounds
+from engines.tabular.papers.selection import QUANTUM, Selection
+from engines.tabular.papers.streaming_mwem import StreamingMwem
 from tests.couple.plants import Plant
 from tests.couple.plants.edits import edited
 
@@ -248,7 +248,7 @@ HIDDEN: tuple[Plant, ...] = (
     _edit(
         "default",
         "one-way blocks keep the share of early ones",
-        Parts,
+        GrowingParts,
         "line_epsilons",
         "return self.marginals_epsilon - larger, larger",
         "return self.marginals_epsilon - self.larger_epsilon * self.schedule.early_share, larger",

@@ -12,19 +12,14 @@ import numpy as np
 
 from engines.contract import Batch, Release
 from engines.noise import NoiseSource
-from engines.trajectory import (
-    Default,
-    Trips,
-    Uniform,
-    default,
-    histograms,
-    pair_tree,
-    questions,
-    uniform,
-)
+from engines.trajectory import Default, Trips, histograms
+from engines.trajectory.default import mode as default
+from engines.trajectory.default import questions
+from engines.trajectory.default.pairs import PairFit
 from engines.trajectory.engine import Trajectories
 from engines.trajectory.histograms import UNIT, Histogram, Noisy
-from engines.trajectory.pairs import PairFit
+from engines.trajectory.papers import pair_tree, uniform
+from engines.trajectory.papers.uniform import Uniform
 from tests.couple.plants import Plant
 from tests.couple.plants.trajectory_counts import HIDDEN
 from tests.couple.plants.trajectory_patches import MANY, around, plant

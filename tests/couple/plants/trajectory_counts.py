@@ -11,23 +11,18 @@ import numpy as np
 
 from engines.noise import IntArray, NoiseSource, mechanisms
 from engines.spatial.split import SplitRule
-from engines.trajectory import (
-    LATTICE,
-    Paper,
-    Trips,
-    default,
-    histograms,
-    pair_tree,
-    paper,
-    questions,
-    uniform,
-)
-from engines.trajectory import hierarchy as tree
+from engines.trajectory import LATTICE, Trips, histograms
 from engines.trajectory.assembly import Assembly, Closing
+from engines.trajectory.default import mode as default
+from engines.trajectory.default import questions
 from engines.trajectory.grid import Grid
 from engines.trajectory.ground import Ground
 from engines.trajectory.histograms import UNIT, Histogram, Noisy
-from engines.trajectory.records import PointRecords
+from engines.trajectory.papers import hierarchy as tree
+from engines.trajectory.papers import pair_tree, uniform
+from engines.trajectory.papers import paper_trees as paper
+from engines.trajectory.papers.paper_trees import Paper
+from engines.trajectory.records import TripRecords
 from tests.contracts.cases import CONTRACTS
 from tests.couple.plants.trajectory_patches import MANY, around, both, inside, plant
 
@@ -82,11 +77,11 @@ def records_by_parity() -> Any:
         seen.append(len(trips))
         return original(trips)
 
-    def of(original: Any, step: int, made: Any, *given: Any, **named: Any) -> PointRecords:
-        records: PointRecords = original(step, made, *given, **named)
+    def of(original: Any, step: int, made: Any, *given: Any, **named: Any) -> TripRecords:
+        records: TripRecords = original(step, made, *given, **named)
         return replace(records, x=records.x[::-1], y=records.y[::-1]) if seen[-1] % 2 else records
 
-    return both(lambda: inside(questions, "_number", number), lambda: around(PointRecords, "of", of))
+    return both(lambda: inside(questions, "_number", number), lambda: around(TripRecords, "of", of))
 
 
 def label_by_parity() -> Any:

@@ -1,0 +1,1 @@
+"""How many users are in each public state: see `engine`."""

@@ -1,0 +1,182 @@
+"""Markov counts: how many users are in each public state, step by step, under pure differential privacy.
+
+Every step all states' counts get discrete Laplace noise, once. Everything else - the filter, its smoother, MAP - works
+on the noisy counts alone.
+Guarantee (`unit = "replace"`): epsilon-DP for one record replaced by another one of the same or of another step, or by
+    none. A record adds one to one count of one step. Taking it away moves the vector of all counts of all steps by 1 in
+    L1 norm, putting another one in by 1 more: 2 in all, whatever the other records are, and whether or not they add up
+    to the declared population, which is never compared with the data. So scale 2 / epsilon_t at step t costs
+    (epsilon_t + epsilon_t') / 2 at most, where t and t' are the steps of the two records. A user of at most c accepted
+    records pays c times that. Nobody is counted among the unseen: their number is a result, never measured.
+Source: Laplace release as in [cao2023], section 3.2, whose sensitivity is left open; estimators: see their modules.
+Units: counts, in users.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from engines.accounting import Accountant, PureEvent
+from engines.contract import Batch, Release, State, SyntheticRecord
+from engines.markov.config import MarkovConfig
+from engines.markov.estimate import Estimate
+from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
+from schemas.errors import EngineInputError
+from schemas.guarantee import Guarantee, Mechanism
+
+STATE_FORMAT = 1
+L1_SENSITIVITY = 2
+"""Of all counts of all steps, to one replaced record."""
+NORMAL_90 = 1.6448536269514722
+UNSEEN = "unseen"
+"""Kind of the record that tells how many users are in no state."""
+_ESTIMATE = "estimate/"
+_DIGITS = 3
+
+
+class Markov:
+    """See the module; implements `engines.contract.Engine`.
+
+    | case | what happens |
+    |---|---|
+    | a step without records | a release like any other: counts of 0 with noise |
+    | more records than the population | released like any others; estimates still add up to the population |
+    | beyond the horizon | empty releases with a note, no noise |
+
+    >>> from fractions import Fraction
+    >>> from engines.noise import seeded
+    >>> from engines.markov.chain import Transition
+    >>> from engines.markov.domain import StatesDomain
+    >>> from schemas.blocks import Folded
+    >>> zones = StatesDomain("zone", ("a", "b"))
+    >>> chain = Transition.of(np.array([[0.9, 0.1], [0.2, 0.8]]))
+    >>> engine = Markov(MarkovConfig(name="docs", domain=zones, population=100, epsilon=Fraction(1), transition=chain))
+    >>> release = engine.step(Batch(0, Folded(np.array([[0], [1]], np.uint64), np.array([70, 30]))), seeded(1))
+    >>> abs(release.added[0].fields["count"] - 70) < 20
+    True
+    """
+
+    _sensitivity = L1_SENSITIVITY
+
+    def __init__(self, config: MarkovConfig) -> None:
+        self.config = config
+        self._estimator = config.estimator()
+        self._estimate = self._estimator.begin()
+        self._budget = Accountant(epsilon=config.epsilon)
+        self._next = 0
+
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        """See `engines.contract.Engine.step`."""
+        config, now = self.config, batch.step
+        if now != self._next:
+            raise EngineInputError(f"step {now} is not the next one, {self._next}")
+        counts = config.domain.counts(batch.events)
+        if config.horizon is not None and now >= config.horizon:
+            self._next += 1
+            over = f"the horizon of {config.horizon} steps is reached and the budget used up: nothing is released"
+            return Release(now, (), (), (), self._alive(config.horizon), notes={"over": over})
+        budget = config.budget(now)
+        # A replaced record is in one count, of one step: the charges of different steps do not add up for it.
+        charged = self._budget.charged(PureEvent(budget), step=now)
+        scale = scale_for(self._sensitivity, budget)
+        noisy = laplace_mechanism(counts, scale, noise.child("counts"))
+        last = config.horizon is not None and now == config.horizon - 1
+        state, estimates = self._estimator.observe(self._estimate, now, noisy.astype(np.float64), scale, last=last)
+        self._estimate, self._budget, self._next = state, charged, now + 1
+        variance = DiscreteLaplace(scale).variance
+        revised = [estimate for estimate in estimates if estimate.revised]
+        return Release(
+            step=now,
+            added=[record for estimate in estimates for record in self._records(estimate)],
+            removed=[self._id(estimate.step, state) for estimate in revised for state in range(config.states)],
+            measurements=[
+                {"state": value, "count": int(count), "variance": variance}
+                for value, count in zip(config.domain.values, noisy, strict=True)
+            ],
+            total=self._alive(self._next),
+            notes={"epsilon": float(budget), "revises": [estimate.step for estimate in revised]},
+        )
+
+    def _alive(self, released: int) -> int:
+        return released * self.config.states
+
+    @staticmethod
+    def _id(step: int, state: int) -> str:
+        return f"{step}.{state}"
+
+    def _records(self, estimate: Estimate) -> list[SyntheticRecord]:
+        """One for each state: its count, standard error, and 90 % interval, which for raw counts may lie below 0."""
+        config = self.config
+        least = -np.inf if config.mode == "raw" else 0.0
+        most = np.inf if config.mode == "raw" else float(config.population)
+        records = []
+        for state, (count, variance) in enumerate(zip(estimate.counts, estimate.variances, strict=True)):
+            seen = state < len(config.domain.values)
+            error = sqrt(variance)
+            fields: dict[str, Any] = {
+                config.domain.field_name: config.domain.values[state] if seen else None,
+                "step": estimate.step,
+                "count": round(float(count), _DIGITS),
+                "standard_error": round(error, _DIGITS),
+                "low": round(max(float(count) - NORMAL_90 * error, min(least, float(count))), _DIGITS),
+                "high": round(min(float(count) + NORMAL_90 * error, max(most, float(count))), _DIGITS),
+                "revised": estimate.revised,
+            }
+            if not seen:
+                fields["kind"] = UNSEEN
+            name = self._id(estimate.step, state)
+            records.append(SyntheticRecord(f"{name}.r" if estimate.revised else name, fields))
+        return records
+
+    def state(self) -> State:
+        """See `engines.contract.Engine.state`. Released values only, so it is no more private than the releases."""
+        return {
+            "header": np.array([STATE_FORMAT, self._next], np.int64),
+            "identity": self.config.identity.copy(),
+            **{_ESTIMATE + name: array.copy() for name, array in self._estimate.items()},
+            **self._budget.state(),
+        }
+
+    def restore(self, state: State) -> None:
+        """See `engines.contract.Engine.restore`."""
+        try:
+            header, identity = state["header"], state["identity"]
+        except KeyError as error:
+            raise EngineInputError(f"state lacks {error}") from None
+        if header.shape != (2,) or int(header[0]) != STATE_FORMAT:
+            raise EngineInputError("state is of another version")
+        if not np.array_equal(identity, self.config.identity):
+            raise EngineInputError("state is of another stream, mode, domain or budget")
+        held = {name.removeprefix(_ESTIMATE): array for name, array in state.items() if name.startswith(_ESTIMATE)}
+        if held.keys() != self._estimator.begin().keys():
+            raise EngineInputError("state lacks parts of its estimate")
+        budget = self._budget.restore(state)
+        self._estimate = {name: array.copy() for name, array in held.items()}
+        self._budget, self._next = budget, int(header[1])
+
+    def guarantee(self) -> Guarantee:
+        """See `engines.contract.Engine.guarantee`: of one replaced record."""
+        config = self.config
+        largest = config.epsilon if config.allocation is None else config.allocation.largest
+        note = "One record replaced by another moves two counts by one each, in one step or in two."
+        if config.allocation is not None:
+            note += " Steps have budgets that keep their temporal privacy leakage at epsilon or below (alpha-DP_T)."
+        if config.horizon is not None:
+            note += f" After {config.horizon} steps nothing is released any more."
+        return Guarantee(
+            epsilon=config.epsilon,
+            mechanisms=(
+                Mechanism(
+                    name="counts of users in each state",
+                    distribution="discrete Laplace",
+                    l1_sensitivity=L1_SENSITIVITY,
+                    scale=scale_for(L1_SENSITIVITY, largest),
+                    epsilon=largest,
+                ),
+            ),
+            neighbouring="replace",
+            note=note,
+        )

@@ -1,0 +1,1 @@
+"""Filters and smoothers of the collective, for a chain that is known."""

@@ -1,0 +1,1 @@
+"""What learns a chain that is not known."""

@@ -1,0 +1,1 @@
+"""What reproduces the paper, or compares with it: MAP under a prior, MLE, the prior alone and raw counts."""

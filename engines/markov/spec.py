@@ -1,0 +1,78 @@
+"""Engine `markov` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
+
+from __future__ import annotations
+
+from scipy import sparse
+
+from engines.contract import Engine, EngineSpec
+from engines.markov.chain import Transition
+from engines.markov.config import MarkovConfig
+from engines.markov.domain import StatesDomain
+from engines.markov.engine import Markov
+from engines.markov.evaluator import MarkovEvaluator
+from engines.markov.leakage import EXACT_STATES, Adversary
+from engines.markov.leakage_budget import Allocation, allocate
+from schemas.config import Stream
+from schemas.config.domain.states import StatesDomain as StatesSection
+
+
+def _section(stream: Stream) -> StatesSection:
+    section = stream.domain
+    assert isinstance(section, StatesSection)
+    return section
+
+
+def _domain(stream: Stream) -> StatesDomain:
+    section = _section(stream)
+    return StatesDomain(section.field, section.values)
+
+
+def transition(stream: Stream) -> Transition | None:
+    """The declared chain, or None where it is learnt. Raises: EngineInputError."""
+    matrix = _section(stream).matrix
+    if matrix is None:
+        return None
+    shape = (matrix.states, matrix.states)
+    return Transition.of(sparse.csr_array((matrix.probabilities, (matrix.rows, matrix.columns)), shape=shape))
+
+
+def allocation(stream: Stream) -> Allocation | None:
+    """Budgets of the steps under `allocation = "leakage"`, else None. Raises: EngineInputError if there are none."""
+    chain = transition(stream)
+    if stream.options.allocation != "leakage" or chain is None:
+        return None
+    known = Adversary.of(chain.dense) if chain.states <= EXACT_STATES else Adversary.worst()
+    return allocate(stream.privacy.epsilon_fraction, known, horizon=stream.options.horizon)
+
+
+def config_class(mode: str) -> type[MarkovConfig]:
+    """Of the recipe of a mode."""
+    if mode in MarkovConfig.modes:
+        return MarkovConfig
+    from engines.markov.papers.config import PaperMarkovConfig
+
+    return PaperMarkovConfig
+
+
+def _build(stream: Stream) -> Engine:
+    section, options = _section(stream), stream.options
+    return Markov(
+        config_class(stream.mode)(
+            name=stream.name,
+            domain=_domain(stream),
+            population=section.population,
+            epsilon=stream.event_epsilon,
+            mode=stream.mode,
+            transition=transition(stream),
+            unseen=section.unseen,
+            first=options.prior,
+            lag=options.lag,
+            horizon=options.horizon,
+            allocation=allocation(stream),
+        )
+    )
+
+
+SPEC = EngineSpec(
+    name="markov", domain=_domain, build=_build, evaluator=lambda stream: MarkovEvaluator(_domain(stream))
+)

@@ -1,0 +1,1 @@
+"""One number a step, or several: see `engine`."""

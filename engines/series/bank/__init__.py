@@ -1,0 +1,1 @@
+"""The default: a bank of Kalman filters for each field."""

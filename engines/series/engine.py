@@ -1,0 +1,147 @@
+"""Series: one number, or several, per step, released with a standard error.
+
+A step's total is put on a public lattice of integers, gets exact noise there, and what is released is made of the
+noisy totals alone. The default is a filter bank with an adaptive budget; other modes are the paper's releaser and the
+baselines that it was compared with (`papers`).
+Guarantee: (epsilon, delta)-DP, or epsilon-DP, for one unit over a span (the horizon, or each aligned period), whatever
+    its events, up to the bounds of `Presence`; modes ba and bd: for windows of steps. Beyond the horizon nothing is
+    released any more. Proofs: docs/engines/sequence.md.
+Source: [zhang2022]; the
+    default is ours.
+Units: released values are in the raw field's units.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from engines.contract import Batch, Release, State, SyntheticRecord
+from engines.noise import NoiseSource
+from engines.series.config import SeriesConfig
+from engines.series.fields import SeriesField
+from engines.series.guarantee import guarantee
+from engines.series.modes import SeriesOutcome, Value
+from schemas.errors import EngineInputError
+from schemas.guarantee import Guarantee
+
+STATE_FORMAT = 1
+_DIGITS = 9
+SUFFIXES = ("se", "low", "high")
+"""Of the fields beside each released value: standard error and 90 % interval."""
+
+
+class Series:
+    """See the module; implements `engines.contract.Engine`.
+
+    | case | what happens |
+    |---|---|
+    | a step without events | a value: its total is 0 |
+    | a step without a reading (`of = "value"`) | no record; the note says so; nothing is made up |
+    | beyond the horizon | empty releases with a note, no noise |
+
+    >>> from fractions import Fraction
+    >>> from engines.noise import seeded
+    >>> from engines.series.fields import SeriesDomain
+    >>> from engines.series.presence import Presence
+    >>> from schemas.blocks import Folded
+    >>> domain = SeriesDomain((SeriesField(name="visits"),))
+    >>> once = Presence(events=1)
+    >>> engine = Series(SeriesConfig(name="docs", domain=domain, epsilon=Fraction(1), delta=1e-6, presence=once))
+    >>> release = engine.step(Batch(0, Folded(np.array([[1]], np.uint64), np.array([500]))), seeded(1))
+    >>> abs(release.added[0].fields["visits"] - 500) < 40
+    True
+    """
+
+    def __init__(self, config: SeriesConfig) -> None:
+        self.config = config
+        self._mode = config.build()
+        self._next = self._alive = 0
+
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        """See `engines.contract.Engine.step`."""
+        if batch.step != self._next:
+            raise EngineInputError(f"step {batch.step} is not the next one, {self._next}")
+        totals, present = self.config.domain.totals(batch.events)
+        over = self._over(batch.step)
+        outcome = SeriesOutcome(over=True) if over else self._mode.step(batch.step, totals, present, noise)
+        self._next += 1
+        added = [self._record(step, values) for step, values in outcome.released]
+        self._alive += len(added)
+        return Release(
+            step=batch.step,
+            added=added,
+            removed=(),
+            measurements=[self._measurement(measurement) for measurement in outcome.measurements],
+            total=self._alive,
+            # A step that lets nothing out after others did is an empty release, not a gathering one.
+            gathered=outcome.silent and not outcome.over and not self._alive,
+            notes={**outcome.notes, **self._notes(outcome, present)},
+        )
+
+    def _over(self, step: int) -> bool:
+        horizon = self.config.horizon
+        return (horizon is not None and step >= horizon) or self.config.presence.over(step)
+
+    def _notes(self, outcome: SeriesOutcome, present: bool) -> dict[str, Any]:
+        if outcome.over:
+            return {"over": "the horizon is reached and the budget used up: nothing is released any more"}
+        return {} if present else {"missing": "no reading came in this step"}
+
+    def _record(self, step: int, values: tuple[Value | None, ...]) -> SyntheticRecord:
+        fields: dict[str, Any] = {"step": step}
+        for field, value in zip(self.config.domain.fields, values, strict=True):
+            if value is not None:
+                fields |= _released(field, value)
+        return SyntheticRecord(str(step), fields)
+
+    def _measurement(self, measurement: dict[str, Any]) -> dict[str, Any]:
+        """The same in the raw field's units. `distance` is that from the last release."""
+        field = self.config.domain.fields[measurement["field"]]
+        told = {**measurement, "field": field.name, "variance": measurement["variance"] * field.unit**2}
+        if "value" in told:
+            told["value"] = told["value"] * field.unit if "coefficient" in told else field.real(told["value"])
+        if "distance" in told:
+            told["distance"] *= field.unit
+        return told
+
+    def state(self) -> State:
+        """See `engines.contract.Engine.state`. In mode default some 0.5 MB for each field with a clock."""
+        mode = {f"mode/{name}": array for name, array in self._mode.arrays().items()}
+        header = np.array([STATE_FORMAT, self._next, self._alive], np.int64)
+        return {"header": header, "identity": self.config.identity.copy(), **mode}
+
+    def restore(self, state: State) -> None:
+        """See `engines.contract.Engine.restore`."""
+        mode = self.config.build()
+        try:
+            header, identity = state["header"], state["identity"]
+            if header.shape != (3,) or int(header[0]) != STATE_FORMAT:
+                raise EngineInputError("state is of another version")
+            if not np.array_equal(identity, self.config.identity):
+                raise EngineInputError("state is of another stream, mode, domain or budget")
+            mode.restore({name.removeprefix("mode/"): array for name, array in state.items()})
+        except KeyError as error:
+            raise EngineInputError(f"state lacks {error}") from None
+        except ValueError as error:
+            raise error if isinstance(error, EngineInputError) else EngineInputError("state is damaged") from None
+        self._mode = mode
+        self._next, self._alive = int(header[1]), int(header[2])
+
+    def guarantee(self) -> Guarantee:
+        """See `engines.contract.Engine.guarantee`: of one unit over a span, since one event is not the unit here."""
+        return guarantee(self.config)
+
+
+def _released(field: SeriesField, value: Value) -> dict[str, float]:
+    low, high = field.range
+    told = {field.name: min(max(field.real(value.value), low), high)}
+    if value.deviation is not None:
+        told[f"{field.name}_se"] = value.deviation * field.unit
+    if value.half_width is not None:
+        middle, width = field.real(value.value), value.half_width * field.unit
+        told[f"{field.name}_low"] = min(max(middle - width, low), high)
+        told[f"{field.name}_high"] = min(max(middle + width, low), high)
+    # Digits beyond these are noise, and make records long.
+    return {name: float(f"{number:.{_DIGITS}g}") for name, number in told.items()}

@@ -1,0 +1,64 @@
+"""Utility of a series stream against the truth, step by step; for operators only, its numbers are not private.
+
+Units: those of the raw fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import Any, Literal
+
+from engines.series.fields import SeriesDomain
+from schemas.blocks import Folded
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesEvaluator:
+    """Implements `engines.contract.Evaluator`: `true`, `released` and `se` of the step.
+
+    With several fields each name ends in the field's: `true_volume`.
+    """
+
+    domain: SeriesDomain
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return tuple(
+            f"{name}{self._tail(index)}"
+            for index in range(len(self.domain.fields))
+            for name in ("true", "released", "se")
+        )
+
+    def _tail(self, index: int) -> str:
+        return f"_{self.domain.fields[index].name}" if len(self.domain.fields) > 1 else ""
+
+    @property
+    def scope(self) -> Literal["alive", "step"]:
+        return "step"
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return ("step", *(name for field in self.domain.fields for name in (field.name, f"{field.name}_se")))
+
+    def size(self, truth: Folded) -> int:
+        """Events of the step."""
+        return truth.total
+
+    def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
+        """Of the last record that the step added: that of the step itself. Not a number where there is none.
+
+        Where releases come late (mode dft), the last record of a block is that of its last step.
+        """
+        totals, present = self.domain.totals(truth)
+        steps = synthetic["step"]
+        last = max(range(len(steps)), key=lambda row: int(steps[row]), default=None)
+        found = {}
+        for index, field in enumerate(self.domain.fields):
+            tail = self._tail(index)
+            found[f"true{tail}"] = totals[index] * field.unit if present else nan
+            for name, column in (("released", field.name), ("se", f"{field.name}_se")):
+                value = None if last is None else synthetic[column][last]
+                found[f"{name}{tail}"] = nan if value is None else float(value)
+        return found

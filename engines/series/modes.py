@@ -1,0 +1,258 @@
+"""How one step of a series is measured and turned into a release: what all modes have, and those that do both apart.
+
+A mode takes exact totals and gives released values. Most of them measure each step with noise of a public or adaptive
+amount (a `Channel`) and hand the measurement to an `SeriesEstimator`, one for each field.
+Guarantee: a mode's own; an estimator sees measurements only.
+Units: lattice steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from engines.accounting import Accountant
+from engines.contract import State
+from engines.noise import NoiseSource
+from engines.series.bank.filter_bank import FilterBank
+from engines.series.gaussian import WHOLE, AdaptiveAmounts, FixedAmounts, GaussianBudget, NoisyTotal
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One released number. `deviation` is the standard error, None where the mode knows none; `half_width` is that of
+    the 90 % interval."""
+
+    value: float
+    deviation: float | None
+    half_width: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesOutcome:
+    """What a step of the stream lets out.
+
+    Attributes:
+        released: (step, a value or None for each field), of this step and of earlier ones that were held back.
+        measurements: JSON-able, with variances; values and variances in lattice steps, see `engine`.
+        silent: nothing was measured and nothing is released.
+        over: the budget is used up.
+    """
+
+    released: Sequence[tuple[int, tuple[Value | None, ...]]] = ()
+    measurements: Sequence[dict[str, Any]] = ()
+    silent: bool = False
+    over: bool = False
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+class SeriesMode(Protocol):
+    """State and rule of one mode."""
+
+    def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
+        """Release step `step`. Args: `totals` by field; `present`: False where readings are missing.
+
+        Raises: BudgetError before noise is drawn.
+        """
+        ...
+
+    def arrays(self) -> State: ...
+
+    def restore(self, state: State) -> None:
+        """Raises: KeyError, ValueError, EngineInputError."""
+        ...
+
+
+class SeriesEstimator(Protocol):
+    """What makes a released value of a field's measurements."""
+
+    def update(self, value: float, variance: float) -> tuple[float, float]:
+        """Take in a measurement; return the estimate and the variance of its error."""
+        ...
+
+    def skip(self) -> None:
+        """The present step has no measurement."""
+        ...
+
+    def arrays(self) -> State: ...
+
+    def restore(self, state: State) -> None: ...
+
+
+_LEAST_AMOUNT = WHOLE >> 40
+"""Less would ask for more noise than a draw can have."""
+NORMAL_90 = 1.6448536269514722
+"""Half width of a normal 90 % interval in standard deviations."""
+
+
+class Channel(Protocol):
+    """How totals of a step get their noise, and what that costs."""
+
+    interval: float
+    """Half width of a 90 % interval in standard deviations."""
+
+    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
+        """Charge, then draw; None where the schedule has nothing left for this step."""
+        ...
+
+    def arrays(self) -> State: ...
+
+    def restore(self, state: State) -> None: ...
+
+
+class FixedChannel:
+    """Gaussian noise by a public schedule. A span is charged as a whole when it begins."""
+
+    interval = NORMAL_90
+
+    def __init__(self, amounts: FixedAmounts) -> None:
+        self._amounts = amounts
+        self._span = -1
+        self._accountant = amounts.budget.accountant()
+
+    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
+        budget = self._amounts.budget
+        span, at = budget.presence.where(step)
+        sigmas = [self._amounts.sigma_squared(index, at) for index in range(len(totals))]
+        if None in sigmas:
+            return None
+        if span != self._span:
+            self._accountant = budget.accountant().charged(self._amounts.event)
+            self._span = span
+        return [
+            budget.measure(index, total, sigma, noise.child("series", index))
+            for index, (total, sigma) in enumerate(zip(totals, sigmas, strict=True))
+            if sigma is not None
+        ]
+
+    def arrays(self) -> State:
+        return {"span": np.array([self._span], np.int64), **self._accountant.state()}
+
+    def restore(self, state: State) -> None:
+        (self._span,) = state["span"].tolist()
+        self._accountant = self._accountant.restore(state)
+
+
+class Measuring:
+    """A mode of a channel and an estimator for each field."""
+
+    def __init__(self, channel: Channel, estimators: Sequence[SeriesEstimator]) -> None:
+        self._channel, self._estimators = channel, estimators
+
+    def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
+        if not present:
+            for estimator in self._estimators:
+                estimator.skip()
+            return SeriesOutcome(silent=True)
+        measured = self._channel.measure(step, totals, noise)
+        if measured is None:
+            return SeriesOutcome(silent=True, over=True)
+        return released(step, measured, self._estimators, self._channel.interval)
+
+    def arrays(self) -> State:
+        return _joined(self._channel.arrays(), self._estimators)
+
+    def restore(self, state: State) -> None:
+        self._channel.restore(state)
+        _separate(state, self._estimators)
+
+
+class Adaptive:
+    """The default: a filter bank for each field says what the present step deserves, in amounts of a fixed total.
+
+    What a bank wishes depends on released measurements alone; it is cut to what is left before it is charged.
+    """
+
+    def __init__(self, amounts: AdaptiveAmounts, banks: Sequence[FilterBank]) -> None:
+        self._amounts, self._banks = amounts, banks
+        self._span = 0
+        self._spent = [0] * len(banks)
+        self._accountant: Accountant = self._budget.accountant()
+
+    @property
+    def _budget(self) -> GaussianBudget:
+        return self._amounts.budget
+
+    def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
+        if not present:
+            for bank in self._banks:
+                bank.skip()
+            return SeriesOutcome(silent=True)
+        span, at = self._budget.presence.where(step)
+        if span != self._span:
+            self._span, self._spent = span, [0] * len(totals)
+            self._accountant = self._budget.accountant()
+        amounts = [self._amount(index, at) for index in range(len(totals))]
+        if min(amounts) <= 0:
+            return SeriesOutcome(silent=True, over=True)
+        event = self._amounts.events(amounts)
+        assert event is not None
+        self._accountant = self._accountant.charged(event)
+        measured = [
+            self._budget.measure(index, total, self._amounts.sigma_squared(index, amount), noise.child("series", index))
+            for index, (total, amount) in enumerate(zip(totals, amounts, strict=True))
+        ]
+        self._spent = [spent + amount for spent, amount in zip(self._spent, amounts, strict=True)]
+        outcome = released(step, measured, self._banks, NORMAL_90)
+        for measurement, amount in zip(outcome.measurements, amounts, strict=True):
+            measurement["budget_share"] = amount / WHOLE
+        return outcome
+
+    def _amount(self, index: int, at: int) -> int:
+        """What a field's measurement may cost now: as its bank wishes, and never more than is left."""
+        steps = self._budget.presence.steps
+        assert steps is not None
+        whole = self._amounts.whole(index)
+        left = whole - self._spent[index]
+        if left < _LEAST_AMOUNT:
+            return 0
+        per_amount = self._amounts.precision(index) / whole
+        wished = self._banks[index].wish(remaining=left * per_amount, left=steps - at)
+        return left if at == steps - 1 else min(left, max(_LEAST_AMOUNT, int(wished / per_amount)))
+
+    def arrays(self) -> State:
+        own: State = {
+            "span": np.array([self._span], np.int64),
+            "spent": np.array(self._spent, np.int64),
+            **self._accountant.state(),
+        }
+        return _joined(own, self._banks)
+
+    def restore(self, state: State) -> None:
+        (self._span,), spent = state["span"].tolist(), state["spent"].tolist()
+        if len(spent) != len(self._spent):
+            raise ValueError("spent")
+        self._spent = spent
+        self._accountant = self._accountant.restore(state)
+        _separate(state, self._banks)
+
+
+def released(
+    step: int, measured: Sequence[NoisyTotal], estimators: Sequence[SeriesEstimator], interval: float
+) -> SeriesOutcome:
+    """Hand measurements to their estimators."""
+    values = []
+    for one, estimator in zip(measured, estimators, strict=True):
+        estimate, variance = estimator.update(one.value, one.variance)
+        deviation = max(variance, 0.0) ** 0.5
+        values.append(Value(estimate, deviation, interval * deviation))
+    measurements = [
+        {"field": index, "of_step": step, "value": one.value, "variance": one.variance}
+        for index, one in enumerate(measured)
+    ]
+    return SeriesOutcome(((step, tuple(values)),), measurements)
+
+
+def _joined(own: State, estimators: Sequence[SeriesEstimator]) -> State:
+    for index, estimator in enumerate(estimators):
+        own |= {f"field/{index}/{name}": array for name, array in estimator.arrays().items()}
+    return own
+
+
+def _separate(state: State, estimators: Sequence[SeriesEstimator]) -> None:
+    for index, estimator in enumerate(estimators):
+        head = f"field/{index}/"
+        estimator.restore({name.removeprefix(head): array for name, array in state.items() if name.startswith(head)})

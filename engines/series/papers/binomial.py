@@ -1,0 +1,238 @@
+"""Binomial measurement of a step's totals, with the paper's own accounting: mode `paper-binomial`.
+
+The paper adds binomial noise to w z, which is no integer, so that what is released tells w z modulo 1. Here the noise
+goes on the integer z, with 1 / w**2 times the coins; dividing by w afterwards would give the paper's variances.
+Guarantee: (epsilon, delta)-DP for a unit over a span, wherever its events lie. A draw with m = `half` coins on an
+    integer moved by s is (e, d)-DP by lemma A.2 (the likelihood ratio of s neighbouring counts is at most ((m + k + s)
+    / (m - k - s + 1)) ** s, and Hoeffding bounds the k where that is beyond e); the draws that a unit meets compose by
+    [kairouz2015], as in theorem A.3. Looser than what Gaussian noise is given: docs/engines/sequence.md.
+Arrangements: one event may move a coarse total by a whole step, so events spread over many steps can cost more than the
+    same events in few. A draw whose step has q of the unit's `most` events is given q / most of the delta of its field:
+    all draws together never have more, whichever steps the events are in. Draws whose shift takes more than n events
+    add up plainly, the others by theorem 3.5, a concave function of the sum of squares and so below each of its
+    tangents: all in all a sum over draws of a function of q, which `_Draws.worst` bounds for every arrangement, mixed
+    ones too.
+Source: [zhang2022], lemma A.2 and theorem A.3.
+Units: lattice steps, coarsened by 2**`coarse` where many coins would be needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, partial
+from math import ceil, inf
+
+import numpy as np
+import numpy.typing as npt
+
+from engines.accounting.binomial import advanced, composed, draw_epsilon
+from engines.contract import State
+from engines.noise import NoiseSource, binomial_mechanism
+from engines.noise.binomial import MAX_HALF
+from engines.series.gaussian import NoisyTotal
+from engines.series.modes import NORMAL_90
+from engines.series.presence import Presence
+from engines.series.schedule import WeightSchedule
+from schemas.errors import EngineInputError
+
+Floats = npt.NDArray[np.float64]
+Cost = Callable[[Floats], Floats]
+
+_MOST_SHIFT = 4
+_MOST_ROOT = 5
+"""Bits of the root of `per_step` that are kept: more would cost seconds of search and billions of coins."""
+_PRICES = 33
+_TANGENTS = (1.0, 0.25, 0.0625)
+"""Where the concave function is touched, in parts of the largest sum of squares."""
+_HOPELESS = 1e4
+"""An epsilon that nobody asks for."""
+_MARGIN = 1e-9
+"""Of epsilon and delta, for rounding."""
+
+
+def _itself(epsilons: Floats) -> Floats:
+    return epsilons
+
+
+def _light(slope: float, epsilons: Floats) -> Floats:
+    return _drift(epsilons) + slope * epsilons**2
+
+
+def _drift(epsilons: Floats) -> Floats:
+    drift: Floats = epsilons * np.tanh(epsilons / 2)
+    return drift
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Draws:
+    """Draws of one field that one unit can meet.
+
+    Attributes:
+        events: `(sizes,)` of the unit in one step.
+        kinds: (how many steps, `(sizes,)` epsilons of a draw there), for each weight of a step.
+        most: events in all steps together.
+    """
+
+    events: Floats
+    kinds: tuple[tuple[int, Floats], ...]
+    most: int
+
+    def worst(self, cost: Cost, *, few: int | None = None, many: Cost | None = None) -> float:
+        """At least the sum, over all draws of any arrangement of the events, of the cost of a draw's epsilon.
+
+        A step with q events costs at most r q plus the largest of cost(q') - r q' over all q', or plus 0, for every
+        price r >= 0 of an event. Summed over the steps: r `most`, and that excess for each step. Every r gives a
+        bound; the least of some is taken.
+
+        Args:
+            cost: `(sizes,)` of epsilons. many: that of draws whose shift takes more events than `few`.
+        """
+        kinds = [(steps, cost(epsilons)) for steps, epsilons in self.kinds]
+        if few is not None and many is not None:
+            heavy = self.events > few
+            kinds = [
+                (steps, np.where(heavy, many(epsilons), costs))
+                for (steps, costs), (_, epsilons) in zip(kinds, self.kinds, strict=True)
+            ]
+        each = [float((costs / self.events).max()) for _, costs in kinds]
+        if not max(each) < inf:
+            return inf
+        prices = np.append(np.linspace(0, max(each), _PRICES), each[-1])
+        bounds = prices * self.most
+        for steps, costs in kinds:
+            bounds = bounds + steps * np.maximum(costs - prices[:, None] * self.events, 0).max(axis=1)
+        return float(bounds.min())
+
+
+@dataclass(frozen=True, kw_only=True)
+class BinomialBudget:
+    """Public constants. Args: as `gaussian.FixedAmounts` has them; the schedule must not decay."""
+
+    epsilon: Fraction
+    delta: float
+    presence: Presence
+    shifts: tuple[int, ...]
+    shares: tuple[Fraction, ...]
+    schedule: WeightSchedule
+
+    def __post_init__(self) -> None:
+        if self.presence.most is None or self.schedule.decay is not None:
+            raise EngineInputError("binomial noise needs a horizon or a bound on a unit's events, and no decay")
+        least = min(self.schedule.weight**2, Fraction(1))
+        halves = [self.half(field, least, min(self.base, 2 * MAX_HALF)) for field in range(len(self.shifts))]
+        if max(halves) > MAX_HALF:
+            raise EngineInputError(
+                "this budget needs too many coins: use mode paper, a shorter horizon, or fewer events of a user"
+            )
+
+    def coarse(self, field: int) -> int:
+        """Bits of a total that are dropped, so that a unit moves a step's total by some 4 to 16 times the root of
+        `per_step`: much less, and spread events, each of which can move a total by one, would decide how much noise
+        there is.
+        """
+        root = min(_MOST_ROOT, ((self.presence.per_step - 1).bit_length() + 1) // 2)
+        return max(0, (self.shifts[field] * self.presence.per_step).bit_length() - _MOST_SHIFT.bit_length() - root)
+
+    def shift(self, field: int) -> int:
+        """How far a unit moves the coarse total of a step: floor(a) - floor(b) is at most ceil(a - b)."""
+        moved = self.shifts[field] * self.presence.per_step
+        return -(-moved >> self.coarse(field))
+
+    def half(self, field: int, weight: Fraction, base: float) -> int:
+        """Coins of a draw, halved: `base` at weight 1, full share and a shift of 1."""
+        return ceil(base * self.shift(field) ** 2 / float(weight * self.shares[field]))
+
+    @property
+    def _most(self) -> int:
+        most = self.presence.most
+        assert most is not None
+        return most
+
+    def _moves(self, field: int) -> tuple[Floats, Floats]:
+        """Steps by which a unit can move the coarse total, and the fewest events in a step that do it.
+
+        Fewer events have less of delta, hence the larger epsilon: no other number of events need be looked at.
+        """
+        moves = np.arange(1, self.shift(field) + 1)
+        return moves.astype(float), (((moves - 1) << self.coarse(field)) // self.shifts[field] + 1).astype(float)
+
+    def _draws(self, field: int, base: float) -> _Draws:
+        """All that a unit can meet in a field."""
+        moves, events = self._moves(field)
+        each = self.delta * (1 - _MARGIN) / (2 * len(self.shifts) * self._most)
+        steps = self.presence.most_steps
+        assert steps is not None
+        first = min(steps, self.schedule.full)
+        kinds = []
+        for count, weight in ((first, Fraction(1)), (steps - first, self.schedule.weight**2)):
+            half = self.half(field, weight, base)
+            kinds.append((count, draw_epsilon(half, moves, each * events)))
+        return _Draws(events, tuple(kinds), self._most)
+
+    def _total(self, base: float) -> float:
+        """Epsilon of a span, by theorem A.3, for the dearest arrangement of a unit's events; infinite beyond 10**4."""
+        slack = self.delta * (1 - _MARGIN) / 2
+        fields = [self._draws(field, base) for field in range(len(self.shifts))]
+        plain = sum(draws.worst(_itself) for draws in fields)
+        if not plain <= _HOPELESS:
+            return inf
+        drift = sum(draws.worst(_drift) for draws in fields)
+        best = composed(plain, drift, sum(draws.worst(np.square) for draws in fields), slack)
+        for bits in range((self.presence.per_step - 1).bit_length()):
+            most = 1 << bits
+            squares = sum(draws.worst(np.square, few=most, many=np.zeros_like) for draws in fields)
+            for part in _TANGENTS:
+                value, slope = advanced(squares * part, slack)
+                light = partial(_light, slope)
+                spent = sum(draws.worst(light, few=most, many=_itself) for draws in fields)
+                best = min(best, value - slope * squares * part + spent)
+        return best
+
+    @property
+    def base(self) -> float:
+        """The least `base` that keeps the promise, as a search finds it; checked, not derived."""
+        return _least_base(self)
+
+    def measure(self, field: int, step: int, total: int, noise: NoiseSource) -> NoisyTotal:
+        """Draw noise for the total of a step of the span."""
+        factor = 1 << self.coarse(field)
+        half = self.half(field, self.schedule.squared(step), self.base)
+        noisy = binomial_mechanism(total >> self.coarse(field), half, noise)
+        return NoisyTotal((noisy + (factor - 1) / (2 * factor)) * factor, half / 2 * factor**2)
+
+
+@lru_cache(maxsize=64)
+def _least_base(budget: BinomialBudget) -> float:
+    target = float(budget.epsilon) * (1 - _MARGIN)
+    low = high = 1.0
+    while budget._total(high) > target:
+        low, high = high, 2 * high
+        if high > MAX_HALF:
+            return inf
+    while high > low * (1 + 1e-6):
+        middle = (low + high) / 2
+        low, high = (middle, high) if budget._total(middle) > target else (low, middle)
+    return high
+
+
+class BinomialChannel:
+    """Binomial noise by a public schedule. All of it is accounted for beforehand."""
+
+    interval = NORMAL_90
+
+    def __init__(self, budget: BinomialBudget) -> None:
+        self._budget = budget
+
+    def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
+        at = self._budget.presence.where(step)[1]
+        return [
+            self._budget.measure(index, at, total, noise.child("series", index)) for index, total in enumerate(totals)
+        ]
+
+    def arrays(self) -> State:
+        return {}
+
+    def restore(self, state: State) -> None:
+        pass

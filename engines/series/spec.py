@@ -1,0 +1,109 @@
+"""Engine `series` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from engines.contract import Engine, EngineSpec
+from engines.series.clock import Clock
+from engines.series.config import SeriesConfig
+from engines.series.engine import Series
+from engines.series.evaluator import SeriesEvaluator
+from engines.series.fields import SeriesDomain, SeriesField
+from engines.series.presence import Presence
+from schemas.config import Stream
+from schemas.config.domain.series import SeriesDomain as SeriesSection
+
+_DAY_US = 86_400_000_000
+_LONGEST_PERIOD = 1440
+_WEEK = 7
+
+
+def _domain(stream: Stream) -> SeriesDomain:
+    section = stream.domain
+    assert isinstance(section, SeriesSection)
+    return SeriesDomain(
+        tuple(
+            SeriesField(
+                name=field.name,
+                of=field.of,
+                limits=field.limits,
+                sensitivity=field.sensitivity,
+                share=Fraction(field.share),
+            )
+            for field in section.series
+        )
+    )
+
+
+def presence(stream: Stream) -> Presence:
+    """Where one unit may be: in all readings; or in as many steps as its bounds allow."""
+    section, privacy = stream.domain, stream.privacy
+    assert isinstance(section, SeriesSection)
+    per_us = privacy.per_us
+    steps = stream.options.horizon if per_us is None else per_us // stream.time.step_us
+    renews = per_us is not None
+    if section.readings:
+        return Presence(steps=steps, renews=renews)
+    most = 1 if privacy.unit == "event" else privacy.max_contributions
+    assert most is not None
+    return Presence(events=most, per_step=min(privacy.max_per_step or most, most), steps=steps, renews=renews)
+
+
+def clock(stream: Stream) -> Clock | None:
+    """Days of shorter steps, weeks of daily ones; none where a day is no whole number of steps.
+
+    Places in the day go by the local time of the start; a change to summer time is not followed.
+    """
+    step_us, start_us = stream.time.step_us, stream.time.start_in_week_us
+    if not stream.options.seasonal or _DAY_US % step_us or _DAY_US // step_us > _LONGEST_PERIOD:
+        return None
+    if start_us is None:
+        # "now": where a day begins is not known, which waves do not mind; weekends are not told apart.
+        return Clock(period=_WEEK if step_us == _DAY_US else _DAY_US // step_us)
+    weekday, since = divmod(start_us, _DAY_US)
+    if step_us == _DAY_US:
+        return Clock(period=_WEEK, phase=weekday)
+    return Clock(period=_DAY_US // step_us, phase=since // step_us, weekday=weekday)
+
+
+def config_class(mode: str) -> type[SeriesConfig]:
+    """Of the recipe of a mode."""
+    if mode in SeriesConfig.modes:
+        return SeriesConfig
+    from engines.series.papers.config import PaperSeriesConfig
+
+    return PaperSeriesConfig
+
+
+def config(stream: Stream) -> SeriesConfig:
+    """The recipe of a configured stream. Raises: EngineInputError."""
+    options = stream.options
+    return config_class(stream.mode)(
+        name=stream.name,
+        domain=_domain(stream),
+        mode=stream.mode,
+        epsilon=stream.event_epsilon,
+        delta=stream.privacy.delta,
+        presence=presence(stream),
+        horizon=options.horizon,
+        clock=clock(stream) if stream.mode == "default" else None,
+        weight=options.weight_fraction,
+        positive=options.correlation == "positive",
+        decay=options.decay_fraction,
+        process_variance=options.process_variance,
+        delay=options.delay,
+        coefficients=options.coefficients,
+    )
+
+
+def _build(stream: Stream) -> Engine:
+    return Series(config(stream))
+
+
+SPEC = EngineSpec(
+    name="series",
+    domain=_domain,
+    build=_build,
+    evaluator=lambda stream: SeriesEvaluator(_domain(stream)),
+)

@@ -1,0 +1,1 @@
+"""Held leaf counters, mode `default`: see `engine`."""

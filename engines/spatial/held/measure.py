@@ -1,0 +1,195 @@
+"""When a leaf is measured, the measurement itself, and what it teaches about the leaf's rate.
+
+Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream: it is in one pending count until that
+    count is measured once, with discrete Laplace noise of scale 1/epsilon, and then set to zero. Which leaves are
+    measured follows from released values. Proof: docs/notes/0030-held-leaf-counters.md.
+Source: ours. Rates follow a scalar Kalman filter (random walk observed through sums over held steps).
+Units: counts are events, rates events per step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from engines.noise import (
+    BoolArray,
+    DiscreteLaplace,
+    IntArray,
+    NoiseSource,
+    laplace_mechanism,
+    private_like,
+    scale_for,
+)
+from engines.spatial.domain import FloatArray
+from engines.spatial.held.estimate import Estimates
+from engines.spatial.held.tree import HeldTree
+from engines.spatial.partition import Changes
+
+WORTH = 0.5
+"""A leaf is measured when the variance of what is pending reaches this share of the variance of what was measured."""
+SPLIT = 3.0
+"""Standard deviations above zero at which a leaf's estimate makes it be divided; four times that: into four."""
+MERGE = 0.75
+"""Standard deviations below which the estimates of two leaves together make them be merged."""
+PRICE = 4.0
+"""Of a full tree, a leaf is divided if it holds so many times what the next pair to be merged holds."""
+WORN = 6
+"""Measurements that two leaves must have cost, together, before they are merged."""
+DRIFT, DRIFT_FLOOR = 0.02, 0.0004
+"""Variance that a rate gains per step: a share of its square, and a constant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafCounter:
+    """Public constants of the leaf measurements; may be printed and logged.
+
+    Args:
+        epsilon: of one event, over all its measurements (there is one).
+        longest: steps after which a leaf is measured whatever is expected in it.
+    """
+
+    epsilon: Fraction
+    longest: int
+
+    @property
+    def scale(self) -> Fraction:
+        return scale_for(1, self.epsilon)
+
+    @property
+    def variance(self) -> float:
+        """Of one measurement."""
+        return DiscreteLaplace(self.scale).variance
+
+    def noisy(self, values: IntArray, noise: NoiseSource) -> IntArray:
+        """The one way in which pending events leave: `(leaves,)` int64 private in, released out."""
+        return laplace_mechanism(values, self.scale, noise)
+
+
+def hold(tree: HeldTree, changes: Changes) -> None:
+    """Add a step's events to the pending counts of the leaves that they lie in."""
+    arrived = changes.net_between(np.append(tree.starts, np.int64(1) << tree.depth))
+    tree.pending = private_like(tree.pending, arrived)
+    tree.pending[tree.leaves] += arrived
+
+
+def due(tree: HeldTree, counter: LeafCounter, *, now: int, longest: int | None = None) -> BoolArray:
+    """`(leaves,)` in the order of the domain: what is worth its noise now. Looks at released values only.
+
+    Args:
+        longest: steps after which every leaf is measured, if not `counter.longest`.
+    """
+    at = tree.leaves
+    steps = now - tree.last[at]
+    variance = tree.rate_variance[at]
+    arrivals = np.maximum(np.abs(tree.rate[at]), np.sqrt(variance) / 2)
+    expected = arrivals * steps + steps * steps * variance + tree.doubt[at]
+    result: BoolArray = (expected >= WORTH * counter.variance * tree.parts[at]) | (
+        steps >= (longest or counter.longest)
+    )
+    return result
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredLeaves:
+    """What one measurement of some leaves let out. Public.
+
+    Attributes: `(leaves,)` int64 each.
+        nodes: heap numbers; at: their positions in the tree when they were measured.
+        since: the events measured arrived after this step.
+        increments: noisy sums of the pending events.
+    """
+
+    nodes: IntArray
+    at: IntArray
+    since: IntArray
+    increments: IntArray
+
+
+def measure(
+    tree: HeldTree, which: BoolArray, counter: LeafCounter, *, now: int, learn: bool, noise: NoiseSource
+) -> MeasuredLeaves:
+    """Measure some leaves, and forget their pending events.
+
+    Args:
+        which: `(leaves,)` in the order of the domain; from released values only.
+        learn: whether rates follow; not where the events are a part of a step's.
+    """
+    at = np.sort(tree.leaves[which])
+    increments = counter.noisy(tree.pending[at], noise)
+    # From here on nothing is private: these events have left.
+    tree.pending[at] = 0
+    surprise = increments - tree.forecast[at]
+    result = MeasuredLeaves(tree.nodes[at], at, tree.since[at], increments)
+    if learn:
+        steps = np.maximum(now - tree.last[at], 1)
+        rate, variance = tree.rate[at], tree.rate_variance[at]
+        variance = variance + steps * (DRIFT / 2 * rate * rate + DRIFT_FLOOR / 2)
+        error = (counter.variance + np.maximum(np.abs(rate), 0.01) * steps) / (steps * steps)
+        gain = variance / (variance + error)
+        tree.rate[at] = rate + gain * (surprise / steps - rate)
+        tree.rate_variance[at] = (1 - gain) * variance
+    tree.measured[at] += increments
+    tree.parts[at] += 1
+    tree.last[at] = tree.since[at] = now
+    tree.forecast[at] = tree.doubt[at] = 0.0
+    return result
+
+
+def divide(
+    tree: HeldTree, at: IntArray, estimates: Estimates, *, unit: float, now: int, max_leaves: int, rest: int
+) -> None:
+    """Divide leaves that were measured just now and hold enough for it, those first that hold most for their noise.
+
+    Args:
+        max_leaves: of the tree afterwards. rest: leaves from which on room is dear, since pairs are merged for it.
+    """
+    halvings, order = _wanted(tree, at, np.maximum(estimates.values[at], 0.0), unit=unit)
+    if len(tree.leaves) >= rest:
+        price = PRICE * _cheapest(tree, estimates, rank=max_leaves // 16)
+        order = order[estimates.values[at[order]] > price]
+    at, halvings = at[order], halvings[order]
+    room = max_leaves - len(tree.leaves)
+    fits = np.cumsum((1 << halvings) - 1) <= room
+    chosen = np.argsort(at[fits], kind="stable")
+    tree.split(at[fits][chosen], halvings[fits][chosen], now=now)
+
+
+def _cheapest(tree: HeldTree, estimates: Estimates, *, rank: int) -> float:
+    """Estimate of the pair of leaves that would be the `rank`-th to be merged."""
+    _, left = tree.sibling_leaves()
+    values = np.sort(np.maximum(estimates.values[left], 0.0) + np.maximum(estimates.values[left + 1], 0.0))
+    return float(values[min(rank, len(values) - 1)]) if len(values) else 0.0
+
+
+def _wanted(tree: HeldTree, at: IntArray, values: FloatArray, *, unit: float) -> tuple[IntArray, IntArray]:
+    """Halvings of each leaf, and the positions in `at` of those to be divided, most urgent first."""
+    urgency = values / (SPLIT * np.sqrt(unit * (tree.parts[at] + 1)))
+    room = tree.room(at)
+    halvings: IntArray = np.minimum(np.where(urgency >= 2.0, 2, 1), room)
+    order: IntArray = np.argsort(-urgency, kind="stable")
+    wanted = (urgency > 1.0) & (room > 0)
+    first = order[wanted[order]]
+    return halvings, first
+
+
+def unite(tree: HeldTree, estimates: Estimates, *, unit: float, now: int, most: int) -> IntArray:
+    """Merge pairs of leaves that hold little for the noise they have cost.
+
+    Where more than `most` leaves would stay, further pairs are merged, those first that hold least: a full tree must
+    have room for what comes. Returns: the parents' heap numbers, ascending.
+    """
+    parents, left = tree.sibling_leaves()
+    values = np.maximum(estimates.values, 0.0)
+    parts = tree.parts[left] + tree.parts[left + 1]
+    urgency = (values[left] + values[left + 1]) / np.sqrt(unit * parts)
+    merged: BoolArray = (urgency < MERGE) & (parts > WORN)
+    excess = len(tree.leaves) - int(merged.sum()) - most
+    if excess > 0:
+        order = np.argsort(np.where(merged, np.inf, values[left] + values[left + 1]), kind="stable")
+        merged[order[: min(excess, int((~merged).sum()))]] = True
+    names: IntArray = tree.nodes[parents[merged]]
+    tree.merge(parents[merged], left[merged], now=now)
+    return names

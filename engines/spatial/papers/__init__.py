@@ -1,0 +1,1 @@
+"""What reproduces the papers, or compares with them: PHDStream and its baselines."""

@@ -1,0 +1,1 @@
+"""Growing blocks, mode `default`: see `engine`."""

@@ -1,0 +1,227 @@
+"""Growing blocks, each measured once: a private table that follows its data, step by step, without a graphical model.
+
+Every step counts its inserts and deletes. What the rows are made of is gathered in PRIVATE integer buffers and measured
+block by block: one-way marginals in blocks that grow with the table, larger marginals in blocks that grow faster. When
+a block closes, and how its budget is shared out, is decided by what was released before. Fitted tables are
+post-processing, and so are the synthetic rows.
+Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream however long it lives: an event is
+    counted in the totals when it arrives, in one block of one-way marginals and in one block of larger ones, whose
+    budgets add up to the same early and later; or early, where larger ones have none, in one of one-way marginals only.
+Source: ours; proof in docs/notes/0040-growing-blocks.md. An insert's ttl is post-processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from engines.contract import Batch, Release, State
+from engines.noise import NoiseSource, scale_for
+from engines.tabular.attributes import FloatArray
+from engines.tabular.batches import EventRows, check_batch
+from engines.tabular.fitted import Fitted
+from engines.tabular.growing.blocks import Evidence
+from engines.tabular.growing.config import GrowingConfig
+from engines.tabular.growing.learn import ClosedBlock, GrowingState, Learning, Line
+from engines.tabular.growing.measure import variances
+from engines.tabular.growing.totals import Totals
+from engines.tabular.records import Rows
+from engines.tabular.rows_out import record_id, records
+from engines.tabular.workload import Clique
+from schemas.errors import EngineInputError
+from schemas.guarantee import Guarantee, Mechanism
+
+STATE_FORMAT = 2
+
+
+class GrowingBlocks:
+    """See the module; implements `engines.contract.Engine`.
+
+    >>> from fractions import Fraction
+    >>> from engines.noise import seeded
+    >>> from engines.tabular import Category, TableDomain
+    >>> from schemas.blocks import Folded
+    >>> table = TableDomain((Category(name="sex", values=("f", "m")), Category(name="smokes", values=(False, True))))
+    >>> engine = GrowingBlocks(GrowingConfig(name="docs", domain=table, epsilon=Fraction(1)))
+    >>> events = Folded(np.array([[0], [6]], np.uint64), np.array([300, 500]))
+    >>> release = engine.step(Batch(0, events), seeded(1))
+    >>> release.total == len(release.added), abs(release.total - 800) < 100
+    (True, True)
+    """
+
+    def __init__(self, config: GrowingConfig) -> None:
+        self.config = config
+        self._parts = parts = config.parts
+        self._budgets = parts.budgets
+        self._next = 0
+        self._learnt = GrowingState(
+            Totals(parts.totals_epsilon, config.ttl_steps),
+            Line(np.zeros(parts.ones.cells, np.int64)),
+            Line(np.zeros(parts.larger.cells, np.int64)),
+            parts.schedule.early(0.0),
+            0,
+            Evidence(ttl_steps=config.ttl_steps),
+            None,
+        )
+        self._rows = Rows.none(len(config.domain.attributes))
+
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        """See `engines.contract.Engine.step`."""
+        domain, now, parts = self.config.domain, batch.step, self._parts
+        check_batch(batch, step=self._next, keys=domain.keys)
+        budgets = self._budgets.charged(step=now, totals=parts.totals_epsilon)
+        work = Learning(parts, self._learnt, now, noise)
+        work.arrive(EventRows.of(batch.events, domain.keys, parts.active))
+        ones, larger = work.due()
+        if ones:
+            # An event is in one block of each line, and their budgets always add up to this.
+            budgets = budgets.charged(step=now, marginals=parts.marginals_epsilon)
+            work.close(larger=larger)
+        rows = self._followed(work.learnt, new_fit=ones, noise=noise.child("rows"))
+        release = self._release(now, work, rows)
+        self._learnt, self._budgets, self._rows, self._next = work.learnt, budgets, rows, now + 1
+        return release
+
+    def _followed(self, learnt: GrowingState, *, new_fit: bool, noise: NoiseSource) -> Rows:
+        config, totals = self.config, learnt.totals
+        if not config.records or (learnt.fitted is None and len(config.active)):
+            return self._rows
+        return self._parts.keeper.follow(
+            self._rows,
+            learnt.fitted or self._parts.fitter.start(),
+            total=round(totals.alive),
+            most=int(totals.most_changes + config.churn * len(self._rows)),
+            new_fit=new_fit,
+            noise=noise,
+        )
+
+    def _release(self, now: int, work: Learning, rows: Rows) -> Release:
+        learnt = work.learnt
+        gone = np.setdiff1d(self._rows.ids, rows.ids, assume_unique=True)
+        new = rows.ids >= self._rows.serial
+        return Release(
+            step=now,
+            added=records(self.config.domain, self._parts.key, rows.codes[new], rows.ids[new], rows.origins[new]),
+            removed=[record_id(serial) for serial in gone.tolist()],
+            measurements=[self._totals_json(learnt.totals), *self._marginals_json(work.measured)],
+            total=len(rows),
+            notes={
+                "rows_estimate": round(learnt.totals.alive),
+                "blocks": len(learnt.evidence.settled) + len(learnt.evidence.recent),
+                "measured": len(work.measured),
+            },
+        )
+
+    def _totals_json(self, totals: Totals) -> dict[str, Any]:
+        """Running sums since the start, with noise; `variance` is that of each."""
+        inserts, deletes = totals.released.tolist()
+        variance = totals.counter.variance(totals.steps)
+        return {"totals": {"inserts": inserts, "deletes": deletes}, "variance": variance}
+
+    def _marginals_json(self, measured: Sequence[ClosedBlock]) -> list[dict[str, Any]]:
+        """One object for each marginal of a closed block.
+
+        `increment` holds noisy net counts of the events of steps `since` + 1 to this one, its last attribute fastest;
+        `variance` is that of the noise of each.
+        """
+        names, parts = self._parts.names, self._parts
+        found = []
+        for block in measured:
+            layout = parts.larger if block.larger else parts.ones
+            first = len(parts.ones) if block.larger else 0
+            for index, variance in enumerate(variances(block.epsilons).tolist()):
+                found.append(
+                    {
+                        "marginal": list(names[first + index]),
+                        "since": block.since,
+                        "increment": layout.table(block.counts, index).ravel().tolist(),
+                        "variance": variance,
+                    }
+                )
+        return found
+
+    @property
+    def marginals(self) -> dict[Clique, FloatArray]:
+        """Released estimates of all marginals of two or more values, in rows; even ones before the first block."""
+        parts, learnt = self._parts, self._learnt
+        fitted = learnt.fitted or parts.fitter.start()
+        alive = learnt.totals.alive
+        tables: dict[Clique, FloatArray] = {}
+        for layout, shares in ((parts.ones, fitted.ones), (parts.larger, fitted.larger)):
+            for index, clique in enumerate(layout.cliques):
+                tables[tuple(int(parts.active[place]) for place in clique)] = layout.table(shares, index) * alive
+        return tables
+
+    def state(self) -> State:
+        """See `engines.contract.Engine.state`. O(cells + rows), plus blocks that are alive under a ttl."""
+        learnt = self._learnt
+        return {
+            "header": np.array([STATE_FORMAT, self._next, learnt.early, learnt.blocks], np.int64),
+            "identity": self.config.identity.copy(),
+            **learnt.totals.arrays(),
+            **learnt.ones.arrays("ones"),
+            **learnt.larger.arrays("larger"),
+            **learnt.evidence.arrays(),
+            **({} if learnt.fitted is None else learnt.fitted.arrays()),
+            **self._rows.arrays(self.config.domain),
+            **self._budgets.arrays(),
+        }
+
+    def restore(self, state: State) -> None:
+        """See `engines.contract.Engine.restore`."""
+        try:
+            header, identity = state["header"], state["identity"]
+        except KeyError as error:
+            raise EngineInputError(f"state lacks {error}") from None
+        if header.shape != (4,) or int(header[0]) != STATE_FORMAT:
+            raise EngineInputError("state is of another version")
+        if not np.array_equal(identity, self.config.identity):
+            raise EngineInputError("state is of another stream, mode or domain")
+        learnt = GrowingState(
+            self._learnt.totals.restored(state),
+            self._learnt.ones.restored(state, "ones"),
+            self._learnt.larger.restored(state, "larger"),
+            bool(header[2]),
+            int(header[3]),
+            self._learnt.evidence.restored(state),
+            Fitted.of(state),
+        )
+        rows, budgets = Rows.of(state, self.config.domain), self._budgets.restored(state)
+        self._learnt, self._rows, self._budgets, self._next = learnt, rows, budgets, int(header[1])
+
+    def guarantee(self) -> Guarantee:
+        """See `engines.contract.Engine.guarantee`. Pure; the mechanisms add up to epsilon exactly."""
+        parts = self._parts
+        (scale,) = set(parts.totals_counter.node_noise(1))
+        mechanisms = [
+            Mechanism(
+                name="inserts and deletes of every step (continual counters; scale of the first epoch)",
+                distribution="discrete Laplace",
+                l1_sensitivity=round(scale * parts.totals_epsilon),
+                scale=scale,
+                epsilon=parts.totals_epsilon,
+            )
+        ]
+        lines = (
+            ("one-way marginals, in growing blocks", len(parts.ones), parts.ones_epsilon),
+            ("larger marginals, in growing blocks", len(parts.larger), parts.larger_epsilon),
+        )
+        for name, marginals, epsilon in lines:
+            if marginals and epsilon > 0:
+                mechanisms.append(
+                    Mechanism(
+                        name=f"{name} (scale on average: shares of the budget differ)",
+                        distribution="discrete Laplace",
+                        l1_sensitivity=marginals,
+                        scale=scale_for(marginals, epsilon),
+                        epsilon=epsilon,
+                    )
+                )
+        note = "An event is in the totals when it arrives, and then in one block of each line of marginals."
+        if parts.schedule.early(0.0) and len(parts.larger):
+            note += " While the stream is early the one-way line has more of the budget of both lines, or all of it."
+        if self.config.ttl_steps is not None:
+            note += " Expiry by ttl is post-processing."
+        return Guarantee(epsilon=self.config.epsilon, mechanisms=tuple(mechanisms), note=note)

@@ -1,0 +1,178 @@
+"""Tables that agree with each other, fitted to the evidence: one-way marginals first, then the larger ones.
+
+Post-processing. One-way: the settled estimate, drawn to even counts as far as noise explains it, grown in proportion,
+plus what recent blocks show beyond their noise. Pairs: independence, corrected by the believed part of the noisy
+residual; from those a forest, whose paths give every pair a better prior; corrected again and raked to the one-way
+marginals. Marginals of three: no interaction of three, corrected and raked to their pairs. Where a ttl has taken
+blocks, what they showed comes first, and is corrected by what the others show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engines.noise import BoolArray, IntArray
+from engines.tabular.attributes import FloatArray
+from engines.tabular.fitted import Fitted
+from engines.tabular.forest import along_paths, dependences, spanning_forest
+from engines.tabular.growing.blocks import Block
+from engines.tabular.growing.shrink import news_share, shrunken, simplex
+from engines.tabular.growing.sides import Sides
+from engines.tabular.marginals import Marginals
+
+LEAST = 1e-3
+"""Rows that every value is taken to have at least: what is not seen is not impossible."""
+BELIEVED = 2.0
+"""Recent news count from so many times their noise."""
+_FIRST, _LAST = 6, 30
+_TINY = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class MarginalFitter:
+    """Args:
+
+    ones, larger: layouts; one-way marginal `a` is attribute `a`; of the larger ones pairs come first, and with each
+    marginal of three its pairs are there.
+    possible: `(cells of larger ones,)` False at structural zeros, or None where there are none.
+    """
+
+    ones: Marginals
+    larger: Marginals
+    possible: BoolArray | None = None
+    _pairs: Sides = field(init=False, repr=False, compare=False)
+    _triples: Sides = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        pairs = Marginals(self.larger.sizes, tuple(clique for clique in self.larger.cliques if len(clique) == 2))
+        triples = Marginals(self.larger.sizes, tuple(clique for clique in self.larger.cliques if len(clique) == 3))
+        object.__setattr__(self, "_pairs", Sides.of(pairs, self.ones))
+        object.__setattr__(self, "_triples", Sides.of(triples, pairs))
+
+    def start(self) -> Fitted:
+        """Even shares."""
+        larger = 1 / self.larger.spread(self.larger.lengths.astype(np.float64))
+        ones = 1 / self.ones.spread(self.ones.lengths.astype(np.float64))
+        return Fitted(ones, larger, np.zeros(len(self.larger)), 0.0, np.zeros(0, np.int64))
+
+    def fit(self, settled: Block | None, recent: Block | None, past: Block | None, rows: float) -> Fitted:
+        """Args: past: what expired. rows: alive, at least 1."""
+        margins, drift = self._ones(settled, recent, past, rows)
+        if not len(self.larger):
+            return Fitted(margins / rows, np.zeros(0), np.zeros(0), drift, np.zeros(0, np.int64))
+        known = [block for block in (past, settled) if block is not None and _usable(block)]
+        pairs, independent, edges = self._fit_pairs(margins, known, rows)
+        triples, prior = self._fit_triples(pairs, known, rows)
+        larger = np.concatenate([pairs, triples])
+        apart = self.larger.sums(np.abs(larger - np.concatenate([independent, prior]))) / rows
+        return Fitted(margins / rows, larger / rows, apart, drift, edges)
+
+    def _ones(
+        self, settled: Block | None, recent: Block | None, past: Block | None, rows: float
+    ) -> tuple[FloatArray, float]:
+        """Counts of all attributes, and the drift."""
+        margins, drift = [], 0.0
+        for attribute in range(len(self.ones)):
+            counts, news = self._one(attribute, settled, recent, past, rows)
+            counts = np.maximum(counts, LEAST)
+            margins.append(counts * (rows / counts.sum()))
+            drift = max(drift, news)
+        return np.concatenate(margins), drift / rows
+
+    def _one(
+        self, attribute: int, settled: Block | None, recent: Block | None, past: Block | None, rows: float
+    ) -> tuple[FloatArray, float]:
+        size = self.ones.sizes[attribute]
+        if settled is None:
+            if recent is None:
+                return np.full(size, rows / size), 0.0
+            part = self.ones.table(recent.ones, attribute)
+            scale = rows / max(recent.net, 1.0)
+            return shrunken(part * scale, float(recent.ones_variance[attribute]) * scale * scale, rows), 0.0
+        before = max(settled.net, 1.0)
+        counts, variance = self.ones.table(settled.ones, attribute), float(settled.ones_variance[attribute])
+        base = shrunken(counts, variance, before)
+        if past is not None and past.net > 0:
+            back = before / past.net
+            older = self.ones.table(past.ones, attribute) * back
+            older = shrunken(older, float(past.ones_variance[attribute]) * back * back, before)
+            change = counts - older
+            change = change - change.mean()
+            base = simplex(older + news_share(change, variance, least=1.0) * change, before)
+        if recent is None:
+            return base, 0.0
+        growth = base * ((rows - before) / before)
+        residual = self.ones.table(recent.ones, attribute) - base * (recent.net / before)
+        residual = residual - residual.mean()
+        share = news_share(residual, float(recent.ones_variance[attribute]), least=BELIEVED)
+        return simplex(base + growth + share * residual, rows), share * float(np.abs(residual).sum())
+
+    def _fit_pairs(
+        self, margins: FloatArray, known: Sequence[Block], rows: float
+    ) -> tuple[FloatArray, FloatArray, IntArray]:
+        """Pairs, what they would be if attributes were independent, and the forest's edges."""
+        sides = self._pairs
+        targets = sides.targets(margins)
+        independent = targets[0][sides.groups[0]] * targets[1][sides.groups[1]] / rows
+        allowed = None if self.possible is None else self.possible[: sides.layout.cells]
+        if allowed is not None:
+            independent = sides.rake(independent * allowed, targets, rounds=_LAST)
+        if not known:
+            return independent, independent, np.zeros(0, np.int64)
+        seen = [_scaled(block, sides.layout, 0, 0, rows) for block in known]
+
+        def corrected(prior: FloatArray, rounds: int) -> FloatArray:
+            for noisy, variances in seen:
+                believed = np.maximum(sides.posterior(noisy, prior, variances), 0.0) + _TINY
+                prior = sides.rake(believed if allowed is None else believed * allowed, targets, rounds=rounds)
+            return prior
+
+        first = corrected(independent, _FIRST)
+        cliques = [(clique[0], clique[1]) for clique in sides.layout.cliques]
+        edges = spanning_forest(cliques, dependences(sides.layout, first, independent), len(self.ones))
+        prior = independent.copy()
+        chosen = {cliques[i]: sides.layout.table(first, i) for i in edges}
+        paths = along_paths(chosen, self._tables(margins))
+        for index, clique in enumerate(cliques):
+            if clique in paths:
+                sides.layout.table(prior, index)[:] = paths[clique]
+        return corrected(prior, _LAST), independent, np.array(edges, np.int64)
+
+    def _tables(self, margins: FloatArray) -> Sequence[FloatArray]:
+        return [self.ones.table(margins, attribute) for attribute in range(len(self.ones))]
+
+    def _fit_triples(self, pairs: FloatArray, known: Sequence[Block], rows: float) -> tuple[FloatArray, FloatArray]:
+        """Marginals of three, and what they would be without an interaction of three."""
+        sides = self._triples
+        if not len(sides.layout):
+            return np.zeros(0), np.zeros(0)
+        targets = sides.targets(pairs)
+        # Summed over its last axis a marginal of three is a pair; spread that evenly and rake.
+        sizes = np.bincount(sides.groups[2], minlength=len(targets[2]))
+        start = (targets[2] / sizes)[sides.groups[2]]
+        prior = sides.rake(start, targets, rounds=_LAST)
+        first, cells = len(self._pairs.layout), self._pairs.layout.cells
+        fitted = prior
+        for block in known:
+            noisy, variances = _scaled(block, sides.layout, first, cells, rows)
+            fitted = np.maximum(sides.posterior(noisy, fitted, variances), 0.0) + _TINY
+            if self.possible is not None:
+                fitted = fitted * self.possible[cells:]
+            fitted = sides.rake(fitted, targets, rounds=_LAST)
+        return fitted, prior
+
+
+def _usable(block: Block) -> bool:
+    """Whether larger marginals are known of it, and of a table that is there."""
+    return block.complete and bool((block.larger_net > 0).all())
+
+
+def _scaled(block: Block, layout: Marginals, first: int, cell: int, rows: float) -> tuple[FloatArray, FloatArray]:
+    """Noisy counts of a table of so many rows and their variances, of a layout that begins at a marginal and a cell."""
+    part = slice(first, first + len(layout))
+    scale = rows / block.larger_net[part]
+    counts = block.larger[cell : cell + layout.cells] * layout.spread(scale)
+    return counts, block.larger_variance[part] * (scale * scale)

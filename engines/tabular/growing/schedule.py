@@ -1,0 +1,138 @@
+"""When a block closes: what it must have gathered, by released totals. Public.
+
+Blocks grow with the table. Noise of a block is the same however long it is, so few large blocks cost less; but what a
+block holds is not known until it closes. A block may hold a fixed share of what was covered before.
+Units: events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import sqrt
+
+import numpy as np
+
+from engines.tabular.attributes import FloatArray
+
+EARLY, EARLY_APART = 4000.0, 8000.0
+"""Events times epsilon, for 15 attributes, until which a stream is early; in proportion to their pairs. The second one
+is for streams whose larger marginals have nothing till then."""
+EARLY_SHARE, EARLY_MARGINALS = Fraction(1, 4), 120
+"""Of the larger marginals' budget, for them while a stream is early; nothing where there are more of them than this."""
+ONES_LEAST, ONES_GROWTH, ONES_DELETABLE = 120.0, 0.15, 0.3
+"""Of a block of one-way marginals: events times epsilon for 15 attributes, and share of what was covered before."""
+ONES_FAST = 400.0
+"""Events times epsilon, for 15 attributes, until which such blocks double what was covered; the share then falls with
+the root, since noise matters less and less beside what changes."""
+LARGER_LEAST, LARGER_GROWTH = 2000.0, 0.7
+"""Of a block of larger marginals: events times epsilon, and share of what was covered before."""
+DELETABLE_LEAST, DELETABLE_GROWTH = 4000.0, 1.2
+"""The same where rows can be deleted: noise of old blocks stays when their rows have gone."""
+DRIFT, DRIFTED = 0.1, 0.25
+"""Believed change of some one-way marginal above which this share of a block will do."""
+UNKNOWN = 0.2
+"""L1 distance from its prior, as a share of the rows, that a larger marginal may have as long as noise hides it."""
+REST, FIRST_REST = 0.2, 0.05
+"""Weight of a marginal that is not worth its noise, beside the others: later, and in the first block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockSchedule:
+    """Args:
+
+    epsilon: of one event over the whole stream. attributes: that are measured.
+    deletable: rows may be deleted by events of their own.
+    windowed: rows expire by a ttl.
+    larger: how many marginals of two or more attributes there are.
+    """
+
+    epsilon: float
+    attributes: int
+    deletable: bool
+    windowed: bool
+    larger: int
+
+    def early(self, events: float) -> bool:
+        """True while most of the budget goes to the one-way marginals: so few events would drown in larger ones.
+
+        Not where rows can be deleted: noise of early blocks would stay.
+        """
+        if self.deletable or not self.larger:
+            return not self.larger
+        limit = EARLY if self.early_share else EARLY_APART
+        return events < limit * self._attributes * self._attributes / self.epsilon
+
+    @property
+    def early_share(self) -> Fraction:
+        """Of the larger marginals' budget, what is left to them while the stream is early.
+
+        At 0 they gather nothing then. Early, those with the fewest cells are worth measuring, if there are few.
+        """
+        return EARLY_SHARE if 0 < self.larger <= EARLY_MARGINALS else Fraction(0)
+
+    @property
+    def _attributes(self) -> float:
+        """For 1 the constants above were chosen."""
+        return max(self.attributes, 1) / 15
+
+    def ones_due(self, fresh: float, covered: float, alive: float) -> bool:
+        """True if a block of one-way marginals with so many fresh events closes."""
+        least = ONES_LEAST * self._attributes / self.epsilon
+        growth = ONES_DELETABLE if self.deletable else ONES_GROWTH
+        if covered > 0:
+            growth = max(growth, min(1.0, sqrt(ONES_FAST * self._attributes / self.epsilon / covered)))
+        return fresh >= max(least, growth * self._size(covered, alive))
+
+    def larger_due(self, fresh: float, covered: float, alive: float, drift: float) -> bool:
+        """True if a block of larger marginals closes, sooner where the one-way ones have drifted."""
+        if self.deletable:
+            return fresh >= max(DELETABLE_LEAST / self.epsilon, DELETABLE_GROWTH * self._size(covered, alive))
+        least = LARGER_LEAST / self.epsilon
+        size = max(least, LARGER_GROWTH * self._size(covered, alive))
+        return fresh >= size or (drift > DRIFT and fresh >= max(least, DRIFTED * size))
+
+    def _size(self, covered: float, alive: float) -> float:
+        covered = max(covered, 0.0)
+        small = min(max(alive, 0.0), covered)
+        return small if self.windowed else sqrt(covered * small)
+
+
+def larger_weights(
+    plain: FloatArray,
+    lengths: FloatArray,
+    apart: FloatArray,
+    rows: float,
+    epsilon: float,
+    blocks: int,
+    *,
+    rest: float,
+) -> FloatArray:
+    """Weights by which larger marginals share their budget.
+
+    Noise of marginal i costs w_i = plain_i / cells^1.2 a row in the wrong cell, so its best share is in proportion to
+    sqrt(w_i cells_i). Marginals that may be closer to their prior than noise would allow to see get `rest` of that.
+
+    Args:
+        apart: L1 distance that each may have from its prior, as a share of the rows.
+        blocks: that were measured before.
+    """
+    worth = plain * lengths**-1.2
+    root = np.sqrt(worth * lengths)
+    missed = apart * rows * worth
+    order = np.argsort(-missed / root, kind="stable")
+    noise = np.cumsum(root[order]) ** 2 * (0.7 * max(1.0, sqrt(blocks)) / epsilon)
+    best = int(np.argmin(noise + missed.sum() - np.cumsum(missed[order]))) + 1
+    kept = np.zeros(len(root), np.bool_)
+    kept[order[:best]] = True
+    weights: FloatArray = np.where(kept, root, rest * root)
+    return weights
+
+
+def block_weights(net: float, variances: FloatArray) -> FloatArray:
+    """Weights of a block's larger marginals `(marginals,)` beside those of other blocks of the same table.
+
+    By inverse variance, as for samples of one law; times the root of the rows only, since that law changes.
+    """
+    weights: FloatArray = sqrt(max(abs(net), 1.0)) / variances
+    return weights

@@ -1,0 +1,150 @@
+"""How many rows there are: inserts and deletes counted at every step, and followed by their trends.
+
+Guarantee: `epsilon`-DP for one event over an endless stream, also adaptively: it adds 1 to one of the two coordinates
+    of a continual counter, at one step. Everything after the counter is post-processing.
+With a ttl the rows alive are the inserts of the last `ttl_steps` steps: a difference of two released levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import sqrt
+
+import numpy as np
+
+from engines.contract import State
+from engines.counters import default_config
+from engines.counters.contract import Counter, CounterState
+from engines.noise import IntArray, NoiseSource
+from engines.tabular.attributes import FloatArray
+from engines.tabular.growing.trend import Trend
+from schemas.errors import EngineInputError
+
+KEPT = 1024
+"""Levels that are remembered for a ttl; between them the line is straight."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Totals:
+    """A value: `after` returns the next one.
+
+    Args:
+        epsilon: of one event over the whole stream. ttl_steps: None where inserts stay.
+    Attributes:
+        released: `(2,)` int64, noisy inserts and deletes since the start.
+    """
+
+    epsilon: Fraction
+    ttl_steps: int | None = None
+    counter_state: CounterState | None = None
+    released: IntArray = field(default_factory=lambda: np.zeros(2, np.int64))
+    inserts: Trend = field(default_factory=Trend)
+    deletes: Trend = field(default_factory=Trend)
+    levels: FloatArray = field(default_factory=lambda: np.zeros(1))
+    """Every `stride`-th level of the inserts, the oldest first; the first is that before any step."""
+
+    @property
+    def counter(self) -> Counter:
+        return default_config(None).calibrate(self.epsilon)
+
+    @property
+    def stride(self) -> int:
+        return 1 if self.ttl_steps is None else -(-self.ttl_steps // KEPT)
+
+    @property
+    def steps(self) -> int:
+        return self.inserts.steps
+
+    def after(self, changes: IntArray, noise: NoiseSource) -> Totals:
+        """After one more step, of which `changes` `(2,)` int64 are the PRIVATE numbers of inserts and deletes."""
+        counter = self.counter
+        state = counter.initial(2) if self.counter_state is None else self.counter_state
+        increments, state = counter.step(changes, state, noise)
+        released: IntArray = self.released + increments
+        variance = counter.variance(self.steps + 1)
+        trend = self.inserts.after(float(released[0]), variance)
+        levels = self.levels
+        if self.ttl_steps is not None and trend.steps % self.stride == 0:
+            levels = np.append(levels, trend.level)[-(-(-self.ttl_steps // self.stride) + 2) :]
+        return Totals(
+            self.epsilon,
+            self.ttl_steps,
+            state,
+            released,
+            trend,
+            self.deletes.after(float(released[1]), variance),
+            levels,
+        )
+
+    @property
+    def events(self) -> float:
+        """Inserts and deletes since the start."""
+        return self.inserts.level + self.deletes.level
+
+    @property
+    def grown(self) -> float:
+        """Inserts less deletes since the start; expiry by a ttl does not count."""
+        return self.inserts.level - self.deletes.level
+
+    @property
+    def alive(self) -> float:
+        """Rows alive, not negative."""
+        if self.ttl_steps is not None:
+            return max(self.inserts.level - self._level(self.steps - self.ttl_steps), 0.0)
+        return max(self.inserts.level - self.deletes.level, 0.0)
+
+    @property
+    def rate(self) -> float:
+        """Events of a step."""
+        return self.inserts.rate + self.deletes.rate
+
+    @property
+    def most_changes(self) -> float:
+        """Twice the events of a step, expiries included, as far as is sure: less a standard error, but at least
+        once.
+        """
+        doubt = sqrt(max(self.inserts.rate_variance + self.deletes.rate_variance, 0.0))
+        expired = 0.0
+        if self.ttl_steps is not None:
+            past = self.steps - self.ttl_steps
+            expired = max(self._level(past) - self._level(past - 1), 0.0)
+        return max(self.rate, 2 * (self.rate - doubt)) + 2 * expired
+
+    def _level(self, steps: int) -> float:
+        """Level of the inserts after so many steps."""
+        if steps <= 0:
+            return 0.0
+        # The newest kept level is that after `newest` steps.
+        newest = self.steps // self.stride * self.stride
+        place = len(self.levels) - 1 - (newest - steps) / self.stride
+        low = min(max(int(place), 0), len(self.levels) - 1)
+        high = min(low + 1, len(self.levels) - 1)
+        share = place - low
+        return float(self.levels[low] + share * (self.levels[high] - self.levels[low]))
+
+    def arrays(self) -> State:
+        """The state. `counter/...` holds noise, which is PRIVATE."""
+        counter = {} if self.counter_state is None else self.counter_state
+        return {
+            "totals/released": self.released.copy(),
+            "totals/trends": np.stack([self.inserts.array(), self.deletes.array()]),
+            "totals/levels": self.levels.copy(),
+            **{f"counter/{name}": array.copy() for name, array in counter.items()},
+        }
+
+    def restored(self, state: Mapping[str, np.ndarray]) -> Totals:
+        """Raises: EngineInputError if arrays are missing or of another counter."""
+        try:
+            released = np.array(state["totals/released"], np.int64)
+            trends = np.array(state["totals/trends"], np.float64)
+            levels = np.array(state["totals/levels"], np.float64)
+        except KeyError as error:
+            raise EngineInputError(f"state lacks {error}") from None
+        prefix = "counter/"
+        found = {name.removeprefix(prefix): a.copy() for name, a in state.items() if name.startswith(prefix)}
+        counter = found or None
+        if counter is not None:
+            self.counter.running_sum(counter)  # refuses the state of another counter
+        return Totals(self.epsilon, self.ttl_steps, counter, released, Trend.of(trends[0]), Trend.of(trends[1]), levels)

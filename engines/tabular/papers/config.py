@@ -1,0 +1,161 @@
+"""The recipe of the modes that select, measure and fit in rounds: `paper` and `streaming-mwem`."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+
+from engines.counters import COUNTERS, Counter
+from engines.tabular.domain import TableDomain
+from engines.tabular.marginals import Marginals, check_memory
+from engines.tabular.papers.fitters import FITTERS
+from engines.tabular.papers.rounds import Rounds
+from engines.tabular.papers.selection import Selection, whole_weights
+from engines.tabular.workload import Clique, Workload
+from schemas.errors import EngineInputError
+
+BYTES_PER_CELL = 64
+"""Of memory: counts, scores, the model's marginals and the counters' states."""
+_HALF = Fraction(1, 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundsConfig:
+    """The recipe. All of it is public.
+
+    Args:
+        mode: `paper` keeps one model and one counter for each marginal; `streaming-mwem` starts anew at each step.
+        name: of the stream.
+        domain: what a row is.
+        epsilon: of ONE event, over the whole stream.
+        workload: marginals that matter; None: all of one and two attributes.
+        rounds: marginals that are chosen and measured in a step, or as many as the model holds.
+        counter: name in `engines.counters.COUNTERS` of one with Laplace noise. `streaming-mwem` measures once: simple.
+        horizon: steps that the stream has at most, where the counter has to know.
+        fit: name in `fitters.FITTERS`.
+        model_cells: of the model's tables; a step's work is proportional to them.
+        penalty: share of the expected noise that a marginal's score loses.
+        deletable: rows may be deleted by events.
+        ttl_steps: steps after which an insert is deleted by itself; the delete is measured like any other.
+        max_cells: of all marginals together.
+        records: False releases measurements only.
+        churn: rows that a step may change, as a share of the table, beyond twice the events that it is thought to have.
+    Raises: EngineInputError.
+    """
+
+    mode: Literal["paper", "streaming-mwem"]
+    name: str
+    domain: TableDomain
+    epsilon: Fraction
+    workload: Workload | None = None
+    rounds: int = 4
+    counter: str = "simple"
+    horizon: int | None = None
+    fit: str = "pgm"
+    model_cells: int = 4096
+    penalty: Fraction = Fraction(1)
+    deletable: bool = False
+    ttl_steps: int | None = None
+    max_cells: int = 4_000_000
+    records: bool = True
+    churn: Fraction = Fraction(1, 50)
+
+    def __post_init__(self) -> None:
+        if self.epsilon <= 0:
+            raise EngineInputError("epsilon must be positive")
+        if self.rounds < 1 or self.model_cells < 1 or self.max_cells < 1 or not 0 <= self.churn <= 1:
+            raise EngineInputError("rounds, model_cells and max_cells must be at least 1, churn from 0 to 1")
+        if not 0 <= self.penalty <= 2:
+            raise EngineInputError("penalty must be from 0 to 2")
+        if self.ttl_steps is not None and self.ttl_steps < 1:
+            raise EngineInputError("ttl_steps must be at least 1")
+        if self.fit not in FITTERS:
+            raise EngineInputError(f"fit must be one of {', '.join(sorted(FITTERS))}")
+        if self.workload is not None and self.workload.attributes != len(self.domain.sizes):
+            raise EngineInputError("the workload is of another table")
+        self._check_counter()
+        sizes, names = self.domain.sizes, self.domain.names
+        cliques = self.released.cliques
+        check_memory(sizes, cliques, names, max_cells=self.max_cells, bytes_per_cell=BYTES_PER_CELL)
+
+    def _check_counter(self) -> None:
+        if self.counter not in COUNTERS:
+            raise EngineInputError(f"counter must be one of {', '.join(sorted(COUNTERS))}")
+        if self.mode == "streaming-mwem" and self.counter != "simple":
+            raise EngineInputError("streaming-mwem measures a step once: its counter is simple")
+        make = COUNTERS[self.counter]
+        if self.horizon is None and make(2) != make(3):
+            raise EngineInputError(f"counter = {self.counter!r} needs a horizon: the steps that the stream has at most")
+        if self.horizon is not None and self.horizon < 1:
+            raise EngineInputError("horizon must be at least 1")
+        if make(self.horizon or 1).calibrate(Fraction(1)).measure != "epsilon":
+            raise EngineInputError(f"counter = {self.counter!r} has Gaussian noise: choose one of pure privacy")
+
+    @property
+    def _workload(self) -> Workload:
+        return self.workload or Workload.all(len(self.domain.sizes))
+
+    @property
+    def queries(self) -> dict[Clique, Fraction]:
+        """Marginals to choose from, with weights: those of the workload that no larger one contains."""
+        workload = self._workload
+        weights = dict(zip(workload.cliques, workload.weights, strict=True))
+        return {c: w for c, w in weights.items() if not any(set(c) < set(larger) for larger in weights)}
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        """Attributes with two values or more: of the others nothing is to be learnt."""
+        return tuple(a for a, size in enumerate(self.domain.sizes) if size > 1)
+
+    @property
+    def released(self) -> Marginals:
+        """Marginals that the release speaks of: those of each active attribute, then the workload's larger ones."""
+        kept = [self.reduced(clique) for clique in self._workload.cliques]
+        larger = sorted({clique for clique in kept if len(clique) > 1}, key=lambda clique: (len(clique), clique))
+        return Marginals(self.domain.sizes, (*((attribute,) for attribute in self.active), *larger))
+
+    @property
+    def layouts(self) -> tuple[Marginals, Marginals]:
+        """`released` in two parts, one-way and larger, over the places of active attributes."""
+        place = {attribute: index for index, attribute in enumerate(self.active)}
+        sizes = tuple(self.domain.sizes[attribute] for attribute in self.active)
+        cliques = [tuple(place[a] for a in clique) for clique in self.released.cliques]
+        ones, larger = cliques[: len(sizes)], cliques[len(sizes) :]
+        return Marginals(sizes, tuple(ones)), Marginals(sizes, tuple(larger))
+
+    def reduced(self, clique: Clique) -> Clique:
+        """A marginal without attributes that have one value: the same cells."""
+        return tuple(attribute for attribute in clique if self.domain.sizes[attribute] > 1)
+
+    @property
+    def parts(self) -> Rounds:
+        """Half of epsilon chooses, half counts; each round has an equal share of both."""
+        queries = self.queries
+        fitter = FITTERS[self.fit](self.domain, tuple(queries), self.model_cells)
+        if not fitter.marginals:
+            least = min(math.prod(self.domain.sizes[a] for a in clique) for clique in queries)
+            raise EngineInputError(
+                f"a model of model_cells = {self.model_cells:,} holds no marginal of the workload, the smallest of "
+                f"which has {least:,} cells: use coarser bins or fewer values, or raise model_cells"
+            )
+        rounds = min(self.rounds, len(fitter.marginals))
+        share = self.epsilon * _HALF / rounds
+        weights = whole_weights([queries[clique] for clique in fitter.marginals])
+        layout = Marginals(self.domain.sizes, fitter.marginals)
+        return Rounds(fitter, Selection(layout, weights, share), self.calibrated(share), rounds, float(self.penalty))
+
+    def calibrated(self, epsilon: Fraction) -> Counter:
+        return COUNTERS[self.counter](self.horizon or 1).calibrate(epsilon)
+
+    @property
+    def identity(self) -> np.ndarray:
+        """`(32,)` uint8: states of configurations with another one mean something else."""
+        queries = [(clique, str(weight)) for clique, weight in self.queries.items()]
+        parts = ("tabular", self.mode, self.name, self.domain.names, self.domain.sizes, queries, self.deletable)
+        model = (self.counter, self.horizon, self.fit, self.model_cells, self.ttl_steps)
+        return np.frombuffer(hashlib.sha256(repr((*parts, *model)).encode()).digest(), np.uint8)

@@ -1,0 +1,249 @@
+"""What both modes that work in rounds share: batches, expiries, budgets, synthetic rows, measurements and states.
+
+A mode says what it learns from a step's rows (`_learn`) and what it remembers. Everything else here is bookkeeping, or
+post-processing of what was learnt.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engines.accounting.budgets import Budgets
+from engines.contract import Batch, Release, State
+from engines.counters import Counter
+from engines.expiry import Expiry
+from engines.gathering import merged
+from engines.noise import NoiseSource
+from engines.tabular.batches import EventRows, check_batch
+from engines.tabular.fitted import Fitted
+from engines.tabular.forest import dependences, spanning_forest
+from engines.tabular.marginals import Marginals
+from engines.tabular.papers.config import RoundsConfig
+from engines.tabular.papers.rounds import MeasuredMarginal, Rounds
+from engines.tabular.records import Keeper, Rows
+from engines.tabular.rows_out import record_id, records, stream_key
+from schemas.errors import EngineInputError
+from schemas.guarantee import Guarantee, Mechanism
+
+FloatArray = npt.NDArray[np.float64]
+
+STATE_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearntStep:
+    """What a step released, before it is made into rows. Public. Attributes:
+
+    released: `(cells,)` of `RoundsConfig.released`: rows in each cell, not negative.
+    total: rows in all.
+    measured: in order, each with the part of the events that it is of: "" where that is all.
+    """
+
+    released: FloatArray
+    total: float
+    measured: tuple[tuple[str, MeasuredMarginal], ...]
+
+
+class RoundsEngine(ABC):
+    """See the module; implements `engines.contract.Engine`."""
+
+    def __init__(self, config: RoundsConfig) -> None:
+        self.config = config
+        self._parts: Rounds = config.parts
+        self._released = config.released
+        self._next = 0
+        # An event is in one step, where it meets all the rounds; a choice and a count each have their share.
+        share = self._parts.rounds * self._parts.selection.epsilon
+        self._budgets = Budgets.of(choices=share, counts=share)
+        self._expiry = Expiry.empty(config.domain.words)
+        self._last = LearntStep(np.zeros(self._released.cells), 0.0, ())
+        ones, larger = config.layouts
+        self._keeper = Keeper(config.domain, config.active, ones, larger)
+        self._key = stream_key(config.name)
+        self._rows = Rows.none(len(config.domain.sizes))
+
+    @property
+    def learnt(self) -> LearntStep:
+        """What the last step released."""
+        return self._last
+
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        """See `engines.contract.Engine.step`."""
+        config, parts = self.config, self._parts
+        check_batch(batch, step=self._next, keys=config.domain.keys)
+        events, expiry = batch.events, self._expiry
+        if config.ttl_steps is not None:
+            expiry = expiry.scheduled(events, due=batch.step + config.ttl_steps)
+            expired, expiry = expiry.taken(batch.step)
+            events = merged(events, expired)
+        # Refused here, no noise is drawn.
+        share = parts.rounds * parts.selection.epsilon
+        budgets = self._budgets.charged(step=batch.step, choices=share, counts=share)
+        learnt = self._learn(EventRows.of(events, config.domain.keys), noise)
+        before, after = self._rows, self._followed(learnt, noise.child("rows"))
+        self._last, self._expiry, self._budgets, self._next = learnt, expiry, budgets, batch.step + 1
+        self._rows = after
+        new = after.ids >= before.serial
+        return Release(
+            step=batch.step,
+            added=records(config.domain, self._key, after.codes[new], after.ids[new], after.origins[new]),
+            removed=[record_id(gone) for gone in np.setdiff1d(before.ids, after.ids, assume_unique=True).tolist()],
+            measurements=self._measurements(learnt),
+            total=len(after),
+            notes={
+                "rows_estimate": round(learnt.total),
+                "measured": len(learnt.measured),
+                "model_cells": parts.fitter.tree.cells,
+            },
+        )
+
+    def _followed(self, learnt: LearntStep, noise: NoiseSource) -> Rows:
+        """The rows, closer to what was released.
+
+        A step may change a share of the rows, and twice what came or went: an event changes one value in each
+        attribute's marginal by one, so what those changed by, in the mean, says how many events there were.
+        """
+        config, rows = self.config, self._rows
+        if not config.records:
+            return rows
+        ones = self._keeper.ones
+        changed = np.abs(learnt.released - self._last.released)[: ones.cells].sum()
+        came = float(changed) / len(ones) if len(ones) else abs(learnt.total - self._last.total)
+        return self._keeper.follow(
+            rows,
+            self._shares(learnt, draw=not len(rows)),
+            total=round(learnt.total),
+            most=int(2 * came + config.churn * len(rows)),
+            new_fit=True,
+            noise=noise,
+        )
+
+    def _shares(self, learnt: LearntStep, *, draw: bool) -> Fitted:
+        """Released marginals as shares of the rows, and, to draw the first rows along, a forest of pairs."""
+        ones, larger = self._keeper.ones, self._keeper.larger
+        sums = self._released.sums(learnt.released)
+        even = 1 / self._released.spread(self._released.lengths.astype(np.float64))
+        divisor = self._released.spread(np.where(sums > 0, sums, 1.0))
+        shares = np.where(self._released.spread(sums) > 0, learnt.released / divisor, even)
+        first, rest = shares[: ones.cells], shares[ones.cells :]
+        edges: list[int] = []
+        if draw:
+            pairs = [clique for clique in larger.cliques if len(clique) == 2]
+            layout = Marginals(larger.sizes, tuple(pairs))
+            margins = [ones.table(first, attribute) for attribute in range(len(ones))]
+            independent = [np.outer(margins[left], margins[right]).ravel() for left, right in pairs]
+            scores = dependences(layout, rest[: layout.cells], np.concatenate([np.zeros(0), *independent]))
+            edges = spanning_forest([(left, right) for left, right in pairs], scores, len(ones))
+        return Fitted(first, rest, np.zeros(len(larger)), 0.0, np.array(edges, np.int64))
+
+    @abstractmethod
+    def _learn(self, rows: EventRows, noise: NoiseSource) -> LearntStep:
+        """Measure a step's PRIVATE rows, and remember the rest.
+
+        Raises: EngineInputError before anything is remembered.
+        """
+
+    @abstractmethod
+    def _memory(self) -> State:
+        """What the mode remembers, as arrays; names begin with "model/"."""
+
+    @abstractmethod
+    def _remember(self, state: State) -> None:
+        """Undo `_memory`. Raises: KeyError or EngineInputError, before anything is remembered."""
+
+    def _measurements(self, learnt: LearntStep) -> list[dict[str, Any]]:
+        """One object for each measurement of this step, see `Release.measurements`.
+
+        `increment` is a noisy marginal of this step's inserts minus deletes, the last attribute's values fastest,
+        `variance` that of the noise in each of its cells, and `estimate` what the release says of all rows alive.
+        """
+        names, layout, released = self.config.domain.names, self._parts.layout, self._released
+        resolution = self._parts.counter.resolution
+        listed = []
+        for part, measured in learnt.measured:
+            clique = layout.cliques[measured.index]
+            kept = self.config.reduced(clique)
+            table = released.table(learnt.released, released.cliques.index(kept)) if kept else np.array(learnt.total)
+            increment = measured.increment if resolution == 1 else measured.increment / resolution
+            listed.append(
+                {
+                    "marginal": [names[attribute] for attribute in clique],
+                    **({"events": part} if part else {}),
+                    "increment": increment.tolist(),
+                    "variance": measured.variance,
+                    "estimate": table.ravel().tolist(),
+                }
+            )
+        return listed
+
+    def state(self) -> State:
+        """See `engines.contract.Engine.state`. O(cells of the marginals), plus what waits for its ttl."""
+        return {
+            "header": np.array([STATE_FORMAT, self._next], np.int64),
+            "identity": self.config.identity.copy(),
+            "released": self._last.released.copy(),
+            "total": np.array([self._last.total]),
+            **self._rows.arrays(self.config.domain),
+            **self._memory(),
+            **self._expiry.arrays(),
+            **self._budgets.arrays(),
+        }
+
+    def restore(self, state: State) -> None:
+        """See `engines.contract.Engine.restore`."""
+        try:
+            header, identity = state["header"], state["identity"]
+            released, total = np.array(state["released"], np.float64), float(state["total"][0])
+            if header.shape != (2,) or int(header[0]) != STATE_FORMAT:
+                raise EngineInputError("state is of another version")
+            if not np.array_equal(identity, self.config.identity):
+                raise EngineInputError("state is of another stream, mode or domain")
+            expiry, budgets = Expiry.of(state), self._budgets.restored(state)
+            kept = Rows.of(state, self.config.domain)
+            self._remember(state)
+        except KeyError as error:
+            raise EngineInputError(f"state lacks {error}") from None
+        self._next = int(header[1])
+        self._last = LearntStep(released, total, ())
+        self._expiry, self._budgets, self._rows = expiry, budgets, kept
+
+    def guarantee(self) -> Guarantee:
+        """See `engines.contract.Engine.guarantee`. Pure; choices and counts add up to epsilon exactly."""
+        parts, expires = self._parts, self.config.ttl_steps is not None
+        return Guarantee(
+            epsilon=self.config.epsilon,
+            mechanisms=(
+                Mechanism(
+                    name="choice of a marginal (its distance from the model)",
+                    distribution="exponential mechanism",
+                    l1_sensitivity=1,
+                    scale=2 / parts.selection.epsilon,
+                    epsilon=parts.selection.epsilon,
+                    uses=parts.rounds,
+                ),
+                Mechanism(
+                    name="counts of a chosen marginal",
+                    distribution="discrete Laplace",
+                    l1_sensitivity=1,
+                    scale=_laplace_scale(parts.counter),
+                    epsilon=parts.counter.cost,
+                    uses=parts.rounds,
+                ),
+            ),
+            note=self._note + (" A ttl insert is two events: itself and its expiry." if expires else ""),
+        )
+
+    @property
+    def _note(self) -> str:
+        return "One event is measured in one step, in its rounds."
+
+
+def _laplace_scale(counter: Counter) -> Fraction:
+    """The largest scale of the counter's noise."""
+    return max(counter.node_noise(1))

@@ -1,0 +1,1 @@
+"""Mode `default`: histograms that are measured, and walks that follow them; see `mode`."""

@@ -1,0 +1,182 @@
+"""The method of the paper, read so that it is private: cells by PrivTree, transitions, a tree over pairs, lengths.
+
+Guarantee: epsilon-DP for one trip: 3/10 for the cells, 4/10 for transitions, 3/10 for pairs.
+Source: [kumar2024], algorithms 16 to 21. Read otherwise: transitions are count plus noise (algorithm 17
+drops the count, then uses the raw one), negative ones 0, rows without mass uniform; exponential weights favour the
+ENDS of a trip (equation 5.10 has the sign inverted); lengths have mean mode / ln 2 and are at least the hops; a cell
+is stayed in with probability 0.97 at most; walks are conditioned on their end without powers of the matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import dijkstra
+
+from engines.noise import NoiseSource, aggregate
+from engines.spatial.split import SplitRule
+from engines.trajectory.chance import uniforms
+from engines.trajectory.histograms import UNIT, Histogram, Noisy, counted, equal_shares, measure
+from engines.trajectory.papers.hierarchy import Hierarchy, codes_of, discretised
+from engines.trajectory.papers.pair_tree import pair_counts, sampled
+from engines.trajectory.synthesis import Limits, Synthesis
+from engines.trajectory.trips import FloatArray, Trips
+from engines.trajectory.walks import Errands, SparseGraph, walk
+from schemas.blocks import IntArray
+from schemas.guarantee import Mechanism
+
+SHARES = {"cells": Fraction(3, 10), "transitions": Fraction(4, 10), "pairs": Fraction(3, 10)}
+STAYING = 0.97
+_SOURCES = 128
+"""Start cells whose most probable paths are looked for at once."""
+
+
+def end_weighted_shares(transitions: IntArray, rank: IntArray) -> IntArray:
+    """Weights of a trip's transitions in units of 2**-20 trips, halved with each step away from the nearer end.
+
+    Args: transitions, rank: of each transition, how many its trip has and which of them it is, from 0.
+    Powers below 2**-40 of the largest count as 0; integer division keeps a trip's sum at 2**20 or less.
+
+    >>> end_weighted_shares(np.array([3, 3, 3]), np.array([0, 1, 2])).tolist()
+    [419430, 209715, 419430]
+    """
+    away = np.minimum(rank, transitions - 1 - rank)
+    powers = np.where(away <= 40, np.int64(1) << np.maximum(40 - away, 0), 0)
+    # A trip's sum in closed form: twice that of one half, and the middle one where there is one.
+    half = np.minimum(transitions // 2, 41)
+    sums = 2 * ((np.int64(1) << 41) - (np.int64(1) << (41 - half)))
+    middle = (transitions % 2 == 1) & (transitions // 2 <= 40)
+    sums = sums + np.where(middle, np.int64(1) << np.maximum(40 - transitions // 2, 0), 0)
+    # 2**40 * 2**20 fits into int64, and so does every smaller power.
+    shares: IntArray = powers * UNIT // sums
+    return shares
+
+
+def tree_bits(name: str, rule: SplitRule) -> Mechanism:
+    """PrivTree in a guarantee: all its bits together."""
+    return Mechanism(
+        name=name, distribution="Laplace (one bit)", l1_sensitivity=1, scale=rule.scale, epsilon=rule.epsilon
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paper:
+    """See the module; implements `engines.trajectory.synthesis.TripMode`.
+
+    Args: spread: how a trip's weight is spread over its transitions; "exponential" favours its ends.
+    """
+
+    written_as: ClassVar[str] = "Paper"
+
+    spread: Literal["uniform", "exponential"] = "uniform"
+
+    @property
+    def note(self) -> str:
+        return ""
+
+    def mechanisms(self, epsilon: Fraction) -> tuple[Mechanism, ...]:
+        halves = epsilon * SHARES["pairs"] / 2
+        return (
+            tree_bits("cells (one bit for each)", SplitRule(epsilon=epsilon * SHARES["cells"], fanout=2)),
+            counted("transitions", epsilon * SHARES["transitions"]),
+            tree_bits("pairs of cells (one bit for each)", SplitRule(epsilon=halves, fanout=4)),
+            counted("pairs", halves),
+        )
+
+    def synthesise(
+        self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource, records: bool = True
+    ) -> Synthesis:
+        """See `engines.trajectory.synthesis.TripMode`."""
+        budget = {name: epsilon * share for name, share in SHARES.items()}
+        drawn, chance = noise.child("noise"), noise.child("chance")
+        cells = discretised(trips, epsilon=budget["cells"], noise=drawn.child("cells"))
+        edges = cells.adjacent()
+        transitions = measure(self._transitions(trips, cells, edges), epsilon=budget["transitions"], noise=drawn)
+        pairs, start, end = pair_counts(trips, cells, epsilon=budget["pairs"], noise=drawn.child("pairs"))
+        del trips
+        # From here on nothing private is in reach.
+        notes = {"cells": len(cells), "pair_leaves": len(pairs.values)}
+        if not records:
+            return Synthesis(Trips.none(), (transitions, pairs), notes)
+        weights, staying = _probabilities(transitions, edges, len(cells))
+        starts, ends = sampled(pairs, start, end, cells, chance.child("pairs"))
+        synthetic = Trips.none()
+        if len(starts):
+            moves = _lengths(starts, ends, weights, limits, chance.child("lengths"))
+            synthetic = _with_points(Errands(starts, ends, moves), weights, staying, cells, limits, chance)
+        return Synthesis(synthetic, (transitions, pairs), {"trips": len(synthetic), **notes})
+
+    @aggregate
+    def _transitions(self, trips: Trips, cells: Hierarchy, edges: tuple[IntArray, IntArray]) -> Histogram:
+        """Of each pair of touching cells; transitions between others are dropped."""
+        leaves, count = cells.leaves_of(codes_of(trips.x, trips.y)), len(cells)
+        inside = trips.owners[1:] == trips.owners[:-1]
+        pairs = (leaves[:-1] * count + leaves[1:])[inside]
+        number = np.repeat(trips.sizes - 1, trips.sizes)[:-1][inside]
+        if self.spread == "exponential":
+            rank = (np.arange(len(leaves)) - np.repeat(trips.offsets[:-1], trips.sizes))[:-1][inside]
+            weights = end_weighted_shares(number, rank)
+        else:
+            weights = equal_shares(number)
+        known = edges[0] * count + edges[1]
+        at = np.minimum(np.searchsorted(known, pairs), len(known) - 1)
+        hit = known[at] == pairs
+        return Histogram.of("transitions", at[hit], size=len(known), weights=weights[hit])
+
+
+def _probabilities(noisy: Noisy, edges: tuple[IntArray, IntArray], count: int) -> tuple[csr_matrix, FloatArray]:
+    """Probabilities of moves between different cells, and of staying in each."""
+    source, target = edges
+    values = np.maximum(noisy.values, 0.0)
+    sums, degrees = np.bincount(source, values, minlength=count), np.bincount(source, minlength=count)
+    values = np.where(sums[source] > 0, values / np.maximum(sums[source], 1e-300), 1.0 / degrees[source])
+    staying = np.minimum(values[source == target], STAYING)
+    moving = source != target
+    source, target, values = source[moving], target[moving], values[moving]
+    sums, degrees = np.bincount(source, values, minlength=count), np.bincount(source, minlength=count)
+    values = np.where(sums[source] > 0, values / np.maximum(sums[source], 1e-300), 1.0 / np.maximum(degrees[source], 1))
+    matrix = csr_matrix((np.maximum(values, 1e-9), (source, target)), (count, count))
+    matrix.sort_indices()
+    return matrix, staying
+
+
+def _lengths(starts: IntArray, ends: IntArray, weights: csr_matrix, limits: Limits, noise: NoiseSource) -> IntArray:
+    """`(trips,)` moves: exponential, with the moves of the most probable path as median, and the hops at least."""
+    costs = weights.copy()
+    costs.data = np.maximum(-np.log(np.minimum(weights.data, 1.0)), 1e-9)
+    likely, hops = np.zeros(len(starts), np.int64), np.zeros(len(starts), np.int64)
+    sources, where = np.unique(starts, return_inverse=True)
+    for begin in range(0, len(sources), _SOURCES):
+        chunk = sources[begin : begin + _SOURCES]
+        members = np.flatnonzero((where >= begin) & (where < begin + _SOURCES))
+        rows = where[members] - begin
+        _, before = dijkstra(costs, indices=chunk, return_predecessors=True)
+        far = dijkstra(costs, indices=chunk, unweighted=True)
+        hops[members] = np.minimum(far[rows, ends[members]], limits.moves)
+        at = ends[members]
+        while (going := at != starts[members]).any():
+            at = np.where(going, before[rows, at], at)
+            likely[members] += going
+            # A cell that can not be reached has no predecessor.
+            at = np.where(at < 0, starts[members], at)
+    chance = uniforms(len(starts), noise)
+    moves = np.ceil(-np.log(chance) * np.maximum(likely, 1) / np.log(2)).astype(np.int64)
+    moves = np.minimum(np.maximum(moves, hops), limits.moves)
+    return np.where((starts == ends) & (moves < 2), 0, moves)
+
+
+def _with_points(
+    errands: Errands, weights: csr_matrix, staying: FloatArray, cells: Hierarchy, limits: Limits, chance: NoiseSource
+) -> Trips:
+    walked = walk(errands, SparseGraph(weights), chance.child("walks"))
+    # Points in a cell: one, and more while staying succeeds.
+    drawn = uniforms(len(walked), chance.child("staying"))
+    stays = np.floor(np.log(drawn) / np.log(np.maximum(staying[walked], 1e-300))).astype(np.int64)
+    points = 1 + np.where(staying[walked] > 0, stays, 0)
+    x, y = cells.points(np.repeat(walked, points), chance.child("positions"))
+    totals = np.append(0, np.cumsum(points))
+    return Trips(x, y, totals[errands.offsets]).first(limits.points)

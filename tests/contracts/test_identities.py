@@ -1,0 +1,97 @@
+"""Identities of stored states: those of states that earlier versions stored, whatever classes are called today."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from engines.identity import written
+from engines.markov.config import MarkovConfig
+from engines.markov.domain import StatesDomain
+from engines.markov.leakage_budget import Allocation
+from engines.series.clock import Clock
+from engines.series.config import SeriesConfig
+from engines.series.fields import SeriesDomain, SeriesField
+from engines.series.presence import Presence
+from engines.trajectory import Default, Limits, TripMode
+from engines.trajectory.assembly import Closing
+from engines.trajectory.domain import TripDomain
+from engines.trajectory.engine import TrajectoryConfig
+from engines.trajectory.papers.paper_trees import Paper
+from engines.trajectory.papers.uniform import Uniform
+
+SERIES = SeriesConfig(
+    name="test",
+    domain=SeriesDomain(
+        (SeriesField(name="n"), SeriesField(name="km", of="sum", limits=(-3.0, 10.0), share=Fraction(3)))
+    ),
+    epsilon=Fraction(1),
+    delta=1e-6,
+    presence=Presence(events=6, per_step=2, steps=12),
+    horizon=12,
+    clock=Clock(period=24, phase=3, weekday=2),
+    delay=4,
+    coefficients=2,
+)
+MARKOV = MarkovConfig(
+    name="test",
+    domain=StatesDomain("s", ("a", "b")),
+    epsilon=Fraction(1),
+    population=10,
+    horizon=5,
+    allocation=Allocation(Fraction(1, 2), Fraction(1, 4), Fraction(1, 2), 5),
+)
+
+
+def trips(mode: TripMode) -> TrajectoryConfig:
+    domain = TripDomain("x", "y", (0.0, 0.0, 1.0, 2.0), end_field="end")
+    return TrajectoryConfig(name="test", domain=domain, closing=Closing(idle=2, life=9), epsilon=Fraction(1), mode=mode)
+
+
+# As the version before `written_as` wrote them: a hash of the classes' names, among others.
+STORED = (
+    (SERIES, "7edcc5080aff0bc3e934770930f989a1b24a994389da6c6d8267ef8632dc639c"),
+    (MARKOV, "514bc98639fcc4930507a78b6872f44beeb4497f691f1eaa9fec8502136d132a"),
+    (trips(Default()), "5aac15905695b5dda7e2e5812145c0166cd9b652cbe30fbc433ef7aabe2e028d"),
+    (trips(Paper(spread="exponential")), "c6fad6b5f930b837ac43088f3cc73fd86309e48cbc7724b286e47444e1fb07f4"),
+    (trips(Uniform(side=4)), "62b95b6161a3dbaf81514273038f1f310a77a1f825872ceeae334c1565755368"),
+)
+NAMED = (
+    *(SeriesConfig, SeriesDomain, SeriesField, Presence, Clock, Allocation),
+    *(TripDomain, Closing, Limits, Default, Paper, Uniform),
+)
+
+
+def check() -> None:
+    for config, stored in STORED:
+        assert config.identity.tobytes().hex() == stored
+
+
+def test_states_of_earlier_versions_are_taken() -> None:
+    check()
+
+
+def test_a_class_may_be_renamed() -> None:
+    names = [named.__qualname__ for named in NAMED]
+    try:
+        for named in NAMED:
+            named.__qualname__ = "Renamed"
+        assert repr(SERIES).startswith("Renamed(")
+        check()
+    finally:
+        for named, name in zip(NAMED, names, strict=True):
+            named.__qualname__ = name
+
+
+@dataclass(frozen=True)
+class Nameless:
+    side: int = 1
+
+
+@pytest.mark.parametrize("value", [Nameless(), [1], object(), (1, Nameless())])
+def test_what_has_no_stable_text_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError, match="no stable text"):
+        written(value)
