@@ -59,6 +59,7 @@ class AuditOwner(PartitionOwner):
         ]
         if not streams:
             return
+        await self.job.meet_all()
         self.producer = AIOKafkaProducer(
             bootstrap_servers=kafka.bootstrap, acks="all", enable_idempotence=True, **security_kwargs(kafka)
         )
@@ -87,6 +88,7 @@ class AuditOwner(PartitionOwner):
     async def handle(self, event: Any) -> None:
         with self._serving(*streams_of(event.message.key, list(self._lanes), self.job.kept)):
             block = Block.decode(event.value)
+            self.job.meet(block.stream)
             self._acks.hold(block.stream, event.message.offset, event)
             lane = self._lanes.get(block.stream)
             if lane is not None and self.serves(block.stream):

@@ -54,6 +54,7 @@ class EngineOwner(PartitionOwner):
         job, partition = self._job, self.partition
         self._producer = await fenced_producer(job.config.kafka, f"{job.config.job.name}-engine-{partition}")
         # Only now: whatever a former owner had under way is settled, and the log ends where it ends.
+        await job.meet_all()
         beginning, _, records = await read_to_end(job.config.kafka, job.topics.releases, partition, 0)
         streams = job.streams_on(partition)
         for name in job.stops.among(stream.name for stream in streams):
@@ -91,6 +92,7 @@ class EngineOwner(PartitionOwner):
             self._leave_out(stream)
         with self._serving(*self._owners_of(event.message.key)):
             block = Block.decode(event.value)
+            self._job.meet(block.stream)
             self._acks.hold(block.stream, offset, event)
             owner = self._streams.get(block.stream)
             if owner is None:

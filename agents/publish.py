@@ -88,6 +88,7 @@ class PublishOwner(PartitionOwner):
     async def handle(self, event: Any) -> None:
         with self._serving(*streams_of(event.message.key, list(self._lanes), self._job.kept)):
             record = decode_log_record(event.value)
+            self._job.meet(record.stream)
             self._acks.hold(record.stream, record.step, event)
             if lane := self._lanes.get(record.stream):
                 await lane.take(event.message.offset, record)

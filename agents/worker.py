@@ -23,7 +23,7 @@ from agents.fingerprint import check_fingerprints
 from agents.ingest import ingest_service, user_key_ids
 from agents.ingest_owner import IngestCounters
 from agents.lifecycle import stop_log
-from agents.lifecycle.advice import PAGE, explain, what_happened
+from agents.lifecycle.advice import explain, what_happened
 from agents.lifecycle.cluster import access_error, passes, until_it_answers
 from agents.lifecycle.leaving import LIMIT_S, Leaving
 from agents.lifecycle.logs import set_up
@@ -146,15 +146,10 @@ async def prepare(config: Config, *, insecure_seed: int | None, roles: Iterable[
         source_partitions=checked.source_partitions,
         audit_partitions=checked.audit_partitions,
         insecure_seed=insecure_seed,
-        kept=checked.others - set(config.job.retired),
         instance_id=instance_id,
     )
-    for name in sorted(job.kept):
-        log.warning(
-            "stream %s was started once and is not configured: all that it needs to go on is kept, and old private "
-            "records of the streams beside it too. Put it back, or name it in [job] retired (%s, %r)",
-            name, PAGE, "A stream that is taken out",
-        )  # fmt: skip
+    for name in sorted(checked.others):
+        job.meet(name)
     for name, error in {**refused, **checked.refused}.items():
         job.stops.add(name, "start", None, error)
     with contextlib.suppress(*stop_log.NOT_KEPT):

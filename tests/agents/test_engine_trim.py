@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from agents import engine
-from agents.lifecycle.stops import Stops
+from agents import app, engine
+from agents.app import Job
 from schemas.blocks import Block
 from tests.kafka.support import job_config, stream_table
 
@@ -74,20 +74,15 @@ def test_a_restart_deletes_no_block_that_another_stream_needs(tmp_path: Path, mo
     async def read(*_: Any) -> tuple[int, int, list[Any]]:
         return 0, len(log), list(log)
 
+    async def fingerprints(_: Any) -> dict[str, Any]:
+        return {}
+
+    monkeypatch.setattr(app, "stored_fingerprints", fingerprints)
     monkeypatch.setattr(engine, "fenced_producer", producer)
     monkeypatch.setattr(engine, "read_to_end", read)
     monkeypatch.setattr(engine, "Trimmer", lambda *_, **__: SimpleNamespace(below=trimmed.append))
-    job: Any = SimpleNamespace(
-        config=config,
-        topics=SimpleNamespace(blocks="blocks", releases="releases"),
-        streams_on=lambda partition: config.streams,
-        source_partitions={"fast": 1, "slow": 1},
-        caveat="",
-        table=table,
-        draw_seed=lambda stream, step: bytes(32),
-        stops=Stops.of(["fast", "slow"]),
-        kept=frozenset(),
-    )
+    job = Job(config=config, source_partitions={"fast": 1, "slow": 1})
+    job.table = table  # type: ignore[assignment]
 
     async def scenario() -> None:
         owner = engine.EngineOwner(job, 0)

@@ -14,7 +14,7 @@ import pytest
 from aiokafka.errors import KafkaError
 from prometheus_client import REGISTRY
 
-from agents import engine
+from agents import app, engine
 from agents.app import Job
 from agents.engine import EngineOwner
 from agents.lifecycle.stops import Stops
@@ -37,6 +37,7 @@ class Bench:
         self.log: list[Any] = []
         self.acked: list[int] = []
         self.trimmed: list[int] = []
+        self.started = ["a", "b"]  # what the fingerprints topic says
         self.job = Job(config=config, source_partitions={"a": 1, "b": 1})
         self.job.table = Table()  # type: ignore[assignment]
         self.producer = Producer(self.log)
@@ -50,6 +51,10 @@ class Bench:
         def trimmer(*_: Any, held: Any) -> Any:
             return SimpleNamespace(below=lambda offset: None if held() else self.trimmed.append(offset))
 
+        async def fingerprints(_: Any) -> dict[str, Any]:
+            return dict.fromkeys(self.started)
+
+        monkeypatch.setattr(app, "stored_fingerprints", fingerprints)
         monkeypatch.setattr(engine, "fenced_producer", producer)
         monkeypatch.setattr(engine, "read_to_end", read)
         monkeypatch.setattr(engine, "Trimmer", trimmer)
