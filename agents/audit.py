@@ -86,13 +86,18 @@ class AuditOwner(PartitionOwner):
             await lane.follow()
 
     async def handle(self, event: Any) -> None:
+        needed = False
         with self._serving(*streams_of(event.message.key, list(self._lanes), self.job.kept)):
             block = Block.decode(event.value)
             self.job.meet(block.stream)
-            self._acks.hold(block.stream, event.message.offset, event)
             lane = self._lanes.get(block.stream)
             if lane is not None and self.serves(block.stream):
+                needed = True
+                self._acks.hold(block.stream, event.message.offset, event)
                 await lane.on_block(event.message.offset, block)
+        if not needed:
+            event.ack()
+            self._acknowledge()
 
     def serves(self, stream: str) -> bool:
         """An audit that has failed, and that of a stream that has stopped, ends; nothing else ends with it."""
@@ -123,8 +128,11 @@ class AuditOwner(PartitionOwner):
 
     def saved(self) -> None:
         """A checkpoint is durable: acknowledge what is in it, and delete what nothing else needs."""
-        self._acks.settle({name: lane.saved_position for name, lane in self._lanes.items() if self.serves(name)})
+        self._acknowledge()
         self._trimmer.below(min(lane.saved_floor for lane in self._lanes.values()))
+
+    def _acknowledge(self) -> None:
+        self._acks.settle({name: lane.saved_position for name, lane in self._lanes.items() if self.serves(name)})
 
 
 class AuditLane:

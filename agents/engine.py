@@ -14,10 +14,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from agents.failpoints import failpoint
-from agents.kafka_clients import close_client, fenced_producer, read_to_end
+from agents.kafka_clients import close_client, fenced_producer, log_reader
 from agents.lifecycle.stops import StreamStoppedError, alone
 from agents.owners import AckList, PartitionOwner, streams_of
 from agents.protocol.effects import Adopted, CommitCandidates, CommitSeeds, Compute, Effect, SaveState
@@ -30,7 +31,6 @@ from schemas.releases import LogRecord, Seed, decode_log_record
 
 if TYPE_CHECKING:
     from agents.app import Job
-    from schemas.config import Stream
 
 log = logging.getLogger(__name__)
 
@@ -55,51 +55,61 @@ class EngineOwner(PartitionOwner):
         self._producer = await fenced_producer(job.config.kafka, f"{job.config.job.name}-engine-{partition}")
         # Only now: whatever a former owner had under way is settled, and the log ends where it ends.
         await job.meet_all()
-        beginning, _, records = await read_to_end(job.config.kafka, job.topics.releases, partition, 0)
         streams = job.streams_on(partition)
         for name in job.stops.among(stream.name for stream in streams):
             job.stops.remind(name)
         # All of them, before any is recovered: what one adopts must not delete blocks that the next one still needs.
         self._positions = dict.fromkeys((stream.name for stream in streams), 0)
         self._floors = dict(self._positions)
-        entries: list[tuple[int, LogRecord]] = []
-        for record in records:
-            with self._serving(*self._owners_of(record.key)):
-                entries.append((record.offset, decode_log_record(record.value)))
         for stream in streams:
             if job.stops.stopped(stream.name):
                 self._leave_out(stream.name)
                 continue
-            with self._serving(stream.name):
-                await self._recover(stream, entries, trimmed=beginning > 0)
+            with self._serving(stream.name), alone(stream.name):
+                stepper = Stepper.of(stream, job.source_partitions[stream.name], caveat=job.caveat)
+                self._streams[stream.name] = StreamOwner(stepper)
+        # Batch by batch: where a stream has stopped nothing is trimmed, and the log grows for as long as nobody comes.
+        async with log_reader(job.config.kafka, job.topics.releases, partition) as releases:
+            async for records in releases.read():
+                await self._read_log(records)
+        for name, owner in list(self._streams.items()):
+            with self._serving(name):
+                saved = job.table.load(partition, name)
+                await self._drive(name, owner.recover(saved, log_is_trimmed=releases.beginning > 0))
+                log.info("engine of %s: step %s is next, blocks from %s", name, owner.step, owner.position)
         for name, owner in list(self._streams.items()):
             with self._serving(name):
                 await self._drive(name, owner.advance())
 
-    async def _recover(self, stream: Stream, entries: Sequence[tuple[int, LogRecord]], *, trimmed: bool) -> None:
-        name = stream.name
-        with alone(name):
-            stepper = Stepper.of(stream, self._job.source_partitions[name], caveat=self._job.caveat)
-            owner = self._streams[name] = StreamOwner(stepper)
-        mine = [(offset, entry) for offset, entry in entries if entry.stream == name]
-        saved = self._job.table.load(self.partition, name)
-        await self._drive(name, owner.recover(saved, mine, log_is_trimmed=trimmed))
-        log.info("engine of %s: step %s is next, blocks from %s", name, owner.step, owner.position)
+    async def _read_log(self, records: Iterable[Any]) -> None:
+        entries: list[tuple[int, LogRecord]] = []
+        for record in records:
+            if self._streams.keys() & set(self._owners_of(record.key)):
+                with self._serving(*self._owners_of(record.key)):
+                    entries.append((record.offset, decode_log_record(record.value)))
+        for name, mine in groupby(entries, key=lambda entry: entry[1].stream):
+            if owner := self._streams.get(name):
+                with self._serving(name), alone(name):
+                    await asyncio.to_thread(owner.read, list(mine))
 
     async def handle(self, event: Any) -> None:
         offset = event.message.offset
         for stream in self._job.stops.among(self._streams):
             self._leave_out(stream)
+        needed = False
         with self._serving(*self._owners_of(event.message.key)):
             block = Block.decode(event.value)
             self._job.meet(block.stream)
-            self._acks.hold(block.stream, offset, event)
             owner = self._streams.get(block.stream)
-            if owner is None:
-                return  # of a stream that has stopped, or is no longer configured
-            with alone(block.stream):
-                owner.fold(offset, block)
-            await self._drive(block.stream, owner.advance())
+            if owner is not None and offset >= owner.position:
+                needed = True
+                self._acks.hold(block.stream, offset, event)
+                with alone(block.stream):
+                    owner.fold(offset, block)
+                await self._drive(block.stream, owner.advance())
+        if not needed:  # it cannot be read, or is in the state, or of a stream that has stopped or is not configured
+            event.ack()
+            self._acks.settle(self._positions)
 
     async def close(self) -> None:
         await super().close()

@@ -32,12 +32,15 @@ ENOUGH_BYTES = 4 << 20  # of candidates in one transaction, from which on it tak
 
 
 class StreamOwner:
-    """State machine of one stream. Drive `recover` to its end, then `fold` blocks and drive `advance` after each."""
+    """State machine of one stream. `read` the log, drive `recover` to its end, then `fold` blocks and drive `advance`
+    after each.
+    """
 
     def __init__(self, stepper: Stepper, *, chunk_bytes: int = CHUNK_BYTES) -> None:
         self.stepper = stepper
         self.stream = stepper.stream.name
         self._view = LogView(self.stream)
+        self._first: int | None = None
         self._chunk_bytes = chunk_bytes
 
     @property
@@ -50,27 +53,30 @@ class StreamOwner:
         """Offset of the blocks topic from which to read on."""
         return self.stepper.merge.position
 
-    def recover(
-        self, table_body: bytes | None, log: Iterable[tuple[int, LogRecord]], *, log_is_trimmed: bool
-    ) -> Effects:
+    def read(self, log: Iterable[tuple[int, LogRecord]]) -> None:
+        """Take in what the release log has of this stream, all of it in order, in parts if it is long. Then `recover`.
+
+        Args: log: `(offset, record)`.
+        Raises: ForkError, GapError, WireError: the stream must not go on.
+        """
+        for offset, record in log:
+            complete = self._view.apply(offset, record)
+            if complete is not None and self._first is None:
+                self._first = complete.candidate.step
+
+    def recover(self, table_body: bytes | None, *, log_is_trimmed: bool) -> Effects:
         """Adopt the newest settled step.
 
         Args:
             table_body: what the state table holds, None if nothing or torn.
-            log: `(offset, record)` of this stream, all that is on the release log.
             log_is_trimmed: whether records before the first were deleted.
         Raises: ForkError, GapError: the stream must not go on.
         """
-        first: int | None = None
+        first = self._first
         saved = None if table_body is None else Candidate.decode(table_body)
-        for offset, record in log:
-            complete = self._view.apply(offset, record)
-            if complete is None:
-                continue
-            first = complete.candidate.step if first is None else first
-            if saved and complete.candidate.step == saved.step and complete.body_digest != sha256(table_body or b""):
-                # A zombie may still write the table's changelog, but only what it had committed to the log before.
-                raise ForkError(f"stream {self.stream}: state table and release log differ at step {saved.step}")
+        if saved and self._view.digest(saved.step) not in (None, sha256(table_body or b"")):
+            # A zombie may still write the table's changelog, but only what it had committed to the log before.
+            raise ForkError(f"stream {self.stream}: state table and release log differ at step {saved.step}")
         newest = self._view.newest
         if newest is None:
             if saved is not None:

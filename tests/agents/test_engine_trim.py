@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,6 +55,17 @@ class Producer:
         ]
 
 
+@contextlib.asynccontextmanager
+async def reading(log: list[Any], batch: int = 3) -> AsyncIterator[Any]:
+    """What `log_reader` gives, of a list."""
+
+    async def read() -> AsyncIterator[list[Any]]:
+        for begin in range(0, len(log), batch):
+            yield log[begin : begin + batch]
+
+    yield SimpleNamespace(beginning=0, read=read)
+
+
 def block(stream: str, minute: int, *, tick: int, floor: int) -> Block:
     return Block(stream, 0, 10 * minute, 10 * minute + 10, tick, {}, floor=floor)
 
@@ -71,15 +84,12 @@ def test_a_restart_deletes_no_block_that_another_stream_needs(tmp_path: Path, mo
     async def producer(*_: Any) -> Producer:
         return Producer(log)
 
-    async def read(*_: Any) -> tuple[int, int, list[Any]]:
-        return 0, len(log), list(log)
-
     async def fingerprints(_: Any) -> dict[str, Any]:
         return {}
 
     monkeypatch.setattr(app, "stored_fingerprints", fingerprints)
     monkeypatch.setattr(engine, "fenced_producer", producer)
-    monkeypatch.setattr(engine, "read_to_end", read)
+    monkeypatch.setattr(engine, "log_reader", lambda *_: reading(log))
     monkeypatch.setattr(engine, "Trimmer", lambda *_, **__: SimpleNamespace(below=trimmed.append))
     job = Job(config=config, source_partitions={"fast": 1, "slow": 1})
     job.table = table  # type: ignore[assignment]

@@ -22,7 +22,7 @@ from agents.protocol.stepper import Stepper
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError, WireError
 from schemas.releases import Candidate, Seed, decode_log_record
-from tests.agents.test_engine_trim import Producer, Table
+from tests.agents.test_engine_trim import Producer, Table, reading
 from tests.kafka.support import job_config, stream_table
 
 STEPS = 4
@@ -45,9 +45,6 @@ class Bench:
         async def producer(*_: Any) -> Producer:
             return self.producer
 
-        async def read(*_: Any) -> tuple[int, int, list[Any]]:
-            return 0, len(self.log), list(self.log)
-
         def trimmer(*_: Any, held: Any) -> Any:
             return SimpleNamespace(below=lambda offset: None if held() else self.trimmed.append(offset))
 
@@ -56,7 +53,7 @@ class Bench:
 
         monkeypatch.setattr(app, "stored_fingerprints", fingerprints)
         monkeypatch.setattr(engine, "fenced_producer", producer)
-        monkeypatch.setattr(engine, "read_to_end", read)
+        monkeypatch.setattr(engine, "log_reader", lambda *_: reading(self.log))
         monkeypatch.setattr(engine, "Trimmer", trimmer)
 
     async def life(self, records: Iterable[tuple[bytes | None, bytes]], *, restarted: bool = True) -> None:

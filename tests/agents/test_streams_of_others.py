@@ -93,9 +93,9 @@ class Partition:
         return owner
 
 
-def event(offset: int, stream: str, value: bytes) -> Any:
-    message = SimpleNamespace(offset=offset, key=stream.encode())
-    return SimpleNamespace(message=message, value=value, ack=lambda: None)
+def event(offset: int, stream: str, value: bytes, acked: list[int] | None = None) -> Any:
+    message = SimpleNamespace(offset=offset, key=stream.encode(), value=value)
+    return SimpleNamespace(message=message, value=value, ack=lambda: None if acked is None else acked.append(offset))
 
 
 @pytest.mark.parametrize(("other", "kept"), [("a", False), ("c", True)])

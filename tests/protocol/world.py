@@ -223,7 +223,8 @@ class OwnerProcess:
         if world.planted == "seed not reused":
             log = [(offset, record) for offset, record in log if not isinstance(record, Seed)]
         trimmed = world.releases.start > 0
-        self.effects: Generator[Any, Any, None] | None = self.owner.recover(world.table, log, log_is_trimmed=trimmed)
+        self.owner.read(log)
+        self.effects: Generator[Any, Any, None] | None = self.owner.recover(world.table, log_is_trimmed=trimmed)
         self.effect: Any = None
         self.sent = 0  # records of the present effect
         self._send(None)
