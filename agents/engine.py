@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -147,16 +148,22 @@ class EngineOwner(PartitionOwner):
     async def _drive(self, stream: str, effects: Effects) -> None:
         """Carry out one effect after the other and send back what came of it.
 
-        The machine itself sends nothing: what fails in it has no effect. An effect that fails ends the worker.
+        The machine itself sends nothing, and neither does what it has computed: what fails there has no effect, and the
+        machine says what is left to do. An effect that fails ends the worker.
         """
-        result: Any = None
+        go_on: Callable[[], Effect] = partial(next, effects)
         while not self._job.stops.stopped(stream):
             with alone(stream):
                 try:
-                    effect = effects.send(result)
+                    effect = go_on()
                 except StopIteration:
                     return
-            result = await self._do(effect)
+            try:
+                go_on = partial(effects.send, await self._do(effect))
+            except Exception as error:
+                if not isinstance(effect, Compute):
+                    raise
+                go_on = partial(effects.throw, error)
 
     async def _do(self, effect: Effect) -> Any:
         match effect:
@@ -164,9 +171,8 @@ class EngineOwner(PartitionOwner):
                 seeds = [Seed(stream, step, self._job.draw_seed(stream, step)) for step in steps]
                 await self._commit("seed", stream, seeds)
                 return [each.seed for each in seeds]
-            case Compute(stream=stream, work=work):
-                with alone(stream):
-                    return await asyncio.to_thread(work)
+            case Compute(work=work):
+                return await asyncio.to_thread(work)
             case CommitCandidates(stream, _, chunks):
                 await self._commit("candidate", stream, chunks)
             case SaveState(stream, step, position, body):

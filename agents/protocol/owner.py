@@ -5,7 +5,8 @@ Life of a step, every arrow an effect after which a crash may come:
     closed --CommitSeeds--> seeded --Compute--> --CommitCandidates--> answered --SaveState--> saved --Adopted--> next
 
 Where many steps are closed they go together: one transaction holds their seeds, a later one their candidates. Their
-events are fixed by then, so a seed is no sooner there than its step could use it.
+events are fixed by then, so a seed is no sooner there than its step could use it. Where one of them cannot be computed,
+those before it get their answers all the same; the seeds of the others are committed, and are used after a restart.
 
 The owner is the only writer (its producer fences every earlier one), and reads the whole log before it acts. A
 committed seed is never drawn again, so the same step always has the same noise; a committed candidate is never
@@ -14,7 +15,7 @@ computed again. State comes from the newest of the state table and the log; wher
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -36,17 +37,19 @@ class StreamOwner:
     after each.
     """
 
-    def __init__(self, stepper: Stepper, *, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, stepper: Stepper, *, chunk_bytes: int = CHUNK_BYTES, enough_bytes: int = ENOUGH_BYTES) -> None:
         self.stepper = stepper
         self.stream = stepper.stream.name
         self._view = LogView(self.stream)
         self._first: int | None = None
         self._chunk_bytes = chunk_bytes
+        self._enough_bytes = enough_bytes
+        self._answered = -1
 
     @property
     def step(self) -> int:
         """The step that is answered next."""
-        return self.stepper.step
+        return self._answered + 1
 
     @property
     def position(self) -> int:
@@ -99,30 +102,46 @@ class StreamOwner:
         self.stepper.fold(offset, block)
 
     def advance(self) -> Effects:
-        """Answer every step that is complete."""
+        """Answer every step that is complete.
+
+        An error of `Compute` is thrown in: it has no effect. It comes out when the steps before have their answers.
+        """
         while self.stepper.closable:
             first = self.stepper.step
             steps = range(first, min(self.stepper.merge.closed_to, first + MOST_STEPS - 1) + 1)
             seeds = {step: seed for step in steps if (seed := self._view.seed(step)) is not None}
             if missing := tuple(step for step in steps if step not in seeds):
                 seeds.update(zip(missing, (yield CommitSeeds(self.stream, missing)), strict=True))
-            chunks: list[Chunk] = []
-            answered: list[int] = []
+            bodies: list[bytes] = []
             size = 0
             for step in steps:
-                body = yield Compute(self.stream, step, partial(self._answer, seeds[step]))
-                chunks += cut(body, stream=self.stream, step=step, chunk_bytes=self._chunk_bytes)
-                answered.append(step)
+                try:
+                    body = yield Compute(self.stream, step, partial(self._answer, seeds[step]))
+                except Exception:
+                    yield from self._commit(bodies)
+                    raise
+                bodies.append(body)
                 size += len(body)
-                if size >= ENOUGH_BYTES or step == steps[-1]:
-                    yield CommitCandidates(self.stream, tuple(answered), tuple(chunks))
-                    yield SaveState(self.stream, step, self.position, body)
-                    yield self._adopted(step)
-                    chunks, answered, size = [], [], 0
+                if size >= self._enough_bytes or step == steps[-1]:
+                    yield from self._commit(bodies)
+                    bodies, size = [], 0
+
+    def _commit(self, bodies: Sequence[bytes]) -> Effects:
+        """Candidates of the steps that are answered next."""
+        if not bodies:
+            return
+        steps = range(self.step, self.step + len(bodies))
+        chunks: list[Chunk] = []
+        for step, body in zip(steps, bodies, strict=True):
+            chunks += cut(body, stream=self.stream, step=step, chunk_bytes=self._chunk_bytes)
+        yield CommitCandidates(self.stream, tuple(steps), tuple(chunks))
+        yield SaveState(self.stream, steps[-1], self.position, bodies[-1])
+        yield self._adopted(steps[-1])
 
     def _answer(self, seed: bytes) -> bytes:
         return self.stepper.compute(seed).encode()
 
     def _adopted(self, step: int) -> Adopted:
         self._view.forget(step + 1)
+        self._answered = step
         return Adopted(self.stream, step, self.position, self.stepper.merge.floor)

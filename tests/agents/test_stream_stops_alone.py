@@ -177,6 +177,30 @@ def test_a_fault_of_the_program_in_one_stream_stops_that_stream(
     assert "0.123" not in caplog.text, "texts of foreign errors may hold values"
 
 
+def test_a_step_that_fails_withholds_none_of_those_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many steps that are closed go together."""
+    compute = Stepper.compute
+
+    def failing(self: Stepper, seed: bytes) -> Candidate:
+        if self.stream.name == "a" and self.step == 2:
+            raise ZeroDivisionError
+        return compute(self, seed)
+
+    async def scenario() -> None:
+        bench = Bench(tmp_path, monkeypatch)
+        monkeypatch.setattr(Stepper, "compute", failing)
+        together = [(name.encode(), Block(name, 0, 0, 10, STEPS - 1, {}).encode()) for name in ("a", "b")]
+        await bench.life(together)
+        assert bench.answered("b") == list(range(STEPS))
+        assert bench.answered("a") == [0, 1]
+        assert [(stop.stream, stop.step) for stop in bench.job.stops] == [("a", 2)]
+        monkeypatch.setattr(Stepper, "compute", compute)
+        await bench.life(together)
+        assert bench.seeds("a") == bench.answered("a") == list(range(STEPS)), "with the seeds that were committed"
+
+    asyncio.run(scenario())
+
+
 def test_an_error_of_unknown_effect_stops_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit that failed may have happened: only a successor that fences and reads can tell."""
 
