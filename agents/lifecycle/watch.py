@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOK_S = 5.0
+AGAIN_S = 60.0
+"""How often what has stopped here is looked for in the record of it, from which another worker's start takes it."""
 LOOKS = 2
 """A broker that has just started may not know a topic yet: it is gone if it was missing so many times in a row."""
 
@@ -81,6 +84,7 @@ class TopicWatch(LongService):
         self._stops = stops
         self._looks = Looks(known)
         self._recorded = 0
+        self._record_s = 0.0
 
     @Service.task
     async def _watch(self) -> None:
@@ -111,17 +115,17 @@ class TopicWatch(LongService):
                 raise LostCacheError(f"topic {topic} {reason}; it is made again and filled from the release log")
 
     async def record(self) -> None:
-        """Write down what has stopped since. The log has it too: nothing waits for this."""
+        """Write down what has stopped. The log has it too: nothing waits for this."""
         stops = list(self._stops)
-        if len(stops) == self._recorded:
+        if len(stops) == self._recorded and (not stops or time.monotonic() < self._record_s):
             return
         try:
             async with asyncio.timeout(2 * LOOK_S):
-                await stop_log.record(self._config, stops[self._recorded :])
+                await stop_log.record(self._config, stops)
         except stop_log.NOT_KEPT as error:
             log.debug("what has stopped was not written down: %s", type(error).__name__)
             return
-        self._recorded = len(stops)
+        self._recorded, self._record_s = len(stops), time.monotonic() + AGAIN_S
 
 
 def watch_service(config: Config, stops: Stops, known: Mapping[str, TopicIdentity]) -> type[TopicWatch]:
