@@ -1,8 +1,8 @@
 """What has stopped, for `privstream status`: kept in a topic, because no worker need be up to be asked.
 
 A record stays until a worker starts that finds nothing wrong with the stream; whether the stream has come further
-meanwhile is for the reader to see. What still stands in another worker, that one writes down again. Losing the topic loses
-nothing else.
+meanwhile is for the reader to see. What still stands in another worker, that one writes down again. Losing the topic
+loses nothing else.
 """
 
 from __future__ import annotations

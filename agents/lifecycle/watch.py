@@ -7,17 +7,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.admin import AIOKafkaAdminClient
 from mode import Service
 
 from agents.lifecycle import stop_log
+from agents.lifecycle.advice import explain
 from agents.lifecycle.cancellations import LongService
+from agents.lifecycle.cluster import access_error
+from agents.lifecycle.logs import Reminder
 from agents.lifecycle.stops import Part, Stops
 from agents.topic_admin import admin_client, needed_topics
-from agents.topic_ids import TopicIdentity, topic_identities
+from agents.topic_ids import TopicIdentity, topic_answers
 from schemas.errors import BrokerError, LostTopicError
 from schemas.topics import Topics
 
@@ -44,10 +47,12 @@ class Looks:
         self._known = dict(known)
         self._missing: dict[str, int] = {}
 
-    def look(self, found: Mapping[str, TopicIdentity]) -> dict[str, str]:
-        """Topic -> what has happened to it; each is told once."""
+    def look(self, found: Mapping[str, TopicIdentity], untold: Collection[str] = ()) -> dict[str, str]:
+        """Topic -> what has happened to it; each is told once. Of those that are `untold` nothing is known now."""
         lost: dict[str, str] = {}
         for topic, before in self._known.items():
+            if topic in untold:
+                continue
             now = found.get(topic)
             self._missing[topic] = 0 if now is not None else self._missing.get(topic, 0) + 1
             if now is not None and now.id != before.id:
@@ -85,6 +90,7 @@ class TopicWatch(LongService):
         self._looks = Looks(known)
         self._recorded = 0
         self._record_s = 0.0
+        self._reminder = Reminder()
 
     @Service.task
     async def _watch(self) -> None:
@@ -95,6 +101,7 @@ class TopicWatch(LongService):
             except stop_log.NOT_KEPT as error:
                 if isinstance(error, LostCacheError):
                     raise
+                self._say_refused(error)
                 await self.sleep(LOOK_S)  # a cluster that does not answer says nothing of its topics
 
     async def _look(self, admin: AIOKafkaAdminClient) -> None:
@@ -102,12 +109,20 @@ class TopicWatch(LongService):
         while not self.should_stop:
             await self.sleep(LOOK_S)
             await self.record()
-            self.judge(await topic_identities(admin, names))
+            found, untold = await topic_answers(admin, names)
+            for error in untold.values():
+                self._say_refused(error)
+            self.judge(found, untold)
 
-    def judge(self, found: Mapping[str, TopicIdentity]) -> None:
+    def _say_refused(self, error: BaseException) -> None:
+        """A cluster that refuses will do so for as long as nobody hears of it; one that does not answer says so."""
+        if (refused := access_error(error)) is not None and self._reminder.due(str(refused)):
+            log.error("topics of the job cannot be looked at: %s", explain(refused))
+
+    def judge(self, found: Mapping[str, TopicIdentity], untold: Collection[str] = ()) -> None:
         """Raises: LostTopicError, if nothing is left to do; LostCacheError for one that is made again at a start."""
         changelog = Topics(self._config.job.name, self._config.kafka.partitions).changelog
-        for topic, reason in self._looks.look(found).items():
+        for topic, reason in self._looks.look(found, untold).items():
             for stream, part in concerned(topic, self._config):
                 error = LostTopicError(f"stream {stream}: topic {topic} {reason}")
                 self._stops.add(stream, part, None, error)
@@ -123,6 +138,7 @@ class TopicWatch(LongService):
             async with asyncio.timeout(2 * LOOK_S):
                 await stop_log.record(self._config, stops)
         except stop_log.NOT_KEPT as error:
+            self._say_refused(error)
             log.debug("what has stopped was not written down: %s", type(error).__name__)
             return
         self._recorded, self._record_s = len(stops), time.monotonic() + AGAIN_S

@@ -1,5 +1,5 @@
-"""The record of what has stopped, with several workers: a start that finds nothing wrong takes nothing away for long that
-still stands elsewhere.
+"""The record of what has stopped, with several workers: a start that finds nothing wrong takes nothing away for long
+that still stands elsewhere.
 """
 
 from __future__ import annotations
