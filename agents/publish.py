@@ -79,7 +79,7 @@ class PublishOwner(PartitionOwner):
             with self._serving(lane.name):
                 await lane.run()
         except (KafkaError, OSError, TimeoutError) as error:
-            if not self._job.stops.stopped(lane.name):
+            if lane.serves():
                 raise
             # A topic of a stream that has stopped may be the reason. Whatever became of its last transaction, its
             # producer is not used again, and the next one fences before it reads.
@@ -151,8 +151,8 @@ class Lane:
         return StepClock.of(self._stream)
 
     def serves(self) -> bool:
-        """False once the stream has stopped: nothing more of it is published by this process."""
-        return not self._stops.stopped(self.name)
+        """False once nothing more of the stream may be published by this process."""
+        return not self._stops.silent(self.name)
 
     async def open(self, kafka: Kafka) -> None:
         """Fence, then learn what is public: nobody adds to it any more. Raises: StreamStoppedError, BrokerError."""

@@ -150,21 +150,25 @@ async def prepare(config: Config, *, insecure_seed: int | None, roles: Iterable[
     )
     for name in sorted(checked.others):
         job.meet(name)
+    job.stops.watched = True
     for name, error in {**refused, **checked.refused}.items():
         job.stops.add(name, "start", None, error)
+    for name, error in checked.changed.items():
+        job.stops.add(name, "ingest", None, error)
     with contextlib.suppress(*stop_log.NOT_KEPT):
         await stop_log.clear(config, [s.name for s in config.streams if not job.stops.stopped(s.name)])
     async with admin_client(config.kafka) as admin:
         known = await topic_identities(admin, [topic.name for topic in needed_topics(config)])
     services: list[type] = [watch_service(checked.config, job.stops, known)]
-    if "ingest" in roles:
+    taken_in = {name: number for name, number in checked.source_partitions.items() if name not in checked.changed}
+    if "ingest" in roles and taken_in:
         counters = IngestCounters()
         if config.job.metrics_port is not None:
             expose_ingest(counters)
         services.append(
             ingest_service(
                 checked.config,
-                source_partitions=checked.source_partitions,
+                source_partitions=taken_in,
                 audit_partitions=checked.audit_partitions if "audit" in roles else None,
                 sources=checked.sources,
                 counters=counters,

@@ -19,6 +19,7 @@ from agents.lifecycle.cancellations import LongService
 from agents.lifecycle.cluster import access_error
 from agents.lifecycle.logs import Reminder
 from agents.lifecycle.stops import Part, Stops
+from agents.status import status
 from agents.topic_admin import admin_client, needed_topics
 from agents.topic_ids import TopicIdentity, topic_answers
 from schemas.errors import BrokerError, LostTopicError
@@ -109,6 +110,7 @@ class TopicWatch(LongService):
         while not self.should_stop:
             await self.sleep(LOOK_S)
             await self.record()
+            await self.end_if_nothing_waits()
             found, untold = await topic_answers(admin, names)
             for error in untold.values():
                 self._say_refused(error)
@@ -128,6 +130,17 @@ class TopicWatch(LongService):
                 self._stops.add(stream, part, None, error)
             if topic == changelog:
                 raise LostCacheError(f"topic {topic} {reason}; it is made again and filled from the release log")
+
+    async def end_if_nothing_waits(self) -> None:
+        """Where every stream has stopped: end the worker once what was taken in and answered before is public.
+
+        Raises: what stopped last; BrokerError if that cannot be told now.
+        """
+        if self._stops.error is None or not self._stops.nothing_left:
+            return
+        states = await status(self._config)
+        if not any(self._stops.waits(each.stream, published=each.published, closed=each.over) for each in states):
+            raise self._stops.error
 
     async def record(self) -> None:
         """Write down what has stopped. The log has it too: nothing waits for this."""
