@@ -11,23 +11,21 @@ under way: it is left out from then on, and what it may still need is not trimme
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from agents.failpoints import failpoint
 from agents.kafka_clients import close_client, fenced_producer, log_reader
-from agents.lifecycle.stops import StreamStoppedError, alone
-from agents.owners import AckList, PartitionOwner, streams_of
+from agents.lifecycle.stops import alone
+from agents.owners import AckList, StreamsOwner, streams_of
 from agents.protocol.effects import Adopted, CommitCandidates, CommitSeeds, Compute, Effect, SaveState
 from agents.protocol.owner import Effects, StreamOwner
 from agents.protocol.stepper import Stepper
 from agents.trim import Trimmer
 from schemas.blocks import Block
-from schemas.errors import PrivstreamError, WireError
 from schemas.releases import LogRecord, Seed, decode_log_record
 
 if TYPE_CHECKING:
@@ -36,13 +34,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class EngineOwner(PartitionOwner):
+class EngineOwner(StreamsOwner):
     """Sole writer of one partition of the release log."""
 
     role = "engine"
 
     def __init__(self, job: Job, partition: int) -> None:
-        super().__init__(partition)
+        super().__init__(partition, job.stops)
         self._job = job
         self._producer: Any = None
         self._streams: dict[str, StreamOwner] = {}
@@ -64,9 +62,9 @@ class EngineOwner(PartitionOwner):
         self._floors = dict(self._positions)
         for stream in streams:
             if job.stops.stopped(stream.name):
-                self._leave_out(stream.name)
+                self.leave_out(stream.name)
                 continue
-            with self._serving(stream.name), alone(stream.name):
+            with self.serving(stream.name), alone(stream.name):
                 stepper = Stepper.of(stream, job.source_partitions[stream.name], caveat=job.caveat)
                 self._streams[stream.name] = StreamOwner(stepper)
         # Batch by batch: where a stream has stopped nothing is trimmed, and the log grows for as long as nobody comes.
@@ -74,31 +72,31 @@ class EngineOwner(PartitionOwner):
             async for records in releases.read():
                 await self._read_log(records)
         for name, owner in list(self._streams.items()):
-            with self._serving(name):
+            with self.serving(name):
                 saved = job.table.load(partition, name)
                 await self._drive(name, owner.recover(saved, log_is_trimmed=releases.beginning > 0))
                 log.info("engine of %s: step %s is next, blocks from %s", name, owner.step, owner.position)
         for name, owner in list(self._streams.items()):
-            with self._serving(name):
+            with self.serving(name):
                 await self._drive(name, owner.advance())
 
     async def _read_log(self, records: Iterable[Any]) -> None:
         entries: list[tuple[int, LogRecord]] = []
         for record in records:
             if self._streams.keys() & set(self._owners_of(record.key)):
-                with self._serving(*self._owners_of(record.key)):
+                with self.serving(*self._owners_of(record.key)):
                     entries.append((record.offset, decode_log_record(record.value)))
         for name, mine in groupby(entries, key=lambda entry: entry[1].stream):
             if owner := self._streams.get(name):
-                with self._serving(name), alone(name):
+                with self.serving(name), alone(name):
                     await asyncio.to_thread(owner.read, list(mine))
 
     async def handle(self, event: Any) -> None:
         offset = event.message.offset
         for stream in self._job.stops.among(self._streams):
-            self._leave_out(stream)
+            self.leave_out(stream)
         needed = False
-        with self._serving(*self._owners_of(event.message.key)):
+        with self.serving(*self._owners_of(event.message.key)):
             block = Block.decode(event.value)
             self._job.meet(block.stream)
             owner = self._streams.get(block.stream)
@@ -120,30 +118,11 @@ class EngineOwner(PartitionOwner):
     def _owners_of(self, key: bytes | None) -> Sequence[str]:
         return streams_of(key, [stream.name for stream in self._job.streams_on(self.partition)], self._job.kept)
 
-    @contextlib.contextmanager
-    def _serving(self, *streams: str) -> Iterator[None]:
-        """For what may go wrong with some streams alone: they stop, the owner goes on.
-
-        Raises: the error, if nothing is left to do in this job.
-        """
-        try:
-            yield
-        except WireError as error:  # of a record that could not even be read: whose it is says its key
-            self._stop(streams, error)
-        except StreamStoppedError as stopped:
-            self._stop([stopped.stream], stopped.cause)
-
-    def _stop(self, streams: Iterable[str], error: PrivstreamError) -> None:
-        for stream in streams:
-            if not self._job.stops.has(stream, "engine", self.partition):
-                step = self._streams[stream].step if stream in self._streams else None
-                self._leave_out(stream)
-                self._job.stops.add(stream, "engine", self.partition, error, step=step)
-
-    def _leave_out(self, stream: str) -> None:
+    def leave_out(self, stream: str) -> int | None:
         """Its records hold back no acknowledgement: where it goes on after a restart is said by its own state."""
-        self._streams.pop(stream, None)
         self._positions.pop(stream, None)
+        owner = self._streams.pop(stream, None)
+        return None if owner is None else owner.step
 
     async def _drive(self, stream: str, effects: Effects) -> None:
         """Carry out one effect after the other and send back what came of it.

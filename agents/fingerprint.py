@@ -17,9 +17,10 @@ from agents.kafka_clients import close_client, read_to_end
 from agents.kafka_security import security_kwargs
 from agents.lost_topics import ends_of
 from agents.protocol.fingerprint import SOURCE, Fingerprint, first_of_each
+from agents.source_check import changed_source
 from agents.topic_admin import admin_client
 from agents.topic_ids import TopicIdentity, topic_identities
-from schemas.errors import BrokerError, FingerprintError, LostTopicError
+from schemas.errors import BrokerError, FingerprintError, LostTopicError, SourceError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Checked:
     audit_partitions: Mapping[str, int]
     sources: Mapping[str, TopicIdentity]
     refused: Mapping[str, FingerprintError] = field(default_factory=dict)
-    changed: Mapping[str, FingerprintError] = field(default_factory=dict)
+    changed: Mapping[str, SourceError] = field(default_factory=dict)
     others: frozenset[str] = frozenset()
 
 
@@ -105,7 +106,7 @@ async def check_fingerprints(
         {stream.name: found[stream.audit].partitions for stream in streams if stream.audit},
         {name: found[name] for name in sources},
         refused,
-        changed,
+        {s.name: error for s in streams if s.name in changed and (error := changed_source(s, stored[s.name], found))},
         frozenset(stored) - {stream.name for stream in config.streams},
     )
 

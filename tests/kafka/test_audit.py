@@ -16,8 +16,9 @@ from prometheus_client import REGISTRY
 import agents.audit
 from agents.app import ROLES, Job, build_app
 from agents.fingerprint import check_fingerprints
-from agents.ingest import ingest_service, user_key_ids
+from agents.ingest import ingest_service
 from agents.topic_admin import create_topics
+from agents.user_keys import user_key_ids
 from engines.contract import Columns
 from engines.registry import build_evaluator
 from schemas.blocks import Folded
