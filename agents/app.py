@@ -18,7 +18,9 @@ from yarl import URL
 
 from agents.audit import AuditOwner, truth_start
 from agents.engine import EngineOwner, blocks_start
+from agents.fingerprint import stored_fingerprints
 from agents.kafka_security import faust_credentials
+from agents.lifecycle.advice import PAGE
 from agents.lifecycle.stops import Stops
 from agents.membership import HEARTBEAT_S
 from agents.owners import Owners, PartitionOwner
@@ -46,7 +48,7 @@ class Job:
         source_partitions: stream -> partitions of its source topic; `audit_partitions` the same of its audit topic.
         instance_id: the worker's place in its consumer groups, see `agents.membership`; None: a new one each time.
         insecure_seed: makes every run repeatable and therefore not private; None draws from the operating system.
-        kept: streams that were started once and are not configured now: their private history stays as it is.
+        kept: streams that have a history and are not configured here: it stays as it is, see `meet`.
         stops: which streams have stopped in this process.
     """
 
@@ -55,12 +57,13 @@ class Job:
     audit_partitions: Mapping[str, int] = field(default_factory=dict)
     insecure_seed: int | None = None
     instance_id: str | None = None
-    kept: frozenset[str] = frozenset()
+    kept: frozenset[str] = field(init=False, default=frozenset())
     stops: Stops = field(init=False)
     table: DurableTable = field(init=False)
 
     def __post_init__(self) -> None:
         self.stops = Stops.of(stream.name for stream in self.config.streams)
+        self._known = {*self.config.job.retired, *(stream.name for stream in self.config.streams)}
 
     @property
     def topics(self) -> Topics:
@@ -79,12 +82,36 @@ class Job:
     def holds_back(self, partition: int) -> bool:
         """Whether private records on this partition must stay: a stream at home there cannot say what it still needs.
 
-        It has stopped, or it was taken out of the configuration and may be put back.
+        It has stopped, or it is not configured here: taken out, and may be put back, or served by another worker.
         """
         partitions = self.config.kafka.partitions
         return bool(self.stops.among(stream.name for stream in self.streams_on(partition))) or any(
             home_partition(name, partitions) == partition for name in self.kept
         )
+
+    def meet(self, name: str) -> None:
+        """Somebody has a private record of this stream: if it is not configured here, what it needs stays.
+
+        It was taken out, or a worker with a later configuration started it. Whoever deletes calls this for each record
+        that is read, so before anything behind it can be deleted.
+        """
+        if name in self._known:
+            return
+        self._known.add(name)
+        self.kept |= {name}
+        log.warning(
+            "stream %s was started once and is not configured: all that it needs to go on is kept, and old private "
+            "records of the streams beside it too. Put it back, name it in [job] retired, or restart this worker with "
+            "the configuration that has it (%s, %r)",
+            name, PAGE, "A stream that is taken out",
+        )  # fmt: skip
+
+    async def meet_all(self) -> None:
+        """The streams that were started until now. For whoever goes on behind records that it has not read itself: of
+        a stream that is started later, all records are written later. Raises: BrokerError, WireError.
+        """
+        for name in sorted(await stored_fingerprints(self.config)):
+            self.meet(name)
 
     def draw_seed(self, stream: str, step: int) -> bytes:
         """32 bytes from which all noise of the step is expanded."""

@@ -57,6 +57,7 @@ class AuditOwner(StreamsOwner):
         ]
         if not streams:
             return
+        await self.job.meet_all()
         self.producer = AIOKafkaProducer(
             bootstrap_servers=kafka.bootstrap, acks="all", enable_idempotence=True, **security_kwargs(kafka)
         )
@@ -83,12 +84,18 @@ class AuditOwner(StreamsOwner):
             await lane.follow()
 
     async def handle(self, event: Any) -> None:
+        needed = False
         with self.serving(*streams_of(event.message.key, list(self._lanes), self.job.kept)):
             block = Block.decode(event.value)
-            self._acks.hold(block.stream, event.message.offset, event)
+            self.job.meet(block.stream)
             lane = self._lanes.get(block.stream)
             if lane is not None and self.serves(block.stream):
+                needed = True
+                self._acks.hold(block.stream, event.message.offset, event)
                 await lane.on_block(event.message.offset, block)
+        if not needed:
+            event.ack()
+            self._acknowledge()
 
     def serves(self, stream: str) -> bool:
         """An audit that has failed, and that of a stream that has stopped, ends; nothing else ends with it."""
@@ -112,8 +119,11 @@ class AuditOwner(StreamsOwner):
 
     def saved(self) -> None:
         """A checkpoint is durable: acknowledge what is in it, and delete what nothing else needs."""
-        self._acks.settle({name: lane.saved_position for name, lane in self._lanes.items() if self.serves(name)})
+        self._acknowledge()
         self._trimmer.below(min(lane.saved_floor for lane in self._lanes.values()))
+
+    def _acknowledge(self) -> None:
+        self._acks.settle({name: lane.saved_position for name, lane in self._lanes.items() if self.serves(name)})
 
 
 class AuditLane:

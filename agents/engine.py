@@ -13,10 +13,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from agents.failpoints import failpoint
-from agents.kafka_clients import close_client, fenced_producer, read_to_end
+from agents.kafka_clients import close_client, fenced_producer, log_reader
 from agents.lifecycle.stops import alone
 from agents.owners import AckList, StreamsOwner, streams_of
 from agents.protocol.effects import Adopted, CommitCandidates, CommitSeeds, Compute, Effect, SaveState
@@ -28,7 +30,6 @@ from schemas.releases import LogRecord, Seed, decode_log_record
 
 if TYPE_CHECKING:
     from agents.app import Job
-    from schemas.config import Stream
 
 log = logging.getLogger(__name__)
 
@@ -52,50 +53,62 @@ class EngineOwner(StreamsOwner):
         job, partition = self._job, self.partition
         self._producer = await fenced_producer(job.config.kafka, f"{job.config.job.name}-engine-{partition}")
         # Only now: whatever a former owner had under way is settled, and the log ends where it ends.
-        beginning, _, records = await read_to_end(job.config.kafka, job.topics.releases, partition, 0)
+        await job.meet_all()
         streams = job.streams_on(partition)
         for name in job.stops.among(stream.name for stream in streams):
             job.stops.remind(name)
         # All of them, before any is recovered: what one adopts must not delete blocks that the next one still needs.
         self._positions = dict.fromkeys((stream.name for stream in streams), 0)
         self._floors = dict(self._positions)
-        entries: list[tuple[int, LogRecord]] = []
-        for record in records:
-            with self.serving(*self._owners_of(record.key)):
-                entries.append((record.offset, decode_log_record(record.value)))
         for stream in streams:
             if job.stops.stopped(stream.name):
                 self.leave_out(stream.name)
                 continue
-            with self.serving(stream.name):
-                await self._recover(stream, entries, trimmed=beginning > 0)
+            with self.serving(stream.name), alone(stream.name):
+                stepper = Stepper.of(stream, job.source_partitions[stream.name], caveat=job.caveat)
+                self._streams[stream.name] = StreamOwner(stepper)
+        # Batch by batch: where a stream has stopped nothing is trimmed, and the log grows for as long as nobody comes.
+        async with log_reader(job.config.kafka, job.topics.releases, partition) as releases:
+            async for records in releases.read():
+                await self._read_log(records)
+        for name, owner in list(self._streams.items()):
+            with self.serving(name):
+                saved = job.table.load(partition, name)
+                await self._drive(name, owner.recover(saved, log_is_trimmed=releases.beginning > 0))
+                log.info("engine of %s: step %s is next, blocks from %s", name, owner.step, owner.position)
         for name, owner in list(self._streams.items()):
             with self.serving(name):
                 await self._drive(name, owner.advance())
 
-    async def _recover(self, stream: Stream, entries: Sequence[tuple[int, LogRecord]], *, trimmed: bool) -> None:
-        name = stream.name
-        with alone(name):
-            stepper = Stepper.of(stream, self._job.source_partitions[name], caveat=self._job.caveat)
-            owner = self._streams[name] = StreamOwner(stepper)
-        mine = [(offset, entry) for offset, entry in entries if entry.stream == name]
-        saved = self._job.table.load(self.partition, name)
-        await self._drive(name, owner.recover(saved, mine, log_is_trimmed=trimmed))
-        log.info("engine of %s: step %s is next, blocks from %s", name, owner.step, owner.position)
+    async def _read_log(self, records: Iterable[Any]) -> None:
+        entries: list[tuple[int, LogRecord]] = []
+        for record in records:
+            if self._streams.keys() & set(self._owners_of(record.key)):
+                with self.serving(*self._owners_of(record.key)):
+                    entries.append((record.offset, decode_log_record(record.value)))
+        for name, mine in groupby(entries, key=lambda entry: entry[1].stream):
+            if owner := self._streams.get(name):
+                with self.serving(name), alone(name):
+                    await asyncio.to_thread(owner.read, list(mine))
 
     async def handle(self, event: Any) -> None:
         offset = event.message.offset
         for stream in self._job.stops.among(self._streams):
             self.leave_out(stream)
+        needed = False
         with self.serving(*self._owners_of(event.message.key)):
             block = Block.decode(event.value)
-            self._acks.hold(block.stream, offset, event)
+            self._job.meet(block.stream)
             owner = self._streams.get(block.stream)
-            if owner is None:
-                return  # of a stream that has stopped, or is no longer configured
-            with alone(block.stream):
-                owner.fold(offset, block)
-            await self._drive(block.stream, owner.advance())
+            if owner is not None and offset >= owner.position:
+                needed = True
+                self._acks.hold(block.stream, offset, event)
+                with alone(block.stream):
+                    owner.fold(offset, block)
+                await self._drive(block.stream, owner.advance())
+        if not needed:  # it cannot be read, or is in the state, or of a stream that has stopped or is not configured
+            event.ack()
+            self._acks.settle(self._positions)
 
     async def close(self) -> None:
         await super().close()
@@ -114,16 +127,22 @@ class EngineOwner(StreamsOwner):
     async def _drive(self, stream: str, effects: Effects) -> None:
         """Carry out one effect after the other and send back what came of it.
 
-        The machine itself sends nothing: what fails in it has no effect. An effect that fails ends the worker.
+        The machine itself sends nothing, and neither does what it has computed: what fails there has no effect, and the
+        machine says what is left to do. An effect that fails ends the worker.
         """
-        result: Any = None
+        go_on: Callable[[], Effect] = partial(next, effects)
         while not self._job.stops.stopped(stream):
             with alone(stream):
                 try:
-                    effect = effects.send(result)
+                    effect = go_on()
                 except StopIteration:
                     return
-            result = await self._do(effect)
+            try:
+                go_on = partial(effects.send, await self._do(effect))
+            except Exception as error:
+                if not isinstance(effect, Compute):
+                    raise
+                go_on = partial(effects.throw, error)
 
     async def _do(self, effect: Effect) -> Any:
         match effect:
@@ -131,9 +150,8 @@ class EngineOwner(StreamsOwner):
                 seeds = [Seed(stream, step, self._job.draw_seed(stream, step)) for step in steps]
                 await self._commit("seed", stream, seeds)
                 return [each.seed for each in seeds]
-            case Compute(stream=stream, work=work):
-                with alone(stream):
-                    return await asyncio.to_thread(work)
+            case Compute(work=work):
+                return await asyncio.to_thread(work)
             case CommitCandidates(stream, _, chunks):
                 await self._commit("candidate", stream, chunks)
             case SaveState(stream, step, position, body):

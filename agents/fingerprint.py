@@ -16,10 +16,11 @@ from aiokafka import AIOKafkaProducer
 from agents.kafka_clients import close_client, read_to_end
 from agents.kafka_security import security_kwargs
 from agents.lost_topics import ends_of
-from agents.protocol.fingerprint import Fingerprint, first_of_each
+from agents.protocol.fingerprint import SOURCE, Fingerprint, first_of_each
+from agents.source_check import changed_source
 from agents.topic_admin import admin_client
 from agents.topic_ids import TopicIdentity, topic_identities
-from schemas.errors import BrokerError, FingerprintError, LostTopicError
+from schemas.errors import BrokerError, FingerprintError, LostTopicError, SourceError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -34,9 +35,11 @@ class Checked:
 
     Attributes:
         config: with every `start = "now"` replaced by the time that was decided at first start.
-        source_partitions, audit_partitions: stream -> partitions of that topic, of those that may go on.
+        source_partitions, audit_partitions: stream -> partitions of that topic, of those that may go on. Of a changed
+            source, as many as it had.
         sources: each source and audit topic as it was found.
         refused: streams that must not go on, and why; never all of them.
+        changed: streams of which the source alone is another one: they may answer what they have, and read no more.
         others: streams that were started and are not configured now.
     """
 
@@ -45,6 +48,7 @@ class Checked:
     audit_partitions: Mapping[str, int]
     sources: Mapping[str, TopicIdentity]
     refused: Mapping[str, FingerprintError] = field(default_factory=dict)
+    changed: Mapping[str, SourceError] = field(default_factory=dict)
     others: frozenset[str] = frozenset()
 
 
@@ -80,7 +84,7 @@ async def check_fingerprints(
     }
     stored = await stored_fingerprints(config)
     # Known streams first: a start that is refused must not decide anything for new ones.
-    refused = _refused(now, stored)
+    refused, changed = _refused(now, stored)
     new = [now[name] for name in now if name not in stored]
     if refused and (new or refused.keys() == now.keys()):
         raise next(iter(refused.values()))
@@ -90,17 +94,19 @@ async def check_fingerprints(
         await _store(config, new)
         # Another worker may have been first: what stands first on the topic holds for both.
         stored = await stored_fingerprints(config)
-        if again := _refused(now, stored):
+        again, changed = _refused(now, stored)
+        if again:
             raise next(iter(again.values()))
     # Those that cannot start, too: what they have on the private topics is theirs, and their steps have their times.
     started = [_started(s, stored[s.name].start) if s.name in stored else s for s in config.streams]
     streams = [stream for stream in streams if stream.name not in refused]
     return Checked(
         config.model_copy(update={"streams": tuple(started)}),
-        {stream.name: found[stream.source].partitions for stream in streams},
+        {stream.name: int(stored[stream.name].fields["source_partitions"]) for stream in streams},
         {stream.name: found[stream.audit].partitions for stream in streams if stream.audit},
         {name: found[name] for name in sources},
         refused,
+        {s.name: error for s in streams if s.name in changed and (error := changed_source(s, stored[s.name], found))},
         frozenset(stored) - {stream.name for stream in config.streams},
     )
 
@@ -119,14 +125,19 @@ async def _check_unanswered(config: Config, stream: str, found: Mapping[str, Top
         )
 
 
-def _refused(now: Mapping[str, Fingerprint], stored: Mapping[str, Fingerprint]) -> dict[str, FingerprintError]:
+def _refused(
+    now: Mapping[str, Fingerprint], stored: Mapping[str, Fingerprint]
+) -> tuple[dict[str, FingerprintError], dict[str, FingerprintError]]:
+    """The streams that must not go on, and those that may go on with what they have read."""
     refused: dict[str, FingerprintError] = {}
+    changed: dict[str, FingerprintError] = {}
     for name in now.keys() & stored.keys():
         try:
             stored[name].check(now[name])
         except FingerprintError as error:
-            refused[name] = error
-    return refused
+            only_source = stored[name].differing(now[name]).keys() <= SOURCE
+            (changed if only_source else refused)[name] = error
+    return refused, changed
 
 
 def _fingerprint(

@@ -95,13 +95,16 @@ class StreamsOwner(PartitionOwner):
 
 
 class AckList:
-    """Events in the order in which they came; acknowledged from the front, and only when settled."""
+    """Events in the order in which they came; acknowledged from the front, and only when settled. What they say is let
+    go at once, in Faust's books too: there can be many, and each a megabyte.
+    """
 
     def __init__(self) -> None:
         self._held: deque[tuple[str, int, Any]] = deque()
 
     def hold(self, stream: str, mark: int, event: Any) -> None:
         """`mark`: what must be below the stream's settled mark before the event is acknowledged."""
+        event.value = event.message.value = None
         self._held.append((stream, mark, event))
 
     def settle(self, settled: Mapping[str, int]) -> None:

@@ -20,7 +20,7 @@ from aiokafka.errors import KafkaError
 from prometheus_client import Counter
 
 from agents.failpoints import failpoint
-from agents.kafka_clients import close_client, fenced_producer, read_to_end
+from agents.kafka_clients import close_client, fenced_producer, log_reader
 from agents.lifecycle.cancellations import told
 from agents.lifecycle.stops import Stops, alone
 from agents.owners import AckList, StreamsOwner, streams_of
@@ -78,18 +78,26 @@ class PublishOwner(StreamsOwner):
             with self.serving(lane.name):
                 await lane.run()
         except (KafkaError, OSError, TimeoutError) as error:
-            if not self._job.stops.stopped(lane.name):
+            if lane.serves():
                 raise
             # A topic of a stream that has stopped may be the reason. Whatever became of its last transaction, its
             # producer is not used again, and the next one fences before it reads.
             log.info("publisher of %s ended with %s", lane.name, type(error).__name__)
+        lane.queue = asyncio.Queue()  # nothing of what waits there is needed by this process
 
     async def handle(self, event: Any) -> None:
+        needed = False
         with self.serving(*streams_of(event.message.key, list(self._lanes), self._job.kept)):
             record = decode_log_record(event.value)
-            self._acks.hold(record.stream, record.step, event)
-            if lane := self._lanes.get(record.stream):
+            self._job.meet(record.stream)
+            lane = self._lanes.get(record.stream)
+            if lane is not None and lane.serves():
+                needed = True
+                self._acks.hold(record.stream, record.step, event)
                 await lane.take(event.message.offset, record)
+        if not needed:
+            event.ack()
+            self._acknowledge()
 
     def leave_out(self, stream: str) -> int:
         """A lane ends by itself once its stream has stopped."""
@@ -102,10 +110,13 @@ class PublishOwner(StreamsOwner):
 
     def settled(self) -> None:
         """A step is public: acknowledge and delete what is older on the release log."""
-        self._acks.settle({lane.name: lane.machine.last_step + 1 for lane in self._lanes.values() if lane.serves()})
+        self._acknowledge()
         needed = [offset for lane in self._lanes.values() if (offset := lane.first_needed()) is not None]
         if needed:
             self._trimmer.below(min(needed))
+
+    def _acknowledge(self) -> None:
+        self._acks.settle({lane.name: lane.machine.last_step + 1 for lane in self._lanes.values() if lane.serves()})
 
 
 class Lane:
@@ -127,8 +138,8 @@ class Lane:
         return StepClock.of(self._stream)
 
     def serves(self) -> bool:
-        """False once the stream has stopped: nothing more of it is published by this process."""
-        return not self._stops.stopped(self.name)
+        """False once nothing more of the stream may be published by this process."""
+        return not self._stops.silent(self.name)
 
     async def open(self, kafka: Kafka) -> None:
         """Fence, then learn what is public: nobody adds to it any more. Raises: StreamStoppedError, BrokerError."""
@@ -137,10 +148,12 @@ class Lane:
         self._producer = await fenced_producer(
             kafka, Topics.publisher_id(self._stream.name), timeout_ms=TRANSACTION_TIMEOUT_MS
         )
-        _, _, records = await read_to_end(kafka, Topics.ledger(self._stream.name), 0, 0)
-        with alone(self.name):
-            self.machine.recover(record.value for record in records)
-        showed = any(orjson.loads(record.value).get("added") for record in records)
+        showed = False
+        async with log_reader(kafka, Topics.ledger(self._stream.name), 0) as ledger:
+            async for records in ledger.read():
+                with alone(self.name):
+                    self.machine.recover(record.value for record in records)
+                showed = showed or any(orjson.loads(record.value).get("added") for record in records)
         await self._look_behind(kafka, showed=showed)
         log.info("publisher of %s: step %s is public", self._stream.name, self.machine.last_step)
 
@@ -192,8 +205,7 @@ class Lane:
         goes on.
         """
         self._first_offsets.setdefault(record.step, offset)
-        if self.serves():
-            await self.queue.put((offset, record))
+        await self.queue.put((offset, record))
 
     def first_needed(self) -> int | None:
         """First log offset that this stream may need: its newest public candidate stays. None where it has nothing

@@ -13,7 +13,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import UnknownTopicOrPartitionError, for_code
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
 from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Schema, TaggedFields
@@ -113,17 +113,29 @@ class TopicIdentity:
     partitions: int
 
 
-async def topic_identities(
+async def topic_answers(
     asking: AIOKafkaAdminClient | AIOKafkaConsumer, topics: Collection[str]
-) -> dict[str, TopicIdentity]:
-    """Topic -> identity; topics that do not exist are absent. Raises: KafkaError."""
+) -> tuple[dict[str, TopicIdentity], dict[str, KafkaError]]:
+    """Topic -> identity, topic -> why it is not told; topics that do not exist are in neither. Raises: KafkaError."""
     client = asking._client
     response = await client.send(client.get_random_node(), MetadataWithIds(topics))
     found: dict[str, TopicIdentity] = {}
+    untold: dict[str, KafkaError] = {}
     for error, name, topic_id, _, partitions, *_ in response.topics:
         if error == UnknownTopicOrPartitionError.errno:
             continue
         if error:
-            raise for_code(error)(name)
-        found[name] = TopicIdentity(topic_id.hex(), len(partitions))
+            untold[name] = for_code(error)(name)
+        else:
+            found[name] = TopicIdentity(topic_id.hex(), len(partitions))
+    return found, untold
+
+
+async def topic_identities(
+    asking: AIOKafkaAdminClient | AIOKafkaConsumer, topics: Collection[str]
+) -> dict[str, TopicIdentity]:
+    """Topic -> identity; topics that do not exist are absent. Raises: KafkaError, also if one of them is not told."""
+    found, untold = await topic_answers(asking, topics)
+    for error in untold.values():
+        raise error
     return found

@@ -22,7 +22,7 @@ from agents.app import ROLES, Job, build_app, data_folder
 from agents.fingerprint import check_fingerprints
 from agents.ingest import ingest_service
 from agents.lifecycle import stop_log
-from agents.lifecycle.advice import PAGE, explain, what_happened
+from agents.lifecycle.advice import explain, what_happened
 from agents.lifecycle.cluster import access_error, passes, until_it_answers
 from agents.lifecycle.leaving import LIMIT_S, Leaving
 from agents.lifecycle.logs import set_up
@@ -146,30 +146,29 @@ async def prepare(config: Config, *, insecure_seed: int | None, roles: Iterable[
         source_partitions=checked.source_partitions,
         audit_partitions=checked.audit_partitions,
         insecure_seed=insecure_seed,
-        kept=checked.others - set(config.job.retired),
         instance_id=instance_id,
     )
-    for name in sorted(job.kept):
-        log.warning(
-            "stream %s was started once and is not configured: all that it needs to go on is kept, and old private "
-            "records of the streams beside it too. Put it back, or name it in [job] retired (%s, %r)",
-            name, PAGE, "A stream that is taken out",
-        )  # fmt: skip
+    for name in sorted(checked.others):
+        job.meet(name)
+    job.stops.watched = True
     for name, error in {**refused, **checked.refused}.items():
         job.stops.add(name, "start", None, error)
+    for name, error in checked.changed.items():
+        job.stops.add(name, "ingest", None, error)
     with contextlib.suppress(*stop_log.NOT_KEPT):
         await stop_log.clear(config, [s.name for s in config.streams if not job.stops.stopped(s.name)])
     async with admin_client(config.kafka) as admin:
         known = await topic_identities(admin, [topic.name for topic in needed_topics(config)])
     services: list[type] = [watch_service(checked.config, job.stops, known)]
-    if "ingest" in roles:
+    taken_in = {name: number for name, number in checked.source_partitions.items() if name not in checked.changed}
+    if "ingest" in roles and taken_in:
         counters = IngestCounters()
         if config.job.metrics_port is not None:
             expose_ingest(counters)
         services.append(
             ingest_service(
                 checked.config,
-                source_partitions=checked.source_partitions,
+                source_partitions=taken_in,
                 audit_partitions=checked.audit_partitions if "audit" in roles else None,
                 sources=checked.sources,
                 counters=counters,

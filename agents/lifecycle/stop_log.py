@@ -1,7 +1,8 @@
 """What has stopped, for `privstream status`: kept in a topic, because no worker need be up to be asked.
 
 A record stays until a worker starts that finds nothing wrong with the stream; whether the stream has come further
-meanwhile is for the reader to see. Losing the topic loses nothing else.
+meanwhile is for the reader to see. What still stands in another worker, that one writes down again. Losing the topic
+loses nothing else.
 """
 
 from __future__ import annotations
@@ -50,8 +51,11 @@ async def recorded(config: Config) -> dict[bytes, Stop]:
 
 
 async def record(config: Config, stops: Iterable[Stop]) -> None:
-    """Raises: any of `NOT_KEPT`."""
-    await _write(config, {_key(stop): encode(stop) for stop in stops})
+    """Write down what is not there, or is there from before. Raises: any of `NOT_KEPT`."""
+    there = await recorded(config)
+    new = {_key(stop): stop for stop in stops}
+    # Another worker's newer stop of the same part stays: the stream may have come further there.
+    await _write(config, {k: encode(s) for k, s in new.items() if k not in there or there[k].at_ms < s.at_ms})
 
 
 async def clear(config: Config, streams: Collection[str]) -> None:

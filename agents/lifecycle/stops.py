@@ -20,15 +20,18 @@ from typing import Literal
 from prometheus_client import Gauge
 
 from agents.lifecycle.advice import what_happened, what_to_do
-from schemas.errors import PrivstreamError, StepError
+from schemas.errors import ForkError, PrivstreamError, StepError
 
 log = logging.getLogger(__name__)
 
 Part = Literal["start", "topics", "ingest", "engine", "publish", "audit"]
 ANSWERS: frozenset[Part] = frozenset({"start", "topics", "engine", "publish"})
-"""Where one of these has stopped, nothing more of the stream is answered or published. Its ingest may go on: what it
+"""Where one of these has stopped, nothing more of the stream is answered. Its ingest may go on: what it
 takes in is counted once, and is there when the stream goes on."""
 NEEDED: frozenset[Part] = ANSWERS | {"ingest"}
+SILENT: frozenset[Part] = ANSWERS - {"engine"}
+"""Where one of these has stopped, nothing more of the stream is published. Where only its engine has, what was answered
+before is, when it is due."""
 
 STOPPED = Gauge("privstream_stopped", "Streams that have stopped and wait for a person", ["stream", "part"])
 
@@ -100,10 +103,17 @@ class Stops:
     """What has stopped in this process.
 
     Args: streams: all that this job is to serve.
+    Attributes:
+        watched: whether somebody ends the worker when nothing is left to publish, see `agents.lifecycle.watch`. If not,
+            it ends when every stream has stopped.
+        error: of what stopped last.
     """
 
     streams: frozenset[str]
+    watched: bool = False
+    error: PrivstreamError | None = None
     _stops: dict[tuple[str, Part, int | None], Stop] = field(default_factory=dict)
+    _doubtful: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, streams: Iterable[str]) -> Stops:
@@ -119,15 +129,35 @@ class Stops:
         at_ms = int(time.time() * 1000)
         stop = Stop(stream, part, partition, what_happened(error), what_to_do(error), at_ms, step)
         self._stops.setdefault((stream, part, partition), stop)
+        self.error = error
+        if isinstance(error, ForkError):
+            self._doubtful.add(stream)
         STOPPED.labels(stream, part).set(1)
         left = len(self.streams) - len({each.stream for each in self if each.part in NEEDED})
         log.critical("STOPPED: %s. %s", stop, f"The other streams go on ({left})" if left else "No stream is left")
-        if self.nothing_left:
+        if self.nothing_left and not (self.watched and not all(map(self.silent, self.streams))):
             raise error
 
     def stopped(self, stream: str) -> bool:
-        """Whether nothing more of the stream may be answered or published."""
+        """Whether nothing more of the stream may be answered."""
         return any(stop.stream == stream and stop.part in ANSWERS for stop in self)
+
+    def silent(self, stream: str) -> bool:
+        """Whether nothing more of the stream may be published: also where two answers were found."""
+        return stream in self._doubtful or any(stop.stream == stream and stop.part in SILENT for stop in self)
+
+    def waits(self, stream: str, *, published: int, closed: int) -> bool:
+        """Whether something is left to publish of a stream that has stopped.
+
+        Args:
+            published: its last public step.
+            closed: the last step that every source partition has closed.
+        """
+        if self.silent(stream):
+            return False
+        engine = [stop for stop in self if stop.stream == stream and stop.part == "engine"]
+        last = min((-1 if stop.step is None else stop.step - 1 for stop in engine), default=closed)
+        return published < last
 
     def among(self, streams: Iterable[str]) -> list[str]:
         """Those that have stopped."""
@@ -144,5 +174,7 @@ class Stops:
 
     @property
     def nothing_left(self) -> bool:
-        """Whether every stream has stopped in a part that it cannot do without."""
+        """Whether every stream has stopped in a part that it cannot do without. What was taken in before may still be
+        answered, and what was answered published.
+        """
         return self.streams <= {stop.stream for stop in self if stop.part in NEEDED}

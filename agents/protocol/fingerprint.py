@@ -31,6 +31,8 @@ MENDS: Mapping[str, str] = {
     "started the stream may go on with it",
     "job_partitions": "set [kafka] partitions back to the stored number, with which the private topics were created",
 }
+SOURCE = frozenset({"source_topic_id", "source_partitions"})
+"""Where nothing else differs, what was read of the source before is still whole: only nothing more may be read."""
 CONFIGURED = (
     "set it back to the stored value, or start a new stream under another name: what the old one has cost stays spent, "
     "and the new one's epsilon adds to it"
@@ -65,14 +67,18 @@ class Fingerprint:
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise WireError(f"damaged fingerprint of {len(data)} bytes: {type(error).__name__}") from None
 
+    def differing(self, now: Fingerprint) -> dict[str, tuple[Any, Any]]:
+        """Field -> what it was and what it is asked to be now, where that differs."""
+        stored, asked = dict(_flat(self.fields)), dict(_flat(now.fields))
+        both = {name: (stored.get(name), asked.get(name)) for name in sorted(stored.keys() | asked.keys())}
+        return {name: (before, after) for name, (before, after) in both.items() if before != after}
+
     def check(self, now: Fingerprint) -> None:
         """Compare with what is asked for now. Raises: FingerprintError with every field and its mend."""
-        stored, asked = dict(_flat(self.fields)), dict(_flat(now.fields))
-        lines = []
-        for name in sorted(stored.keys() | asked.keys()):
-            before, after = stored.get(name), asked.get(name)
-            if before != after:
-                lines.append(f"{name} was {before!r} and is {after!r}: {MENDS.get(name, CONFIGURED)}")
+        lines = [
+            f"{name} was {before!r} and is {after!r}: {MENDS.get(name, CONFIGURED)}"
+            for name, (before, after) in self.differing(now).items()
+        ]
         if lines:
             raise FingerprintError(f"stream {self.stream} was started with something else\n  " + "\n  ".join(lines))
 

@@ -5,7 +5,8 @@ Life of a step, every arrow an effect after which a crash may come:
     closed --CommitSeeds--> seeded --Compute--> --CommitCandidates--> answered --SaveState--> saved --Adopted--> next
 
 Where many steps are closed they go together: one transaction holds their seeds, a later one their candidates. Their
-events are fixed by then, so a seed is no sooner there than its step could use it.
+events are fixed by then, so a seed is no sooner there than its step could use it. Where one of them cannot be computed,
+those before it get their answers all the same; the seeds of the others are committed, and are used after a restart.
 
 The owner is the only writer (its producer fences every earlier one), and reads the whole log before it acts. A
 committed seed is never drawn again, so the same step always has the same noise; a committed candidate is never
@@ -14,7 +15,7 @@ computed again. State comes from the newest of the state table and the log; wher
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,45 +33,53 @@ ENOUGH_BYTES = 4 << 20  # of candidates in one transaction, from which on it tak
 
 
 class StreamOwner:
-    """State machine of one stream. Drive `recover` to its end, then `fold` blocks and drive `advance` after each."""
+    """State machine of one stream. `read` the log, drive `recover` to its end, then `fold` blocks and drive `advance`
+    after each.
+    """
 
-    def __init__(self, stepper: Stepper, *, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, stepper: Stepper, *, chunk_bytes: int = CHUNK_BYTES, enough_bytes: int = ENOUGH_BYTES) -> None:
         self.stepper = stepper
         self.stream = stepper.stream.name
         self._view = LogView(self.stream)
+        self._first: int | None = None
         self._chunk_bytes = chunk_bytes
+        self._enough_bytes = enough_bytes
+        self._answered = -1
 
     @property
     def step(self) -> int:
         """The step that is answered next."""
-        return self.stepper.step
+        return self._answered + 1
 
     @property
     def position(self) -> int:
         """Offset of the blocks topic from which to read on."""
         return self.stepper.merge.position
 
-    def recover(
-        self, table_body: bytes | None, log: Iterable[tuple[int, LogRecord]], *, log_is_trimmed: bool
-    ) -> Effects:
+    def read(self, log: Iterable[tuple[int, LogRecord]]) -> None:
+        """Take in what the release log has of this stream, all of it in order, in parts if it is long. Then `recover`.
+
+        Args: log: `(offset, record)`.
+        Raises: ForkError, GapError, WireError: the stream must not go on.
+        """
+        for offset, record in log:
+            complete = self._view.apply(offset, record)
+            if complete is not None and self._first is None:
+                self._first = complete.candidate.step
+
+    def recover(self, table_body: bytes | None, *, log_is_trimmed: bool) -> Effects:
         """Adopt the newest settled step.
 
         Args:
             table_body: what the state table holds, None if nothing or torn.
-            log: `(offset, record)` of this stream, all that is on the release log.
             log_is_trimmed: whether records before the first were deleted.
         Raises: ForkError, GapError: the stream must not go on.
         """
-        first: int | None = None
+        first = self._first
         saved = None if table_body is None else Candidate.decode(table_body)
-        for offset, record in log:
-            complete = self._view.apply(offset, record)
-            if complete is None:
-                continue
-            first = complete.candidate.step if first is None else first
-            if saved and complete.candidate.step == saved.step and complete.body_digest != sha256(table_body or b""):
-                # A zombie may still write the table's changelog, but only what it had committed to the log before.
-                raise ForkError(f"stream {self.stream}: state table and release log differ at step {saved.step}")
+        if saved and self._view.digest(saved.step) not in (None, sha256(table_body or b"")):
+            # A zombie may still write the table's changelog, but only what it had committed to the log before.
+            raise ForkError(f"stream {self.stream}: state table and release log differ at step {saved.step}")
         newest = self._view.newest
         if newest is None:
             if saved is not None:
@@ -93,30 +102,46 @@ class StreamOwner:
         self.stepper.fold(offset, block)
 
     def advance(self) -> Effects:
-        """Answer every step that is complete."""
+        """Answer every step that is complete.
+
+        An error of `Compute` is thrown in: it has no effect. It comes out when the steps before have their answers.
+        """
         while self.stepper.closable:
             first = self.stepper.step
             steps = range(first, min(self.stepper.merge.closed_to, first + MOST_STEPS - 1) + 1)
             seeds = {step: seed for step in steps if (seed := self._view.seed(step)) is not None}
             if missing := tuple(step for step in steps if step not in seeds):
                 seeds.update(zip(missing, (yield CommitSeeds(self.stream, missing)), strict=True))
-            chunks: list[Chunk] = []
-            answered: list[int] = []
+            bodies: list[bytes] = []
             size = 0
             for step in steps:
-                body = yield Compute(self.stream, step, partial(self._answer, seeds[step]))
-                chunks += cut(body, stream=self.stream, step=step, chunk_bytes=self._chunk_bytes)
-                answered.append(step)
+                try:
+                    body = yield Compute(self.stream, step, partial(self._answer, seeds[step]))
+                except Exception:
+                    yield from self._commit(bodies)
+                    raise
+                bodies.append(body)
                 size += len(body)
-                if size >= ENOUGH_BYTES or step == steps[-1]:
-                    yield CommitCandidates(self.stream, tuple(answered), tuple(chunks))
-                    yield SaveState(self.stream, step, self.position, body)
-                    yield self._adopted(step)
-                    chunks, answered, size = [], [], 0
+                if size >= self._enough_bytes or step == steps[-1]:
+                    yield from self._commit(bodies)
+                    bodies, size = [], 0
+
+    def _commit(self, bodies: Sequence[bytes]) -> Effects:
+        """Candidates of the steps that are answered next."""
+        if not bodies:
+            return
+        steps = range(self.step, self.step + len(bodies))
+        chunks: list[Chunk] = []
+        for step, body in zip(steps, bodies, strict=True):
+            chunks += cut(body, stream=self.stream, step=step, chunk_bytes=self._chunk_bytes)
+        yield CommitCandidates(self.stream, tuple(steps), tuple(chunks))
+        yield SaveState(self.stream, steps[-1], self.position, bodies[-1])
+        yield self._adopted(steps[-1])
 
     def _answer(self, seed: bytes) -> bytes:
         return self.stepper.compute(seed).encode()
 
     def _adopted(self, step: int) -> Adopted:
         self._view.forget(step + 1)
+        self._answered = step
         return Adopted(self.stream, step, self.position, self.stepper.merge.floor)

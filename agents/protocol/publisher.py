@@ -53,8 +53,9 @@ class StreamPublisher:
         self._measured: int | None = None
 
     def recover(self, ledger: Iterable[bytes]) -> None:
-        """Learn what is already public from the values of the public ledger, from its start. Raises: ForkError,
-        GapError.
+        """Learn what is already public from the values of the public ledger, from its start; in parts if it is long.
+
+        Raises: ForkError, GapError.
         """
         for value in ledger:
             entry = orjson.loads(value)

@@ -24,7 +24,6 @@ class Complete:
 
     candidate: Candidate
     body: bytes
-    body_digest: str
     first_offset: int
 
 
@@ -43,6 +42,10 @@ class LogView:
     def seed(self, step: int) -> bytes | None:
         """The seed of a step, if it was committed."""
         return self._seeds.get(step)
+
+    def digest(self, step: int) -> str | None:
+        """Of the body of a step's candidate, if it is complete."""
+        return self._digests.get(step)
 
     @property
     def seeded(self) -> list[int]:
@@ -74,7 +77,7 @@ class LogView:
         self._check_link(candidate)
         self._digests[step] = record.digest
         self._chunks = {key: value for key, value in self._chunks.items() if key[0] > step}
-        self.newest = Complete(candidate, body, record.digest, self._first_offsets[step])
+        self.newest = Complete(candidate, body, self._first_offsets[step])
         return self.newest
 
     def _check_link(self, candidate: Candidate) -> None:

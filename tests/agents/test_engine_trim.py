@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from agents import engine
-from agents.lifecycle.stops import Stops
+from agents import app, engine
+from agents.app import Job
 from schemas.blocks import Block
 from tests.kafka.support import job_config, stream_table
 
@@ -53,6 +55,17 @@ class Producer:
         ]
 
 
+@contextlib.asynccontextmanager
+async def reading(log: list[Any], batch: int = 3) -> AsyncIterator[Any]:
+    """What `log_reader` gives, of a list."""
+
+    async def read() -> AsyncIterator[list[Any]]:
+        for begin in range(0, len(log), batch):
+            yield log[begin : begin + batch]
+
+    yield SimpleNamespace(beginning=0, read=read)
+
+
 def block(stream: str, minute: int, *, tick: int, floor: int) -> Block:
     return Block(stream, 0, 10 * minute, 10 * minute + 10, tick, {}, floor=floor)
 
@@ -71,23 +84,15 @@ def test_a_restart_deletes_no_block_that_another_stream_needs(tmp_path: Path, mo
     async def producer(*_: Any) -> Producer:
         return Producer(log)
 
-    async def read(*_: Any) -> tuple[int, int, list[Any]]:
-        return 0, len(log), list(log)
+    async def fingerprints(_: Any) -> dict[str, Any]:
+        return {}
 
+    monkeypatch.setattr(app, "stored_fingerprints", fingerprints)
     monkeypatch.setattr(engine, "fenced_producer", producer)
-    monkeypatch.setattr(engine, "read_to_end", read)
+    monkeypatch.setattr(engine, "log_reader", lambda *_: reading(log))
     monkeypatch.setattr(engine, "Trimmer", lambda *_, **__: SimpleNamespace(below=trimmed.append))
-    job: Any = SimpleNamespace(
-        config=config,
-        topics=SimpleNamespace(blocks="blocks", releases="releases"),
-        streams_on=lambda partition: config.streams,
-        source_partitions={"fast": 1, "slow": 1},
-        caveat="",
-        table=table,
-        draw_seed=lambda stream, step: bytes(32),
-        stops=Stops.of(["fast", "slow"]),
-        kept=frozenset(),
-    )
+    job = Job(config=config, source_partitions={"fast": 1, "slow": 1})
+    job.table = table  # type: ignore[assignment]
 
     async def scenario() -> None:
         owner = engine.EngineOwner(job, 0)

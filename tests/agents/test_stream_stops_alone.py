@@ -14,7 +14,7 @@ import pytest
 from aiokafka.errors import KafkaError
 from prometheus_client import REGISTRY
 
-from agents import engine
+from agents import app, engine
 from agents.app import Job
 from agents.engine import EngineOwner
 from agents.lifecycle.stops import Stops
@@ -22,7 +22,7 @@ from agents.protocol.stepper import Stepper
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError, WireError
 from schemas.releases import Candidate, Seed, decode_log_record
-from tests.agents.test_engine_trim import Producer, Table
+from tests.agents.test_engine_trim import Producer, Table, reading
 from tests.kafka.support import job_config, stream_table
 
 STEPS = 4
@@ -37,6 +37,7 @@ class Bench:
         self.log: list[Any] = []
         self.acked: list[int] = []
         self.trimmed: list[int] = []
+        self.started = ["a", "b"]  # what the fingerprints topic says
         self.job = Job(config=config, source_partitions={"a": 1, "b": 1})
         self.job.table = Table()  # type: ignore[assignment]
         self.producer = Producer(self.log)
@@ -44,14 +45,15 @@ class Bench:
         async def producer(*_: Any) -> Producer:
             return self.producer
 
-        async def read(*_: Any) -> tuple[int, int, list[Any]]:
-            return 0, len(self.log), list(self.log)
-
         def trimmer(*_: Any, held: Any) -> Any:
             return SimpleNamespace(below=lambda offset: None if held() else self.trimmed.append(offset))
 
+        async def fingerprints(_: Any) -> dict[str, Any]:
+            return dict.fromkeys(self.started)
+
+        monkeypatch.setattr(app, "stored_fingerprints", fingerprints)
         monkeypatch.setattr(engine, "fenced_producer", producer)
-        monkeypatch.setattr(engine, "read_to_end", read)
+        monkeypatch.setattr(engine, "log_reader", lambda *_: reading(self.log))
         monkeypatch.setattr(engine, "Trimmer", trimmer)
 
     async def life(self, records: Iterable[tuple[bytes | None, bytes]], *, restarted: bool = True) -> None:
@@ -173,6 +175,30 @@ def test_a_fault_of_the_program_in_one_stream_stops_that_stream(
     asyncio.run(scenario())
     assert "stream a (engine of partition 0): ZeroDivisionError in tests.agents.test_stream_stops_alone" in caplog.text
     assert "0.123" not in caplog.text, "texts of foreign errors may hold values"
+
+
+def test_a_step_that_fails_withholds_none_of_those_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many steps that are closed go together."""
+    compute = Stepper.compute
+
+    def failing(self: Stepper, seed: bytes) -> Candidate:
+        if self.stream.name == "a" and self.step == 2:
+            raise ZeroDivisionError
+        return compute(self, seed)
+
+    async def scenario() -> None:
+        bench = Bench(tmp_path, monkeypatch)
+        monkeypatch.setattr(Stepper, "compute", failing)
+        together = [(name.encode(), Block(name, 0, 0, 10, STEPS - 1, {}).encode()) for name in ("a", "b")]
+        await bench.life(together)
+        assert bench.answered("b") == list(range(STEPS))
+        assert bench.answered("a") == [0, 1]
+        assert [(stop.stream, stop.step) for stop in bench.job.stops] == [("a", 2)]
+        monkeypatch.setattr(Stepper, "compute", compute)
+        await bench.life(together)
+        assert bench.seeds("a") == bench.answered("a") == list(range(STEPS)), "with the seeds that were committed"
+
+    asyncio.run(scenario())
 
 
 def test_an_error_of_unknown_effect_stops_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 
+import agents.lifecycle.watch
+from agents.lifecycle import stop_log
 from agents.lifecycle.cluster import passes
 from agents.lifecycle.stops import Stops
 from agents.lifecycle.watch import LOOKS, Looks, TopicWatch, concerned
 from agents.topic_admin import needed_topics
-from agents.topic_ids import TopicIdentity
+from agents.topic_ids import MetadataWithIds, TopicIdentity
 from schemas.config import Config
-from schemas.errors import BrokerError, LostTopicError
+from schemas.errors import AccessError, BrokerError, LostTopicError
 from tests.kafka.support import job_config, stream_table
 
 
@@ -78,6 +86,83 @@ def test_a_lost_changelog_begins_the_worker_anew(tmp_path: Path) -> None:
         watching.judge(without(config, "j-state-changelog"))
     assert passes(lost.value)
     assert not list(stops)
+
+
+class Cluster:
+    """Answers the question for topics: some it does not know, some it does not tell."""
+
+    def __init__(self, known: Mapping[str, TopicIdentity], *, refuses: Collection[str]) -> None:
+        self._client, self._known, self._refuses = self, known, refuses
+
+    def get_random_node(self) -> int:
+        return 0
+
+    async def send(self, _: int, asked: MetadataWithIds) -> Any:
+        return SimpleNamespace(topics=[self._answer(name) for name in asked._topics])
+
+    def _answer(self, name: str) -> tuple[Any, ...]:
+        if name in self._refuses:
+            return (TopicAuthorizationFailedError.errno, name, bytes(16), False, [], 0, {})
+        if name in self._known:
+            return (0, name, bytes(16), False, [None], 0, {})
+        return (UnknownTopicOrPartitionError.errno, name, bytes(16), False, [], 0, {})
+
+
+def test_a_topic_that_it_may_not_see_is_told_and_the_others_are_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = two_streams(tmp_path)
+    names = {topic.name: TopicIdentity(bytes(16).hex(), 1) for topic in needed_topics(config)}
+    cluster = Cluster({n: i for n, i in names.items() if n != "a.ledger"}, refuses=["b.measurements"])
+    stops, looks = Stops.of(["a", "b"]), 0
+    watching = TopicWatch(config, stops, names)
+
+    async def slept(_: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks > LOOKS + 3:
+            watching._stopped.set()
+
+    async def scenario() -> None:
+        monkeypatch.setattr(watching, "sleep", slept)
+        monkeypatch.setattr(stop_log, "record", noted)
+        await watching._look(cluster)  # type: ignore[arg-type]
+
+    async def noted(*_: Any) -> None:
+        pass
+
+    asyncio.run(scenario())
+    assert [(stop.stream, stop.part) for stop in stops] == [("a", "topics")], "b is not blamed"
+    [line] = [record.getMessage() for record in caplog.records if "cannot be looked at" in record.getMessage()]
+    assert "b.measurements" in line
+    assert "What to do" in line
+    assert "--acls" in line
+
+
+def test_a_cluster_that_refuses_it_is_told_once_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    watching, _ = watch(two_streams(tmp_path))
+    tries = 0
+
+    @contextlib.asynccontextmanager
+    async def refused(_: Any) -> AsyncIterator[Any]:
+        nonlocal tries
+        tries += 1
+        if tries == 3:
+            watching._stopped.set()
+        raise AccessError("authentication failed") if tries > 1 else BrokerError("nobody there")
+        yield
+
+    async def slept(_: float) -> None:
+        pass
+
+    monkeypatch.setattr(agents.lifecycle.watch, "admin_client", refused)
+    monkeypatch.setattr(watching, "sleep", slept)
+    asyncio.run(TopicWatch._watch.fun(watching))  # type: ignore[attr-defined]
+    assert tries == 3
+    [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert "authentication failed" in line
 
 
 def test_a_topic_of_the_same_name_is_another_one_at_once(tmp_path: Path) -> None:

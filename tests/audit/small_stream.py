@@ -85,8 +85,8 @@ class CrashingStream(SmallStream):
     def live(self, job: Job, blocks: Sequence[Block], seeds: Iterator[bytes], *, dies: bool) -> None:
         """One worker: recover, read all blocks, answer what is complete."""
         owner = StreamOwner(self.stepper())
-        log = self.remembered(job.read())
-        self._perform(job, owner.recover(job.table, log, log_is_trimmed=False), seeds, dies=False)
+        owner.read(self.remembered(job.read()))
+        self._perform(job, owner.recover(job.table, log_is_trimmed=False), seeds, dies=False)
         for offset, block in enumerate(blocks):
             if offset >= owner.position:
                 owner.fold(offset, block)

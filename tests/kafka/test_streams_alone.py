@@ -24,7 +24,7 @@ from agents.topic_admin import create_topics
 from agents.worker import prepare
 from schemas.config import Config
 from schemas.config.load import config_from_mapping
-from schemas.errors import TopicError
+from schemas.errors import SourceError, TopicError
 from schemas.events import TICK_HEADER, encode_tick
 from schemas.topics import Topics
 from tests.kafka.ingest_support import START_S, STEP_S, in_loop
@@ -250,6 +250,39 @@ async def test_a_retired_stream_holds_nothing_back_and_cannot_come_back_unnotice
         await twins.until_public(twins.b, 7)
         await until(lambda: f"STOPPED: stream {twins.a} (engine of partition 0)" in caplog.text)
     assert await twins.published(twins.a) == [0, 1]
+
+
+@in_loop
+async def test_what_was_taken_in_of_a_source_that_has_changed_is_published_and_then_the_worker_ends(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The source was made again between two starts. Both streams read it: nothing else is left to do."""
+    twins = Twins(bootstrap, tmp_path)
+    config = twins.config()
+    await twins.create()
+    await twins.send(range(4))
+
+    async def taken_in() -> bool:
+        keys = [record.key.decode() for record in await records_of(bootstrap, twins.topics.blocks)]
+        return all((each.stream in keys and each.over == 3) for each in await status(config))
+
+    app = await prepare(config, insecure_seed=None, roles=("ingest",))
+    async with app:
+        await until(taken_in)
+    await twins.delete(twins.source)
+    await create_topics(config, source_partitions=SOURCES)
+    await twins.send(range(6))  # of other events at the same offsets
+    app = await prepare(config, insecure_seed=None, roles=ROLES)
+    with contextlib.suppress(SourceError):
+        async with app:
+            for stream in (twins.a, twins.b):
+                assert f"STOPPED: stream {stream} (ingest)" in caplog.text
+                await twins.until_public(stream, 3)
+            await until(lambda: app.crash_reason is not None)
+    assert isinstance(app.crash_reason, SourceError)
+    assert "made again" in str(app.crash_reason)
+    for stream in (twins.a, twins.b):
+        assert await twins.published(stream) == list(range(4))
 
 
 @in_loop

@@ -63,7 +63,8 @@ class Life:
 
     def _engine(self) -> None:
         owner = StreamOwner(Stepper.of(STREAM, 1))
-        self._drive(owner.recover(self.history.table, self.history.log, log_is_trimmed=self.history.trimmed))
+        owner.read(self.history.log)
+        self._drive(owner.recover(self.history.table, log_is_trimmed=self.history.trimmed))
         for offset, block in self.history.blocks:
             owner.fold(offset, block)
             self._drive(owner.advance())

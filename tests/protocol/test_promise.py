@@ -9,8 +9,16 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
+from agents.protocol.owner import ENOUGH_BYTES
 from engines.noise import NoiseSource
 from schemas.errors import ForkError, GapError
 from schemas.releases import Seed, decode_log_record, unframe_records
@@ -28,6 +36,7 @@ from tests.protocol.world import (
 NAMES = st.sampled_from(["first", "second"])
 TO_THE_END = 4  # effects to the end of a transaction, where one is due
 NETWORKS = st.sampled_from(["held", "twice"])
+BULKS = (1, 1_000, ENOUGH_BYTES)  # of candidates in one transaction: one step, two, or all that are closed
 
 
 class Promise(RuleBasedStateMachine):
@@ -40,6 +49,11 @@ class Promise(RuleBasedStateMachine):
         self.world = World(self.planted)
         self.owners: dict[str, OwnerProcess] = {"first": OwnerProcess(self.world)}
         self.publishers: dict[str, PublisherProcess] = {"first": PublisherProcess(self.world)}
+
+    @initialize(enough_bytes=st.sampled_from(BULKS))
+    def bulks(self, enough_bytes: int) -> None:
+        self.world.enough_bytes = enough_bytes
+        self.owners["first"] = OwnerProcess(self.world)
 
     @rule(events=st.integers(0, 3), ticks=st.integers(1, 3))
     def everywhere(self, events: int, ticks: int) -> None:
@@ -219,9 +233,10 @@ def test_promise_holds_over_all_interleavings() -> None:
     run_state_machine_as_test(Promise, settings=FAST)
 
 
-def live(machine: Promise, seed: int, actions: int) -> None:
+def live(machine: Promise, seed: int, actions: int, enough_bytes: int | None = None) -> None:
     """One life by a seeded walk: longer than Hypothesis makes them, and the same whatever else is loaded."""
     chance = random.Random(seed)
+    machine.bulks(BULKS[seed % len(BULKS)] if enough_bytes is None else enough_bytes)
 
     def name() -> str:
         return chance.choice(["first", "second"])
@@ -269,17 +284,22 @@ def test_promise_holds_over_long_lives(seed: int) -> None:
     live(Promise(), seed, actions=120)
 
 
-FAULTS = ("seed not reused", "log not read", "no fencing", "ledger not read", "retry with the same epoch")
+FAULTS = [
+    *[(fault, None) for fault in ("log not read", "no fencing", "ledger not read", "retry with the same epoch")],
+    *[("seed not reused", enough_bytes) for enough_bytes in BULKS],
+    # The seeds of many steps were committed together, their candidates are committed in parts.
+    ("seed of a bulk not reused", BULKS[0]),
+]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_promise_test_catches_a_planted_fault(fault: str) -> None:
+@pytest.mark.parametrize(("fault", "enough_bytes"), FAULTS)
+def test_promise_test_catches_a_planted_fault(fault: str, enough_bytes: int | None) -> None:
     """Power: each part of the protocol that is left out is noticed, by an invariant or by the alarm of another part."""
     machine = type("Faulty", (Promise,), {"planted": fault})
 
     def lives() -> None:
         for seed in range(100):
-            live(machine(), seed, actions=60)
+            live(machine(), seed, actions=60, enough_bytes=enough_bytes)
 
     with pytest.raises((AssertionError, ForkError, GapError)):
         lives()

@@ -18,7 +18,7 @@ import numpy as np
 
 from agents.protocol.effects import Adopted, CommitCandidates, CommitSeeds, Compute, SaveState
 from agents.protocol.merge import BlockMerge
-from agents.protocol.owner import StreamOwner
+from agents.protocol.owner import ENOUGH_BYTES, StreamOwner
 from agents.protocol.publisher import Publication, StreamPublisher
 from agents.protocol.stepper import Stepper
 from engines.contract import Batch, Release, State
@@ -129,9 +129,10 @@ class Log:
 
 
 class World:
-    def __init__(self, planted: str = "", chunk_bytes: int = 300) -> None:
+    def __init__(self, planted: str = "", chunk_bytes: int = 300, enough_bytes: int = ENOUGH_BYTES) -> None:
         self.planted = planted
         self.chunk_bytes = chunk_bytes
+        self.enough_bytes = enough_bytes
         self.blocks = Log()
         self.blocks.fence()
         self.releases = Log()
@@ -218,12 +219,16 @@ class OwnerProcess:
         self.world = world
         self.epoch = world.releases.epoch if world.planted == "no fencing" and world.releases.epoch else None
         self.epoch = self.epoch or world.releases.fence()
-        self.owner = StreamOwner(toy_stepper(), chunk_bytes=world.chunk_bytes)
+        self.owner = StreamOwner(toy_stepper(), chunk_bytes=world.chunk_bytes, enough_bytes=world.enough_bytes)
         log = [] if world.planted == "log not read" else list(world.log_records())
         if world.planted == "seed not reused":
             log = [(offset, record) for offset, record in log if not isinstance(record, Seed)]
+        if world.planted == "seed of a bulk not reused":
+            answered = max((offset for offset, record in log if not isinstance(record, Seed)), default=-1)
+            log = [(offset, record) for offset, record in log if offset > answered or not isinstance(record, Seed)]
         trimmed = world.releases.start > 0
-        self.effects: Generator[Any, Any, None] | None = self.owner.recover(world.table, log, log_is_trimmed=trimmed)
+        self.owner.read(log)
+        self.effects: Generator[Any, Any, None] | None = self.owner.recover(world.table, log_is_trimmed=trimmed)
         self.effect: Any = None
         self.sent = 0  # records of the present effect
         self._send(None)
@@ -248,7 +253,11 @@ class OwnerProcess:
             self.world.releases.append(self.epoch, [chunk.encode() for chunk in chunks[:-1]])
             self.sent = len(chunks) - 1
             return
-        result = self._perform(self.effect, network)
+        try:
+            result = self._perform(self.effect, network)
+        except ArithmeticError as error:  # of the toy
+            self.effect = self.effects.throw(error)
+            return
         self.sent = 0
         if crash:
             self.effects = None

@@ -5,8 +5,10 @@ Each is a change of the program as somebody could make it: what stands there whi
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import aiokafka
@@ -43,10 +45,14 @@ def late_seed() -> Patches:
 def ledger_not_read() -> Patches:
     """The publisher does not read the public ledger after fencing."""
 
-    async def nothing(*_: Any, **__: Any) -> tuple[int, int, list[Any]]:
-        return 0, 0, []
+    @contextlib.asynccontextmanager
+    async def nothing(*_: Any) -> AsyncIterator[Any]:
+        async def read() -> AsyncIterator[list[Any]]:
+            yield []
 
-    return {"agents.publish.read_to_end": nothing}
+        yield SimpleNamespace(read=read)
+
+    return {"agents.publish.log_reader": nothing}
 
 
 def stale_snapshot() -> Patches:

@@ -97,11 +97,12 @@ class _Silent:
         pass
 
 
-@dataclass(frozen=True)
+@dataclass
 class Message:
     offset: int
     partition: int
     key: bytes | None
+    value: bytes | None
 
 
 class Event:
@@ -109,7 +110,7 @@ class Event:
 
     def __init__(self, record: Any) -> None:
         self.value = record.value
-        self.message = Message(record.offset, record.partition, record.key)
+        self.message = Message(record.offset, record.partition, record.key, record.value)
 
     def ack(self) -> None:
         pass

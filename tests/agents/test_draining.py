@@ -1,0 +1,124 @@
+"""What a stream that has stopped still publishes: what was answered before, when it is due, and no worker ends before
+that. Nothing, where two answers were found or the publisher itself has stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import agents.lifecycle.watch
+from agents.lifecycle.stops import Part, Stops
+from agents.lifecycle.watch import TopicWatch
+from agents.protocol.stepper import Stepper
+from agents.publish import Lane
+from schemas.blocks import Block
+from schemas.errors import ForkError, GapError, PrivstreamError, StepError
+from schemas.releases import cut
+from tests.agents.test_engine_trim import Producer
+from tests.agents.test_streams_of_others import Partition
+from tests.kafka.support import job_config, stream_table
+
+
+class PublicTopics(Producer):
+    async def send(self, topic: str, value: bytes, key: bytes, partition: int, **_: Any) -> asyncio.Future[None]:
+        return await super().send(topic, value, key, partition)
+
+
+@pytest.mark.parametrize(
+    ("part", "error", "public"),
+    [
+        ("ingest", GapError("stream a"), [0, 1]),
+        ("engine", StepError("stream a"), [0, 1]),
+        ("engine", ForkError("stream a"), [0]),
+        ("publish", GapError("stream a"), [0]),
+        ("topics", GapError("stream a"), [0]),
+    ],
+)
+def test_what_was_answered_and_waits_for_its_time_is_published_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: Part, error: PrivstreamError, public: list[int]
+) -> None:
+    """As with `publish_delay`: step 1 is answered, and not due yet, when something of the stream stops."""
+    partition = Partition(tmp_path, monkeypatch)
+    stream = partition.job.config.streams[0]
+    stepper = Stepper.of(stream, 1)
+    stepper.fold(0, Block("a", 0, 0, 1, 1, {}))
+    chunks = [chunk for step in range(2) for chunk in cut(stepper.compute(bytes(32)).encode(), stream="a", step=step)]
+    stops = Stops.of(["a", "b"])
+    sent: list[Any] = []
+
+    async def scenario() -> None:
+        lane = Lane(partition.publisher(), stream, stops)
+        lane._producer = PublicTopics(sent)
+        waits, due, public_all = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def until_due(step: int) -> None:
+            if step == 1:
+                waits.set()
+                await due.wait()
+
+        monkeypatch.setattr(lane, "_wait_until_due", until_due)
+        monkeypatch.setattr(lane, "_due_s", lambda step: float("inf"))  # one at a time
+        monkeypatch.setattr(lane._owner, "settled", lambda: lane.machine.last_step == 1 and public_all.set())
+        monkeypatch.setattr(lane, "_tell_late", lambda _: None)
+        for offset, chunk in enumerate(chunks):
+            await lane.take(offset, chunk)
+        running = asyncio.ensure_future(lane.run())
+        await asyncio.wait_for(waits.wait(), 60)
+        stops.add("a", part, None, error, step=2 if part == "engine" else None)
+        due.set()
+        if public == [0]:
+            await asyncio.wait_for(running, 60)
+        else:
+            await asyncio.wait_for(public_all.wait(), 60)
+            running.cancel()
+
+    asyncio.run(scenario())
+    assert [int(record.key) for record in sent if b"previous_chain" in record.value] == public
+
+
+@pytest.mark.parametrize(
+    ("part", "step", "published", "ends"),
+    [
+        ("ingest", None, 4, False),  # steps up to 5 are closed
+        ("ingest", None, 5, True),
+        ("engine", 4, 2, False),  # steps up to 3 are answered
+        ("engine", 4, 3, True),
+        ("engine", None, -1, True),
+    ],
+)
+def test_the_worker_ends_when_nothing_is_left_to_publish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: Part, step: int | None, published: int, ends: bool
+) -> None:
+    stops = Stops.of(["a", "b"])
+    stops.watched = True
+    config = job_config("localhost:1", tmp_path, streams=[stream_table("a"), stream_table("b")], job="j")
+    watching = TopicWatch(config, stops, {})
+
+    async def status(_: Any) -> list[Any]:
+        return [
+            SimpleNamespace(stream="a", published=published, over=5),
+            SimpleNamespace(stream="b", published=0, over=5),
+        ]
+
+    monkeypatch.setattr(agents.lifecycle.watch, "status", status)
+    stops.add("a", part, None, StepError("stream a"), step=step)
+    asyncio.run(watching.end_if_nothing_waits())  # b goes on
+    stops.add("b", "topics", None, GapError("stream b"))
+    if ends:
+        with pytest.raises(GapError, match="stream b"):
+            asyncio.run(watching.end_if_nothing_waits())
+    else:
+        asyncio.run(watching.end_if_nothing_waits())
+
+
+def test_where_no_stream_can_publish_anything_it_ends_at_once() -> None:
+    stops = Stops.of(["a", "b"])
+    stops.watched = True
+    stops.add("a", "engine", 0, ForkError("stream a"))
+    with pytest.raises(GapError):
+        stops.add("b", "publish", 0, GapError("stream b"))

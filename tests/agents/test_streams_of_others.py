@@ -1,0 +1,131 @@
+"""A stream that this worker does not know, because a worker with a later configuration started it, loses nothing to it:
+engine, publisher and audit delete nothing as soon as they have seen a record of it, or could have missed one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agents import audit, publish
+from agents.app import Job
+from agents.audit import AuditLane, AuditOwner
+from agents.protocol.truth import TruthAudit
+from agents.publish import Lane, PublishOwner
+from schemas.blocks import Block
+from schemas.releases import Seed
+from tests.agents.test_stream_stops_alone import Bench, block, both
+from tests.kafka.support import job_config, stream_table
+
+STEPS = 4
+
+
+def test_the_engine_keeps_the_blocks_of_a_stream_that_was_added_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        bench = Bench(tmp_path, monkeypatch)
+        await bench.life([*both(range(2)), block("c", 0), *both(range(2, STEPS)), block("c", 1)])
+        assert bench.answered("a") == bench.answered("b") == list(range(STEPS))
+        assert bench.trimmed, "what is before it may go"
+        assert max(bench.trimmed) <= 4, "the first block of c stays"
+        assert not list(bench.job.stops)
+
+    asyncio.run(scenario())
+    [warning] = [record.getMessage() for record in caplog.records if "stream c" in record.getMessage()]
+    assert "is not configured" in warning
+    assert "restart this worker" in warning
+
+
+def test_an_engine_that_goes_on_behind_such_blocks_keeps_them_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker read them and died: whoever takes over does not read them again, and knows the fingerprints."""
+
+    async def scenario() -> None:
+        bench = Bench(tmp_path, monkeypatch)
+        await bench.life(both(range(STEPS)))
+        bench.trimmed.clear()
+        bench.job.kept = frozenset()  # of a worker that has seen nothing
+        bench.started.append("c")
+        await bench.life([])
+        assert not bench.trimmed
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_that_is_retired_holds_nothing_back(tmp_path: Path) -> None:
+    config = job_config("localhost:1", tmp_path, streams=[stream_table("a")], partitions=1, job="j", retired=["old"])
+    job = Job(config=config, source_partitions={"a": 1})
+    for name in ("a", "old"):
+        job.meet(name)
+    assert not job.holds_back(0)
+    job.meet("c")
+    assert job.holds_back(0)
+
+
+class Partition:
+    """Publisher or audit of stream a on one partition, without Kafka. `trimmed`: below which offsets it deleted."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        streams = [stream_table("a", audit="held-out.a")]
+        config = job_config("localhost:1", folder, streams=streams, partitions=1, job="j")
+        self.job = Job(config=config, source_partitions={"a": 1}, audit_partitions={"a": 1})
+        self.trimmed: list[int] = []
+        for module in (publish, audit):
+            monkeypatch.setattr(module, "Trimmer", self._trimmer)
+
+    def _trimmer(self, *_: Any, held: Any) -> Any:
+        return SimpleNamespace(below=lambda offset: None if held() else self.trimmed.append(offset))
+
+    def publisher(self) -> PublishOwner:
+        owner = PublishOwner(self.job, 0)
+        owner._lanes["a"] = Lane(owner, self.job.config.streams[0], self.job.stops)
+        return owner
+
+    def audit(self) -> AuditOwner:
+        owner = AuditOwner(self.job, 0)
+        owner._lanes["a"] = AuditLane(owner, TruthAudit(self.job.config.streams[0], 1))
+        return owner
+
+
+def event(offset: int, stream: str, value: bytes, acked: list[int] | None = None) -> Any:
+    message = SimpleNamespace(offset=offset, key=stream.encode(), value=value)
+    return SimpleNamespace(message=message, value=value, ack=lambda: None if acked is None else acked.append(offset))
+
+
+@pytest.mark.parametrize(("other", "kept"), [("a", False), ("c", True)])
+def test_the_publisher_keeps_the_log_of_a_stream_that_was_added_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, kept: bool
+) -> None:
+    partition = Partition(tmp_path, monkeypatch)
+    owner = partition.publisher()
+
+    async def scenario() -> None:
+        for offset, (stream, step) in enumerate([(other, 0), ("a", 1), ("a", 2)]):
+            await owner.handle(event(offset, stream, Seed(stream, step, bytes(32)).encode()))
+        owner._lanes["a"].machine.last_step = 1
+        owner.settled()
+
+    asyncio.run(scenario())
+    assert partition.trimmed == ([] if kept else [1])
+
+
+@pytest.mark.parametrize(("other", "kept"), [("a", False), ("c", True)])
+def test_the_audit_keeps_the_blocks_of_a_stream_that_was_added_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, kept: bool
+) -> None:
+    partition = Partition(tmp_path, monkeypatch)
+    owner = partition.audit()
+
+    async def scenario() -> None:
+        await owner.handle(event(0, other, Block(other, 0, 0, 1, -1, {}).encode()))
+        owner._lanes["a"].saved_floor = 1
+        owner.saved()
+
+    asyncio.run(scenario())
+    assert partition.trimmed == ([] if kept else [1])
