@@ -27,7 +27,7 @@ from agents.failpoints import failpoint
 from agents.kafka_clients import close_client, fenced_producer
 from agents.lifecycle.stops import Part, Stops, StreamStoppedError, alone
 from agents.protocol.dead_letters import DeadLetter
-from agents.protocol.ingest_places import OTHERS, Places
+from agents.protocol.ingest_places import NEW, OTHERS, Places
 from agents.protocol.ingest_snapshots import Snapshot
 from agents.protocol.ingest_spec import Role, SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
@@ -146,6 +146,7 @@ class SourceOwner:
         self._running: asyncio.Task[None] | None = None
         self._oldest_s: float | None = None  # when the oldest record that is not yet sealed came
         self._ticked = False
+        self._overfull = False
         self.explained = 0
         """Source offset up to which it is known why offsets hold no record."""
 
@@ -186,18 +187,24 @@ class SourceOwner:
                 stopped.cause,
             )
 
-    def restored(self, committed: int | None, left_out: Sequence[PartitionIngest]) -> None:
+    def restored(self, committed: int | None, left_out: Sequence[PartitionIngest], *, begin: int = 0) -> None:
         """The machines that are left stand where they go on, and the group at `committed`.
 
-        Of one that failed just now, or stopped before, the place is what the group says, never what its blocks do.
+        Of one that failed just now, or stopped before, the place is what the group says, never what its blocks do. Of
+        one that never had a block it is noted where it begins: where new ones do now, so that it misses nothing later.
         """
         noted = bool(self.places)
-        if committed is not None:
-            self.places.setdefault(OTHERS, committed)
-            for machine in left_out:
-                if machine.has_history or not noted:
-                    self.places.setdefault(machine.spec.name, self.places[OTHERS])
-        self.places.update({each.spec.name: each.next_offset for each in self.machines if each.has_history})
+        if committed is not None and not noted:
+            self.places[OTHERS] = committed
+        for machine in left_out:
+            name = machine.spec.name
+            if OTHERS in self.places and (machine.has_history or not noted):
+                self.places.setdefault(name, self.places[OTHERS])
+            elif not machine.has_history and name not in self.places:
+                self.places.setdefault(NEW + name, begin)
+        ends = {machine.spec.name: machine.next_offset for machine in self.machines if machine.has_history}
+        begins = {NEW + machine.spec.name: machine.next_offset for machine in self.machines if not machine.has_history}
+        self.places = Places({**self.places.with_blocks(ends), **begins})
 
     def leave_out_stopped(self) -> None:
         """What has stopped elsewhere in this process, or here before a rebalance."""
@@ -353,7 +360,7 @@ class SourceOwner:
     async def _commit(self, sealed: list[Sealed], next_offset: int) -> None:
         producer = self._producer
         assert producer is not None
-        places = Places({**self.places, **{each.machine.spec.name: each.block.hi for each in sealed}})
+        places = self.places.with_blocks({each.machine.spec.name: each.block.hi for each in sealed})
         await producer.begin_transaction()
         # All are on their way before any is waited for: one round trip instead of hundreds.
         blocks = [await self._send_block(each) for each in sealed]
@@ -365,8 +372,14 @@ class SourceOwner:
         failpoint("ingest_bounds_appended")
         await asyncio.gather(*letters)
         failpoint("ingest_sent")
-        offset = OffsetAndMetadata(next_offset, places.encode())
-        await producer.send_offsets_to_transaction({self.source: offset}, self._group)
+        if not (noted := places.encode()) and not self._overfull:
+            self._overfull = True
+            log.error(
+                "ingest of %s: %d streams are or were on this source, more than can be noted beside its offset. One "
+                "that stops or is taken out now cannot go on later. What to do: give streams sources of their own",
+                self, len(places),
+            )  # fmt: skip
+        await producer.send_offsets_to_transaction({self.source: OffsetAndMetadata(next_offset, noted)}, self._group)
         failpoint("ingest_before_commit")
         await producer.commit_transaction()
         failpoint("ingest_after_commit")
