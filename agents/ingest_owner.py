@@ -291,12 +291,14 @@ class SourceOwner:
             self._oldest_s = time.monotonic()
 
     def reached(self, position: int) -> None:
-        """All records below `position` are taken in: make the ticks that waited for that."""
+        """All records below `position` are taken in: make the ticks that waited for that. A machine that is
+        further than the others waits for none of them.
+        """
         self.position = max(self.position, position)
         for machine, waiting in list(self._awaited.items()):
             with self.serving(machine):
-                while waiting and position >= waiting[0][1]:
-                    machine.advance(position)
+                while waiting and max(self.position, machine.next_offset) >= waiting[0][1]:
+                    machine.advance(self.position)
                     machine.tick(waiting.popleft()[0])
                     self._ticked = True
         if self._ticked:  # one offset is committed for all machines
