@@ -149,6 +149,9 @@ class SourceOwner:
         self._overfull = False
         self.explained = 0
         """Source offset up to which it is known why offsets hold no record."""
+        self.went_back_from = 0
+        """Where this stood when the source was last found to have lost its tail."""
+        self._cut_at: int | None = None  # where the source ended then: records behind it are new
 
     @property
     def waits(self) -> bool:
@@ -270,8 +273,19 @@ class SourceOwner:
         return count
 
     def _unseen(self, records: Sequence[Any]) -> Sequence[Any]:
-        """Without what is already taken in: a fetch that was under way during the seek may bring it again."""
+        """Without what is already taken in: a fetch that was under way during the seek may bring it again. What is new
+        at offsets that were read before is counted, and passed over all the same.
+        """
+        if self._cut_at is not None:
+            new = _from(records, self._cut_at)
+            for machine in self.machines:
+                machine.pass_over(len(new) - len(_from(new, machine.next_offset)))
         return _from(records, self.position)
+
+    def went_back(self, end: int) -> None:
+        """The source was read up to `position` and has lost its tail; it ends at `end` by now."""
+        self.went_back_from = self.position
+        self._cut_at = end
 
     def lose(self, until: int) -> None:
         """Source records below `until` are no longer there: count what of them was not taken in, and say it."""

@@ -179,6 +179,10 @@ class PartitionIngest:
         self._pending.lost(max(0, next_offset - self.next_offset))
         self.advance(next_offset)
 
+    def pass_over(self, records: int) -> None:
+        """Records came at offsets where others were read before: counted as lost, since they cannot be told apart."""
+        self._pending.lost(records)
+
     @property
     def pending(self) -> int:
         """Records taken since the last seal."""
