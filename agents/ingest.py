@@ -25,7 +25,7 @@ from agents.ingest_records import hand_out_bare_records
 from agents.ingest_restore import restore
 from agents.kafka_clients import close_client
 from agents.kafka_security import read_secret, security_kwargs
-from agents.lifecycle.cancellations import LongService
+from agents.lifecycle.cancellations import LongService, told
 from agents.lifecycle.stops import Stops
 from agents.membership import HEARTBEAT_S, give_place_up, keep_place
 from agents.protocol.ingest_spec import SourceSpec
@@ -229,10 +229,11 @@ class IngestService(LongService):
             )
             for source in missing
         ]
-        opening = self._opening = asyncio.create_task(restore(self._config, consumer, owners))
+        restoring = told(restore(self._config, consumer, owners), "restoring what the ingest owns")
+        opening = self._opening = asyncio.create_task(restoring)
         await asyncio.wait([opening])
         error = None if opening.cancelled() else opening.exception()
-        if generation == self._generation and error is None:
+        if generation == self._generation and error is None and not opening.cancelled():
             self.owners.update(zip(missing, owners, strict=True))
             consumer.resume(*missing)
             return
