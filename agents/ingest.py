@@ -19,12 +19,13 @@ from mode import Service
 
 from agents.backlog import MANY_STEPS, backlog_sentence
 from agents.broker_clock import ASK_S, BrokerClock
+from agents.ingest_gaps import pass_over
 from agents.ingest_owner import IngestOptions, SourceOwner, part_of
 from agents.ingest_records import hand_out_bare_records
 from agents.ingest_restore import restore
 from agents.kafka_clients import close_client
 from agents.kafka_security import security_kwargs
-from agents.lifecycle.cancellations import LongService
+from agents.lifecycle.cancellations import LongService, told
 from agents.lifecycle.stops import Stops
 from agents.membership import HEARTBEAT_S, give_place_up, keep_place
 from agents.metrics import IngestCounters
@@ -205,10 +206,11 @@ class IngestService(LongService):
             )
             for source in missing
         ]
-        opening = self._opening = asyncio.create_task(restore(self._config, consumer, owners))
+        restoring = told(restore(self._config, consumer, owners), "restoring what the ingest owns")
+        opening = self._opening = asyncio.create_task(restoring)
         await asyncio.wait([opening])
         error = None if opening.cancelled() else opening.exception()
-        if generation == self._generation and error is None:
+        if generation == self._generation and error is None and not opening.cancelled():
             self.owners.update(zip(missing, owners, strict=True))
             consumer.resume(*missing)
             return
@@ -239,24 +241,7 @@ class IngestService(LongService):
                 await owner.flush_if_due()
 
     async def _pass_over(self, consumer: AIOKafkaConsumer, owner: SourceOwner, position: int) -> None:
-        """The consumer is at `position`: find out why nothing came from where the owner stands up to there.
-
-        Markers of transactions and compaction leave offsets empty. Where the topic has since lost its head, records
-        were deleted unread; where the consumer went back, it is another topic.
-        """
-        if position < owner.position and position != owner.explained:
-            await self._look(consumer)
-        elif position > max(owner.position, owner.explained):
-            while not owner.closed:
-                try:
-                    async with asyncio.timeout(GIVE_UP_S):
-                        begin = (await consumer.beginning_offsets([owner.source]))[owner.source]
-                except TimeoutError:
-                    await self._look(consumer)
-                else:
-                    owner.lose(min(begin, position))
-                    break
-        owner.explained = position
+        await pass_over(consumer, owner, position, look=lambda: self._look(consumer))
 
     @Service.task
     async def _look_at_sources(self) -> None:

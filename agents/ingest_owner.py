@@ -28,7 +28,7 @@ from agents.kafka_clients import close_client, fenced_producer
 from agents.lifecycle.stops import Part, Stops, StreamStoppedError, alone
 from agents.metrics import IngestCounters
 from agents.protocol.dead_letters import DeadLetter
-from agents.protocol.ingest_places import OTHERS, Places
+from agents.protocol.ingest_places import NEW, OTHERS, Places
 from agents.protocol.ingest_snapshots import Snapshot
 from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
@@ -108,8 +108,12 @@ class SourceOwner:
         self._running: asyncio.Task[None] | None = None
         self._oldest_s: float | None = None  # when the oldest record that is not yet sealed came
         self._ticked = False
+        self._overfull = False
         self.explained = 0
         """Source offset up to which it is known why offsets hold no record."""
+        self.went_back_from = 0
+        """Where this stood when the source was last found to have lost its tail."""
+        self._cut_at: int | None = None  # where the source ended then: records behind it are new
 
     @property
     def waits(self) -> bool:
@@ -145,18 +149,24 @@ class SourceOwner:
                 machine.spec.stream, part, None if part == "audit" else self.source.partition, stopped.cause
             )
 
-    def restored(self, committed: int | None, left_out: Sequence[PartitionIngest]) -> None:
+    def restored(self, committed: int | None, left_out: Sequence[PartitionIngest], *, begin: int = 0) -> None:
         """The machines that are left stand where they go on, and the group at `committed`.
 
-        Of one that failed just now, or stopped before, the place is what the group says, never what its blocks do.
+        Of one that failed just now, or stopped before, the place is what the group says, never what its blocks do. Of
+        one that never had a block it is noted where it begins: where new ones do now, so that it misses nothing later.
         """
         noted = bool(self.places)
-        if committed is not None:
-            self.places.setdefault(OTHERS, committed)
-            for machine in left_out:
-                if machine.has_history or not noted:
-                    self.places.setdefault(machine.spec.name, self.places[OTHERS])
-        self.places.update({each.spec.name: each.next_offset for each in self.machines if each.has_history})
+        if committed is not None and not noted:
+            self.places[OTHERS] = committed
+        for machine in left_out:
+            name = machine.spec.name
+            if OTHERS in self.places and (machine.has_history or not noted):
+                self.places.setdefault(name, self.places[OTHERS])
+            elif not machine.has_history and name not in self.places:
+                self.places.setdefault(NEW + name, begin)
+        ends = {machine.spec.name: machine.next_offset for machine in self.machines if machine.has_history}
+        begins = {NEW + machine.spec.name: machine.next_offset for machine in self.machines if not machine.has_history}
+        self.places = Places({**self.places.with_blocks(ends), **begins})
 
     def leave_out_stopped(self) -> None:
         """What has stopped elsewhere in this process, or here before a rebalance."""
@@ -221,8 +231,19 @@ class SourceOwner:
         return count
 
     def _unseen(self, records: Sequence[Any]) -> Sequence[Any]:
-        """Without what is already taken in: a fetch that was under way during the seek may bring it again."""
+        """Without what is already taken in: a fetch that was under way during the seek may bring it again. What is new
+        at offsets that were read before is counted, and passed over all the same.
+        """
+        if self._cut_at is not None:
+            new = _from(records, self._cut_at)
+            for machine in self.machines:
+                machine.pass_over(len(new) - len(_from(new, machine.next_offset)))
         return _from(records, self.position)
+
+    def went_back(self, end: int) -> None:
+        """The source was read up to `position` and has lost its tail; it ends at `end` by now."""
+        self.went_back_from = self.position
+        self._cut_at = end
 
     def lose(self, until: int) -> None:
         """Source records below `until` are no longer there: count what of them was not taken in, and say it."""
@@ -242,12 +263,14 @@ class SourceOwner:
             self._oldest_s = time.monotonic()
 
     def reached(self, position: int) -> None:
-        """All records below `position` are taken in: make the ticks that waited for that."""
+        """All records below `position` are taken in: make the ticks that waited for that. A machine that is
+        further than the others waits for none of them.
+        """
         self.position = max(self.position, position)
         for machine, waiting in list(self._awaited.items()):
             with self.serving(machine):
-                while waiting and position >= waiting[0][1]:
-                    machine.advance(position)
+                while waiting and max(self.position, machine.next_offset) >= waiting[0][1]:
+                    machine.advance(self.position)
                     machine.tick(waiting.popleft()[0])
                     self._ticked = True
         if self._ticked:  # one offset is committed for all machines
@@ -311,7 +334,7 @@ class SourceOwner:
     async def _commit(self, sealed: list[Sealed], next_offset: int) -> None:
         producer = self._producer
         assert producer is not None
-        places = Places({**self.places, **{each.machine.spec.name: each.block.hi for each in sealed}})
+        places = self.places.with_blocks({each.machine.spec.name: each.block.hi for each in sealed})
         await producer.begin_transaction()
         # All are on their way before any is waited for: one round trip instead of hundreds.
         blocks = [await self._send_block(each) for each in sealed]
@@ -323,8 +346,14 @@ class SourceOwner:
         failpoint("ingest_bounds_appended")
         await asyncio.gather(*letters)
         failpoint("ingest_sent")
-        offset = OffsetAndMetadata(next_offset, places.encode())
-        await producer.send_offsets_to_transaction({self.source: offset}, self._group)
+        if not (noted := places.encode()) and not self._overfull:
+            self._overfull = True
+            log.error(
+                "ingest of %s: %d streams are or were on this source, more than can be noted beside its offset. One "
+                "that stops or is taken out now cannot go on later. What to do: give streams sources of their own",
+                self, len(places),
+            )  # fmt: skip
+        await producer.send_offsets_to_transaction({self.source: OffsetAndMetadata(next_offset, noted)}, self._group)
         failpoint("ingest_before_commit")
         await producer.commit_transaction()
         failpoint("ingest_after_commit")

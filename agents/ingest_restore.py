@@ -53,16 +53,17 @@ async def restore(config: Config, consumer: AIOKafkaConsumer, owners: Sequence[S
     for owner in owners:
         found = committed.get(owner.source)
         offset = None if found is None or found.offset < 0 else int(found.offset)
-        start = _begin(owner, offset, beginnings[owner.source], group=f"{config.job.name}-ingest")
-        owner.restored(offset, [machine for machine in specified[owner] if machine not in owner.machines])
-        log.info("ingest of %s goes on at offset %d", owner, start)
+        begin = _begin(owner, offset, beginnings[owner.source], group=f"{config.job.name}-ingest")
+        left_out = [machine for machine in specified[owner] if machine not in owner.machines]
+        owner.restored(offset, left_out, begin=begin)
+        log.info("ingest of %s goes on at offset %d", owner, owner.position)
         owner.lose(beginnings[owner.source])
         consumer.seek(owner.source, owner.position)
 
 
 def _begin(owner: SourceOwner, committed: int | None, beginning: int, *, group: str) -> int:
-    """Put each machine where it goes on; returns the source offset from which to read. Machines that are further pass
-    over what they have already.
+    """Put each machine where it goes on; those that are further than others pass over what they have already. Returns:
+    the source offset at which a stream begins of which nothing is known.
     """
     found = starts(
         [Standing(each.spec.name, each.last_begin, each.next_offset) for each in owner.machines],
@@ -83,11 +84,17 @@ def _begin(owner: SourceOwner, committed: int | None, beginning: int, *, group: 
             "a bad network, or the group was set back by one block). Nothing is missing: it goes on behind the block",
             owner, name, found.offsets[name],
         )  # fmt: skip
+    if committed is None and any(machine.has_history for machine in owner.machines):
+        log.warning(
+            "ingest of %s: group %s has no offset (expired while nobody was there, offsets.retention.minutes of the "
+            "brokers, or deleted). Each stream goes on where its own blocks end; one without blocks begins at %d",
+            owner, group, found.begin,
+        )  # fmt: skip
     behind = [machine for machine in owner.machines if machine.next_offset < owner.next_offset]
     for machine in behind:
         log.info("ingest of %s: %s was left out and goes on at %d", owner, machine.spec.name, machine.next_offset)
     owner.position = min((machine.next_offset for machine in owner.machines), default=beginning)
-    return owner.position
+    return found.begin
 
 
 async def _load_snapshots(config: Config, topics: Topics, owners: Sequence[SourceOwner]) -> None:

@@ -74,6 +74,21 @@ class Columns:
     values: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class FilledWords:
+    """Words of a key, by their index, that `encode` leaves 0 and the ingest fills where records are points of trips.
+
+    Attributes:
+        trip: keyed hash of user and trip.
+        admitted: the step that admitted the trip: with the hash, the name of ONE contribution.
+        time: in microseconds, plus 2**63: ascending as unsigned numbers.
+    """
+
+    trip: tuple[int, int]
+    admitted: int
+    time: int
+
+
 class Domain(Protocol):
     """Public description of what an event can be; turns raw columns into keys. Knows no data."""
 
@@ -96,6 +111,14 @@ class Domain(Protocol):
     def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]:
         """Keys `(events, words)` and `(events,)` `schemas.events.Reason`s: where not 0, the key means nothing."""
         ...
+
+
+@runtime_checkable
+class FilledDomain(Protocol):
+    """A domain whose events are points of trips. Of any other the ingest changes no word of a key."""
+
+    @property
+    def filled(self) -> FilledWords: ...
 
 
 @runtime_checkable

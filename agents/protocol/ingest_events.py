@@ -26,8 +26,6 @@ from schemas.events import Reason
 
 ReasonArray = npt.NDArray[np.uint8]
 OPERATIONS = {"insert": 1, "delete": -1}
-TRIP_WORDS, TRIP_ADMITTED, TRIP_TIME = slice(0, 2), 2, 3
-"""Words of a key that ingest fills where records are points of trips."""
 
 
 class RawRecord(NamedTuple):
@@ -87,9 +85,10 @@ class PureFilter:
         _mark(reasons, Reason.BAD_OPERATION, operations == 0)
         clipped = domain.clipped(columns) if isinstance(domain, ClippingDomain) else None
         if trips is not None:
-            keys[:, TRIP_WORDS] = trips
+            filled = self._spec.filled
+            keys[:, list(filled.trip)] = trips
             # Ascending as unsigned numbers, also before 1970.
-            keys[:, TRIP_TIME] = times.view(np.uint64) ^ np.uint64(1 << 63)
+            keys[:, filled.time] = times.view(np.uint64) ^ np.uint64(1 << 63)
         return Filtered(reasons, keys, steps, hashes, clipped, trips, at_fault)
 
     def _at_fault(self, columns: Columns, rows: IntArray) -> dict[int, str]:

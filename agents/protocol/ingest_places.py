@@ -7,6 +7,8 @@ stays behind it; its place here tells that from blocks that somebody has lost.
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,30 +18,43 @@ from schemas.errors import GapError, PromiseError
 
 VERSION = 1
 MOST_BYTES = 4_000  # a broker takes 4,096 by default
-
+PACKED = "z"  # first character of places that would be too long as they are
 
 OTHERS = ""
-"""Name under which the place of those stands that are not named: where the group stood when places were first noted."""
+"""Name under which the place of those stands that are not named: where the group stood when places were first noted.
+Absent where they were noted from the group's first offset on: then blocks that are not named are older than that offset
+(offsets expire while a job is down), and prove by themselves where they end."""
+NEW = "new:"
+"""Before the name of a stream that has committed no block yet: the source offset at which it begins."""
 
 
 class Places(dict[str, int]):
-    """Name of a stream's role -> source offset of its next block. Streams that never had one there are absent."""
+    """Name of a stream's role -> source offset of its next block. A stream that never had one stands there as `NEW`."""
 
     def encode(self) -> str:
-        """Empty if it would be too long: then it can be told no more, and offsets alone decide, as before."""
-        text = orjson.dumps({"v": VERSION, "next": self}, option=orjson.OPT_SORT_KEYS).decode()
-        return text if len(text) <= MOST_BYTES else ""
+        """Empty if it would be too long: then it can be told no more, and offsets alone decide."""
+        content = orjson.dumps({"v": VERSION, "next": self}, option=orjson.OPT_SORT_KEYS)
+        if len(content) <= MOST_BYTES:
+            return content.decode()
+        packed = PACKED + base64.b85encode(zlib.compress(content, 9)).decode()
+        return packed if len(packed) <= MOST_BYTES else ""
 
     @staticmethod
     def decode(text: str | None) -> Places:
         """What an earlier or other program wrote there says nothing."""
         try:
-            content = orjson.loads(text or "{}")
-        except orjson.JSONDecodeError:
+            plain = zlib.decompress(base64.b85decode(text[1:])) if text and text[0] == PACKED else text
+            content = orjson.loads(plain or "{}")
+        except (orjson.JSONDecodeError, ValueError, zlib.error):
             return Places()
         if not isinstance(content, Mapping) or content.get("v") != VERSION:
             return Places()
         return Places({str(name): int(place) for name, place in content["next"].items()})
+
+    def with_blocks(self, ends: Mapping[str, int]) -> Places:
+        """After a transaction with blocks of these streams."""
+        kept = {name: place for name, place in self.items() if name.removeprefix(NEW) not in ends}
+        return Places({**kept, **ends})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +77,13 @@ class Starts:
 
     Attributes:
         behind_offset: streams whose last block is there although its offset was not committed.
+        begin: where a stream begins of which nothing is known.
     """
 
     offsets: Mapping[str, int]
     refused: Mapping[str, PromiseError]
     behind_offset: Sequence[str]
+    begin: int
 
 
 def starts(
@@ -78,18 +95,19 @@ def starts(
         committed: the group's offset, None where it has none.
         beginning: first source offset that is there.
 
-    A stream that has a block which the group does not know goes on behind it, if the group stands where that block
-    begins: earlier versions could commit the one without the other, and that no snapshot of its bounds is missing was
-    proven when they were restored. Any other difference means that somebody changed offsets or blocks.
+    Of whom the group says nothing, because its offsets have expired, goes on where its own blocks end. A stream that
+    has a block which the group does not know goes on behind it, if the group stands where that block begins: earlier
+    versions could commit the one without the other, and that no snapshot of its bounds is missing was proven when they
+    were restored. Any other difference means that somebody changed offsets or blocks.
     """
     known = [each for each in standings if each.last_begin is not None]
-    others = places.get(OTHERS, committed)
-    furthest = max((each.next_offset for each in known), default=beginning if committed is None else committed)
+    others = places.get(OTHERS, None if places else committed)
+    begin = max((each.next_offset for each in known), default=beginning if committed is None else committed)
     offsets: dict[str, int] = {}
     refused: dict[str, PromiseError] = {}
     behind: list[str] = []
     for each in standings:
-        expected = places.get(each.name, furthest if others is None else others)
+        expected = places.get(each.name, others)
         if each.last_begin is None:
             lost = each.name in places or (committed is not None and not places and not known)
             if lost:
@@ -99,10 +117,10 @@ def starts(
                     f"{group}"
                 )
             else:
-                offsets[each.name] = furthest
-        elif each.next_offset == expected:
-            offsets[each.name] = expected
-        elif others is not None and each.last_begin == expected < each.next_offset:
+                offsets[each.name] = places.get(NEW + each.name, begin)
+        elif expected is None or each.next_offset == expected:
+            offsets[each.name] = each.next_offset
+        elif each.last_begin == expected < each.next_offset:
             offsets[each.name] = each.next_offset
             behind.append(each.name)
         else:
@@ -111,4 +129,4 @@ def starts(
                 f"{expected}; they are committed together and must agree. Somebody changed the offsets of group "
                 f"{group} or the private topics, or an earlier version went on without this stream"
             )
-    return Starts(offsets, refused, behind)
+    return Starts(offsets, refused, behind, begin)

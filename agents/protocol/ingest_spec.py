@@ -11,7 +11,7 @@ from agents.protocol.clock import StepClock
 from agents.protocol.decode import MAX_VALUE_BYTES, EventFields
 from agents.protocol.ingest_times import TimeParser
 from agents.protocol.partitioner import Partitioner
-from engines.contract import Domain
+from engines.contract import Domain, FilledDomain, FilledWords
 from schemas.errors import ConfigError, ConfigProblem
 
 Role = Literal["blocks", "truth"]
@@ -112,6 +112,12 @@ class SourceSpec:
         if self.fields.trip is not None:
             row_bytes += 32  # a trip may have a row of its own beside its user's
         return min(_BLOCK_RECORDS, _BLOCK_RAW_BYTES // row_bytes)
+
+    @property
+    def filled(self) -> FilledWords:
+        """Words of a key that are not the domain's to fill. Only of points of trips."""
+        assert isinstance(self.domain, FilledDomain), "a field names trips, and the domain has no words for them"
+        return self.domain.filled
 
     def time_parser(self) -> TimeParser:
         return TimeParser(self.format, self.zone)

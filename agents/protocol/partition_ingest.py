@@ -18,7 +18,7 @@ import numpy as np
 
 from agents.protocol.dead_letters import UNLETTERED, DeadLetter
 from agents.protocol.decode import EventDecoder
-from agents.protocol.ingest_events import TRIP_ADMITTED, PureFilter, reason_fields
+from agents.protocol.ingest_events import PureFilter, reason_fields
 from agents.protocol.ingest_pending import PendingBlock, Refused, nested
 from agents.protocol.ingest_snapshots import BucketLog, Snapshot
 from agents.protocol.ingest_spec import SourceSpec
@@ -179,6 +179,10 @@ class PartitionIngest:
         self._pending.lost(max(0, next_offset - self.next_offset))
         self.advance(next_offset)
 
+    def pass_over(self, records: int) -> None:
+        """Records came at offsets where others were read before: counted as lost, since they cannot be told apart."""
+        self._pending.lost(records)
+
     @property
     def pending(self) -> int:
         """Records taken since the last seal."""
@@ -288,7 +292,7 @@ class PartitionIngest:
                 accepted, admitted, users, charges = self._bounds.accept_trips(
                     seen.hashes[good], seen.trips[good], steps
                 )
-                keys[:, TRIP_ADMITTED] = admitted.view(np.uint64)
+                keys[:, self.spec.filled.admitted] = admitted.view(np.uint64)
             else:
                 accepted, users, charges = self._bounds.accept(seen.hashes[good], steps)
             if not accepted.all():

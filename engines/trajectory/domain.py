@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from engines.contract import Columns
+from engines.contract import Columns, FilledWords
 from engines.spatial.domain.base import coordinates_at_fault
 from engines.trajectory.ground import Ground
 from engines.trajectory.trips import LATTICE, LATTICE_BITS, FloatArray, Trips
@@ -72,6 +72,11 @@ class TripDomain:
     @property
     def words(self) -> int:
         return WORDS
+
+    @property
+    def filled(self) -> FilledWords:
+        """See `engines.contract.FilledDomain`."""
+        return FilledWords(trip=(HASH.start, HASH.start + 1), admitted=ADMITTED, time=TIME)
 
     def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]:
         """Keys `(events, 6)`, the first four words 0, and reasons; see `engines.contract.Domain`.

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.structs import OffsetAndMetadata
 
+from agents import ingest_restore
 from agents.ingest import source_specs
 from agents.ingest_owner import IngestOptions, SourceOwner
 from agents.lifecycle.stops import Stops
@@ -50,12 +52,33 @@ class Producer:
         self.offset, self.places = self._offsets.offset, Places.decode(self._offsets.metadata)
 
 
+class Consumer:
+    """What a restore asks of Kafka's: the group stands where the producer committed."""
+
+    def __init__(self, producer: Producer | None) -> None:
+        self._producer = producer
+        self._coordinator = self
+        self.sought = -1
+
+    async def fetch_committed_offsets(self, sources: Any) -> Any:
+        if self._producer is None:
+            return {}
+        return {SOURCE: OffsetAndMetadata(self._producer.offset, self._producer.places.encode())}
+
+    async def beginning_offsets(self, sources: Any) -> Any:
+        return {SOURCE: 0}
+
+    def seek(self, source: TopicPartition, offset: int) -> None:
+        self.sought = offset
+
+
 class Bench:
     def __init__(self) -> None:
         privacy = {"epsilon": 1.0, "unit": "event"}
         tables = [stream_table(name, source="raw.both", privacy=privacy) for name in ("a", "b")]
         config = job_config("localhost:1", Path("unused"), streams=tables, job="both")
-        specs = source_specs(config, source_partitions={"a": 1, "b": 1}, audit_partitions=None)
+        self.config = config
+        self.specs = specs = source_specs(config, source_partitions={"a": 1, "b": 1}, audit_partitions=None)
         self.stops = Stops.of(["a", "b"])
         self.owner = SourceOwner(
             config, SOURCE, specs["raw.both"], options=IngestOptions(), counters=IngestCounters(), stops=self.stops
@@ -70,9 +93,36 @@ class Bench:
         bench = cls()
         for machine, end in zip(bench.owner.machines, (10, 30), strict=True):
             machine.apply(Block(machine.spec.stream, 0, 0, end, -1, {}))
-        bench.owner.position = 10
+        bench.owner.position, bench.owner.places = 10, Places()
         bench.owner.restored(30, [])
         return bench
+
+    async def restart(self, monkeypatch: pytest.MonkeyPatch, *, stopped: str = "", expired: bool = False) -> Consumer:
+        """A new worker, which reads back what was committed. `stopped`: a stream whose records cannot be read."""
+        self.stops = Stops.of(["a", "b"])
+        owner = SourceOwner(
+            self.config, SOURCE, self.specs[SOURCE.topic], options=IngestOptions(), counters=IngestCounters(),
+            stops=self.stops,
+        )  # fmt: skip
+        by_stream = {machine.spec.stream: machine for machine in owner.machines}
+
+        async def fold(*_: Any) -> None:
+            for at, block in enumerate(self.producer.blocks):
+                with owner.serving(by_stream[block.stream]):
+                    by_stream[block.stream].apply(block, at=at)
+            if stopped:
+                with owner.serving(by_stream[stopped]):
+                    raise GapError("a foreign record")
+
+        async def fence() -> None:
+            owner._producer = self.producer  # type: ignore[assignment]
+
+        monkeypatch.setattr(owner, "fence", fence)
+        monkeypatch.setattr(ingest_restore, "_fold_blocks", fold)
+        consumer = Consumer(None if expired else self.producer)
+        await ingest_restore.restore(self.config, consumer, [owner])  # type: ignore[arg-type]
+        self.owner = owner
+        return consumer
 
     async def take(self, begin: int, end: int) -> None:
         await self.owner.take([record(offset) for offset in range(begin, end)])
@@ -140,3 +190,97 @@ def test_a_tick_while_one_catches_up_passes_no_record_over() -> None:
         assert sum(block.counts["ACCEPTED"] for block in bench.producer.blocks if block.stream == "a") == 8
 
     asyncio.run(scenario())
+
+
+def failing(*_: Any) -> Any:
+    raise GapError("a gap")
+
+
+def test_a_stream_that_stops_on_its_first_records_misses_none_of_them_when_it_is_put_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has no block that would tell where it was."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        with monkeypatch.context() as patch:
+            patch.setattr(bench.owner.machines[0], "take", failing)
+            await bench.take(0, 30)
+        assert bench.covered("a") == []
+        assert (bench.producer.offset, bench.producer.places) == (30, {"new:a": 0, "b": 30})
+        assert (await bench.restart(monkeypatch)).sought == 0
+        await bench.take(0, 40)
+        for stream in ("a", "b"):
+            accepted = [block.counts["ACCEPTED"] for block in bench.producer.blocks if block.stream == stream]
+            assert sum(accepted) == 40, f"{stream}: each event once"
+        assert bench.producer.places == {"a": 40, "b": 40}
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_that_is_refused_at_its_first_start_begins_where_the_others_began(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        await bench.restart(monkeypatch, stopped="a", expired=True)  # there was never an offset
+        await bench.take(0, 30)
+        await bench.restart(monkeypatch, stopped="a")  # and still
+        await bench.take(30, 40)
+        assert bench.covered("a") == []
+        assert (await bench.restart(monkeypatch)).sought == 0
+        await bench.take(0, 50)
+        assert bench.covered("a") == [(0, 50)]
+        assert bench.covered("b") == [(0, 30), (30, 40), (40, 50)]
+
+    asyncio.run(scenario())
+
+
+def test_blocks_of_a_stream_that_began_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its users would be counted again from nothing: what is noted as new is so only until its first block."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        await bench.restart(monkeypatch, expired=True)
+        await bench.take(0, 30)
+        bench.producer.blocks = [block for block in bench.producer.blocks if block.stream == "b"]
+        await bench.restart(monkeypatch)
+        assert [stop.stream for stop in bench.stops] == ["a"]
+
+    asyncio.run(scenario())
+
+
+def test_when_offsets_have_expired_each_stream_goes_on_where_its_blocks_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job was down for longer than offsets.retention.minutes, and one stream had stopped before."""
+
+    async def scenario() -> None:
+        bench = Bench()
+        await bench.take(0, 10)
+        with monkeypatch.context() as patch:
+            patch.setattr(bench.owner.machines[0], "take", failing)
+            await bench.take(10, 30)
+        assert (await bench.restart(monkeypatch, stopped="a", expired=True)).sought == 30
+        assert "group both-ingest has no offset" in caplog.text
+        await bench.take(30, 40)  # while nobody has put right what had stopped it
+        assert (await bench.restart(monkeypatch)).sought == 10
+        assert not list(bench.stops)
+        await bench.take(10, 40)
+        assert bench.covered("a") == [(0, 10), (10, 40)]
+        assert bench.covered("b") == [(0, 10), (10, 30), (30, 40)]
+
+    asyncio.run(scenario())
+
+
+def test_places_that_are_too_many_are_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(Places, "encode", lambda _: "")
+        bench = Bench()
+        await bench.take(0, 10)
+        await bench.take(10, 20)
+
+    asyncio.run(scenario())
+    assert caplog.text.count("more than can be noted") == 1

@@ -24,14 +24,19 @@ START_S = 1_577_836_800
 RECORDS = 12
 
 
-def owner_of() -> SourceOwner:
-    table = stream_table(
-        "s",
-        privacy={"epsilon": 1.0, "unit": "event"},
-        time={"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "clock": "wall"},
-    )
-    config = job_config("localhost:1", Path("unused"), streams=[table], job="ticks")
-    specs = source_specs(config, source_partitions={"s": 1}, audit_partitions=None)
+def owner_of(*names: str) -> SourceOwner:
+    tables = [
+        stream_table(
+            name,
+            source="raw.s",
+            privacy={"epsilon": 1.0, "unit": "event"},
+            time={"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "clock": "wall"},
+        )
+        for name in names or ("s",)
+    ]
+    config = job_config("localhost:1", Path("unused"), streams=tables, job="ticks")
+    partitions = dict.fromkeys(names or ("s",), 1)
+    specs = source_specs(config, source_partitions=partitions, audit_partitions=None)
     source = TopicPartition("raw.s", 0)
     return SourceOwner(config, source, specs[source.topic], options=IngestOptions(), counters=IngestCounters())
 
@@ -67,6 +72,55 @@ def test_ticks_stand_at_their_offsets_however_the_fetch_is_cut(cuts: list[int], 
     edges = [0, *ticks_at, RECORDS]
     expected = {step: high - low for step, (low, high) in enumerate(pairwise(edges)) if high > low}
     assert steps_of(cuts, ticks_at) == expected
+
+
+@given(
+    begins=st.tuples(st.integers(0, RECORDS), st.integers(0, RECORDS)),
+    cuts=st.lists(st.integers(1, RECORDS - 1), max_size=6),
+    ticks=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 6), st.integers(0, RECORDS)), max_size=8),
+    gaps=st.sets(st.integers(0, RECORDS - 1)),
+    by_take=st.booleans(),
+)
+def test_a_stream_that_catches_up_stops_no_clock_but_its_own(
+    begins: tuple[int, int], cuts: list[int], ticks: list[tuple[int, int, int]], gaps: set[int], by_take: bool
+) -> None:
+    """A tick is made exactly when its machine has taken in every record below its place: not before, and not later
+    because another machine of the partition has yet to.
+
+    `ticks` are (machine, piece before which it is asked for, place: where the partition ends then, so at least where
+    reading is); `gaps` are offsets without a record. With `by_take` nothing but records tells where reading is.
+    """
+
+    async def scenario() -> None:
+        owner = owner_of("a", "b")
+        for machine, begin in zip(owner.machines, begins, strict=True):
+            machine.resume(begin)
+        owner.position = min(begins)
+        placed: list[list[int]] = [[], []]
+        edges = [edge for edge in sorted({min(begins), *cuts, RECORDS}) if edge >= min(begins)]
+        for piece, (low, high) in enumerate([(min(begins),) * 2, *pairwise(edges)]):
+            for index, before, place in ticks:
+                if before == piece:
+                    owner.tick_at(owner.machines[index], len(placed[index]), max(place, low))
+                    placed[index].append(max(place, low, *placed[index][-1:]))
+            await owner.take([record(offset) for offset in range(low, high) if offset not in gaps])
+            told = not by_take or high == RECORDS
+            if told:
+                owner.reached(high)
+            for index, machine in enumerate(owner.machines):
+                due = sum(place <= max(high, begins[index]) for place in placed[index]) - 1
+                assert machine.ticked == due if told else machine.ticked <= due
+        for index, machine in enumerate(owner.machines):
+            joined: dict[int, int] = {}
+            for offset in range(begins[index], RECORDS):
+                if offset not in gaps:
+                    step = sum(place <= offset for place in placed[index])
+                    joined[step] = joined.get(step, 0) + 1
+            block = machine.seal()[0]
+            found = {} if block is None else {step: folded.total for step, folded in block.steps.items()}
+            assert found == joined
+
+    asyncio.run(scenario())
 
 
 def test_a_later_tick_never_stands_before_an_earlier_one() -> None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import random
+import re
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.presentation import PRESENTATIONS
 from agents.protocol import public_records
+from agents.protocol.ingest_events import RawRecord
+from agents.protocol.ingest_spec import SourceSpec
+from agents.protocol.partition_ingest import PartitionIngest
 from engines import contract_checks as checks
-from engines.contract import Batch
+from engines.contract import Batch, Columns, Domain, FilledDomain
 from engines.noise import seeded
 from engines.registry import ENGINES, build_domain, build_engine, build_evaluator
 from schemas.blocks import Folded
@@ -117,3 +126,69 @@ def test_domain_and_evaluator_speak_the_raw_fields(name: str, mode: str) -> None
     metrics = evaluator.measure(Folded.empty(evaluator.domain.words), {field: [] for field in evaluator.fields})
     assert tuple(metrics) == evaluator.metrics
     assert build_engine(configured).guarantee().epsilon == configured.event_epsilon
+
+
+def scalars(content: Any) -> list[Any]:
+    """All that a section of a configuration names: among it are values that its domain takes."""
+    if isinstance(content, Mapping):
+        return [each for value in content.values() for each in scalars(value)]
+    if isinstance(content, list | tuple):
+        return [each for value in content for each in scalars(value)]
+    if isinstance(content, bytes):
+        return [float(number) for number in re.findall(rb"-?\d+\.?\d*", content)]
+    return [content] if isinstance(content, str | int | float) else []
+
+
+@pytest.mark.parametrize("role", ["engine", "evaluator"])
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [
+        (name, variant)
+        for name, case in CONTRACTS.items()
+        for variant in ({}, *case.variants)
+        if {*variant} <= {"domain"}
+    ],
+)
+def test_the_ingest_fills_the_words_of_a_key_that_the_domain_declares_and_no_others(
+    name: str, variant: Mapping[str, Any], role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = CONTRACTS[name].stream(name, ENGINE_MODES[name][0], variant)
+    domain: Domain = build_domain(stream) if role == "engine" else build_evaluator(stream).domain
+    spec = (
+        SourceSpec.of(stream, domain, key=bytes(16), partitions=1)
+        if role == "engine"
+        else SourceSpec.truth(stream, domain, partitions=1)
+    )
+    declared = domain.filled if isinstance(domain, FilledDomain) else None
+    filled = [] if declared is None else [*declared.trip, declared.admitted, declared.time]
+    assert len(set(filled)) == len(filled)
+    assert set(filled) < set(range(domain.words)), "and some word is the domain's"
+    assert (spec.fields.trip is not None) == bool(filled)
+
+    encoded: list[tuple[int, ...]] = []
+    encode = type(domain).encode
+
+    def noting(self: Any, columns: Columns) -> Any:
+        keys, reasons = encode(self, columns)
+        encoded.extend(map(tuple, keys.tolist()))
+        return keys, reasons
+
+    monkeypatch.setattr(type(domain), "encode", noting)
+    chance = random.Random(name)
+    values = [*scalars(stream.model_dump()["domain"]), 0.5, 1, "a"]
+    fields = [*domain.number_fields, *domain.text_fields, *domain.value_fields]
+    machine = PartitionIngest(spec, 0)
+    kept: list[int] = []
+    machine._pending.add = lambda keys, steps: kept.extend(map(tuple, keys.tolist()))  # type: ignore[method-assign]
+    events = [
+        {**{each: chance.choice(values) for each in fields}, "u": f"u{at}", "n": f"trip {at}", "t": 1_577_836_800}
+        for at in range(400)
+    ]
+    machine.take([RawRecord(at, -1, None, orjson.dumps(event)) for at, event in enumerate(events)])
+    assert kept, "no event was accepted"
+    assert not np.array(encoded, np.uint64)[:, filled].any(), "these the domain leaves 0"
+    own = [word for word in range(domain.words) if word not in filled]
+    assert {tuple(key[word] for word in own) for key in kept} <= {tuple(key[word] for word in own) for key in encoded}
+    for word in filled:
+        if role == "engine" and declared is not None and word != declared.admitted:  # admitted in step 0
+            assert all(key[word] for key in kept), "and the ingest fills"

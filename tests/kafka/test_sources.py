@@ -159,3 +159,36 @@ async def test_records_deleted_before_they_were_read_are_counted(
     assert state.lost == 25
     findings = {finding.what: finding for finding in await cluster_findings(bench.config)}
     assert findings[f"lost records of {stream}"].detail.startswith("25 source offsets")
+
+
+@in_loop
+async def test_a_source_that_lost_its_tail_is_named_and_what_is_new_is_counted(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One broker elects no lagging leader, so the worker is set ahead instead: as if it had read what is not there."""
+    bench = Bench(bootstrap, tmp_path, partitions=1)
+    await create_topics(bench.config, source_partitions=1)
+    source = TopicPartition(bench.source, 0)
+    stream = f"{bench.job}-s"
+    async with bench.running() as service:
+        await bench.send([event(f"u{n}", 0) for n in range(10)])
+        await until(lambda: service.counters.records[stream, "blocks", "ACCEPTED", ""] == 10)
+        owner = service.owners[source]
+        owner.machines[0].advance(30)
+        owner.position = owner.explained = 30
+        owner._oldest_s = 0.0
+
+        async def committed() -> bool:
+            return (await bench.result()).next_offsets == {0: 30}
+
+        await until(committed)
+    with criticals(caplog) as said:
+        async with bench.running() as service:
+            await until(lambda: any("lost its tail" in line for line in said))
+            await bench.send([event(f"v{n}", 0) for n in range(25)])
+            await bench.tick(0)
+            result = await bench.until_ticked(0)
+    assert result.reasons == {"ACCEPTED": 15, "LOST": 20}
+    [line] = said
+    assert "it was read up to offset 30" in line
+    assert "counted as LOST from 10 on" in line

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.protocol.ingest_places import MOST_BYTES, OTHERS, Places, Standing, Starts, starts
+from agents.protocol.ingest_places import MOST_BYTES, NEW, OTHERS, Places, Standing, Starts, starts
 from schemas.errors import GapError
 
 
@@ -24,18 +26,28 @@ def test_places_come_back_as_they_were_noted(places: dict[str, int]) -> None:
     assert Places.decode(text) == places
 
 
+def test_some_hundred_streams_on_one_source_are_noted() -> None:
+    places = Places({f"trips-of-district-{number:03}": 10_000_000 + 7 * number for number in range(300)})
+    text = places.encode()
+    assert 0 < len(text) <= MOST_BYTES
+    assert Places.decode(text) == places
+
+
 def test_more_places_than_a_broker_takes_are_not_noted() -> None:
-    assert Places({f"stream-{number:060}": number for number in range(100)}).encode() == ""
+    names = [hashlib.sha256(b"%d" % number).hexdigest() for number in range(200)]
+    assert Places(dict.fromkeys(names, 0)).encode() == ""
 
 
-@pytest.mark.parametrize("text", [None, "", "of another program", "[1]", '{"v": 2, "next": {}}', "7"])
+@pytest.mark.parametrize(
+    "text", [None, "", "of another program", "[1]", '{"v": 2, "next": {}}', "7", "z", "zz", "z\u00e4", "zc"]
+)
 def test_what_others_wrote_there_says_nothing(text: str | None) -> None:
     assert Places.decode(text) == {}
 
 
 def test_a_stream_that_was_left_out_goes_on_where_it_was() -> None:
     left_out, other = Standing("a", 4, 8), Standing("b", 16, 20)
-    assert judged([left_out, other], 20, Places(a=8, b=20)) == Starts({"a": 8, "b": 20}, {}, [])
+    assert judged([left_out, other], 20, Places(a=8, b=20)) == Starts({"a": 8, "b": 20}, {}, [], 20)
 
 
 @pytest.mark.parametrize("end", [4, 12, 20])
@@ -70,5 +82,22 @@ def test_the_first_start_begins_with_the_topic() -> None:
     assert judged([Standing("a", None, 0)], None, Places(), beginning=5).offsets == {"a": 5}
 
 
+def test_a_stream_without_blocks_goes_on_where_it_was_to_begin() -> None:
+    """It stopped on its first records, and another stream went on."""
+    found = judged([Standing("a", None, 0), Standing("b", 16, 30)], 30, Places({NEW + "a": 4, "b": 30}))
+    assert found.offsets == {"a": 4, "b": 30}
+
+
+def test_one_that_is_new_beside_it_begins_where_the_others_are() -> None:
+    standings = [Standing("a", None, 0), Standing("b", 16, 30), Standing("c", None, 0)]
+    assert judged(standings, 30, Places({NEW + "a": 4, "b": 30})).offsets == {"a": 4, "b": 30, "c": 30}
+
+
 def test_offsets_that_have_expired_are_not_missed() -> None:
-    assert judged([Standing("a", 4, 8)], None, Places()).offsets == {"a": 8}
+    """Nor by a stream that was left out meanwhile: each one's own blocks say where to go on."""
+    found = judged([Standing("a", 4, 8), Standing("b", 16, 20), Standing("c", None, 0)], None, Places())
+    assert found == Starts({"a": 8, "b": 20, "c": 20}, {}, [], 20)
+
+
+def test_who_was_left_out_when_offsets_expired_and_was_not_there_since_goes_on_where_its_blocks_end() -> None:
+    assert judged([Standing("a", 4, 8), Standing("b", 26, 30)], 30, Places(b=30)).offsets == {"a": 8, "b": 30}

@@ -157,7 +157,7 @@ def test_a_block_without_its_offset_is_gone_on_behind(transactions_with_snapshot
     """Whether or not the snapshots of its transaction are there, everybody's charges are."""
     history = written()
     machine = restored(history.blocks, history.first(transactions_with_snapshots), trimmed_to=trimmed_to)
-    assert start(12, machine) == Starts({"s0": 16}, {}, ["s0"])
+    assert start(12, machine) == Starts({"s0": 16}, {}, ["s0"], 16)
     machine.take(records(16, 24))
     block, _ = machine.seal()
     assert block is not None
@@ -171,7 +171,7 @@ def test_where_the_snapshots_left_are_enough_it_goes_on(transactions_with_snapsh
     """Blocks that the torn transaction's snapshots would replace are deleted; those before count up to what is left."""
     history = written()
     machine = restored(history.blocks, history.first(transactions_with_snapshots), trimmed_to=2)
-    assert start(12, machine) == Starts({"s0": 16}, {}, ["s0"])
+    assert start(12, machine) == Starts({"s0": 16}, {}, ["s0"], 16)
 
 
 def test_where_snapshots_were_cut_off_and_are_needed_it_is_refused() -> None:
@@ -184,7 +184,7 @@ def test_of_two_streams_each_goes_on_behind_its_own_last_block() -> None:
     """One transaction was committed in part: the block of the first is there, that of the second and the offset not."""
     history = written()
     whole, lagging = restored(history.blocks, []), restored(history.blocks[:3], [])
-    assert start(12, whole, lagging) == Starts({"s0": 16, "s1": 12}, {}, ["s0"])
+    assert start(12, whole, lagging) == Starts({"s0": 16, "s1": 12}, {}, ["s0"], 16)
 
 
 @pytest.mark.parametrize("committed", [0, 4, 8, 11, 17])

@@ -1,0 +1,111 @@
+"""An owner goes to work only if it was restored to its end: without its bounds users would be counted again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+
+import agents.ingest
+from agents.ingest import IngestService
+from agents.ingest_owner import SourceOwner
+from schemas.errors import BrokerError, StrayCancellationError
+from tests.agents.test_ingest_ticks import owner_of
+
+SOURCE = TopicPartition("raw.s", 0)
+
+
+class Consumer:
+    def __init__(self) -> None:
+        self.resumed: list[TopicPartition] = []
+
+    def pause(self, *sources: TopicPartition) -> None: ...
+
+    def resume(self, *sources: TopicPartition) -> None:
+        self.resumed += sources
+
+
+async def whole() -> None: ...
+
+
+async def cut_off() -> None:
+    """A request of the client's that the client itself has cancelled, as it does where its broker goes away."""
+    task = asyncio.create_task(asyncio.sleep(3600))
+    task.cancel()
+    await asyncio.gather(task)
+
+
+async def failed() -> None:
+    raise BrokerError("not now")
+
+
+class Bench:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, restoring: Any) -> None:
+        config = owner_of()._config
+        self.service = IngestService(config, {"raw.s": [owner_of().machines[0].spec]})
+        self.consumer = self.service._consumer = Consumer()
+        self.made: list[SourceOwner] = []
+        self.begun = asyncio.Event()
+
+        async def restore(_: Any, consumer: Any, owners: list[SourceOwner]) -> None:
+            self.made += owners
+            self.begun.set()
+            await restoring()
+
+        async def look(*_: Any) -> None: ...
+
+        monkeypatch.setattr(agents.ingest, "restore", restore)
+        monkeypatch.setattr(self.service, "_look", look)
+        self.service.assigned(frozenset([SOURCE]))
+
+    async def open(self) -> None:
+        async with asyncio.timeout(60):
+            await self.service._open_assigned(self.consumer)  # type: ignore[arg-type]
+
+    @property
+    def works(self) -> bool:
+        return bool(self.service.owners or self.consumer.resumed)
+
+
+def test_who_is_restored_goes_to_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        bench = Bench(monkeypatch, whole)
+        await bench.open()
+        assert list(bench.service.owners.values()) == bench.made
+        assert bench.consumer.resumed == [SOURCE]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("restoring", "error"), [(failed, BrokerError), (cut_off, StrayCancellationError)])
+def test_who_is_not_does_not(monkeypatch: pytest.MonkeyPatch, restoring: Any, error: type[Exception]) -> None:
+    async def scenario() -> None:
+        bench = Bench(monkeypatch, restoring)
+        with pytest.raises(error):
+            await bench.open()
+        assert not bench.works
+        assert [owner.closed for owner in bench.made] == [True]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("given_up", [True, False])
+def test_an_opening_that_was_told_to_end_is_void(monkeypatch: pytest.MonkeyPatch, given_up: bool) -> None:
+    """Whether the partitions were taken meanwhile, or somebody else cancelled it."""
+
+    async def scenario() -> None:
+        bench = Bench(monkeypatch, asyncio.Event().wait)
+        opening = asyncio.create_task(bench.open())
+        await bench.begun.wait()
+        if given_up:
+            await bench.service.revoked()
+        else:
+            assert bench.service._opening is not None
+            bench.service._opening.cancel()
+        await opening
+        assert not bench.works
+        assert [owner.closed for owner in bench.made] == [True]
+
+    asyncio.run(scenario())
