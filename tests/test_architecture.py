@@ -20,7 +20,7 @@ PACKAGES = ("schemas", "engines", "agents")
 # Of the standard library: what computes. Nothing that reads a clock, a file, a socket, the environment or chance.
 PURE = frozenset(
     "__future__ abc base64 binascii bisect collections contextlib copy dataclasses decimal enum fractions functools "
-    "hashlib heapq hmac itertools math numbers operator re string struct types typing zlib".split()
+    "hashlib heapq hmac itertools json math numbers operator re string struct types typing zlib".split()
 )
 STANDARD = frozenset(sys.stdlib_module_names)
 DATA = frozenset({"numpy", "msgspec", "orjson", "pydantic", "pydantic_core", "safetensors", "zstandard"})
@@ -46,6 +46,19 @@ RULES = (
     allow("engines.spatial.domain", ours="engines schemas", others=frozenset({"numpy", "shapely"})),
     # The map of trips: it is cut by the cells of their grid.
     allow("engines.trajectory.ground", ours="engines schemas", others=frozenset({"numpy", "shapely"})),
+    # Loaded wherever a configuration is read: nothing that computes, and nothing that looks for all engines.
+    allow(
+        "engines.specs",
+        ours="schemas.config.domain schemas.config.engines schemas.config.options",
+        others=frozenset(),
+    ),
+    # What an engine refers to by name is loaded when it is asked for.
+    allow(
+        "engines.registry",
+        ours="engines.contract schemas",
+        standard=PURE | {"pkgutil"},
+        others=frozenset(),
+    ),
     allow("engines.contract", ours="engines.contract engines.noise schemas", others=frozenset({"numpy"})),
     allow("engines.noise", ours="engines.noise schemas", standard=PURE | {"secrets"}, others=frozenset({"numpy"})),
     # Under test it looks at who opens a private value.
@@ -242,6 +255,10 @@ def test_no_rule_is_left_over() -> None:
         ("engines.spatial.points", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pathlib"),
         ("engines.spatial.points", "import pandas"),
         ("engines.spatial.points", "import shapely"),
+        ("engines.specs.spatial", "from engines.spatial import build"),
+        ("engines.specs.spatial", "from schemas.config import Stream"),
+        ("engines.specs.spatial", "import numpy"),
+        ("engines.registry", "from engines.spatial import build"),
         ("engines.counters.tree", "from engines.spatial import domain"),
         ("engines.counters.tree", "from ..spatial import domain"),
         ("engines.spatial.points", "import secrets"),

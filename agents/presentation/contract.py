@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agents.presentation.error import ErrorModel
-from engines.auditor.scenes import Focus
+from engines.auditor.fixture import Focus
 from schemas.config import Stream
 from schemas.guarantee import Guarantee
 

@@ -11,7 +11,8 @@ from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from agents.presentation.markov_leakage import leakage_lines, leakage_section
-from engines.auditor.scenes import DENSE, Focus, state_focus
+from engines.auditor.fixture import DENSE, Focus
+from engines.markov.fixture import state_focus
 from engines.registry import build_engine
 from engines.sequence.markov import Markov
 from schemas.config import Stream

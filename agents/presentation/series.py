@@ -11,9 +11,9 @@ from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
 from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from engines.accounting import gaussian
-from engines.auditor.scenes import Focus
+from engines.auditor.fixture import Focus
 from engines.sequence.series_config import GAUSSIAN_MODES, WINDOW_MODES, SeriesConfig
-from engines.sequence.series_spec import config
+from engines.series.build import config
 from schemas.config import Stream
 from schemas.guarantee import Guarantee
 

@@ -12,10 +12,10 @@ from agents.plots import BLUE, curves
 from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
-from engines.auditor.scenes import DENSE, Focus
-from engines.auditor.trajectory import AT, trip_focus
+from engines.auditor.fixture import DENSE, Focus
 from engines.registry import build_domain
 from engines.trajectory.domain import TripDomain
+from engines.trajectory.fixture import AT, trip_focus
 from engines.trajectory.grid import Grid
 from engines.trajectory.questions import FEW
 from engines.trajectory.trips import LATTICE, Trips

@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from benchmarks.couple.counters import check_counters
 from benchmarks.couple.mutants import Site, mutated
 from benchmarks.couple.runs import STEPS, Verdict, couple
-from benchmarks.couple.settings import LONGER, settings
-from schemas.config import Stream
+from benchmarks.couple.settings import settings
+from engines.contract_case import contract_case
+from schemas.config import ENGINES, Stream
 from schemas.errors import PrivstreamError
-from tests.contracts.cases import CONTRACTS
 from tests.couple.plants import Plant
 
 TRIES = 60
@@ -21,7 +21,7 @@ SHORT = 8
 
 def found_plant(plant: Plant) -> str:
     """What finds a planted fault; empty if nothing does."""
-    stream = CONTRACTS[plant.engine].stream(plant.engine, plant.mode, plant.variant)
+    stream = contract_case(plant.engine).stream(plant.mode, plant.variant)
     name = f"{plant.engine}/{plant.mode}/{plant.name}"
     return _found(plant.planted(), ((name, stream, seed) for seed in range(TRIES)))
 
@@ -36,7 +36,7 @@ def found_mutant(site: Site) -> str:
 
 def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
     """Settings of the site's engine; first those of modes that its module is named after, then one of each mode."""
-    engines = [engine for engine in CONTRACTS if engine in site.module.split(".")[-1]] or list(ENGINES_OF[site.engine])
+    engines = [engine for engine in ENGINES if engine in site.module.split(".")[-1]] or list(ENGINES_OF[site.engine])
     every = [each for engine in engines for each in settings(engine)]
     modes = next((modes for part, modes in MODES_OF.items() if part in site.module), ())
     every.sort(key=lambda each: (_mode(each[0]) not in modes and _mode(each[0]) not in site.module, -_longer(each[0])))
@@ -45,7 +45,7 @@ def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
             yield name, stream, seed
 
 
-ENGINES_OF = {"sequence": ("series", "markov")} | {name: (name,) for name in CONTRACTS}
+ENGINES_OF = {"sequence": ("series", "markov")} | {name: (name,) for name in ENGINES}
 """Engines by their folder."""
 
 MODES_OF = {"wevent": ("bd", "ba"), "gaussian": ("gaussian",), "rounds": ("paper",), "selection": ("paper",)}
@@ -58,7 +58,7 @@ def _mode(name: str) -> str:
 
 def _longer(name: str) -> bool:
     engine, _, number = name.split("/")
-    return int(number) >= len(CONTRACTS[engine].variants) and bool(LONGER.get(engine))
+    return int(number) >= len(contract_case(engine).variants)
 
 
 def _found(fault: AbstractContextManager[object], attempts: Iterable[tuple[str, Stream, int]]) -> str:

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from agents.protocol.publisher import StreamPublisher
 from agents.protocol.stepper import Stepper
+from engines.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError
-from tests.contracts.cases import CONTRACTS
 
 STEPS = 4
-STREAM = CONTRACTS["spatial"].stream("spatial", "default")
+STREAM = contract_case("spatial").stream("default")
 
 
 def ledger() -> list[bytes]:

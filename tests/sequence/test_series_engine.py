@@ -28,10 +28,10 @@ from engines.sequence.series_gaussian import GaussianBudget
 from engines.sequence.series_guarantee import MECHANISMS
 from engines.sequence.series_inflation import Inflation
 from engines.sequence.series_presence import Presence
-from engines.sequence.series_spec import clock, config
 from engines.sequence.series_spending import power_share
+from engines.series.build import clock, config
 from schemas.blocks import Folded
-from schemas.config import ENGINE_FACTS, Stream
+from schemas.config import ENGINES, Stream
 from schemas.errors import ConfigError, EngineInputError
 from tests.sequence.series_support import COUNT, READING, recipe, released, run
 
@@ -39,7 +39,7 @@ every_mode = pytest.mark.parametrize("mode", sorted(MODES))
 
 
 def test_every_table_of_modes_has_the_same_ones() -> None:
-    facts = ENGINE_FACTS["series"]
+    facts = ENGINES["series"].facts
     assert set(facts.modes) == set(MODES) == set(MECHANISMS)
     assert facts.uses_delta == facts.needs_delta == GAUSSIAN_MODES
     assert facts.modes[0] == "default"

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from engines.auditor.cases import Case, Claim, Neighbours
 from engines.auditor.engines import Shared, observe
-from engines.auditor.scenes import markov
+from engines.markov.fixture import fixture as markov
 from engines.registry import build_engine
 from engines.sequence.markov import Markov
 

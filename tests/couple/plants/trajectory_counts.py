@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from engines.contract_case import contract_case
 from engines.noise import IntArray, NoiseSource, mechanisms
 from engines.spatial.split import SplitRule
 from engines.trajectory import (
@@ -28,7 +29,6 @@ from engines.trajectory.grid import Grid
 from engines.trajectory.ground import Ground
 from engines.trajectory.histograms import UNIT, Histogram, Noisy
 from engines.trajectory.records import PointRecords
-from tests.contracts.cases import CONTRACTS
 from tests.couple.plants.trajectory_patches import MANY, around, both, inside, plant
 
 
@@ -156,7 +156,7 @@ def undeclared_noise() -> Any:
     )
 
 
-MAPPED: Mapping[str, Any] = CONTRACTS["trajectory"].variants[-1]
+MAPPED: Mapping[str, Any] = contract_case("trajectory").variants[-1]
 PERIODS: Mapping[str, Any] = {"privacy": {"per": "3h"}, "options": {"longest": "5h", "idle": "3h"}}
 HIDDEN = (
     plant("moves that weigh a whole trip each", "default", heavy_trip(questions)),

@@ -1,4 +1,4 @@
-"""Engine `tabular` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
+"""Engine `tabular`: from a stream to its domain, its engine and its evaluator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.contract import Engine, EngineSpec
+from engines.contract import Engine
 from engines.tabular.attributes import Attribute, Category, Numeric, Scalar
 from engines.tabular.domain import Impossible, TableDomain
 from engines.tabular.evaluator import TableEvaluator
@@ -48,7 +48,7 @@ def _attribute(section: AttributeSection) -> Attribute:
     )
 
 
-def table_domain(stream: Stream) -> TableDomain:
+def domain(stream: Stream) -> TableDomain:
     """Raises: EngineInputError if attributes or structural zeros do not fit together."""
     section = stream.domain
     assert isinstance(section, TableSection)
@@ -87,8 +87,8 @@ def _workload(stream: Stream, domain: TableDomain) -> Workload:
     )
 
 
-def _build(stream: Stream) -> Engine:
-    options, domain = stream.options, table_domain(stream)
+def build(stream: Stream) -> Engine:
+    options, table = stream.options, domain(stream)
     ttl_us = stream.domain.ttl_us
     ttl_steps = None if ttl_us is None else ttl_us // stream.time.step_us
     deletable = stream.domain.operation_field is not None
@@ -96,9 +96,9 @@ def _build(stream: Stream) -> Engine:
         return GrowingBlocks(
             GrowingConfig(
                 name=stream.name,
-                domain=domain,
+                domain=table,
                 epsilon=stream.event_epsilon,
-                workload=_workload(stream, domain),
+                workload=_workload(stream, table),
                 deletable=deletable,
                 ttl_steps=ttl_steps,
                 max_cells=options.max_cells,
@@ -110,9 +110,9 @@ def _build(stream: Stream) -> Engine:
         RoundsConfig(
             mode="paper" if stream.mode == "paper" else "streaming-mwem",
             name=stream.name,
-            domain=domain,
+            domain=table,
             epsilon=stream.event_epsilon,
-            workload=_workload(stream, domain),
+            workload=_workload(stream, table),
             rounds=options.rounds,
             counter=options.counter,
             horizon=options.horizon,
@@ -127,9 +127,6 @@ def _build(stream: Stream) -> Engine:
     )
 
 
-def _evaluator(stream: Stream) -> TableEvaluator:
-    domain = table_domain(stream)
-    return TableEvaluator(domain, _workload(stream, domain))
-
-
-SPEC = EngineSpec(name="tabular", domain=table_domain, build=_build, evaluator=_evaluator)
+def evaluator(stream: Stream) -> TableEvaluator:
+    table = domain(stream)
+    return TableEvaluator(table, _workload(stream, table))

@@ -1,10 +1,10 @@
-"""Engine `series` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
+"""Engine `series`: from a stream to its domain, its engine and its evaluator."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from engines.contract import Engine, EngineSpec
+from engines.contract import Engine
 from engines.sequence.series import Series
 from engines.sequence.series_clock import Clock
 from engines.sequence.series_config import SeriesConfig
@@ -19,7 +19,7 @@ _LONGEST_PERIOD = 1440
 _WEEK = 7
 
 
-def _domain(stream: Stream) -> SeriesDomain:
+def domain(stream: Stream) -> SeriesDomain:
     section = stream.domain
     assert isinstance(section, SeriesSection)
     return SeriesDomain(
@@ -72,7 +72,7 @@ def config(stream: Stream) -> SeriesConfig:
     options = stream.options
     return SeriesConfig(
         name=stream.name,
-        domain=_domain(stream),
+        domain=domain(stream),
         mode=stream.mode,
         epsilon=stream.event_epsilon,
         delta=stream.privacy.delta,
@@ -88,13 +88,9 @@ def config(stream: Stream) -> SeriesConfig:
     )
 
 
-def _build(stream: Stream) -> Engine:
+def build(stream: Stream) -> Engine:
     return Series(config(stream))
 
 
-SPEC = EngineSpec(
-    name="series",
-    domain=_domain,
-    build=_build,
-    evaluator=lambda stream: SeriesEvaluator(_domain(stream)),
-)
+def evaluator(stream: Stream) -> SeriesEvaluator:
+    return SeriesEvaluator(domain(stream))

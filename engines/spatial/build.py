@@ -1,11 +1,11 @@
-"""Engine `spatial` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
+"""Engine `spatial`: from a stream to its domain, its engine and its evaluator."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from math import ceil
 
-from engines.contract import Engine, EngineSpec, Evaluator
+from engines.contract import Engine, Evaluator
 from engines.counters import COUNTERS
 from engines.spatial.domain import BoxDomain, LineDomain, PolygonDomain, ZoneDomain, parsed, shape_of
 from engines.spatial.held import HeldConfig, HeldLeaves
@@ -18,7 +18,7 @@ from schemas.config import GeoJsonDomain, Stream, ZonesDomain
 from schemas.config.domain.geojson import named_features
 
 
-def _domain(stream: Stream) -> BoxDomain | PolygonDomain | LineDomain | ZoneDomain:
+def domain(stream: Stream) -> BoxDomain | PolygonDomain | LineDomain | ZoneDomain:
     section = stream.domain
     if isinstance(section, ZonesDomain):
         return _zones(section)
@@ -46,7 +46,7 @@ def _mapped(content: bytes, fields: tuple[str, str], depth: int, reach_m: float)
     return LineDomain(fields, shape, depth, reach_m=reach_m) if shape.lines else PolygonDomain(fields, shape, depth)
 
 
-def _build(stream: Stream) -> Engine:
+def build(stream: Stream) -> Engine:
     options = stream.options
     ttl_us = stream.domain.ttl_us
     ttl_steps = None if ttl_us is None else ttl_us // stream.time.step_us
@@ -54,7 +54,7 @@ def _build(stream: Stream) -> Engine:
         return PHDStream(
             PHDStreamConfig(
                 name=stream.name,
-                domain=_domain(stream),
+                domain=domain(stream),
                 epsilon=stream.event_epsilon,
                 split=options.split_fraction,
                 initial_steps=options.initial_steps,
@@ -68,7 +68,7 @@ def _build(stream: Stream) -> Engine:
     return HeldLeaves(
         HeldConfig(
             name=stream.name,
-            domain=_domain(stream),
+            domain=domain(stream),
             epsilon=stream.event_epsilon,
             initial_steps=options.initial_steps,
             max_leaves=options.max_leaves,
@@ -77,14 +77,6 @@ def _build(stream: Stream) -> Engine:
     )
 
 
-def _evaluator(stream: Stream) -> Evaluator:
-    domain = _domain(stream)
-    return ZoneEvaluator(domain) if isinstance(domain, ZoneDomain) else SpatialEvaluator.over(domain)
-
-
-SPEC = EngineSpec(
-    name="spatial",
-    domain=_domain,
-    build=_build,
-    evaluator=_evaluator,
-)
+def evaluator(stream: Stream) -> Evaluator:
+    made = domain(stream)
+    return ZoneEvaluator(made) if isinstance(made, ZoneDomain) else SpatialEvaluator.over(made)

@@ -1,0 +1,1 @@
+"""Engine `series`: one number a step, or several. What computes it is in `engines.sequence`."""
