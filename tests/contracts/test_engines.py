@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from agents.presentation.contract import Presentation
 from agents.protocol import public_records
 from engines import contract_checks as checks
+from engines.accounting.accountant import Accountant
 from engines.contract import Batch
 from engines.contract_case import EngineCase, Key, contract_case
 from engines.noise import seeded
@@ -67,6 +70,27 @@ def test_contract(name: str, mode: str, data: st.DataObject, seed: int) -> None:
     case = contract_case(name)
     configured = case.stream(mode, data.draw(st.sampled_from(case.variants)))
     checks.check_engine(lambda: build_engine(configured), data.draw(some_batches(case)), seed=seed)
+
+
+UNCHARGED = {("series", mode) for mode in ("paper-binomial", "bd", "ba")}
+"""Modes whose claim no accountant holds: their budgets are proven as a whole, and coupled."""
+
+
+@pytest.mark.parametrize(("name", "mode"), CASES)
+def test_what_is_charged_is_what_is_claimed(name: str, mode: str) -> None:
+    case = contract_case(name)
+    for variant in case.variants:
+        configured = case.stream(mode, variant)
+        make = partial(build_engine, configured)
+        steps = [Batch(step, folded(case, [(case.crowd, 400)])) for step in range(8)]
+        assert checks.check_charges(make, steps) == ((name, mode) not in UNCHARGED)
+        guarantee, engine = make().guarantee(), make()
+        if guarantee.delta == 0 and guarantee.private:
+            assert guarantee.spent == guarantee.epsilon
+            if (name, mode) not in UNCHARGED:
+                checks.run(engine, steps, seed=1)
+                spent = sum(kept.spent.pure for kept in Accountant.kept(engine.state()).values())
+                assert spent == guarantee.epsilon, variant
 
 
 @pytest.mark.parametrize(("name", "mode"), CASES)
