@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 import numpy as np
@@ -91,6 +91,17 @@ def _rehearsal(stream: Stream) -> Rehearsal:
     )
 
 
+def _warnings(stream: Stream) -> Iterator[str]:
+    domain = build_domain(stream)
+    if isinstance(domain, MappedDomain):
+        yield from domain.remarks()
+
+
 PRESENTATION = Presentation(
-    domain=_domain, error_model=error_model, sections=sections, tiles=tiles, rehearsal=_rehearsal
+    domain=_domain,
+    error_model=error_model,
+    sections=sections,
+    tiles=tiles,
+    rehearsal=_rehearsal,
+    warnings=_warnings,
 )

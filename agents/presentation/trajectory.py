@@ -93,6 +93,10 @@ def few_trips(stream: Stream) -> str:
     )
 
 
+def _warnings(stream: Stream) -> Iterator[str]:
+    yield few_trips(stream)
+
+
 def _remarks(stream: Stream) -> Iterator[str]:
     section, options, step_us = _section(stream), stream.options, stream.time.step_us
     yield f"One contribution is one trip with all its records. Warning: {few_trips(stream)}"
@@ -192,4 +196,5 @@ PRESENTATION = Presentation(
     tiles=_tiles,
     rehearsal=_rehearsal,
     remarks=_remarks,
+    warnings=_warnings,
 )
