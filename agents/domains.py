@@ -7,11 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.presentation.trajectory import few_trips
+from agents.presentation import presentation
 from engines.contract import Domain
 from engines.registry import build_domain, build_engine
-from engines.spatial.domain.mapped import MappedDomain
-from engines.trajectory.domain import TripDomain
 from schemas.errors import ConfigError, ConfigProblem, EngineInputError
 
 if TYPE_CHECKING:
@@ -31,7 +29,7 @@ def check_streams(config: Config) -> Mapping[str, Sequence[str]]:
     remarks: dict[str, Sequence[str]] = {}
     for index, stream in enumerate(config.streams):
         try:
-            domain = build_domain(stream)
+            build_domain(stream)
         except EngineInputError as error:
             reason = f'stream "{stream.name}": {error}'
             mend = "mend its file or bounds as it says, or choose another depth in [streams.options]"
@@ -44,10 +42,7 @@ def check_streams(config: Config) -> Mapping[str, Sequence[str]]:
             mend = "raise epsilon, lower max_contributions, or mend [streams.options] as it says"
             problems.append(ConfigProblem(f"streams[{index}].privacy.epsilon", reason, mend))
             continue
-        if isinstance(domain, TripDomain):
-            remarks[stream.name] = (few_trips(stream),)
-        if isinstance(domain, MappedDomain):
-            remarks[stream.name] = tuple(domain.remarks())
+        remarks[stream.name] = tuple(presentation(stream).warnings(stream))
     if problems:
         raise ConfigError(problems)
     return remarks

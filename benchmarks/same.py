@@ -29,7 +29,7 @@ from benchmarks.couple.inputs import inputs
 from benchmarks.couple.runs import CROWD, Job
 from benchmarks.couple.settings import settings
 from engines.auditor.coupling import OutputAdversary, Recorder
-from schemas.config import ENGINE_MODES
+from schemas.config import ENGINES
 
 STEPS = 44
 SEED = 1
@@ -85,7 +85,7 @@ def names() -> Iterator[str]:
     for example in FILES:
         yield example
         engine = tomllib.loads((EXAMPLES / f"{example}.toml").read_text())["streams"][0]["engine"]
-        yield from (f"{example}/{mode}" for mode in ENGINE_MODES[engine])
+        yield from (f"{example}/{mode}" for mode in ENGINES[engine].facts.modes)
 
 
 def hash_of(name: str) -> str:

@@ -140,7 +140,7 @@ class FaultNamingDomain(Protocol):
 
 
 class Engine(Protocol):
-    """See the module. Built by its `EngineSpec.build`; owns its state; one call of `step` for each step, in order."""
+    """See the module. Built by `EngineSpec.build`; owns its state; one call of `step` for each step, in order."""
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         """Release step `batch.step`.
@@ -200,17 +200,3 @@ class Evaluator(Protocol):
                 consumers see them. A field that a record lacks is None.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class EngineSpec:
-    """One entry of `engines.registry.ENGINES`; its modes are those of `schemas.config.ENGINE_FACTS`.
-
-    Attributes:
-        domain, build, evaluator: take a `schemas.config.Stream`.
-    """
-
-    name: str
-    domain: Callable[[Any], Domain]
-    build: Callable[[Any], Engine]
-    evaluator: Callable[[Any], Evaluator]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from engines.accounting.accountant import Accountant
 from engines.contract import Batch, Engine, Release, State
 from engines.noise import NoiseSource, WordArray, seeded
 from schemas.blocks import Folded
@@ -218,6 +219,28 @@ def check_guarantee(make_engine: MakeEngine) -> None:
         _require("mechanisms add up to epsilon at most", guarantee.spent <= guarantee.epsilon)
 
 
+def check_charges(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: int = 1) -> bool:
+    """What accountants may spend, and have spent after these steps, is what the guarantee claims.
+
+    Returns: False if the engine keeps no accountant: then its coupled runs must show what it costs.
+    """
+    engine = make_engine()
+    guarantee = engine.guarantee()
+    run(engine, batches, seed=seed)
+    accountants = Accountant.kept(engine.state()).values()
+    if not accountants:
+        return False
+    # One delta is promised, however many accountants share the epsilon.
+    _require("budgets add up to the epsilon that is claimed", sum(a.epsilon for a in accountants) == guarantee.epsilon)
+    _require("budgets have the delta that is claimed", {a.delta for a in accountants} == {guarantee.delta})
+    if guarantee.delta == 0:
+        spent = sum(accountant.spent.pure for accountant in accountants)
+        _require("what is charged is at most what the mechanisms are said to cost", spent <= guarantee.spent)
+        if not guarantee.private:
+            _require("what lasts for no event is not charged", spent == 0)
+    return True
+
+
 def check_engine(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: int = 1) -> None:
     """Run every check that needs no neighbour, on these steps.
 
@@ -227,6 +250,7 @@ def check_engine(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: int
     Raises: ContractBroken, naming the promise.
     """
     check_guarantee(make_engine)
+    check_charges(make_engine, batches, seed=seed)
     check_repeatable(make_engine, batches, seed=seed)
     for cut in range(len(batches) + 1):
         check_restores(make_engine, batches, cut=cut, seed=seed)

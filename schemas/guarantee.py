@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -24,6 +24,7 @@ class Mechanism:
         uses: how many uses one event can touch over the whole stream.
         events: which events it sees, where that is not all of them. Mechanisms that see different ones are
             alternatives: no event pays for two of those.
+        account: of the engine's budgets, the one that is charged for it (`engines.accounting.budgets`). Not published.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Mechanism:
     epsilon: Fraction
     uses: int = 1
     events: str = ""
+    account: str = ""
 
     @property
     def title(self) -> str:
@@ -73,11 +75,20 @@ class Guarantee:
     @property
     def spent(self) -> Fraction:
         """What the mechanisms cost one event at most, where they add up: those that see all, and the dearest others."""
-        sums: dict[str, Fraction] = {"": Fraction(0)}
-        for mechanism in self.mechanisms:
-            sums[mechanism.events] = sums.get(mechanism.events, Fraction(0)) + mechanism.epsilon * mechanism.uses
-        everybody = sums.pop("")
-        return everybody + max(sums.values(), default=Fraction(0))
+        return _most(self.mechanisms)
+
+    @property
+    def accounts(self) -> dict[str, Fraction]:
+        """What the mechanisms of each account cost one event at most, in the order of the mechanisms."""
+        names = dict.fromkeys(mechanism.account for mechanism in self.mechanisms)
+        return {name: _most([m for m in self.mechanisms if m.account == name]) for name in names}
+
+    def charge(self, account: str, *, events: str = "") -> Fraction:
+        """What the mechanisms of an account cost one of these events (see `Mechanism.events`). Raises: KeyError."""
+        charged = [m for m in self.mechanisms if m.account == account and m.events in ("", events)]
+        if not charged:
+            raise KeyError(account)
+        return _most(charged)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -89,3 +100,11 @@ class Guarantee:
             "note": self.note,
             "mechanisms": [mechanism.as_json() for mechanism in self.mechanisms],
         }
+
+
+def _most(mechanisms: Iterable[Mechanism]) -> Fraction:
+    sums: dict[str, Fraction] = {"": Fraction(0)}
+    for mechanism in mechanisms:
+        sums[mechanism.events] = sums.get(mechanism.events, Fraction(0)) + mechanism.epsilon * mechanism.uses
+    everybody = sums.pop("")
+    return everybody + max(sums.values(), default=Fraction(0))

@@ -3,7 +3,7 @@
 schemas <- engines <- agents. `agents.protocol` is sans-IO: it sees records and the engine contract, no clock, no wire.
 Randomness has one door, `engines.noise`: noise from anywhere else is noise that nobody accounted for.
 No folder is too large to look through, nothing is imported in a circle or upwards, and what is there for the papers'
-sake alone can be taken away: an engine's `spec` asks for it where a mode of the papers is configured, nobody else does.
+sake alone can be taken away: an engine's `build` asks for it where a mode of the papers is configured, and nobody else.
 Imports are read by grimp: those inside of functions and for type checking count as well.
 """
 
@@ -25,7 +25,7 @@ PACKAGES = ("schemas", "engines", "agents")
 # Of the standard library: what computes. Nothing that reads a clock, a file, a socket, the environment or chance.
 PURE = frozenset(
     "__future__ abc base64 binascii bisect collections contextlib copy dataclasses decimal enum fractions functools "
-    "hashlib heapq hmac itertools math numbers operator re string struct types typing zlib".split()
+    "hashlib heapq hmac itertools json math numbers operator re string struct types typing zlib".split()
 )
 STANDARD = frozenset(sys.stdlib_module_names)
 DATA = frozenset({"numpy", "msgspec", "orjson", "pydantic", "pydantic_core", "safetensors", "zstandard"})
@@ -51,6 +51,19 @@ RULES = (
     allow("engines.spatial.domain", ours="engines schemas", others=frozenset({"numpy", "shapely"})),
     # The map of trips: it is cut by the cells of their grid.
     allow("engines.trajectory.ground", ours="engines schemas", others=frozenset({"numpy", "shapely"})),
+    # Loaded wherever a configuration is read: nothing that computes, and nothing that looks for all engines.
+    allow(
+        "engines.specs",
+        ours="schemas.config.domain schemas.config.engines schemas.config.options",
+        others=frozenset(),
+    ),
+    # What an engine refers to by name is loaded when it is asked for.
+    allow(
+        "engines.registry",
+        ours="engines.contract schemas",
+        standard=PURE | {"pkgutil"},
+        others=frozenset(),
+    ),
     allow("engines.contract", ours="engines.contract engines.noise schemas", others=frozenset({"numpy"})),
     allow("engines.noise", ours="engines.noise schemas", standard=PURE | {"secrets"}, others=frozenset({"numpy"})),
     # Under test it looks at who opens a private value.
@@ -95,12 +108,14 @@ RULES = (
 # From the top down: what stands higher may import what stands lower, and neighbours may not import each other.
 LAYERS = (
     grimp.Layer("agents"),
-    grimp.Layer("engines.auditor"),
-    grimp.Layer("engines.registry"),
+    grimp.Layer("engines.audited"),
     grimp.Layer("engines.series", "engines.markov", "engines.tabular", "engines.trajectory"),
     grimp.Layer("engines.spatial"),
+    # What tries an engine: each says in its `fixture` what it is tried on.
+    grimp.Layer("engines.auditor"),
+    grimp.Layer("engines.contract_case", "engines.contract_checks"),
     grimp.Layer(
-        *("engines.counters", "engines.accounting", "engines.contract_checks"),
+        *("engines.counters", "engines.accounting", "engines.registry", "engines.specs"),
         *("engines.expiry", "engines.gathering", "engines.identity"),
     ),
     grimp.Layer("engines.contract"),
@@ -115,7 +130,7 @@ STILL_TOO_LARGE = {"agents", "agents/cli", "agents/protocol"}
 STILL_IN_A_CIRCLE = {"agents"}
 """Packages some of whose parts import each other, to be put right in the same way."""
 SHOWS_PAPERS = {("agents.presentation.spatial_error", "engines.spatial.papers")}
-"""(who, what): beside an engine's `spec`, who imports what is there for the papers' sake."""
+"""(who, what): beside an engine's `build`, who imports what is there for the papers' sake."""
 
 # Time is a parameter: where these are called the same records could give other steps.
 CLOCKS = ("datetime.date.today", "datetime.datetime.now", "datetime.datetime.today", "datetime.datetime.utcnow", "time")
@@ -212,8 +227,8 @@ def papers_breaches(importer: str, imported: str, *, lazy: bool) -> list[str]:
     papers = papers_of(imported)
     if papers is None or below(importer, papers) or (importer, papers) in SHOWS_PAPERS:
         return []
-    if importer != papers.removesuffix("papers") + "spec":
-        return [f"{importer} imports {imported}: only the spec of that engine may, when such a mode is asked for"]
+    if importer != papers.removesuffix("papers") + "build":
+        return [f"{importer} imports {imported}: only what builds that engine may, when such a mode is asked for"]
     return [] if lazy else [f"{importer} imports {imported} at once: do it in the function that is asked for a mode"]
 
 
@@ -300,7 +315,7 @@ def test_nothing_is_imported_in_a_circle() -> None:
     assert found == STILL_IN_A_CIRCLE, {package: circles[package] for package in found ^ STILL_IN_A_CIRCLE}
 
 
-def test_papers_are_asked_for_by_the_spec_of_their_engine_alone() -> None:
+def test_papers_are_asked_for_by_what_builds_their_engine_alone() -> None:
     assert {papers_of(module) for module in ours()} > {None}
     breaches = []
     for importer, imported in edges():
@@ -347,6 +362,10 @@ def test_no_rule_is_left_over() -> None:
         ("engines.spatial.points", "pathlib"),
         ("engines.spatial.points", "pandas"),
         ("engines.spatial.points", "shapely"),
+        ("engines.specs.spatial", "engines.spatial.build"),
+        ("engines.specs.spatial", "schemas.config.discovery"),
+        ("engines.specs.spatial", "numpy"),
+        ("engines.registry", "engines.spatial.build"),
         ("engines.counters.tree", "engines.spatial.domain"),
         ("engines.spatial.points", "secrets"),
         ("agents.protocol.merge", "asyncio"),
@@ -367,8 +386,8 @@ def test_a_planted_import_is_caught(importer: str, imported: str) -> None:
     ("importer", "imported", "lazy"),
     [
         ("engines.series.config", "engines.series.papers.config", True),
-        ("engines.series.spec", "engines.series.papers.config", False),
-        ("engines.tabular.spec", "engines.series.papers", True),
+        ("engines.series.build", "engines.series.papers.config", False),
+        ("engines.tabular.build", "engines.series.papers", True),
         ("engines.markov.papers.config", "engines.series.papers.config", True),
         ("agents.presentation.series", "engines.series.papers.config", True),
         ("agents.presentation.spatial_error", "engines.tabular.papers.engine", True),

@@ -56,7 +56,7 @@ AGGREGATES = """
     engines.trajectory.papers.uniform._histograms
 """
 SAMPLERS = ("discrete_laplace", "laplace_values", "discrete_gaussian", "centred_binomial")
-DRAWING = ("engines.noise", "engines.counters.draws", "engines.auditor", "engines.contract_checks")
+DRAWING = ("engines.noise", "engines.counters.draws", "engines.audited", "engines.auditor", "engines.contract_checks")
 
 
 def aggregates(module: Module) -> Iterator[str]:

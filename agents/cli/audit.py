@@ -106,7 +106,7 @@ def audit_case(task: tuple[str, int, Path | None, int | None]) -> list[Finding]:
 
 def _cases(config: Path | None) -> list[Case]:
     if config is None:
-        from engines.auditor import cases
+        from engines.audited.every import cases
 
         return cases()
     from agents.cli.audit_stream import StreamAudit

@@ -32,7 +32,7 @@ from engines.auditor import Canaries, Case, Claim, Fresh, Neighbours, Observatio
 from engines.auditor.audit import coins
 from engines.auditor.engines import COLLISION, MEASURED, SEEDS, Shared, by_focus, faintly
 from engines.auditor.features import Features
-from engines.auditor.scenes.scene import Focus
+from engines.auditor.fixture import Focus
 from engines.auditor.worlds import Measurements, focused, trials
 from engines.noise import NoiseSource
 from engines.registry import build_domain

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agents.presentation.error import ErrorModel
-from engines.auditor.scenes.scene import Focus
+from engines.auditor.fixture import Focus
 from schemas.config import Stream
 from schemas.guarantee import Guarantee
 
@@ -52,6 +52,7 @@ class Presentation:
     domain: the public domain in a sentence, for `explain`.
     error_model: the error to expect, for `explain`. Raises: PrivstreamError where there is none.
     remarks: what else `explain` must say in plain words.
+    warnings: what `validate` says of a stream that is well, where its answers may disappoint.
     sections: HTML of `report.html` after the tiles: plots and tables of truth beside releases, after the last step.
     tiles: label and text of the last step's metrics.
     rehearsal: for `privstream audit CONFIG`.
@@ -63,3 +64,4 @@ class Presentation:
     tiles: Callable[[Mapping[str, float]], Sequence[tuple[str, str]]]
     rehearsal: Callable[[Stream], Rehearsal]
     remarks: Callable[[Stream], Iterator[str]] = lambda stream: iter(())
+    warnings: Callable[[Stream], Iterator[str]] = lambda stream: iter(())

@@ -11,9 +11,9 @@ from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from agents.presentation.markov_leakage import leakage_lines, leakage_section
-from engines.auditor.scenes.markov import state_focus
-from engines.auditor.scenes.scene import DENSE, Focus
+from engines.auditor.fixture import DENSE, Focus
 from engines.markov.engine import Markov
+from engines.markov.fixture import state_focus
 from engines.registry import build_engine
 from schemas.config import Stream
 from schemas.config.domain.states import StatesDomain

@@ -11,9 +11,9 @@ from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
 from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from engines.accounting import gaussian
-from engines.auditor.scenes.scene import Focus
+from engines.auditor.fixture import Focus
+from engines.series.build import config
 from engines.series.config import GAUSSIAN_MODES, WINDOW_MODES, SeriesConfig
-from engines.series.spec import config
 from schemas.config import Stream
 from schemas.guarantee import Guarantee
 

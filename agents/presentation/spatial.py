@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 import numpy as np
@@ -11,14 +11,14 @@ from agents.presentation import spatial_zones
 from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
 from agents.presentation.spatial_error import error_model
 from agents.presentation.spatial_report import sections, tiles
-from engines.auditor.scenes.scene import DENSE, Focus
-from engines.auditor.scenes.spatial import spatial_focus
+from engines.auditor.fixture import DENSE, Focus
 from engines.registry import build_domain
 from engines.spatial.domain import LineDomain
 from engines.spatial.domain.mapped import MappedDomain
+from engines.spatial.focus import spatial_focus
 from engines.spatial.placement import Placement
 from schemas.config import BoxDomain, GeoJsonDomain, PlanarDomain, Stream, ZonesDomain
-from schemas.config.engines import measures_expiry
+from schemas.config.discovery import measures_expiry
 
 _AT = {"dense cell": (0.28, 0.28), "empty cell": (0.91, 0.91)}
 _BESIDE = 3
@@ -91,6 +91,17 @@ def _rehearsal(stream: Stream) -> Rehearsal:
     )
 
 
+def _warnings(stream: Stream) -> Iterator[str]:
+    domain = build_domain(stream)
+    if isinstance(domain, MappedDomain):
+        yield from domain.remarks()
+
+
 PRESENTATION = Presentation(
-    domain=_domain, error_model=error_model, sections=sections, tiles=tiles, rehearsal=_rehearsal
+    domain=_domain,
+    error_model=error_model,
+    sections=sections,
+    tiles=tiles,
+    rehearsal=_rehearsal,
+    warnings=_warnings,
 )

@@ -10,7 +10,7 @@ import numpy as np
 from agents.plots import GREY, SYNTHETIC, TRUE, figure, image, quiet
 from agents.presentation.contract import Fields, Known
 from engines.auditor.features import Features
-from engines.auditor.scenes.scene import Focus
+from engines.auditor.fixture import Focus
 from engines.registry import build_domain
 from engines.spatial.domain import ZoneDomain
 from engines.spatial.zones import ZoneEvaluator

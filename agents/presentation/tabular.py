@@ -11,15 +11,15 @@ from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
 from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from agents.presentation.tabular_report import sections, tiles
-from engines.auditor.scenes.scene import Focus
-from engines.auditor.scenes.tabular import BESIDE, CROWD, table_focus
+from engines.auditor.fixture import Focus
 from engines.registry import build_domain, build_engine
 from engines.tabular.attributes import Scalar
 from engines.tabular.domain import TableDomain
+from engines.tabular.fixture import BESIDE, CROWD, table_focus
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.measure import split, variances
 from schemas.config import Stream
-from schemas.config.engines import measures_expiry
+from schemas.config.discovery import measures_expiry
 from schemas.guarantee import Guarantee
 
 _SHOWN = 8

@@ -12,11 +12,11 @@ from agents.plots import BLUE, curves
 from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
-from engines.auditor.scenes.scene import DENSE, Focus
-from engines.auditor.scenes.trajectory import AT, trip_focus
+from engines.auditor.fixture import DENSE, Focus
 from engines.registry import build_domain
 from engines.trajectory.default.questions import FEW
 from engines.trajectory.domain import TripDomain
+from engines.trajectory.fixture import AT, trip_focus
 from engines.trajectory.grid import Grid
 from engines.trajectory.trips import LATTICE, Trips
 from schemas.config import Stream
@@ -91,6 +91,10 @@ def few_trips(stream: Stream) -> str:
         f"steps with fewer than some {few:,} trips are too small for this epsilon; a coarse grid is used then, by the "
         "released number of trips, and little but large features is right. Make steps longer, or raise epsilon."
     )
+
+
+def _warnings(stream: Stream) -> Iterator[str]:
+    yield few_trips(stream)
 
 
 def _remarks(stream: Stream) -> Iterator[str]:
@@ -192,4 +196,5 @@ PRESENTATION = Presentation(
     tiles=_tiles,
     rehearsal=_rehearsal,
     remarks=_remarks,
+    warnings=_warnings,
 )

@@ -101,7 +101,7 @@ def _neighbours_of_unit(stream: Stream, chance: random.Random, steps: range) -> 
     for step in steps:
         for index in range(chance.randint(0, 30)):
             place = chance.choice([0, 0, 1, 2]) if stream.domain.operation_field is not None and step else 0
-            fields = event(stream.domain, chance, hot=True, place=place)
+            fields = event(stream, chance, hot=True, place=place)
             made.append(Sent(step, step, f"near {step}.{index}", fields, delete=place > 0))
     return made
 
@@ -115,11 +115,11 @@ def _others(stream: Stream, chance: random.Random, steps: range, *, crowd: int) 
     for step in steps:
         for index in range(chance.choice([0, 2, 8, 20])):
             about = max(0, step + chance.choice([0] * 8 + [-1, -2, 1, min(2, stream.time.max_ahead)]))
-            fields = event(stream.domain, chance, hot=False)
+            fields = event(stream, chance, hot=False)
             user = chance.choice([f"user {step}.{index}", f"user {index}"])
             made.append(Sent(step, about, user, fields, delete=deletes and chance.random() < 0.25))
         for index in range(bursts.get(step, 0)):
-            fields = event(stream.domain, chance, hot=True, place=index % 3 if deletes else 0)
+            fields = event(stream, chance, hot=True, place=index % 3 if deletes else 0)
             if stream.domain.trip_field is not None:
                 fields |= {stream.domain.trip_field: "t"}
             made.append(Sent(step, step, f"crowd {step}.{index}", fields, delete=deletes and index % 3 == 2))
@@ -148,8 +148,8 @@ def _unit(stream: Stream, chance: random.Random, arrangement: str, *, steps: int
     deletes = domain.operation_field is not None
     made = []
     for step in places:
-        fields = event(domain, chance, hot=arrangement == "early" or chance.random() < 0.5)
-        instead = other(domain, chance, fields) if privacy.unit == "replace" else None
+        fields = event(stream, chance, hot=arrangement == "early" or chance.random() < 0.5)
+        instead = other(stream, chance, fields) if privacy.unit == "replace" else None
         delete = deletes and chance.random() < 0.4
         made.append(Sent(step, step, UNIT, fields, delete=delete, unit=True, instead=instead))
         if domain.trip_field is not None:
@@ -158,7 +158,7 @@ def _unit(stream: Stream, chance: random.Random, arrangement: str, *, steps: int
             for later in range(chance.choice([0, 2, 6])):
                 at = min(step + later // 2, steps - 1)
                 if at in span:
-                    made.append(Sent(at, at, UNIT, event(domain, chance, hot=False) | trip, unit=True))
+                    made.append(Sent(at, at, UNIT, event(stream, chance, hot=False) | trip, unit=True))
     return made
 
 
@@ -168,11 +168,9 @@ def _readings(stream: Stream, chance: random.Random, span: list[int], *, steps: 
     for step in range(steps):
         if chance.random() < 0.1:
             continue
-        fields = event(stream.domain, chance, hot=False)
+        fields = event(stream, chance, hot=False)
         unit = step in span
-        made.append(
-            Sent(step, step, "", fields, unit=unit, instead=other(stream.domain, chance, fields) if unit else None)
-        )
+        made.append(Sent(step, step, "", fields, unit=unit, instead=other(stream, chance, fields) if unit else None))
     return made
 
 

@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from benchmarks.couple.counters import check_counters
 from benchmarks.couple.mutants import Site, mutated
 from benchmarks.couple.runs import STEPS, Verdict, couple
-from benchmarks.couple.settings import LONGER, settings
+from benchmarks.couple.settings import settings
+from engines.contract_case import contract_case
 from schemas.config import Stream
 from schemas.errors import PrivstreamError
-from tests.contracts.cases import CONTRACTS
 from tests.couple.plants import Plant
 
 TRIES = 60
@@ -21,7 +21,7 @@ SHORT = 8
 
 def found_plant(plant: Plant) -> str:
     """What finds a planted fault; empty if nothing does."""
-    stream = CONTRACTS[plant.engine].stream(plant.engine, plant.mode, plant.variant)
+    stream = contract_case(plant.engine).stream(plant.mode, plant.variant)
     name = f"{plant.engine}/{plant.mode}/{plant.name}"
     return _found(plant.planted(), ((name, stream, seed) for seed in range(TRIES)))
 
@@ -55,7 +55,7 @@ def _mode(name: str) -> str:
 
 def _longer(name: str) -> bool:
     engine, _, number = name.split("/")
-    return int(number) >= len(CONTRACTS[engine].variants) and bool(LONGER.get(engine))
+    return int(number) >= len(contract_case(engine).variants)
 
 
 def _found(fault: AbstractContextManager[object], attempts: Iterable[tuple[str, Stream, int]]) -> str:

@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from engines.markov.build import config_class
 from engines.markov.chain import Transition
 from engines.markov.domain import StatesDomain
 from engines.markov.engine import L1_SENSITIVITY
-from engines.markov.spec import config_class
 from engines.noise import discrete_laplace, scale_for, seeded
 
 PAPER = np.array([[0.0, 0.0, 1.0], [0.5, 0.0, 0.5], [0.0, 1.0, 0.0]])

@@ -21,11 +21,11 @@ from rich.progress import Progress
 
 from benchmarks.sequence.series_comparators import BASELINES, DELTA, Best, best, relative_error, releaser
 from benchmarks.sequence.series_data import DRIVE, SOURCES, SeriesData, Source
+from engines.series.build import config_class
 from engines.series.config import SeriesConfig, adaptive_parts
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.papers.kalman import Kalman
 from engines.series.presence import Presence
-from engines.series.spec import config_class
 
 RESULTS = Path(__file__).parents[1] / "results"
 EPSILONS = ("0.1", "0.5", "1", "2", "5", "10")

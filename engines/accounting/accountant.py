@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -30,6 +30,7 @@ Rule = Literal["pure", "gaussian", "zcdp", "schedule"]
 """What adds up: epsilon; mu**2 of continuous Gaussian noise; rho; or the exact privacy loss, which holds only where all
 parameters are public beforehand (a schedule) and none depends on a release."""
 
+RULES: tuple[Rule, ...] = get_args(Rule)
 State = dict[str, np.ndarray]
 _KEY = "accountant"
 _VERSION = "privstream-accountant-1"
@@ -67,7 +68,7 @@ class Accountant:
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
         check_whole(contributions=self.contributions)
-        if self.rule not in ("pure", "gaussian", "zcdp", "schedule"):
+        if self.rule not in RULES:
             raise EngineInputError("rule must be pure, gaussian, zcdp or schedule")
         if self.rule != "pure":
             check_delta(self.delta)
@@ -129,6 +130,24 @@ class Accountant:
         """Return what `restore` takes: arrays; the budget is in it, so that another one is refused."""
         parts = (self._budget(), str(self.step), *map(_text, (self.common, self.finished, self.current)))
         return {_KEY: np.frombuffer("|".join(parts).encode(), np.uint8).copy()}
+
+    @staticmethod
+    def kept(state: State) -> dict[str, Accountant]:
+        """Every accountant in the state of an engine, by the name of its array. Raises: EngineInputError."""
+        found = {}
+        for name, array in state.items():
+            if name == _KEY or name.endswith(f"/{_KEY}"):
+                version, rule, epsilon, delta, contributions = bytes(array).decode().split("|")[0].split(" ")
+                if version != _VERSION or rule not in RULES:
+                    raise EngineInputError("state of an accountant is of another version")
+                made = Accountant(
+                    epsilon=_number(epsilon),
+                    delta=float(delta),
+                    rule=rule,
+                    contributions=int(contributions),
+                )
+                found[name] = made.restore({_KEY: array})
+        return found
 
     def restore(self, state: State) -> Accountant:
         """Return the accountant whose `state()` this was.

@@ -3,7 +3,6 @@
 from engines.auditor.audit import ALPHA, HEAD, RUNS, Finding, audit, powerless, remedies, table_rows, violations
 from engines.auditor.cases import COVERED, Canaries, Case, Claim, Exact, Fresh, Neighbours, Trials
 from engines.auditor.observations import Marked, Observations
-from engines.auditor.registry import cases
 
 __all__ = [
     "ALPHA",
@@ -21,7 +20,6 @@ __all__ = [
     "Observations",
     "Trials",
     "audit",
-    "cases",
     "powerless",
     "remedies",
     "table_rows",

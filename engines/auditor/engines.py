@@ -7,28 +7,23 @@ or an empty cell, one in most steps. Modes with a delta are run with one canary 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 
 import numpy as np
 
-from engines.auditor.cases import Canaries, Case, Claim, Fresh, Neighbours, Observe
+from engines.auditor.cases import Case, Claim, Fresh, Neighbours, Observe
 from engines.auditor.features import Features, of_release
-from engines.auditor.life import TTL, first, life, stream
+from engines.auditor.fixture import LATE, STEPS, VISITED, AuditFixture, Focus, Key
 from engines.auditor.observations import Observations
-from engines.auditor.scenes.every import SCENES
-from engines.auditor.scenes.scene import LATE, STEPS, VISITED, Focus, Key, Scene
-from engines.auditor.scenes.spatial import spatial
-from engines.auditor.scenes.tabular import tabular
 from engines.auditor.worlds import LAGS, Canary, Measurements, Seen, World, focused
 from engines.contract import Batch, Engine, Release
 from engines.contract_checks import contents
 from engines.noise import NoiseSource
-from engines.registry import ENGINES, build_engine
+from engines.registry import build_engine, part
 from schemas.blocks import Folded
-from schemas.config import ENGINE_MODES, Stream
-from schemas.config.engines import ENGINE_FACTS, measures_expiry
+from schemas.config import ENGINES, Stream
 from schemas.errors import EngineInputError
 
 LONG, LONGEST = 16, 256
@@ -42,31 +37,31 @@ SEEDS = 8
 """Fresh seeds that are compared: a generator with a seed of its own repeats itself at once."""
 THREE_KINDS = 1.5
 """Epsilon claimed where each of three kinds of canary has a third of the steps: fewer guesses refute it."""
-FIRSTS = 6
-"""Runs of a first release for each one that is asked for: they are short, and have one canary."""
 
 
-def world(scene: Scene, make: Callable[[], Engine], *, visited: int = VISITED) -> World:
+def world(fixture: AuditFixture, make: Callable[[], Engine], *, visited: int = VISITED) -> World:
     """A canary in each step, of every kind in turns: insert, delete where there is much, replacement."""
     kinds: list[tuple[str, Key, Key | None, Focus]] = []
-    for place, (insert, delete, focus) in scene.places.items():
+    for place, (insert, delete, focus) in fixture.places.items():
         kinds.append((f"insert, {place}", insert, None, focus))
-        if delete is not None and scene.deletes and place == "dense cell":
+        if delete is not None and fixture.deletes and place == "dense cell":
             kinds.append((f"delete, {place}", delete, None, focus))
-    if scene.replaced:
-        focus = all_places({place: focus for place, (_, _, focus) in scene.places.items()})
-        kinds = [(name, put, taken, focus) for name, (taken, put) in scene.replaced.items()]
+    if fixture.replaced:
+        focus = all_places({place: focus for place, (_, _, focus) in fixture.places.items()})
+        kinds = [(name, put, taken, focus) for name, (taken, put) in fixture.replaced.items()]
     canaries = []
     for step in range(visited):
         kind, put, taken, focus = kinds[step % len(kinds)]
         facts = ("delete",) if kind.startswith("delete") else ()
-        canaries.append(Canary(kind, step, _numbered(scene, put, step), by_focus(focus, step), taken, facts))
-    base = [scene.at(step) if step < visited else Folded.empty(scene.base.keys.shape[1]) for step in range(visited + 2)]
-    return World(make, base, canaries, ("delete",) if scene.deletes else ())
+        canaries.append(Canary(kind, step, _numbered(fixture, put, step), by_focus(focus, step), taken, facts))
+    base = [
+        fixture.at(step) if step < visited else Folded.empty(fixture.base.keys.shape[1]) for step in range(visited + 2)
+    ]
+    return World(make, base, canaries, ("delete",) if fixture.deletes else ())
 
 
-def _numbered(scene: Scene, key: Key, step: int) -> Key:
-    return scene.numbered(key, step) if scene.numbered is not None else key
+def _numbered(fixture: AuditFixture, key: Key, step: int) -> Key:
+    return fixture.numbered(key, step) if fixture.numbered is not None else key
 
 
 def all_places(focuses: Mapping[str, Focus]) -> Focus:
@@ -151,57 +146,40 @@ def observe(
     return run
 
 
-def one_at_a_time(scene: Scene, make: Callable[[], Engine]) -> tuple[Neighbours, ...]:
+def one_at_a_time(fixture: AuditFixture, make: Callable[[], Engine]) -> tuple[Neighbours, ...]:
     """One unit more in the first or a later step; the only way for a claim with delta."""
-    focuses = {place: focus for place, (_, _, focus) in scene.places.items()}
-    base = Shared(observe(make, scene.base, {}, focuses))
+    focuses = {place: focus for place, (_, _, focus) in fixture.places.items()}
+    base = Shared(observe(make, fixture.base, {}, focuses))
     return tuple(
         Neighbours(
-            f"insert, {moment} step, {place}", base.beside(observe(make, scene.base, {step: key}, focuses)), times=4
+            f"insert, {moment} step, {place}", base.beside(observe(make, fixture.base, {step: key}, focuses)), times=4
         )
         for moment, step in (("first", 0), ("later", LATE))
-        for place, (key, _, _) in scene.places.items()
+        for place, (key, _, _) in fixture.places.items()
     )
 
 
-def case(name: str, scene: Scene, *, make: Callable[[], Engine] | None = None, faint: Stream | None = None) -> Case:
-    """Audit an engine on a scene.
+def case(
+    name: str, fixture: AuditFixture, *, make: Callable[[], Engine] | None = None, faint: Stream | None = None
+) -> Case:
+    """Audit an engine on a fixture.
 
     Args:
-        make: another engine than the scene's stream names; for those not (yet) registered.
+        make: another engine than the fixture's stream names; for those not (yet) registered.
         faint: the same stream at epsilon `FAINT`, for the comparison of fresh seeds; absent: not compared.
     """
-    built = make or partial(build_engine, scene.stream)
+    built = make or partial(build_engine, fixture.stream)
     guarantee = built().guarantee()
     alone = guarantee.delta > 0
-    visited = world(scene, built)
+    visited = world(fixture, built)
     return Case(
         name,
         "engine",
         # Where an event is counted anew in each step, it costs epsilon in each.
         Claim(guarantee.epsilon * (1 if guarantee.private else len(visited.base)), guarantee.delta),
-        neighbours=one_at_a_time(scene, built) if alone else (),
+        neighbours=one_at_a_time(fixture, built) if alone else (),
         fresh=fresh(faint),
         canaries=() if alone else (visited.canaries_case("one after the other"),),
-    )
-
-
-def living(mode: str, *, ttl: int | None = None, make: Callable[[], Engine] | None = None) -> Case:
-    """A spatial mode in the world of `life`; an expiry that is measured is the event's second change.
-
-    Args: make: another engine than the mode's, for those that are planted.
-    """
-    guarantee = (make or partial(build_engine, stream(mode, ttl=ttl)))().guarantee()
-    twice = ttl is not None and measures_expiry("spatial", mode)
-    worlds: list[Canaries] = [life(mode, ttl=ttl, make=make).canaries_case("a life")]
-    if ttl is None:
-        worlds.append(first(mode, make=make).canaries_case("the beginning", times=FIRSTS))
-    return Case(
-        f"engine spatial, mode {mode}" + (", ttl" if ttl is not None else ""),
-        "engine",
-        Claim(guarantee.epsilon * (2 if twice else 1)),
-        fresh=fresh(faintly(stream(mode))) if make is None and ttl is None else (),
-        canaries=tuple(worlds),
     )
 
 
@@ -226,7 +204,7 @@ def _long_run(make: Callable[[], Engine], source: NoiseSource) -> bytes:
         releases.append(engine.step(Batch(len(releases), empty), source.child(len(releases))))
         measured += len(releases[-1].measurements)
     if measured < MEASURED:
-        raise EngineInputError("this engine measures too little for seeds to be compared: lengthen its scene")
+        raise EngineInputError("this engine measures too little for seeds to be compared: lengthen its fixture")
     return repr([contents(release) for release in releases]).encode()
 
 
@@ -237,19 +215,5 @@ def faintly(stream: Stream) -> Stream:
 
 
 def cases() -> list[Case]:
-    """Every registered engine in each of its modes; spatial also with a ttl, tabular also with deletes."""
-    return [made for name in sorted(ENGINES) for mode in ENGINE_MODES[name] for made in _cases(name, mode)]
-
-
-def _cases(name: str, mode: str) -> Iterator[Case]:
-    title = f"engine {name}, mode {mode}"
-    facts = ENGINE_FACTS[name]
-    if name == "spatial" and mode not in facts.not_private:
-        yield living(mode)
-        yield living(mode, ttl=TTL)
-        return
-    # Of all steps together, epsilon is 1.5 here: an event that is counted anew in each costs as much in each.
-    scene = spatial(mode, epsilon=THREE_KINDS / (VISITED + 2)) if name == "spatial" else SCENES[name](mode)
-    yield case(title, scene, faint=faintly(scene.stream))
-    if name == "tabular":
-        yield case(f"{title}, deletes", tabular(mode, op=True, epsilon=THREE_KINDS))
+    """Those of every installed engine in each of its modes."""
+    return [made for name, spec in ENGINES.items() for mode in spec.facts.modes for made in part(name, "audit")(mode)]

@@ -78,7 +78,7 @@ class Trajectories:
         self._total = 0
         self._assembly = Assembly.nothing()
         # A trip is in one window, whose histograms cost it epsilon together.
-        self._budgets = Budgets.of(windows=config.epsilon)
+        self._budgets = Budgets.of(self.guarantee())
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         """See `engines.contract.Engine.step`. Empty windows are released like any other."""
@@ -86,7 +86,7 @@ class Trajectories:
         if batch.step != self._next:
             raise EngineInputError(f"step {self._next} comes next, not step {batch.step}")
         assembly, trips = self._assembly.with_events(batch.events, step=batch.step, rules=config.closing)
-        budgets = self._budgets.charged(step=batch.step, windows=config.epsilon)
+        budgets = self._budgets.charged(self.guarantee(), "windows", step=batch.step)
         made = config.mode.synthesise(
             trips.first(config.limits.points),
             epsilon=config.epsilon,

@@ -104,6 +104,7 @@ def counted(name: str, epsilon: Fraction) -> Mechanism:
         l1_sensitivity=1,
         scale=scale_of(epsilon) / UNIT,
         epsilon=epsilon,
+        account="windows",
     )
 
 

@@ -1,11 +1,20 @@
-"""What a configuration must know of each engine. `schemas` never imports one; a test compares the two tables."""
+"""What an engine says of itself, in one object: `EngineSpec`. An entry point of its distribution names it.
+
+A spec imports nothing heavy: what computes stands in it as a reference, loaded when it is asked for
+(`engines.registry`), so that `validate` loads no engine and a worker those of its own streams.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from schemas.config.domain.common import DomainSection
+from schemas.config.options.common import OptionsSection
 from schemas.guarantee import Unit
+
+Reference = str
+"""`package.module:attribute`, as in an entry point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +22,6 @@ class EngineFacts:
     """Attributes:
 
     modes: names that `mode` may have, `default` first.
-    kinds: of domains that it works on.
     units: of privacy that it can promise.
     uses_delta: modes that promise (epsilon, delta); the others refuse a delta.
     needs_delta: of those, the ones that have no promise without.
@@ -27,7 +35,6 @@ class EngineFacts:
     """
 
     modes: tuple[str, ...]
-    kinds: tuple[str, ...]
     units: tuple[Unit, ...] = ("user", "event")
     uses_delta: frozenset[str] = frozenset()
     needs_delta: frozenset[str] = frozenset()
@@ -37,55 +44,41 @@ class EngineFacts:
     noise_versions: Mapping[str, int] = field(default_factory=dict)
 
 
-ENGINE_FACTS: Mapping[str, EngineFacts] = {
-    "spatial": EngineFacts(
-        modes=("default", "paper", "fixed-tree", "offline-increments", "offline"),
-        kinds=("box", "geojson", "zones"),
-        measured_expiry=frozenset({"paper", "fixed-tree", "offline-increments"}),
-        not_private=frozenset({"offline"}),
-        # 2: a smaller lambda of PrivTree.
-        noise_versions=dict.fromkeys(("paper", "fixed-tree", "offline-increments", "offline"), 2),
-    ),
-    "markov": EngineFacts(
-        modes=("default", "kalman", "paper", "mle", "prior", "raw"), kinds=("states",), units=("replace",)
-    ),
-    "series": EngineFacts(
-        modes=(
-            "default",
-            "kalman",
-            "paper",
-            "paper-binomial",
-            "gaussian",
-            "laplace",
-            "fast",
-            "dft",
-            "bd",
-            "ba",
-            "tree",
-        ),
-        kinds=("series",),
-        uses_delta=frozenset({"default", "kalman", "paper", "paper-binomial", "gaussian"}),
-        needs_delta=frozenset({"default", "kalman", "paper", "paper-binomial", "gaussian"}),
-        whole_unit=True,
-        # 2: every arrangement of a user's events over steps is accounted for.
-        noise_versions={"paper-binomial": 2},
-    ),
-    "tabular": EngineFacts(
-        modes=("default", "paper", "streaming-mwem"),
-        kinds=("table",),
-        measured_expiry=frozenset({"paper", "streaming-mwem"}),
-    ),
-    # Contributions are trips: without a user whose they are, nobody tells whether two records are of one trip.
-    # 2: a smaller lambda of PrivTree.
-    "trajectory": EngineFacts(
-        modes=("default", "paper", "grid"), kinds=("trips",), units=("user",), noise_versions={"paper": 2}
-    ),
-}
-ENGINE_NAMES = tuple(ENGINE_FACTS)
-PLANNED_ENGINES = tuple(name for name in ("tabular", "series", "markov", "trajectory") if name not in ENGINE_FACTS)
-ENGINE_MODES: Mapping[str, tuple[str, ...]] = {name: facts.modes for name, facts in ENGINE_FACTS.items()}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSpec:
+    """One engine: everything that the job, its commands, its audits and its tests know of it.
 
+    Attributes:
+        name: as `engine` in a configuration and as its entry point.
+        facts: what a configuration is checked against.
+        domains: the models of `[streams.domain]` that it works on, by `kind`. Engines may share a kind and its model.
+        options: the model of `[streams.options]`.
+        domain, build, evaluator: functions of a `Stream` that give its `engines.contract.Domain`, its `Engine` before
+            the first step, and its `Evaluator`.
+        presentation: the `agents.presentation.contract.Presentation`, which `explain`, `simulate` and `audit CONFIG`
+            show.
+        audit: a function of a mode that gives the cases `engines.auditor.Case` of the engine in it.
+        contract_case: the `engines.contract_case.EngineCase` of the contract tests and coupled runs.
+    """
 
-def measures_expiry(engine: str, mode: str) -> bool:
-    """True where a `ttl` expiry is measured as a delete, so that an insert costs its user two contributions."""
-    return engine in ENGINE_FACTS and mode in ENGINE_FACTS[engine].measured_expiry
+    name: str
+    facts: EngineFacts
+    domains: Mapping[str, type[DomainSection]]
+    options: type[OptionsSection]
+    domain: Reference
+    build: Reference
+    evaluator: Reference
+    presentation: Reference
+    audit: Reference
+    contract_case: Reference
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Of the domains."""
+        return tuple(self.domains)
+
+    @property
+    def references(self) -> Mapping[str, Reference]:
+        """What is loaded later, by the attribute's name."""
+        names = ("domain", "build", "evaluator", "presentation", "audit", "contract_case")
+        return {name: getattr(self, name) for name in names}

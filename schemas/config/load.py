@@ -10,14 +10,16 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from schemas.config.domain import Domain, DomainSection
+from schemas.config.discovery import ENGINES
+from schemas.config.domain.common import DomainSection
 from schemas.config.environment import overridden
-from schemas.config.options import OPTIONS, OptionsSection
+from schemas.config.options.common import OptionsSection
 from schemas.config.privacy import Privacy
 from schemas.config.root import Config, Named, clashes
 from schemas.config.section import COLLECT, FOLDER, Section, below
 from schemas.config.server import Job, Kafka
 from schemas.config.stream import StreamParts
+from schemas.config.tagged import Domain
 from schemas.config.timing import Timing
 from schemas.config.translate import translate
 from schemas.errors import ConfigError, ConfigProblem
@@ -127,7 +129,7 @@ def _in_stream(stream: object, folder: Path | None) -> Iterator[ConfigProblem]:
     if not isinstance(stream, Mapping):
         return
     engine = _text(stream, "engine")
-    options = OPTIONS.get(engine or "")
+    options = ENGINES[engine].options if engine is not None and engine in ENGINES else None
     sections = {
         "privacy": _read(Privacy, stream.get("privacy")),
         "time": _read(Timing, stream.get("time")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,11 +12,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from schemas.config.domain import Domain, DomainSection
-from schemas.config.engines import ENGINE_FACTS, ENGINE_NAMES, PLANNED_ENGINES, EngineFacts, measures_expiry
-from schemas.config.options import OPTIONS, OfEngine, Options, OptionsSection
+from schemas.config.discovery import ENGINES, measures_expiry
+from schemas.config.domain.common import DomainSection
+from schemas.config.engines import EngineFacts, EngineSpec
+from schemas.config.options.common import OptionsSection
 from schemas.config.privacy import Privacy, is_multiple
 from schemas.config.section import Section, below, refusal
+from schemas.config.tagged import Domain, OfEngine, Options
 from schemas.config.timing import Timing
 from schemas.config.values import Duration, Flag, PlainName, TopicName, format_duration, microseconds
 from schemas.errors import ConfigProblem
@@ -23,11 +26,11 @@ from schemas.topics import Topics
 
 
 def _engine(value: str) -> str:
-    if value not in ENGINE_NAMES:
-        name = f'engine "{value}"' if value in PLANNED_ENGINES else "this engine"
-        available = ", ".join(ENGINE_NAMES)
+    if value not in ENGINES:
+        near = difflib.get_close_matches(value.lower(), ENGINES, n=1)
         raise refusal(
-            f"{name} is not available in this version; available: {available}", f'set engine = "{ENGINE_NAMES[0]}"'
+            f"this engine is not available: no installed distribution has it; available: {', '.join(ENGINES)}",
+            f'set engine = "{near[0]}"' if near else "set engine to one of them",
         )
     return value
 
@@ -66,14 +69,14 @@ class Stream(Section):
         if not isinstance(document, Mapping):
             return document
         engine, table = document.get("engine"), document.get("options", {})
-        if not isinstance(engine, str) or engine not in OPTIONS:
-            return {**document, "options": next(iter(OPTIONS.values()))()}
+        if not isinstance(engine, str) or engine not in ENGINES:
+            return {**document, "options": next(iter(ENGINES.values())).options()}
         return {**document, "options": OfEngine(engine, table)} if isinstance(table, Mapping) else document
 
     @property
     def facts(self) -> EngineFacts:
         """What the engine can do."""
-        return ENGINE_FACTS[self.engine]
+        return ENGINES[self.engine].facts
 
     @property
     def private(self) -> bool:
@@ -135,7 +138,7 @@ class Stream(Section):
         """Of the noise's law. Where a new version of a mode draws what the first one drew, it is the first one."""
         privacy = self.privacy
         one_a_step = privacy.unit == "event" or privacy.max_contributions in (None, 1) or privacy.max_per_step == 1
-        if (self.mode == "paper-binomial" and one_a_step) or (self.mode == "fixed-tree" and self.options.grid):
+        if self.options.draws_as_first(self.mode, one_a_step=one_a_step):
             return 1
         return self.facts.noise_versions.get(self.mode, 1)
 
@@ -214,17 +217,18 @@ class StreamParts:
         yield from self._roles()
 
     def _engine(self) -> Iterator[ConfigProblem]:
-        facts = self._facts
-        if facts is None:
+        spec = self._spec
+        if spec is None:
             return
+        facts = spec.facts
         if self.mode is not None and self.mode not in facts.modes:
             yield ConfigProblem(
                 "mode",
                 f'engine "{self.engine}" has no such mode in this version; available: {", ".join(facts.modes)}',
                 'set mode = "default"',
             )
-        if self.domain is not None and self.domain.kind not in facts.kinds:
-            kinds = " or ".join(f'"{kind}"' for kind in facts.kinds)
+        if self.domain is not None and self.domain.kind not in spec.kinds:
+            kinds = " or ".join(f'"{kind}"' for kind in spec.kinds)
             yield ConfigProblem(
                 "domain.kind",
                 f'engine "{self.engine}" does not work on a domain of kind "{self.domain.kind}"',
@@ -258,15 +262,19 @@ class StreamParts:
             )
 
     @property
+    def _spec(self) -> EngineSpec | None:
+        return ENGINES.get(self.engine) if self.engine is not None else None
+
+    @property
     def _facts(self) -> EngineFacts | None:
-        return ENGINE_FACTS.get(self.engine) if self.engine is not None else None
+        return self._spec.facts if self._spec is not None else None
 
     def _unit(self) -> Iterator[ConfigProblem]:
         """Who is protected: by whom the engine can promise it, and whether a user can be told and bounded."""
         if self.privacy is None:
             return
         if self._facts is not None and self.privacy.unit not in self._facts.units:
-            others = [name for name, facts in ENGINE_FACTS.items() if self.privacy.unit in facts.units]
+            others = [name for name, spec in ENGINES.items() if self.privacy.unit in spec.facts.units]
             able = f"needs engine {' or '.join(others)}" if others else "needs an engine that this version lacks"
             units = " or ".join(f'"{unit}"' for unit in self._facts.units)
             yield ConfigProblem("privacy.unit", f'unit = "{self.privacy.unit}" {able}', f"use unit = {units}")

@@ -108,7 +108,7 @@ def _nearest(location: Sequence[int | str]) -> str:
     section = section_name(location[:-1])
     if model is None:
         return "remove it"
-    elsewhere = [name for name, other in _sections() if typo in other.model_fields and name != section]
+    elsewhere = dict.fromkeys(name for name, other in _sections() if typo in other.model_fields and name != section)
     near = difflib.get_close_matches(typo.lower(), sorted(model.model_fields), n=1, cutoff=0.7)
     if near:
         return f"did you mean {near[0]}?"
@@ -189,5 +189,6 @@ def _sections() -> Iterator[tuple[str, type[Section]]]:
             yield section_name((name,)), model
     stream = model_at(("streams", 0))
     for name, field in stream.model_fields.items() if stream else ():
-        if (model := model_of(field)) is not None:
-            yield section_name(("streams", name)), model
+        model = model_of(field)
+        for member in members_of(field).values() or ([] if model is None else [model]):
+            yield section_name(("streams", name)), member

@@ -6,11 +6,11 @@ from typing import Any
 
 from agents.lifecycle.stops import Stops
 from agents.publish import Lane
-from tests.contracts.cases import CONTRACTS
+from engines.contract_case import contract_case
 
 
 def test_a_stream_whose_start_nobody_knows_has_a_lane() -> None:
-    stream = CONTRACTS["spatial"].stream("spatial", "default")
+    stream = contract_case("spatial").stream("default")
     now = stream.model_copy(update={"time": stream.time.model_copy(update={"start": "now", "clock": "wall"})})
     owner: Any = None
     lane = Lane(owner, now, Stops.of([now.name]))

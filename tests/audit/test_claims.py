@@ -14,14 +14,13 @@ import pytest
 
 import engines.noise
 from agents.cli.audit_stream import StreamAudit
-from engines.auditor import COVERED, audit, cases
+from engines.audited.every import cases
+from engines.audited.mechanisms import MECHANISMS, PARTS
+from engines.auditor import COVERED, audit
 from engines.auditor.cases import Case
-from engines.auditor.mechanisms import MECHANISMS, PARTS
-from engines.auditor.scenes.every import SCENES
 from engines.counters import COUNTERS
 from engines.noise import seeded
-from engines.registry import ENGINES
-from schemas.config import ENGINE_MODES
+from schemas.config import ENGINES
 from tests.audit.small_stream import stream
 
 CASES = cases()
@@ -106,9 +105,8 @@ def test_everything_in_the_noise_package_is_audited_or_said_to_be_a_part() -> No
 def test_every_counter_engine_and_mode_is_audited() -> None:
     names = [case.name for case in CASES]
     assert len(set(names)) == len(names)
-    assert SCENES.keys() == ENGINES.keys()
     for name in COUNTERS:
         assert f"counter {name}" in names
-    for name, modes in ENGINE_MODES.items():
-        for mode in modes:
+    for name, spec in ENGINES.items():
+        for mode in spec.facts.modes:
             assert f"engine {name}, mode {mode}" in names

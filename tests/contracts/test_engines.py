@@ -1,10 +1,11 @@
-"""The contract of every registered engine and mode. A new engine is tested by being registered, see `cases`."""
+"""The contract of every installed engine and mode, on the streams of its `EngineCase`."""
 
 from __future__ import annotations
 
 import random
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,24 +14,32 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.presentation import PRESENTATIONS
+from agents.presentation.contract import Presentation
 from agents.protocol import public_records
 from agents.protocol.ingest_events import RawRecord
 from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
 from engines import contract_checks as checks
+from engines.accounting.accountant import Accountant
 from engines.contract import Batch, Columns, Domain, FilledDomain
+from engines.contract_case import EngineCase, Key, contract_case
 from engines.noise import seeded
-from engines.registry import ENGINES, build_domain, build_engine, build_evaluator
+from engines.registry import build_domain, build_engine, build_evaluator, part
 from schemas.blocks import Folded
-from schemas.config import ENGINE_FACTS, ENGINE_MODES
-from schemas.config.options import OPTIONS
+from schemas.config import ENGINES
 from schemas.errors import EngineInputError
-from tests.contracts.cases import CONTRACTS, EngineCase, Key
 
-CASES = [(name, mode) for name in sorted(ENGINES) for mode in ENGINE_MODES[name]]
-MEASURED = [(name, mode) for name, mode in CASES if name in CONTRACTS and CONTRACTS[name].measured is not None]
+CASES = [(name, mode) for name, spec in ENGINES.items() for mode in spec.facts.modes]
+MEASURED = [(name, mode) for name, mode in CASES if contract_case(name).measured is not None]
 EASY = settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+
+
+def keys_of(case: EngineCase) -> st.SearchStrategy[Key]:
+    @st.composite
+    def key(draw: st.DrawFn) -> Key:
+        return case.keys(lambda low, high: draw(st.integers(low, high)))
+
+    return key()
 
 
 def folded(case: EngineCase, rows: list[tuple[Key, int]]) -> Folded:
@@ -40,34 +49,66 @@ def folded(case: EngineCase, rows: list[tuple[Key, int]]) -> Folded:
 
 def some_batches(case: EngineCase) -> st.SearchStrategy[list[Batch]]:
     """Steps with clusters, one key only, or nothing."""
-    rows = st.lists(st.tuples(case.keys, st.integers(1, 60)), max_size=8)
+    rows = st.lists(st.tuples(keys_of(case), st.integers(1, 60)), max_size=8)
     return st.lists(rows, min_size=1, max_size=4).map(
         lambda steps: [Batch(step, folded(case, found)) for step, found in enumerate(steps)]
     )
 
 
-def test_every_table_knows_every_engine() -> None:
-    names = set(ENGINE_FACTS)
-    assert set(ENGINES) == set(OPTIONS) == set(PRESENTATIONS) == set(CONTRACTS) == names
-    assert [ENGINES[name].name for name in ENGINES] == list(ENGINES)
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_spec_is_complete(name: str) -> None:
+    """What it refers to is there, and of its kind."""
+    spec = ENGINES[name]
+    found = {each: part(name, each) for each in spec.references}
+    assert isinstance(found["presentation"], Presentation)
+    assert isinstance(found["contract_case"], EngineCase)
+    assert all(callable(found[each]) for each in ("domain", "build", "evaluator", "audit"))
+    assert contract_case(name).engine == name
+    assert spec.options() == spec.options.model_validate({})
+    facts = spec.facts
+    for mode in facts.modes:
+        assert list(found["audit"](mode))
+    assert {*facts.noise_versions, *facts.uses_delta, *facts.needs_delta, *facts.not_private} <= set(facts.modes)
+    assert facts.needs_delta <= facts.uses_delta
 
 
 @pytest.mark.parametrize(("name", "mode"), CASES)
 @EASY
 @given(data=st.data(), seed=st.integers(0, 99))
 def test_contract(name: str, mode: str, data: st.DataObject, seed: int) -> None:
-    case = CONTRACTS[name]
-    configured = case.stream(name, mode, data.draw(st.sampled_from(case.variants)))
+    case = contract_case(name)
+    configured = case.stream(mode, data.draw(st.sampled_from(case.variants)))
     checks.check_engine(lambda: build_engine(configured), data.draw(some_batches(case)), seed=seed)
+
+
+UNCHARGED = {("series", mode) for mode in ("paper-binomial", "bd", "ba")}
+"""Modes whose claim no accountant holds: their budgets are proven as a whole, and coupled."""
+
+
+@pytest.mark.parametrize(("name", "mode"), CASES)
+def test_what_is_charged_is_what_is_claimed(name: str, mode: str) -> None:
+    case = contract_case(name)
+    for variant in case.variants:
+        configured = case.stream(mode, variant)
+        make = partial(build_engine, configured)
+        steps = [Batch(step, folded(case, [(case.crowd, 400)])) for step in range(8)]
+        assert checks.check_charges(make, steps) == ((name, mode) not in UNCHARGED)
+        guarantee, engine = make().guarantee(), make()
+        if guarantee.delta == 0 and guarantee.private:
+            assert guarantee.spent == guarantee.epsilon
+            if (name, mode) not in UNCHARGED:
+                checks.run(engine, steps, seed=1)
+                spent = sum(kept.spent.pure for kept in Accountant.kept(engine.state()).values())
+                assert spent == guarantee.epsilon, variant
 
 
 @pytest.mark.parametrize(("name", "mode"), CASES)
 def test_measurements_of_any_size_can_be_published(name: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker takes a record up to a size. What makes a measurement large is a list, which can be cut."""
     monkeypatch.setattr(public_records, "MOST_BYTES", 500)
-    case = CONTRACTS[name]
+    case = contract_case(name)
     for variant in case.variants:
-        engine = build_engine(case.stream(name, mode, variant))
+        engine = build_engine(case.stream(mode, variant))
         for step in range(6):
             batch = Batch(step, folded(case, [(case.crowd, 400)]))
             for measurement in engine.step(batch, seeded(step)).measurements:
@@ -78,21 +119,21 @@ def test_measurements_of_any_size_can_be_published(name: str, mode: str, monkeyp
 @EASY
 @given(data=st.data(), seed=st.integers(0, 99))
 def test_one_event_moves_no_more_than_declared(name: str, mode: str, data: st.DataObject, seed: int) -> None:
-    case = CONTRACTS[name]
+    case = contract_case(name)
     assert case.measured is not None
-    configured = case.stream(name, mode, data.draw(st.sampled_from(case.variants)))
-    extra = folded(case, [(data.draw(case.keys), 1)])
+    configured = case.stream(mode, data.draw(st.sampled_from(case.variants)))
+    extra = folded(case, [(data.draw(keys_of(case)), 1)])
     steps = data.draw(some_batches(case))
     checks.check_sensitivity(lambda: build_engine(configured), steps, extra, seed=seed, measured=case.measured)
 
 
 @pytest.mark.parametrize(("name", "mode"), MEASURED)
 def test_most_neighbours_can_be_compared(name: str, mode: str) -> None:
-    case = CONTRACTS[name]
+    case = contract_case(name)
     assert case.measured is not None
     steps = [Batch(0, folded(case, [(case.crowd, 400)]))]
     extra = folded(case, [(case.crowd, 1)])
-    configured = case.stream(name, mode)
+    configured = case.stream(mode)
     seen = [
         checks.check_sensitivity(lambda: build_engine(configured), steps, extra, seed=i, measured=case.measured)
         for i in range(30)
@@ -102,8 +143,8 @@ def test_most_neighbours_can_be_compared(name: str, mode: str) -> None:
 
 @pytest.mark.parametrize(("name", "mode"), CASES)
 def test_states_and_keys_of_others_are_refused(name: str, mode: str) -> None:
-    case = CONTRACTS[name]
-    engine = build_engine(case.stream(name, mode))
+    case = contract_case(name)
+    engine = build_engine(case.stream(mode))
     for broken in ("header", "identity"):
         state = engine.state()
         state[broken] = state[broken] + np.array(1, state[broken].dtype)
@@ -119,7 +160,7 @@ def test_states_and_keys_of_others_are_refused(name: str, mode: str) -> None:
 
 @pytest.mark.parametrize(("name", "mode"), CASES)
 def test_domain_and_evaluator_speak_the_raw_fields(name: str, mode: str) -> None:
-    configured = CONTRACTS[name].stream(name, mode)
+    configured = contract_case(name).stream(mode)
     domain, evaluator = build_domain(configured), build_evaluator(configured)
     read = {*domain.number_fields, *domain.text_fields, *domain.value_fields}
     assert set(configured.domain.fields) <= read
@@ -144,15 +185,15 @@ def scalars(content: Any) -> list[Any]:
     ("name", "variant"),
     [
         (name, variant)
-        for name, case in CONTRACTS.items()
-        for variant in ({}, *case.variants)
+        for name in ENGINES
+        for variant in ({}, *contract_case(name).variants)
         if {*variant} <= {"domain"}
     ],
 )
 def test_the_ingest_fills_the_words_of_a_key_that_the_domain_declares_and_no_others(
     name: str, variant: Mapping[str, Any], role: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = CONTRACTS[name].stream(name, ENGINE_MODES[name][0], variant)
+    stream = contract_case(name).stream(ENGINES[name].facts.modes[0], variant)
     domain: Domain = build_domain(stream) if role == "engine" else build_evaluator(stream).domain
     spec = (
         SourceSpec.of(stream, domain, key=bytes(16), partitions=1)

@@ -9,11 +9,11 @@ from random import Random
 import pytest
 
 from engines.auditor.coupling import CouplingBroken, OutputAdversary, check_guarded
+from engines.contract_case import contract_case
 from engines.noise import NoiseSource
 from engines.noise.private import PrivateValueRead
 from engines.registry import build_engine
 from schemas.config import Stream
-from tests.contracts.cases import CONTRACTS
 from tests.couple.plants import Plant
 from tests.couple.sequence_pairs import SEED, Distant, Pair, Wild, anyhow, bunched, check_pair
 
@@ -29,7 +29,7 @@ def name_of(plant: Plant) -> str:
 
 
 def _stream(plant: Plant) -> Stream:
-    return CONTRACTS[plant.engine].stream(plant.engine, plant.mode, plant.variant)
+    return contract_case(plant.engine).stream(plant.mode, plant.variant)
 
 
 def check_peek_is_found(plant: Plant, make_pair: MakePair) -> None:

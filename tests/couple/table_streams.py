@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from engines.contract import Batch
+from engines.contract_case import contract_case
 from engines.tabular.keys import RowKeys
 from schemas.blocks import Folded
 from schemas.config import Stream
-from tests.contracts.cases import CONTRACTS
 
 SIZES = (2, 3, 2)
 """Of attributes smokes, age and city."""
@@ -28,7 +28,7 @@ Event = tuple[int, Row, int]
 
 def stream(mode: str, variant: Mapping[str, Any] = {}, *, epsilon: float = EPSILON) -> Stream:
     privacy = {"epsilon": epsilon * 2, "max_contributions": 2, **variant.get("privacy", {})}
-    return CONTRACTS["tabular"].stream("tabular", mode, {**variant, "privacy": privacy})
+    return contract_case("tabular").stream(mode, {**variant, "privacy": privacy})
 
 
 def folded(events: Sequence[tuple[Row, int]]) -> Folded:

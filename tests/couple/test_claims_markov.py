@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 
 from engines.auditor.coupling import OutputAdversary
+from engines.contract_case import contract_case
 from engines.markov.engine import Markov
 from engines.noise.witness import LaplaceLaw
 from engines.registry import build_engine
-from schemas.config import ENGINE_MODES, Stream
+from schemas.config import ENGINES, Stream
 from schemas.config.options.markov import NEED_TRANSITION
-from tests.contracts.cases import CONTRACTS
 from tests.couple.sequence_pairs import Wild, anyhow, bunched, check_pair, coupled, markov_pair, spread
 
 STEPS = 44
 RESTARTS = (12,)
-MODES = ENGINE_MODES["markov"]
+MODES = ENGINES["markov"].facts.modes
 _HORIZON: Mapping[str, Any] = {"options": {"horizon": STEPS - 2}, "privacy": {"max_contributions": STEPS - 2}}
 _CHAIN = b"0.8,0.1,0,0.1\n0,0.5,0.5,0\n0.2,0.2,0.6,0\n0.3,0.3,0.2,0.2\n"
 _PERIOD = {"options": {"horizon": None}, "privacy": {"max_contributions": 4, "per": "4h"}}
@@ -53,7 +53,7 @@ CASES = [
 
 
 def stream(mode: str, variant: str) -> Stream:
-    return CONTRACTS["markov"].stream("markov", mode, VARIANTS[variant])
+    return contract_case("markov").stream(mode, VARIANTS[variant])
 
 
 @pytest.mark.parametrize(("mode", "variant"), CASES)

@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 
 from engines.auditor.coupling import OutputAdversary
+from engines.contract_case import contract_case
 from engines.counters.contract import spent
 from engines.counters.tree import TreeCounter
 from engines.noise.witness import BinomialLaw, CounterLaw, GaussianLaw, LaplaceLaw, Law
 from engines.registry import build_engine
 from engines.series.config import SeriesConfig
 from engines.series.engine import Series
-from schemas.config import ENGINE_MODES, Stream
-from tests.contracts.cases import CONTRACTS
+from schemas.config import ENGINES, Stream
 from tests.couple.sequence_pairs import (
     Arrangement,
     Distant,
@@ -41,7 +41,7 @@ from tests.couple.sequence_pairs import (
 
 STEPS = 44
 RESTARTS = (3, 12, 30)
-MODES = ENGINE_MODES["series"]
+MODES = ENGINES["series"].facts.modes
 GAUSSIAN = ("default", "kalman", "paper", "gaussian")
 
 _USERS: Mapping[str, Any] = {
@@ -81,7 +81,7 @@ def stream(mode: str, variant: str) -> Stream:
         tables["privacy"] = {**tables["privacy"], **once}
     if mode in ("bd", "ba") and variant == "users in every step, with a clock":
         tables["privacy"] = {**tables["privacy"], "per": "2d"}
-    return CONTRACTS["series"].stream("series", mode, tables)
+    return contract_case("series").stream(mode, tables)
 
 
 def applies(mode: str, variant: str) -> bool:

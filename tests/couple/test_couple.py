@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.couple.rows import ROWS
 from benchmarks.couple.runs import couple
-from benchmarks.couple.settings import LONGER, modes, settings
-from schemas.config import ENGINE_FACTS, Stream
+from benchmarks.couple.settings import modes, settings
+from schemas.config import ENGINES, Stream
+from schemas.config.discovery import DOMAINS
 
 SETTINGS = list(settings())
 
@@ -19,7 +19,7 @@ SETTINGS = list(settings())
 def in_ci(name: str) -> bool:
     """All variants of `default` modes, and a third of those of each other mode; `make couple` runs all of them."""
     engine, mode, number = name.split("/")
-    modes_of = ENGINE_FACTS[engine].modes
+    modes_of = ENGINES[engine].facts.modes
     return mode == "default" or int(number) % 3 == modes_of.index(mode) % 3
 
 
@@ -36,14 +36,13 @@ def test_neighbours_cannot_be_told_apart(name: str, stream: Stream) -> None:
 
 
 def test_every_engine_mode_and_domain_is_coupled() -> None:
-    assert {name.split("/")[0] for name, _ in SETTINGS} == set(ENGINE_FACTS)
+    assert {name.split("/")[0] for name, _ in SETTINGS} == set(ENGINES)
     assert {tuple(name.split("/")[:2]) for name, _ in TRIED} == {tuple(name.split("/")[:2]) for name, _ in SETTINGS}
     assert len({tuple(name.split("/")[:2]) for name, _ in SETTINGS}) == modes()
-    assert set(ROWS) == {kind for facts in ENGINE_FACTS.values() for kind in facts.kinds}
-    assert set(LONGER) <= set(ENGINE_FACTS)
+    assert {stream.domain.kind for _, stream in TRIED} == set(DOMAINS)
 
 
-@pytest.mark.parametrize("engine", sorted(ENGINE_FACTS))
+@pytest.mark.parametrize("engine", list(ENGINES))
 def test_a_unit_can_use_up_its_claim(engine: str) -> None:
     """Otherwise noise that is too small would not show."""
     pairs = ((name, stream, seed) for seed in range(2, 6) for name, stream in settings(engine, "default"))

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from engines.auditor.coupling import CouplingBroken, check_guarded
+from engines.contract_case import contract_case
 from engines.noise import NoiseSource
 from engines.noise.private import PrivateValueRead
 from engines.registry import build_engine
 from engines.trajectory.engine import Trajectories
 from schemas.config import Stream
-from tests.contracts.cases import CONTRACTS
 from tests.couple.plants import Plant
 from tests.couple.plants.trajectory import HIDDEN, PEEKS
 from tests.couple.trip_runs import SEED, Magnifying, Trip, batches, check_price, coupled, drive
 
-CASE = CONTRACTS["trajectory"]
+CASE = contract_case("trajectory")
 STEPS = 7
 WAY = [(0.1, 0.1), (0.1, 0.1), (0.3, 0.1), (0.3, 0.3), (0.6, 0.3), (0.6, 0.6)]
 SHORT = [(0.2, 0.7), (0.25, 0.65)]
@@ -85,7 +85,7 @@ def scene_of(plant: Plant) -> Scene:
 
 def stream(plant: Plant) -> Stream:
     options = {"longest": "5h", "idle": "2h", **plant.variant.get("options", {})}
-    return CASE.stream("trajectory", plant.mode, {**plant.variant, "options": options})
+    return CASE.stream(plant.mode, {**plant.variant, "options": options})
 
 
 def check_coupled(plant: Plant, scene: Scene, planted: Any) -> None:

@@ -14,6 +14,7 @@ from unittest.mock import patch
 import pytest
 
 from engines.auditor.coupling import CouplingBroken, Losses, Uses
+from engines.contract_case import contract_case
 from engines.registry import build_engine
 from engines.spatial.split import SplitRule
 from engines.trajectory import histograms
@@ -21,7 +22,6 @@ from engines.trajectory.default.questions import COUNT_SHARE, FEW, FEW_TRIPS
 from engines.trajectory.engine import Trajectories
 from engines.trajectory.papers import hierarchy, pair_tree
 from schemas.config import Stream
-from tests.contracts.cases import CONTRACTS
 from tests.couple.trip_runs import (
     SLACK,
     Capricious,
@@ -37,7 +37,7 @@ from tests.couple.trip_runs import (
     scales_of,
 )
 
-CASE = CONTRACTS["trajectory"]
+CASE = contract_case("trajectory")
 STEPS = 42
 EACH = 2
 """Trips of a user, over the stream or in a period: `max_contributions`."""
@@ -59,7 +59,7 @@ RUNS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 
 def stream(mode: str, variant: Mapping[str, Any]) -> Stream:
-    return CASE.stream("trajectory", mode, {**variant, "options": {**OPTIONS, **variant.get("options", {})}})
+    return CASE.stream(mode, {**variant, "options": {**OPTIONS, **variant.get("options", {})}})
 
 
 def built(configured: Stream) -> Trajectories:

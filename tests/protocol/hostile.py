@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from agents.protocol.ingest_events import RawRecord
 from agents.protocol.ingest_spec import SourceSpec
 from engines.contract import Columns
+from engines.contract_case import contract_case
 from engines.registry import build_domain
-from schemas.config import Stream
+from schemas.config import ENGINES, Stream
 from schemas.events import TICK_HEADER, encode_tick
-from tests.contracts.cases import CONTRACTS
 from tests.protocol.ingest_runs import KEY
 
 START = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
@@ -35,14 +35,15 @@ CANDIDATES: Mapping[str, tuple[Any, ...]] = {
 
 def _streams() -> Iterator[tuple[str, Stream]]:
     formats = itertools.cycle(FORMATS)
-    for engine, case in CONTRACTS.items():
+    for engine in ENGINES:
+        case = contract_case(engine)
         variants = list(case.variants)
         if engine == "spatial":
             variants.append({"domain": {"op": "op"}})
         for number, variant in enumerate(variants):
             clock = ("replay", "wall")[number % 2]
             changes = {**variant, "time": {**variant.get("time", {}), "format": next(formats), "clock": clock}}
-            yield f"{engine}-{number}-{clock}", case.stream(engine, "default", changes)
+            yield f"{engine}-{number}-{clock}", case.stream("default", changes)
 
 
 def _spec(stream: Stream) -> SourceSpec:

@@ -20,13 +20,13 @@ from agents.protocol.effects import CommitCandidates, CommitSeeds, Compute, Save
 from agents.protocol.owner import Effects, StreamOwner
 from agents.protocol.publisher import StreamPublisher
 from agents.protocol.stepper import Stepper
+from engines.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.errors import PromiseError, WireError
 from schemas.releases import LogRecord, Seed
-from tests.contracts.cases import CONTRACTS
 
 BEFORE, AFTER = 6, 2
-STREAM = CONTRACTS["spatial"].stream("spatial", "default")
+STREAM = contract_case("spatial").stream("default")
 
 
 @dataclass(frozen=True)

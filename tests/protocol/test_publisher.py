@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from agents.protocol.publisher import StreamPublisher
 from agents.protocol.stepper import Stepper
+from engines.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.config import Stream
 from schemas.errors import ForkError, GapError, LostTopicError
 from schemas.releases import Candidate, cut
-from tests.contracts.cases import CONTRACTS
 
 STEPS = 4
-STREAM = CONTRACTS["spatial"].stream("spatial", "default")
+STREAM = contract_case("spatial").stream("default")
 
 
 def candidates(stream: Stream) -> list[Candidate]:
@@ -76,7 +76,7 @@ def test_what_it_remembers_does_not_grow_with_the_steps() -> None:
 
 
 # One engine measures in every step, the other, where nothing happens, in the first.
-OFTEN, SELDOM = candidates(CONTRACTS["markov"].stream("markov", "default")), candidates(STREAM)
+OFTEN, SELDOM = candidates(contract_case("markov").stream("default")), candidates(STREAM)
 
 
 def reading(answered: list[Candidate], *, public: int, newest: int | None) -> StreamPublisher:

@@ -20,10 +20,10 @@ from agents.protocol.ingest_places import Places, Standing, Starts, starts
 from agents.protocol.partition_ingest import PartitionIngest
 from agents.protocol.publisher import StreamPublisher
 from agents.protocol.stepper import Stepper
+from engines.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError, TornError
 from schemas.releases import Candidate, PublicRecord, cut, frame_records, link, sha256, unframe_records
-from tests.contracts.cases import CONTRACTS
 from tests.protocol.ingest_runs import SPEC, body, run
 
 # --- The publisher ------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def test_a_ledger_that_has_lost_steps_is_not_taken_for_a_torn_one() -> None:
 
 def test_half_a_candidate_is_none_and_is_written_again() -> None:
     """The engine: chunks that were committed without the rest; the same seed gives the same ones again."""
-    stream = CONTRACTS["spatial"].stream("spatial", "default")
+    stream = contract_case("spatial").stream("default")
     stepper = Stepper.of(stream, 1)
     stepper.fold(0, Block(stream.name, 0, 0, 1, 0, {}))
     chunks = cut(stepper.compute(bytes(32)).encode(), stream=stream.name, step=0, chunk_bytes=300)

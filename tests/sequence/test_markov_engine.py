@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from engines.contract import Batch, Columns, Release
 from engines.contract_checks import SilentNoise, check_engine, check_releases_add_up, run
+from engines.markov.build import config_class
 from engines.markov.chain import Transition
 from engines.markov.config import NEED_TRANSITION, MarkovConfig
 from engines.markov.domain import StatesDomain
@@ -21,14 +22,13 @@ from engines.markov.engine import Markov
 from engines.markov.evaluator import MarkovEvaluator
 from engines.markov.leakage import Adversary
 from engines.markov.leakage_budget import allocate
-from engines.markov.spec import config_class
 from engines.noise import DiscreteLaplace, NoiseSource, seeded
 from schemas.blocks import Folded
-from schemas.config import ENGINE_MODES
+from schemas.config import ENGINES
 from schemas.errors import EngineInputError
 from schemas.events import Reason
 
-MODES = ENGINE_MODES["markov"]
+MODES = ENGINES["markov"].facts.modes
 CHAIN = Transition.of(np.array([[0.8, 0.2, 0.0], [0.0, 0.7, 0.3], [0.3, 0.0, 0.7]]))
 STATES = ("a", "b", "c")
 

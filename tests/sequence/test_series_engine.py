@@ -23,15 +23,15 @@ from engines.registry import build_domain
 from engines.series.bank.filter_bank import FilterBank
 from engines.series.bank.inflation import Inflation
 from engines.series.bank.spending import power_share
+from engines.series.build import clock, config
 from engines.series.clock import Clock
 from engines.series.config import GAUSSIAN_MODES, SeriesConfig
 from engines.series.engine import Series
 from engines.series.gaussian import GaussianBudget
 from engines.series.papers.config import PaperSeriesConfig
 from engines.series.presence import Presence
-from engines.series.spec import clock, config
 from schemas.blocks import Folded
-from schemas.config import ENGINE_FACTS, Stream
+from schemas.config import ENGINES, Stream
 from schemas.errors import ConfigError, EngineInputError
 from tests.sequence.series_support import COUNT, READING, recipe, released, run
 
@@ -40,7 +40,7 @@ every_mode = pytest.mark.parametrize("mode", sorted(MODES))
 
 
 def test_every_table_of_modes_has_the_same_ones() -> None:
-    facts = ENGINE_FACTS["series"]
+    facts = ENGINES["series"].facts
     assert set(facts.modes) == MODES
     assert not SeriesConfig.modes & PaperSeriesConfig.modes
     assert facts.uses_delta == facts.needs_delta == GAUSSIAN_MODES

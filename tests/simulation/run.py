@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import engines.spatial.spec  # noqa: F401  # its registry would load it anew in the process of each seed
+import engines.spatial.build  # noqa: F401  # its registry would load it anew in the process of each seed
 from tests.simulation.faults import Switches
 from tests.simulation.oracle import violations
 from tests.simulation.plants import PLANTS

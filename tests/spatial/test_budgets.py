@@ -16,6 +16,7 @@ from engines.spatial.papers.config import PHDStreamConfig
 from engines.spatial.papers.phdstream import PHDStream
 from schemas.blocks import Folded
 from schemas.errors import BudgetError, EngineInputError
+from schemas.guarantee import Guarantee, Mechanism
 
 BOX = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=8)
 EVENTS = Folded(np.array([[12], [14]], np.uint64), np.array([50, 30]))
@@ -67,18 +68,43 @@ def test_an_honest_engine_does_draw() -> None:
         engine.step(Batch(0, EVENTS), untouched())
 
 
+def split(watch: Fraction, leaves: Fraction) -> Guarantee:
+    """A guarantee of two mechanisms, each with an account of its own."""
+    parts = {"watch": watch, "leaves": leaves}
+    return Guarantee(
+        epsilon=watch + leaves,
+        mechanisms=tuple(
+            Mechanism(name=name, distribution="d", l1_sensitivity=1, scale=1 / part, epsilon=part, account=name)
+            for name, part in parts.items()
+        ),
+    )
+
+
+STATED = split(Fraction(1, 20), Fraction(19, 20))
+
+
 def test_the_same_step_twice_is_refused_also_after_a_restart() -> None:
-    budgets = Budgets.of(watch=Fraction(1, 20), leaves=Fraction(19, 20))
-    once = budgets.charged(step=3, watch=Fraction(1, 20), leaves=Fraction(19, 20))
+    budgets = Budgets.of(STATED)
+    once = budgets.charged(STATED, "watch", "leaves", step=3)
     for state in (once, budgets.restored(once.arrays())):
         with pytest.raises(BudgetError):
-            state.charged(step=3, leaves=Fraction(1, 100))
-        state.charged(step=4, leaves=Fraction(19, 20))
+            state.charged(split(Fraction(1, 20), Fraction(1, 100)), "leaves", step=3)
+        state.charged(STATED, "leaves", step=4)
+
+
+def test_a_mechanism_without_an_account_is_not_charged_for() -> None:
+    with pytest.raises(KeyError):
+        Budgets.of(STATED).charged(STATED, "counts", step=0)
+
+
+def test_mechanisms_that_cost_more_than_is_promised_get_no_budget() -> None:
+    with pytest.raises(BudgetError, match="more than"):
+        Budgets.of(replace(STATED, epsilon=Fraction(99, 100)))
 
 
 def test_a_state_of_other_budgets_is_refused() -> None:
-    arrays = Budgets.of(watch=Fraction(1, 20), leaves=Fraction(19, 20)).arrays()
+    arrays = Budgets.of(STATED).arrays()
     with pytest.raises(EngineInputError):
-        Budgets.of(watch=Fraction(1, 10), leaves=Fraction(9, 10)).restored(arrays)
+        Budgets.of(split(Fraction(1, 10), Fraction(9, 10))).restored(arrays)
     with pytest.raises(EngineInputError):
-        Budgets.of(watch=Fraction(1, 20), leaves=Fraction(19, 20)).restored({})
+        Budgets.of(STATED).restored({})

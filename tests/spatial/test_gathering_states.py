@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from engines.contract_case import contract_case
 from engines.registry import build_engine
-from schemas.config import ENGINE_MODES
-from tests.contracts.cases import CONTRACTS
+from schemas.config import ENGINES
 
 
-@pytest.mark.parametrize("mode", ENGINE_MODES["spatial"])
+@pytest.mark.parametrize("mode", ENGINES["spatial"].facts.modes)
 def test_an_engine_goes_on_from_one_that_gathered_longer(mode: str) -> None:
-    case = CONTRACTS["spatial"]
-    engine = build_engine(case.stream("spatial", mode))
-    other = build_engine(case.stream("spatial", mode, {"options": {"initial_steps": 3}}))
+    case = contract_case("spatial")
+    engine = build_engine(case.stream(mode))
+    other = build_engine(case.stream(mode, {"options": {"initial_steps": 3}}))
     other.restore(engine.state())
     assert other.state().keys() == engine.state().keys()

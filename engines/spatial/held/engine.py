@@ -56,7 +56,7 @@ class HeldLeaves:
         self._next = 0
         self._started = False
         # An event is once in the watch, at its step, and once in a leaf measurement, then or later.
-        self._budgets = Budgets.of(watch=config.watch.epsilon, leaves=config.epsilon - config.watch.epsilon)
+        self._budgets = Budgets.of(self.guarantee())
         self._tree = HeldTree.full(config.domain, 0)
         self._average: FloatArray = np.zeros(0)
         self._windows = Windows.none()
@@ -66,16 +66,15 @@ class HeldLeaves:
         """See `engines.contract.Engine.step`. Draws no noise while gathering."""
         config, now = self.config, batch.step
         check_batch(batch, step=self._next, depth=config.domain.depth)
-        rules = self._rules
         if self._started:
-            budgets = self._budgets.charged(step=now, watch=rules.watch.epsilon, leaves=rules.counter.epsilon)
+            budgets = self._budgets.charged(self.guarantee(), "watch", "leaves", step=now)
             work = self._work(now, noise)
             return self._released(work, budgets, hot=work.later(batch.events))
         gathered = self._gathered.with_batch(batch, ttl=config.ttl_steps)
         if now < config.initial_steps - 1:
             self._gathered, self._next = gathered, now + 1
             return Release(step=now, added=(), removed=(), measurements=(), total=0, gathered=True)
-        budgets = self._budgets.charged(step=now, leaves=rules.counter.epsilon)
+        budgets = self._budgets.charged(self.guarantee(), "leaves", step=now)
         work = self._work(now, noise)
         first_release(work, gathered.all(), after=-1 if config.ttl_steps is None else max(-1, now - config.ttl_steps))
         return self._released(work, budgets, hot=0)
@@ -172,6 +171,7 @@ class HeldLeaves:
                     l1_sensitivity=1,
                     scale=watch.scale,
                     epsilon=watch.epsilon,
+                    account="watch",
                 ),
                 Mechanism(
                     name="held event counts of the leaves",
@@ -179,6 +179,7 @@ class HeldLeaves:
                     l1_sensitivity=1,
                     scale=counter.scale,
                     epsilon=counter.epsilon,
+                    account="leaves",
                 ),
             ),
             note="An event is used at two steps: by the watch when it arrives, and in the one measurement of the leaf "

@@ -6,30 +6,34 @@ from math import ceil
 
 from engines.counters import Counter
 from engines.spatial.papers.config import PHDStreamConfig
+from engines.spatial.split import SplitRule
 from schemas.guarantee import Guarantee, Mechanism
 
 EARLY, LATE = "events of the first release", "events of later steps"
 
 
-def of(config: PHDStreamConfig) -> Guarantee:
-    """Pure; what one event meets adds up to epsilon exactly."""
-    first = config.first_counter
+def of(config: PHDStreamConfig, rule: SplitRule | None, first: Counter | None, counter: Counter) -> Guarantee:
+    """Pure; what one event meets adds up to epsilon exactly.
+
+    Args: rule, first, counter: what draws the partition, counts the first release and counts the leaves.
+    """
     early, late = (EARLY, LATE) if first is not None else ("", "")
     mechanisms = []
-    if config.rule is not None:
+    if rule is not None:
         mechanisms.append(
             Mechanism(
                 name="partition of the domain (PrivTree, all levels of a step together)",
                 distribution="Laplace (one bit)",
                 l1_sensitivity=1,
-                scale=config.rule.scale,
-                epsilon=config.rule.epsilon,
+                scale=rule.scale,
+                epsilon=rule.epsilon,
                 events=early,
+                account="event",
             )
         )
     if first is not None:
         mechanisms.append(_counting("first counts of the leaves", first, early))
-    mechanisms.append(_counting("event counts of the leaves", config.leaf_counter, late))
+    mechanisms.append(_counting("event counts of the leaves", counter, late))
     return Guarantee(
         epsilon=config.epsilon,
         mechanisms=tuple(mechanisms),
@@ -48,6 +52,7 @@ def _counting(name: str, counter: Counter, events: str) -> Mechanism:
         scale=scale,
         epsilon=counter.cost,
         events=events,
+        account="event",
     )
 
 

@@ -63,9 +63,9 @@ class PHDStream:
         self._rule, self._first_counter = config.rule, config.first_counter
         self._next = 0
         self._started = False
-        self._budgets = Budgets.of(event=config.epsilon)
         self._tree = Tree.root()
         self._counters = NodeCounters.none(config.leaf_counter)
+        self._budgets = Budgets.of(self.guarantee())
         self._released = Counts.nothing()
         self._pending = Folded.empty(1)
         self._alive = Alive.nothing()
@@ -129,10 +129,9 @@ class PHDStream:
         """Raises: BudgetError if an event of this step would cost more than it has."""
         if not self._parts.private:
             return self._budgets  # nothing lasts for events that are counted at every step
-        cost = (self._first or self._counters.counter).cost
-        if self._draws is not None:
-            cost += self._draws.epsilon
-        return self._budgets.charged(step=step, event=cost)
+        alike = self._first_counter is None
+        events = "" if alike else phdstream_guarantee.LATE if self._started else phdstream_guarantee.EARLY
+        return self._budgets.charged(self.guarantee(), "event", step=step, events=events)
 
     def _partition(self, changes: Changes, noise: NoiseSource) -> Partition:
         config = self.config
@@ -246,4 +245,4 @@ class PHDStream:
 
     def guarantee(self) -> Guarantee:
         """See `engines.contract.Engine.guarantee`. Pure; `papers.guarantee` has the split."""
-        return phdstream_guarantee.of(self.config)
+        return phdstream_guarantee.of(self.config, self._rule, self._first_counter, self._counters.counter)

@@ -8,7 +8,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.accounting.budgets import Budgets
 from engines.counters.contract import Counter
 from engines.noise import IntArray
 from engines.tabular.attributes import FloatArray
@@ -163,10 +162,6 @@ class GrowingParts:
     def totals_counter(self) -> Counter:
         """What counts inserts and deletes."""
         return Totals(self.totals_epsilon).counter
-
-    @property
-    def budgets(self) -> Budgets:
-        return Budgets.of(totals=self.totals_epsilon, marginals=self.marginals_epsilon)
 
     @property
     def marginals_epsilon(self) -> Fraction:

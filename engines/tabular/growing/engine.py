@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
 from engines.noise import NoiseSource, scale_for
 from engines.tabular.attributes import FloatArray
@@ -54,7 +55,7 @@ class GrowingBlocks:
     def __init__(self, config: GrowingConfig) -> None:
         self.config = config
         self._parts = parts = config.parts
-        self._budgets = parts.budgets
+        self._budgets = Budgets.of(self.guarantee())
         self._next = 0
         self._learnt = GrowingState(
             Totals(parts.totals_epsilon, config.ttl_steps),
@@ -71,13 +72,14 @@ class GrowingBlocks:
         """See `engines.contract.Engine.step`."""
         domain, now, parts = self.config.domain, batch.step, self._parts
         check_batch(batch, step=self._next, keys=domain.keys)
-        budgets = self._budgets.charged(step=now, totals=parts.totals_epsilon)
+        budgets = self._budgets.charged(self.guarantee(), "totals", step=now)
         work = Learning(parts, self._learnt, now, noise)
         work.arrive(EventRows.of(batch.events, domain.keys, parts.active))
         ones, larger = work.due()
         if ones:
             # An event is in one block of each line, and their budgets always add up to this.
-            budgets = budgets.charged(step=now, marginals=parts.marginals_epsilon)
+            if len(parts.ones):
+                budgets = budgets.charged(self.guarantee(), "marginals", step=now)
             work.close(larger=larger)
         rows = self._followed(work.learnt, new_fit=ones, noise=noise.child("rows"))
         release = self._release(now, work, rows)
@@ -202,6 +204,7 @@ class GrowingBlocks:
                 l1_sensitivity=round(scale * parts.totals_epsilon),
                 scale=scale,
                 epsilon=parts.totals_epsilon,
+                account="totals",
             )
         ]
         lines = (
@@ -217,6 +220,7 @@ class GrowingBlocks:
                         l1_sensitivity=marginals,
                         scale=scale_for(marginals, epsilon),
                         epsilon=epsilon,
+                        account="marginals",
                     )
                 )
         note = "An event is in the totals when it arrives, and then in one block of each line of marginals."

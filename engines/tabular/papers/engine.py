@@ -58,9 +58,8 @@ class RoundsEngine(ABC):
         self._parts: Rounds = config.parts
         self._released = config.released
         self._next = 0
-        # An event is in one step, where it meets all the rounds; a choice and a count each have their share.
-        share = self._parts.rounds * self._parts.selection.epsilon
-        self._budgets = Budgets.of(choices=share, counts=share)
+        # An event is in one step, where it meets all the rounds.
+        self._budgets = Budgets.of(self.guarantee())
         self._expiry = Expiry.empty(config.domain.words)
         self._last = LearntStep(np.zeros(self._released.cells), 0.0, ())
         ones, larger = config.layouts
@@ -83,8 +82,7 @@ class RoundsEngine(ABC):
             expired, expiry = expiry.taken(batch.step)
             events = merged(events, expired)
         # Refused here, no noise is drawn.
-        share = parts.rounds * parts.selection.epsilon
-        budgets = self._budgets.charged(step=batch.step, choices=share, counts=share)
+        budgets = self._budgets.charged(self.guarantee(), "choices", "counts", step=batch.step)
         learnt = self._learn(EventRows.of(events, config.domain.keys), noise)
         before, after = self._rows, self._followed(learnt, noise.child("rows"))
         self._last, self._expiry, self._budgets, self._next = learnt, expiry, budgets, batch.step + 1
@@ -226,6 +224,7 @@ class RoundsEngine(ABC):
                     scale=2 / parts.selection.epsilon,
                     epsilon=parts.selection.epsilon,
                     uses=parts.rounds,
+                    account="choices",
                 ),
                 Mechanism(
                     name="counts of a chosen marginal",
@@ -234,6 +233,7 @@ class RoundsEngine(ABC):
                     scale=_laplace_scale(parts.counter),
                     epsilon=parts.counter.cost,
                     uses=parts.rounds,
+                    account="counts",
                 ),
             ),
             note=self._note + (" A ttl insert is two events: itself and its expiry." if expires else ""),

@@ -44,8 +44,9 @@ class StreamingMwem(RoundsEngine):
     """
 
     def __init__(self, config: RoundsConfig) -> None:
-        super().__init__(config)
+        # Before the rest, which states the guarantee.
         self._parted = config.deletable or config.ttl_steps is not None
+        super().__init__(config)
         self._sums: FloatArray = np.zeros(self._released.cells)
         self._count = 0.0
 

@@ -59,7 +59,12 @@ def end_weighted_shares(transitions: IntArray, rank: IntArray) -> IntArray:
 def tree_bits(name: str, rule: SplitRule) -> Mechanism:
     """PrivTree in a guarantee: all its bits together."""
     return Mechanism(
-        name=name, distribution="Laplace (one bit)", l1_sensitivity=1, scale=rule.scale, epsilon=rule.epsilon
+        name=name,
+        distribution="Laplace (one bit)",
+        l1_sensitivity=1,
+        scale=rule.scale,
+        epsilon=rule.epsilon,
+        account="windows",
     )
 
 

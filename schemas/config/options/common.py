@@ -35,6 +35,13 @@ class OptionsSection(Section):
         """What these options say against the other sections, None where unreadable; keys are relative to the stream."""
         return iter(())
 
+    def draws_as_first(self, mode: str, *, one_a_step: bool) -> bool:
+        """Whether a mode with a later version of its noise's law draws, so configured, what the first one drew.
+
+        Args: one_a_step: a unit has one contribution in a step at most.
+        """
+        return False
+
     @abstractmethod
     def fingerprint_fields(self) -> dict[str, Any]:
         """Everything that the guarantee and the meaning of stored states rest on: ints, texts, floats, None."""

@@ -94,6 +94,9 @@ class SeriesOptions(OptionsSection):
                 "that grows for ever, decay = 0.999",
             )
 
+    def draws_as_first(self, mode: str, *, one_a_step: bool) -> bool:
+        return mode == "paper-binomial" and one_a_step
+
     @property
     def weight_fraction(self) -> Fraction:
         """`weight`, exact."""

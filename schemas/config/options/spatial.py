@@ -60,6 +60,9 @@ class SpatialOptions(OptionsSection):
     def accepts_not_private(self) -> bool:
         return self.allow_not_private
 
+    def draws_as_first(self, mode: str, *, one_a_step: bool) -> bool:
+        return mode == "fixed-tree" and bool(self.grid)
+
     def problems(self) -> Iterator[ConfigProblem]:
         """What the options say against each other."""
         if self.counter in NEED_HORIZON and self.horizon is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from engines.audited.paths import PathScores, TreePaths
 from engines.auditor.cases import Case
-from engines.auditor.paths import PathScores, TreePaths
 from engines.noise import IntArray
 from tests.audit.cheats import negative_counts
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from engines.auditor import engines
 from engines.auditor.cases import Case
-from engines.auditor.scenes.spatial import spatial
 from engines.contract import Batch, Engine, Release
 from engines.noise import NoiseSource
 from engines.registry import build_engine
+from engines.spatial.fixture import fixture as spatial
 
 
 class CountsAloud:

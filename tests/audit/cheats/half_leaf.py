@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from engines.auditor.cases import Case
-from engines.auditor.engines import living
-from engines.auditor.life import stream
 from engines.noise import IntArray, NoiseSource, discrete_laplace
 from engines.registry import build_engine
 from engines.spatial.held.engine import HeldLeaves
 from engines.spatial.held.measure import LeafCounter
+from engines.spatial.life import living, stream
 
 MODE = "default"
 

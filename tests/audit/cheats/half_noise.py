@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from engines.audited.counters import case
 from engines.auditor.cases import Case
-from engines.auditor.counters import case
 from engines.counters import Counter, SimpleConfig
 
 

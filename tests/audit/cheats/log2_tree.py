@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from engines.audited.counters import case
 from engines.auditor.cases import Case
-from engines.auditor.counters import case
 from engines.counters.contract import Measure
 from engines.noise import NoiseSource, discrete_laplace, scale_for
 

@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from engines.audited.paths import PathScores, worst_loss
 from engines.auditor.cases import Case, Claim, Exact
-from engines.auditor.paths import PathScores, worst_loss
 from engines.noise import IntArray
 from engines.spatial.split import SplitRule
 

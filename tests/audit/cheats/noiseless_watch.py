@@ -8,12 +8,11 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from engines.auditor.cases import Case
-from engines.auditor.engines import living
-from engines.auditor.life import stream
 from engines.noise import IntArray, NoiseSource
 from engines.registry import build_engine
 from engines.spatial.held.engine import HeldLeaves
 from engines.spatial.held.watch import Watch
+from engines.spatial.life import living, stream
 
 MODE = "default"
 

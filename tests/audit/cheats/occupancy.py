@@ -6,8 +6,8 @@ from fractions import Fraction
 
 from engines.auditor.cases import Case, Claim, Neighbours
 from engines.auditor.engines import Shared, observe
-from engines.auditor.scenes.markov import markov
 from engines.markov.engine import Markov
+from engines.markov.fixture import fixture as markov
 from engines.registry import build_engine
 
 SCENE = markov("raw", epsilon=1.0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from engines.audited.paths import PathScores, worst_loss
 from engines.auditor.cases import Case, Claim, Exact
-from engines.auditor.paths import PathScores, worst_loss
 from engines.spatial.split import SplitRule, path_cost
 
 EPSILON = Fraction(1, 20)

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from engines.auditor.cases import Case
 from engines.auditor.engines import case
-from engines.auditor.scenes.markov import markov
-from engines.auditor.scenes.spatial import spatial
 from engines.contract import Batch, Engine, Release, SyntheticRecord
 from engines.markov.engine import Markov
+from engines.markov.fixture import fixture as markov
 from engines.noise import NoiseSource
 from engines.registry import build_engine
+from engines.spatial.fixture import fixture as spatial
 from engines.spatial.papers.phdstream import PHDStream
 
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from engines.auditor.cases import Case, Claim, Exact, Neighbours
 from engines.auditor.engines import Shared, observe
-from engines.auditor.scenes.trajectory import trajectory
 from engines.contract import Batch, Engine, Release
 from engines.noise import NoiseSource
 from engines.registry import build_engine
@@ -24,6 +23,7 @@ from engines.trajectory.default.blocks import Blocks
 from engines.trajectory.default.questions import COUNT_SHARE, MANY_TRIPS, Questions
 from engines.trajectory.domain import places
 from engines.trajectory.engine import Trajectories
+from engines.trajectory.fixture import fixture as trajectory
 from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import UNIT
 

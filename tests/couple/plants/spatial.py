@@ -139,9 +139,9 @@ def _expiring_twice(self: Expiry, events: Folded, *, due: int) -> Expiry:
 
 def _built(kind: type, name: str) -> Change:
     module = held if issubclass(kind, held.HeldLeaves) else phdstream
-    from engines.spatial import spec
+    from engines.spatial import build
 
-    owner = spec if hasattr(spec, name) else module
+    owner = build if hasattr(build, name) else module
     return _replaced(owner, name, kind)
 
 

@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from engines.contract_case import contract_case
 from engines.noise import IntArray, NoiseSource, mechanisms
 from engines.spatial.split import SplitRule
 from engines.trajectory import LATTICE, Trips, histograms
@@ -23,7 +24,6 @@ from engines.trajectory.papers import pair_tree, uniform
 from engines.trajectory.papers import paper_trees as paper
 from engines.trajectory.papers.paper_trees import Paper
 from engines.trajectory.records import TripRecords
-from tests.contracts.cases import CONTRACTS
 from tests.couple.plants.trajectory_patches import MANY, around, both, inside, plant
 
 
@@ -151,7 +151,7 @@ def undeclared_noise() -> Any:
     )
 
 
-MAPPED: Mapping[str, Any] = CONTRACTS["trajectory"].variants[-1]
+MAPPED: Mapping[str, Any] = contract_case("trajectory").variants[-1]
 PERIODS: Mapping[str, Any] = {"privacy": {"per": "3h"}, "options": {"longest": "5h", "idle": "3h"}}
 HIDDEN = (
     plant("moves that weigh a whole trip each", "default", heavy_trip(questions)),

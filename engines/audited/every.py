@@ -1,8 +1,12 @@
-"""Everything there is to audit: what is registered or exported is here without further ado."""
+"""Everything there is to audit: what is installed or exported is here without further ado.
+
+It stands above the engines, whose parts it audits; what audits them (`engines.auditor`) knows none of them.
+"""
 
 from __future__ import annotations
 
-from engines.auditor import counters, engines, mechanisms
+from engines.audited import counters, mechanisms
+from engines.auditor import engines
 from engines.auditor.cases import Case
 
 

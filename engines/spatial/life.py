@@ -10,23 +10,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import floor
 from typing import Any
 
 import numpy as np
 
+from engines.auditor.cases import Canaries, Case, Claim
+from engines.auditor.engines import faintly, fresh
 from engines.auditor.features import Features
-from engines.auditor.scenes.scene import DENSE
-from engines.auditor.scenes.spatial import centre, within
+from engines.auditor.fixture import DENSE
 from engines.auditor.worlds import Canary, Measurements, Seen, World, focused
 from engines.contract import Engine
 from engines.registry import build_engine
-from engines.spatial import BoxDomain
+from engines.spatial.domain import BoxDomain
+from engines.spatial.focus import centre, within
 from engines.spatial.held.config import HeldConfig
 from engines.spatial.held.watch import ALARM, MEMORY
 from schemas.blocks import Folded
 from schemas.config import Stream
-from schemas.config.engines import measures_expiry
+from schemas.config.discovery import measures_expiry
 
 DEPTH, MAX_LEAVES = 4, 64
 DENSE_CELL, BESIDE, EMPTY = 5, 4, 15
@@ -35,6 +38,9 @@ FILLED, EMPTIED_AT, FILL = (8, 9, 10, 11), 3, 20
 BURSTING, TIMES, FIRST_BURST = (0, 2, 6, 12), 3, 5
 """Cells that burst, one in a step, `TIMES` times each; every one is a cell of the watch, or half of one."""
 TTL = 2
+
+FIRSTS = 6
+"""Runs of a first release for each one that is asked for: they are short, and have one canary."""
 
 Cell = tuple[int, int]
 """Code of a finest cell, and 0 for inserts or 1 for deletes there."""
@@ -80,6 +86,25 @@ def stream(mode: str, *, ttl: int | None = None, epsilon: float = 2.0) -> Stream
             "domain": domain,
             "options": {"depth": DEPTH, "initial_steps": 1, "max_leaves": MAX_LEAVES},
         }
+    )
+
+
+def living(mode: str, *, ttl: int | None = None, make: Callable[[], Engine] | None = None) -> Case:
+    """A spatial mode in the world of `life`; an expiry that is measured is the event's second change.
+
+    Args: make: another engine than the mode's, for those that are planted.
+    """
+    guarantee = (make or partial(build_engine, stream(mode, ttl=ttl)))().guarantee()
+    twice = ttl is not None and measures_expiry("spatial", mode)
+    worlds: list[Canaries] = [life(mode, ttl=ttl, make=make).canaries_case("a life")]
+    if ttl is None:
+        worlds.append(first(mode, make=make).canaries_case("the beginning", times=FIRSTS))
+    return Case(
+        f"engine spatial, mode {mode}" + (", ttl" if ttl is not None else ""),
+        "engine",
+        Claim(guarantee.epsilon * (2 if twice else 1)),
+        fresh=fresh(faintly(stream(mode))) if make is None and ttl is None else (),
+        canaries=tuple(worlds),
     )
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from math import isqrt
 from typing import Any
 
 import numpy as np
 
+from engines.auditor.cases import Case
+from engines.auditor.engines import case, faintly
 from engines.auditor.features import Features
-from engines.auditor.scenes.scene import DENSE, VISITED, Focus, Key, Scene
+from engines.auditor.fixture import DENSE, VISITED, AuditFixture, Focus, Key
+from engines.contract_case import Chance, EngineCase, Variant
+from engines.spatial.fixture import point_at
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.grid import Grid
 from engines.trajectory.trips import LATTICE, LATTICE_BITS
@@ -19,6 +25,12 @@ from schemas.config import Stream
 AT: Mapping[str, tuple[float, float]] = {"dense cell": (0.1, 0.1), "empty cell": (0.9, 0.9)}
 KnownTrip = tuple[int, float, float, int]
 """Step in which it closes, x, y in the unit square, and number of one-point trips that both inputs have."""
+
+
+def cases(mode: str) -> Iterator[Case]:
+    """One for a mode."""
+    made = fixture(mode)
+    yield case(f"engine trajectory, mode {mode}", made, faint=faintly(made.stream))
 
 
 def trip_focus(x: float, y: float, known: Sequence[KnownTrip]) -> Focus:
@@ -56,7 +68,7 @@ def trip_focus(x: float, y: float, known: Sequence[KnownTrip]) -> Focus:
     return focus
 
 
-def trajectory(mode: str, *, epsilon: float = 2.0) -> Scene:
+def fixture(mode: str, *, epsilon: float = 2.0) -> AuditFixture:
     """`DENSE` trips in each step, all in one corner; the audited trip is there or in the opposite one.
 
     Grids are as coarse as they may be: other cells hold noise alone, which tells nothing and costs time.
@@ -86,10 +98,55 @@ def trajectory(mode: str, *, epsilon: float = 2.0) -> Scene:
 
     known = [(step, *AT["dense cell"], DENSE) for step in range(VISITED)]
     places = {name: (_key(name, DENSE + 1), None, trip_focus(*at, known)) for name, at in AT.items()}
-    return Scene(stream, crowd(0), places, numbered=numbered, changing=crowd)
+    return AuditFixture(stream, crowd(0), places, numbered=numbered, changing=crowd)
 
 
 def _key(place: str, number: int) -> tuple[int, ...]:
     """A trip of one point that ends at once; its name comes every step, and counts in the first."""
     x, y = (int(coordinate * LATTICE) for coordinate in AT[place])
     return (number + 1, 0, 0, 1, x << LATTICE_BITS | y, 1)
+
+
+def _in_mode(mode: str, variant: Variant) -> Variant:
+    """Only the default mode keeps to a map."""
+    given = dict(variant)
+    if mode != "default" and "file" in given.get("domain", {}):
+        given["domain"] = {**given["domain"], "file": None}
+    return given
+
+
+_SHELL = [[-1.0, 40.0], [1.0, 40.1], [0.2, 40.4], [0.9, 41.0], [-0.6, 40.8], [-1.0, 40.0]]
+_HOLE = [[-0.4, 40.3], [-0.2, 40.6], [0.0, 40.3], [-0.4, 40.3]]
+_MAP = json.dumps({"type": "Polygon", "coordinates": [_SHELL, _HOLE]}).encode()
+_FILE = {"path": "shape.geojson", "sha256": hashlib.sha256(_MAP).hexdigest(), "content": _MAP}
+
+
+def _event(domain: Any, chance: Chance) -> dict[str, Any]:
+    end = {} if domain.end is None else {domain.end: chance.choice([domain.end_value, "no", "no"])}
+    return {**point_at(domain, chance), **end, domain.trip: f"trip {chance.randint(0, 2)}"}
+
+
+CONTRACT = EngineCase(
+    engine="trajectory",
+    tables={
+        "domain": {"kind": "trips", "trip": "n", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0], "end": "e"},
+        "options": {"max_points": 20, "max_moves": 20, "side": 8},
+    },
+    # Name, admitting step, time, place, end record.
+    keys=lambda pick: (pick(1, 6), 0, 0, pick(0, 9), pick(0, 2**40 - 1), pick(0, 1)),
+    event=_event,
+    crowd=(1, 0, 0, 1, 5, 1),
+    foreign=(1, 0, 0, 1, 2**40, 1),
+    words=6,
+    # One trip moves many bins by parts of one; tests/trajectory checks that they add up to one at most.
+    measured=None,
+    variants=(
+        {},
+        # As long as the guarded runs of `tests/couple`: their trips are all admitted in step 0.
+        {"options": {"idle": "2h", "longest": "11h"}},
+        {"options": {"records": False}},
+        {"domain": {"bounds": [-1.0, 40.0, 1.0, 41.0], "file": _FILE}},
+    ),
+    in_mode=_in_mode,
+    longer=({"privacy": {"max_contributions": 3, "per": "8h"}, "options": {"longest": "3h"}},),
+)

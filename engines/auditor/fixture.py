@@ -1,6 +1,6 @@
 """What an engine is audited on: a small public world with a dense cell and an empty one, and what is read off releases.
 
-An engine is audited by having a scene in `every.SCENES`; a test holds that to all registered engines.
+Each engine has its own in `engines/<engine>/fixture.py`, named by its `EngineSpec`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Focus = Callable[[int, Sequence[Mapping[str, Any]]], Features]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scene:
+class AuditFixture:
     """Attributes:
 
     stream: configured as for production, but small, so that outputs repeat often enough to be counted.

@@ -1,4 +1,4 @@
-"""Engine `tabular` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
+"""Engine `tabular`: from a stream to its domain, its engine and its evaluator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.contract import Engine, EngineSpec
+from engines.contract import Engine
 from engines.tabular.attributes import Attribute, Category, Numeric, Scalar
 from engines.tabular.domain import Impossible, TableDomain
 from engines.tabular.evaluator import TableEvaluator
@@ -42,7 +42,7 @@ def _attribute(section: AttributeSection) -> Attribute:
     )
 
 
-def table_domain(stream: Stream) -> TableDomain:
+def domain(stream: Stream) -> TableDomain:
     """Raises: EngineInputError if attributes or structural zeros do not fit together."""
     section = stream.domain
     assert isinstance(section, TableSection)
@@ -81,16 +81,16 @@ def _workload(stream: Stream, domain: TableDomain) -> Workload:
     )
 
 
-def _build(stream: Stream) -> Engine:
+def build(stream: Stream) -> Engine:
     if stream.mode != "default":
         return _of_papers(stream)
-    options, domain = stream.options, table_domain(stream)
+    options, table = stream.options, domain(stream)
     return GrowingBlocks(
         GrowingConfig(
             name=stream.name,
-            domain=domain,
+            domain=table,
             epsilon=stream.event_epsilon,
-            workload=_workload(stream, domain),
+            workload=_workload(stream, table),
             deletable=stream.domain.operation_field is not None,
             ttl_steps=_ttl_steps(stream),
             max_cells=options.max_cells,
@@ -105,15 +105,15 @@ def _of_papers(stream: Stream) -> Engine:
     from engines.tabular.papers.paper_table import PaperTable
     from engines.tabular.papers.streaming_mwem import StreamingMwem
 
-    options, domain = stream.options, table_domain(stream)
+    options, table = stream.options, domain(stream)
     made = PaperTable if stream.mode == "paper" else StreamingMwem
     return made(
         RoundsConfig(
             mode="paper" if stream.mode == "paper" else "streaming-mwem",
             name=stream.name,
-            domain=domain,
+            domain=table,
             epsilon=stream.event_epsilon,
-            workload=_workload(stream, domain),
+            workload=_workload(stream, table),
             rounds=options.rounds,
             counter=options.counter,
             horizon=options.horizon,
@@ -133,9 +133,6 @@ def _ttl_steps(stream: Stream) -> int | None:
     return None if ttl_us is None else ttl_us // stream.time.step_us
 
 
-def _evaluator(stream: Stream) -> TableEvaluator:
-    domain = table_domain(stream)
-    return TableEvaluator(domain, _workload(stream, domain))
-
-
-SPEC = EngineSpec(name="tabular", domain=table_domain, build=_build, evaluator=_evaluator)
+def evaluator(stream: Stream) -> TableEvaluator:
+    table = domain(stream)
+    return TableEvaluator(table, _workload(stream, table))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from engines.auditor.cases import Case
+from engines.auditor.engines import THREE_KINDS, case, faintly
 from engines.auditor.features import Features
-from engines.auditor.scenes.scene import VISITED, Focus, Scene
+from engines.auditor.fixture import VISITED, AuditFixture, Focus
+from engines.contract_case import Chance, EngineCase
 from engines.tabular.keys import RowKeys
 from schemas.blocks import Folded
 from schemas.config import Stream
@@ -20,6 +23,13 @@ Row = Mapping[str, int]
 """Code of each attribute, by name."""
 KnownRow = tuple[int, Row, int]
 """Step, row and number (negative: deleted) of events that both inputs have, so that the adversary knows them."""
+
+
+def cases(mode: str) -> Iterator[Case]:
+    """A table that only grows, and one whose rows are deleted."""
+    grown = fixture(mode)
+    yield case(f"engine tabular, mode {mode}", grown, faint=faintly(grown.stream))
+    yield case(f"engine tabular, mode {mode}, deletes", fixture(mode, op=True, epsilon=THREE_KINDS))
 
 
 def table_focus(row: Row, sizes: Mapping[str, int], known: Sequence[KnownRow]) -> Focus:
@@ -51,9 +61,9 @@ def table_focus(row: Row, sizes: Mapping[str, int], known: Sequence[KnownRow]) -
     return focus
 
 
-def tabular(
+def fixture(
     mode: str, *, steps: int = VISITED, ttl: str | None = None, op: bool = False, epsilon: float = 2.0
-) -> Scene:
+) -> AuditFixture:
     """The scene of a mode; `op` where rows can be deleted, so that no event is early."""
     domain: dict[str, Any] = {
         "kind": "table",
@@ -91,4 +101,45 @@ def tabular(
     base = Folded.of(
         np.array([[key(rows[name], 1)] for name, _ in crowd], np.uint64), np.array([count for _, count in crowd])
     )
-    return Scene(stream, base, places, deletes=op)
+    return AuditFixture(stream, base, places, deletes=op)
+
+
+def _event(domain: Any, chance: Chance) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for attribute in domain.attributes:
+        if attribute.missing and chance.random() < 0.2:
+            continue
+        if attribute.values is not None:
+            fields[attribute.field] = chance.choice(attribute.values)
+        else:
+            at = chance.uniform(attribute.edges[0], attribute.edges[-1])
+            fields[attribute.field] = int(at) if attribute.integer else at
+    return fields
+
+
+CONTRACT = EngineCase(
+    engine="tabular",
+    tables={
+        "domain": {
+            "kind": "table",
+            "attributes": [
+                {"field": "smokes", "values": [False, True]},
+                {"field": "age", "edges": [0, 18, 65, 120], "integer": True},
+                {"field": "city", "values": ["here"], "missing": True},
+            ],
+        },
+        "options": {"fit": "joint"},
+    },
+    keys=lambda pick: (pick(0, 2 * 2 * 3 * 2 - 1),),
+    event=_event,
+    crowd=(8,),
+    foreign=(2 * 2 * 3 * 2,),
+    variants=(
+        {},
+        {"domain": {"ttl": "1h"}},
+        {"domain": {"ttl": "2h"}, "options": {"records": False}},
+        {"domain": {"op": "what"}, "options": {"ways": [1, 2, 3]}},
+        {"options": {"marginals": [{"of": ["age", "smokes"], "weight": 3}]}},
+    ),
+    longer=({"privacy": {"max_contributions": 8}}, {"privacy": {"max_contributions": 3, "per": "8h"}}),
+)

@@ -1,10 +1,10 @@
-"""Engine `markov` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
+"""Engine `markov`: from a stream to its domain, its engine and its evaluator."""
 
 from __future__ import annotations
 
 from scipy import sparse
 
-from engines.contract import Engine, EngineSpec
+from engines.contract import Engine
 from engines.markov.chain import Transition
 from engines.markov.config import MarkovConfig
 from engines.markov.domain import StatesDomain
@@ -22,7 +22,7 @@ def _section(stream: Stream) -> StatesSection:
     return section
 
 
-def _domain(stream: Stream) -> StatesDomain:
+def domain(stream: Stream) -> StatesDomain:
     section = _section(stream)
     return StatesDomain(section.field, section.values)
 
@@ -54,12 +54,12 @@ def config_class(mode: str) -> type[MarkovConfig]:
     return PaperMarkovConfig
 
 
-def _build(stream: Stream) -> Engine:
+def build(stream: Stream) -> Engine:
     section, options = _section(stream), stream.options
     return Markov(
         config_class(stream.mode)(
             name=stream.name,
-            domain=_domain(stream),
+            domain=domain(stream),
             population=section.population,
             epsilon=stream.event_epsilon,
             mode=stream.mode,
@@ -73,6 +73,5 @@ def _build(stream: Stream) -> Engine:
     )
 
 
-SPEC = EngineSpec(
-    name="markov", domain=_domain, build=_build, evaluator=lambda stream: MarkovEvaluator(_domain(stream))
-)
+def evaluator(stream: Stream) -> MarkovEvaluator:
+    return MarkovEvaluator(domain(stream))

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 from scipy.stats import binom
 
-from engines.auditor import paths
+from engines.audited import paths
 from engines.auditor.cases import Case, Claim, Exact, Fresh, Neighbours, Observe
 from engines.auditor.exact import gaussian_epsilon, laplace_loss, threshold_loss
 from engines.auditor.observations import Observations

@@ -1,10 +1,9 @@
-"""Engine `trajectory` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
+"""Engine `trajectory`: from a stream to its domain, its engine and its evaluator."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from engines.contract import EngineSpec
 from engines.trajectory.assembly import Closing
 from engines.trajectory.default.mode import Default
 from engines.trajectory.domain import TripDomain
@@ -22,7 +21,7 @@ def _section(stream: Stream) -> TripsDomain:
     return section
 
 
-def _domain(stream: Stream) -> TripDomain:
+def domain(stream: Stream) -> TripDomain:
     section = _section(stream)
     return TripDomain(section.x, section.y, section.bounds, section.end, section.end_value, _ground(section))
 
@@ -43,13 +42,13 @@ def _mode(stream: Stream) -> TripMode:
     return Paper(spread=options.spread) if stream.mode == "paper" else Uniform(side=options.grid)
 
 
-def _build(stream: Stream) -> Trajectories:
+def build(stream: Stream) -> Trajectories:
     section, options, step_us = _section(stream), stream.options, stream.time.step_us
     per_us = stream.privacy.per_us
     return Trajectories(
         TrajectoryConfig(
             name=stream.name,
-            domain=_domain(stream),
+            domain=domain(stream),
             epsilon=stream.event_epsilon,
             closing=Closing(
                 idle=options.idle_steps(step_us),
@@ -66,12 +65,7 @@ def _build(stream: Stream) -> Trajectories:
     )
 
 
-SPEC = EngineSpec(
-    name="trajectory",
-    domain=_domain,
-    build=_build,
+def evaluator(stream: Stream) -> TrajectoryEvaluator:
     # Synthetic trips lie on the map, and need not be asked.
-    evaluator=lambda stream: TrajectoryEvaluator(
-        replace(_domain(stream), ground=None), _section(stream).trip, _section(stream).order
-    ),
-)
+    section = _section(stream)
+    return TrajectoryEvaluator(replace(domain(stream), ground=None), section.trip, section.order)

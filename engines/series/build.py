@@ -1,10 +1,10 @@
-"""Engine `series` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
+"""Engine `series`: from a stream to its domain, its engine and its evaluator."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from engines.contract import Engine, EngineSpec
+from engines.contract import Engine
 from engines.series.clock import Clock
 from engines.series.config import SeriesConfig
 from engines.series.engine import Series
@@ -19,7 +19,7 @@ _LONGEST_PERIOD = 1440
 _WEEK = 7
 
 
-def _domain(stream: Stream) -> SeriesDomain:
+def domain(stream: Stream) -> SeriesDomain:
     section = stream.domain
     assert isinstance(section, SeriesSection)
     return SeriesDomain(
@@ -81,7 +81,7 @@ def config(stream: Stream) -> SeriesConfig:
     options = stream.options
     return config_class(stream.mode)(
         name=stream.name,
-        domain=_domain(stream),
+        domain=domain(stream),
         mode=stream.mode,
         epsilon=stream.event_epsilon,
         delta=stream.privacy.delta,
@@ -97,13 +97,9 @@ def config(stream: Stream) -> SeriesConfig:
     )
 
 
-def _build(stream: Stream) -> Engine:
+def build(stream: Stream) -> Engine:
     return Series(config(stream))
 
 
-SPEC = EngineSpec(
-    name="series",
-    domain=_domain,
-    build=_build,
-    evaluator=lambda stream: SeriesEvaluator(_domain(stream)),
-)
+def evaluator(stream: Stream) -> SeriesEvaluator:
+    return SeriesEvaluator(domain(stream))

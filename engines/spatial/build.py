@@ -1,11 +1,11 @@
-"""Engine `spatial` as a configuration names it: from a stream to its domain, its engine and its evaluator."""
+"""Engine `spatial`: from a stream to its domain, its engine and its evaluator."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from math import ceil
 
-from engines.contract import Engine, EngineSpec, Evaluator
+from engines.contract import Engine, Evaluator
 from engines.spatial.domain import BoxDomain, LineDomain, PolygonDomain, ZoneDomain, parsed, shape_of
 from engines.spatial.held.config import HeldConfig
 from engines.spatial.held.engine import HeldLeaves
@@ -16,7 +16,7 @@ from schemas.config import GeoJsonDomain, Stream, ZonesDomain
 from schemas.config.domain.geojson import named_features
 
 
-def _domain(stream: Stream) -> BoxDomain | PolygonDomain | LineDomain | ZoneDomain:
+def domain(stream: Stream) -> BoxDomain | PolygonDomain | LineDomain | ZoneDomain:
     section = stream.domain
     if isinstance(section, ZonesDomain):
         return _zones(section)
@@ -44,14 +44,14 @@ def _mapped(content: bytes, fields: tuple[str, str], depth: int, reach_m: float)
     return LineDomain(fields, shape, depth, reach_m=reach_m) if shape.lines else PolygonDomain(fields, shape, depth)
 
 
-def _build(stream: Stream) -> Engine:
+def build(stream: Stream) -> Engine:
     if stream.mode != "default":
         return _of_papers(stream)
     options = stream.options
     return HeldLeaves(
         HeldConfig(
             name=stream.name,
-            domain=_domain(stream),
+            domain=domain(stream),
             epsilon=stream.event_epsilon,
             initial_steps=options.initial_steps,
             max_leaves=options.max_leaves,
@@ -69,7 +69,7 @@ def _of_papers(stream: Stream) -> Engine:
     return PHDStream(
         PHDStreamConfig(
             name=stream.name,
-            domain=_domain(stream),
+            domain=domain(stream),
             epsilon=stream.event_epsilon,
             split=options.split_fraction,
             initial_steps=options.initial_steps,
@@ -87,14 +87,6 @@ def _ttl_steps(stream: Stream) -> int | None:
     return None if ttl_us is None else ttl_us // stream.time.step_us
 
 
-def _evaluator(stream: Stream) -> Evaluator:
-    domain = _domain(stream)
-    return ZoneEvaluator(domain) if isinstance(domain, ZoneDomain) else SpatialEvaluator.over(domain)
-
-
-SPEC = EngineSpec(
-    name="spatial",
-    domain=_domain,
-    build=_build,
-    evaluator=_evaluator,
-)
+def evaluator(stream: Stream) -> Evaluator:
+    made = domain(stream)
+    return ZoneEvaluator(made) if isinstance(made, ZoneDomain) else SpatialEvaluator.over(made)

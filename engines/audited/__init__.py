@@ -1,0 +1,1 @@
+"""What is audited beside the engines, and all of it together: `every`."""

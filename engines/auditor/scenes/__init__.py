@@ -1,1 +1,0 @@
-"""What each engine is audited on: `scene` says what that is, `every` has them all."""

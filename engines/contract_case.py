@@ -1,0 +1,88 @@
+"""What the contract tests and the coupled runs need of an engine: small streams, keys of events, what is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from engines.contract import Release
+from engines.registry import part
+from schemas.config import Stream
+
+Key = tuple[int, ...]
+Pick = Callable[[int, int], int]
+"""Gives some whole number from the first to the second argument, both included: by Hypothesis, or by chance."""
+T = TypeVar("T")
+
+
+class Chance(Protocol):
+    """What draws raw events: a `random.Random`, which no engine may make."""
+
+    def random(self) -> float: ...
+    def randint(self, low: int, high: int, /) -> int: ...
+    def uniform(self, low: float, high: float, /) -> float: ...
+    def choice(self, values: Sequence[T], /) -> T: ...
+
+
+Variant = Mapping[str, Any]
+"""Changes to the tables of a stream's configuration; None takes a key out."""
+Changed = Callable[[str, Variant], Variant]
+
+
+def _unchanged(mode: str, variant: Variant) -> Variant:
+    return variant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCase:
+    """Attributes:
+
+    engine: its name.
+    tables: `domain`, `options` and what else differs of a stream's configuration, by table.
+    variants: changes to those tables, each tried in every mode that takes them.
+    keys: from a `Pick` to the key of one event, `words` numbers. foreign: a key outside the domain, None where all are
+        inside.
+    event: from the `[streams.domain]` section and a `Chance` to the raw fields of one event.
+    measured: noisy integers of a release by name, those that one event moves by no more than is declared; None where
+        the engine's own tests check its sensitivity instead.
+    crowd: one event that is worth `crowded` of in a step for a release to measure something.
+    in_mode: from a mode and a variant to the variant as the mode takes it.
+    longer: more variants, which are coupled only: of spans longer than a contract test.
+    """
+
+    engine: str
+    tables: Mapping[str, Any]
+    keys: Callable[[Pick], Key]
+    event: Callable[[Any, Chance], dict[str, Any]]
+    crowd: Key
+    foreign: Key | None
+    words: int = 1
+    measured: Callable[[Release], dict[str, int]] | None = None
+    variants: Sequence[Variant] = field(default=({},))
+    privacy: Mapping[str, Any] = field(default_factory=dict)
+    in_mode: Changed = _unchanged
+    longer: Sequence[Variant] = ()
+
+    def stream(self, mode: str, variant: Variant | None = None) -> Stream:
+        """A stream of this engine, with the changes of a variant."""
+        privacy = {"epsilon": 2.0, "unit": "user", "user": "u", "max_contributions": 2}
+        document: dict[str, Any] = {
+            "name": "s",
+            "engine": self.engine,
+            "mode": mode,
+            "source": "raw.s",
+            "privacy": {**privacy, **self.privacy},
+            "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
+            **self.tables,
+        }
+        for table, changes in self.in_mode(mode, variant or {}).items():
+            both = {**document.get(table, {}), **changes}
+            document[table] = {key: value for key, value in both.items() if value is not None}
+        return Stream.model_validate(document)
+
+
+def contract_case(engine: str) -> EngineCase:
+    """That of an installed engine. Raises: PrivstreamError if it has none."""
+    case: EngineCase = part(engine, "contract_case")
+    return case

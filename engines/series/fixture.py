@@ -1,0 +1,123 @@
+"""What engine `series` is audited on, and the streams of its contract tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from engines.auditor.cases import Case
+from engines.auditor.engines import case, faintly
+from engines.auditor.features import Features
+from engines.auditor.fixture import DENSE, VISITED, AuditFixture, Focus
+from engines.contract_case import Chance, EngineCase, Variant
+from schemas.blocks import Folded
+from schemas.config import ENGINES, Stream
+
+
+def cases(mode: str) -> Iterator[Case]:
+    """One for a mode."""
+    made = fixture(mode)
+    yield case(f"engine series, mode {mode}", made, faint=faintly(made.stream))
+
+
+def series_focus(name: str, known: Sequence[tuple[int, float, int]]) -> Focus:
+    """What was measured of a series beyond the known events' values."""
+
+    def focus(step: int, measurements: Sequence[Mapping[str, Any]]) -> Features:
+        found: Features = {}
+        for measurement in measurements:
+            if measurement["field"] == name and "value" in measurement and "coefficient" not in measurement:
+                there = sum(value * count for at, value, count in known if at == measurement["of_step"])
+                found["residual"] = float(measurement["value"]) - there
+        return found
+
+    return focus
+
+
+def fixture(mode: str, *, steps: int = VISITED, epsilon: float = 1.5) -> AuditFixture:
+    """A sum of values up to 4, `DENSE` of 2 in each step; the audited user has one event, as large as can be."""
+    highest, middle = 8192, 4096
+    window = {"per": "4h"} if mode in ("ba", "bd") else {}
+    delta = {"delta": 1e-3} if mode in ENGINES["series"].facts.needs_delta else {}
+    stream = Stream.model_validate(
+        {
+            "name": "audit",
+            "engine": "series",
+            "mode": mode,
+            "source": "raw.audit",
+            "privacy": {"epsilon": epsilon, "unit": "user", "user": "u", "max_contributions": 1, **window, **delta},
+            "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
+            "domain": {"kind": "series", "fields": [{"name": "km", "of": "sum", "limits": [0.0, 4.0]}]},
+            "options": {"horizon": 32, "delay": 2, "coefficients": 1},
+        }
+    )
+    focus = series_focus("km", [(step, 2.0, DENSE) for step in range(steps)])
+    base = Folded(np.array([[middle]], np.uint64), np.array([DENSE], np.int64))
+    return AuditFixture(stream, base, {"dense cell": (highest, None, focus)})
+
+
+SERIES_HIGHEST = 8192
+"""Lattice steps of a summed value at its limit, 4."""
+
+
+def _in_mode(mode: str, variant: Variant) -> Variant:
+    """Modes that add Gaussian noise have a delta; those that protect windows, a window."""
+    changes: dict[str, Any] = {"delta": 1e-4} if mode in ENGINES["series"].facts.needs_delta else {}
+    if mode in ("ba", "bd"):
+        # Two steps.
+        changes["per"] = "12h" if variant.get("time", {}).get("step") == "6h" else "2h"
+    return {**variant, "privacy": {**changes, **variant.get("privacy", {})}}
+
+
+def _event(domain: Any, chance: Chance) -> dict[str, Any]:
+    fields = {}
+    for field in domain.series:
+        if field.of != "count":
+            low, high = field.limits
+            # Values at a limit move most.
+            fields[field.name] = chance.choice([high, high, low, low + (high - low) * chance.random()])
+    return fields
+
+
+CONTRACT = EngineCase(
+    engine="series",
+    tables={
+        "domain": {"kind": "series", "fields": [{"name": "km", "of": "sum", "limits": [0.0, 4.0]}]},
+        "options": {"horizon": 3, "delay": 2, "coefficients": 1},
+    },
+    privacy={"max_contributions": 4, "max_per_step": 2},
+    keys=lambda pick: (pick(0, SERIES_HIGHEST),),
+    event=_event,
+    crowd=(SERIES_HIGHEST,),
+    foreign=(SERIES_HIGHEST + 1,),
+    # Each event moves every measurement of its step; tests/sequence checks by how much.
+    measured=None,
+    variants=(
+        {},
+        {"privacy": {"max_contributions": 6}},
+        # A user in every step, and days of four steps.
+        {"time": {"step": "6h"}, "options": {"horizon": 12}, "privacy": {"max_contributions": 24}},
+        {
+            "domain": {"fields": [{"name": "km", "of": "value", "limits": [0.0, 4.0], "sensitivity": 0.5}]},
+            "options": {"horizon": 12},
+            "privacy": {"user": None, "max_contributions": None, "max_per_step": None},
+        },
+    ),
+    in_mode=_in_mode,
+    longer=(
+        {"options": {"horizon": 40}, "privacy": {"max_contributions": 40, "max_per_step": 1}},
+        {"options": {"horizon": 40}, "privacy": {"max_contributions": 6, "max_per_step": 1}},
+        {
+            "options": {"horizon": 40},
+            "domain": {"fields": [{"name": "a", "of": "count"}, {"name": "km", "of": "sum", "limits": [-2.0, 4.0]}]},
+            "privacy": {"max_contributions": 3, "max_per_step": 1},
+        },
+        {
+            "options": {"horizon": 40},
+            "domain": {"fields": [{"name": "r", "of": "value", "limits": [0.0, 50.0], "sensitivity": 1.0}]},
+            "privacy": {"user": None, "max_contributions": None, "max_per_step": None},
+        },
+    ),
+)

@@ -1,0 +1,148 @@
+"""What engine `spatial` is audited on, and the streams of its contract tests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from engines.auditor.cases import Case
+from engines.auditor.engines import THREE_KINDS, case, faintly
+from engines.auditor.fixture import DENSE, VISITED, AuditFixture
+from engines.contract import Release
+from engines.contract_case import Chance, EngineCase
+from engines.spatial.domain import BoxDomain
+from engines.spatial.focus import centre, spatial_focus
+from engines.spatial.life import TTL, living
+from schemas.blocks import Folded
+from schemas.config import ENGINES, Stream
+from schemas.config.discovery import measures_expiry
+
+
+def cases(mode: str) -> Iterator[Case]:
+    """A life with everything that can happen to a leaf; where nothing lasts, what each step costs."""
+    if mode not in ENGINES["spatial"].facts.not_private:
+        yield living(mode)
+        yield living(mode, ttl=TTL)
+        return
+    # Of all steps together, epsilon is 1.5 here: an event that is counted anew in each costs as much in each.
+    made = fixture(mode, epsilon=THREE_KINDS / (VISITED + 2))
+    yield case(f"engine spatial, mode {mode}", made, faint=faintly(made.stream))
+
+
+def fixture(mode: str, *, steps: int = VISITED, ttl: str | None = None, epsilon: float = 2.0) -> AuditFixture:
+    """16 cells; one holds `DENSE` new events each step, its neighbour a few, the far corner none.
+
+    Epsilon is large on purpose: a mistake is a factor of the loss, and between 2 and 3 a factor shows in fewest runs.
+    """
+    depth = 4
+    domain: dict[str, Any] = {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]}
+    if ttl is not None:
+        domain["ttl"] = ttl
+    expiries_measured = ttl is not None and measures_expiry("spatial", mode)
+    stream = Stream.model_validate(
+        {
+            "name": "audit",
+            "engine": "spatial",
+            "mode": mode,
+            "source": "raw.audit",
+            "privacy": {"epsilon": epsilon * (2 if expiries_measured else 1), "unit": "event"},
+            "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
+            "domain": domain,
+            "options": {"depth": depth, "initial_steps": 1, "max_leaves": 16, "allow_not_private": True},
+        }
+    )
+    box = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth)
+    centres = {code: centre(box, code) for code in (4, 5, 14)}
+    crowd = ((5, DENSE), (4, 3))
+    known = [(step, *centres[code], count) for step in range(steps) for code, count in crowd]
+    if expiries_measured:
+        known += [(step, *centres[code], -count) for step in range(1, steps) for code, count in crowd]
+    places = {
+        name: (code << 1, code << 1 | 1, spatial_focus(*centres[code], known))
+        for name, code in (("dense cell", 5), ("empty cell", 14))
+    }
+    keys, counts = zip(*((code << 1, count) for code, count in sorted(crowd)), strict=True)
+    base = Folded(np.array(keys, np.uint64).reshape(-1, 1), np.array(counts, np.int64))
+    return AuditFixture(stream, base, places, deletes=True)
+
+
+def _cells(release: Release) -> dict[str, int]:
+    """Noisy integers by cell and round: later rounds of a step look at what earlier ones released."""
+    return {f"{m.get('cell', m.get('zones'))} {m.get('round', 0)}": int(m["increment"]) for m in release.measurements}
+
+
+SPATIAL_DEPTH = 6
+_SHELL = [[-1.0, 40.0], [1.0, 40.1], [0.2, 40.4], [0.9, 41.0], [-0.6, 40.8], [-1.0, 40.0]]
+_HOLE = [[-0.4, 40.3], [-0.2, 40.6], [0.0, 40.3], [-0.4, 40.3]]
+
+
+def _zones(names: Sequence[str]) -> Mapping[str, Any]:
+    return {"kind": "zones", "field": "zone", "zones": names, "x": None, "y": None, "bounds": None}
+
+
+def _geojson(kind: str, coordinates: Any) -> Mapping[str, Any]:
+    """A domain on a map, with what its file would hold."""
+    content = json.dumps({"type": kind, "coordinates": coordinates}).encode()
+    file = {"path": "shape.geojson", "sha256": hashlib.sha256(content).hexdigest(), "content": content}
+    return {"kind": "geojson", "bounds": None, "file": file}
+
+
+def point_at(domain: Any, chance: Chance) -> dict[str, Any]:
+    """Somewhere in a box or on a map: fields of an event there."""
+    if getattr(domain, "file", None) is not None and chance.random() < 0.8:
+        # On the lines, or at the corners of the polygons.
+        (x, y), (to_x, to_y) = chance.choice(_edges(json.loads(domain.file.content)["coordinates"]))
+        along = chance.random()
+        return {domain.x: x + along * (to_x - x), domain.y: y + along * (to_y - y)}
+    west, south, east, north = getattr(domain, "bounds", None) or (-1.0, 40.0, 1.0, 41.0)
+    # Half of them in a corner: trees grow deep there.
+    scale = chance.choice([1.0, 0.1])
+    return {
+        domain.x: west + (east - west) * chance.random() * scale,
+        domain.y: south + (north - south) * chance.random() * scale,
+    }
+
+
+def _edges(coordinates: list[Any]) -> list[tuple[list[float], list[float]]]:
+    if isinstance(coordinates[0][0], float | int):
+        return list(pairwise(coordinates))
+    return [edge for part in coordinates for edge in _edges(part)]
+
+
+def _event(domain: Any, chance: Chance) -> dict[str, Any]:
+    if domain.kind == "zones":
+        return {domain.field: chance.choice(domain.zones[: chance.choice([3, len(domain.zones)])])}
+    return point_at(domain, chance)
+
+
+CONTRACT = EngineCase(
+    engine="spatial",
+    tables={
+        "domain": {"kind": "box", "x": "lon", "y": "lat", "bounds": [-1.0, 40.0, 1.0, 41.0]},
+        "options": {"depth": SPATIAL_DEPTH, "initial_steps": 1, "max_leaves": 16, "allow_not_private": True},
+    },
+    keys=lambda pick: (pick(0, 2 ** (SPATIAL_DEPTH + 1) - 1),),
+    event=_event,
+    crowd=(8,),
+    foreign=(2 ** (SPATIAL_DEPTH + 1),),
+    measured=_cells,
+    variants=(
+        {},
+        {"options": {"initial_steps": 2}},
+        {"options": {"initial_steps": 3}, "domain": {"ttl": "1h"}},
+        {"domain": {"ttl": "2h"}},
+        {"domain": _geojson("Polygon", [_SHELL, _HOLE]), "options": {"initial_steps": 2}},
+        {"domain": {**_geojson("MultiLineString", [_SHELL, _HOLE]), "ttl": "1h"}},
+        {"domain": _zones([f"zone {index}" for index in range(40)])},
+    ),
+    longer=(
+        {"options": {"max_leaves": 64, "initial_steps": 4}, "domain": {"op": "what"}},
+        {"privacy": {"unit": "event", "user": None, "max_contributions": None}},
+        {"privacy": {"max_contributions": 9, "per": "8h"}},
+    ),
+)

@@ -1,0 +1,29 @@
+"""Engine `series`: one number a step, or several: counts, sums, readings."""
+
+from __future__ import annotations
+
+from schemas.config.domain.series import SeriesDomain
+from schemas.config.engines import EngineFacts, EngineSpec
+from schemas.config.options.series import SeriesOptions
+
+_GAUSSIAN = ("default", "kalman", "paper", "paper-binomial", "gaussian")
+
+SPEC = EngineSpec(
+    name="series",
+    facts=EngineFacts(
+        modes=(*_GAUSSIAN, "laplace", "fast", "dft", "bd", "ba", "tree"),
+        uses_delta=frozenset(_GAUSSIAN),
+        needs_delta=frozenset(_GAUSSIAN),
+        whole_unit=True,
+        # 2: every arrangement of a user's events over steps is accounted for.
+        noise_versions={"paper-binomial": 2},
+    ),
+    domains={"series": SeriesDomain},
+    options=SeriesOptions,
+    domain="engines.series.build:domain",
+    build="engines.series.build:build",
+    evaluator="engines.series.build:evaluator",
+    presentation="agents.presentation.series:PRESENTATION",
+    audit="engines.series.fixture:cases",
+    contract_case="engines.series.fixture:CONTRACT",
+)

@@ -1,0 +1,28 @@
+"""Engine `spatial`: points in a box, on a map or in named zones."""
+
+from __future__ import annotations
+
+from schemas.config.domain.box import BoxDomain
+from schemas.config.domain.geojson import GeoJsonDomain
+from schemas.config.domain.zones import ZonesDomain
+from schemas.config.engines import EngineFacts, EngineSpec
+from schemas.config.options.spatial import SpatialOptions
+
+SPEC = EngineSpec(
+    name="spatial",
+    facts=EngineFacts(
+        modes=("default", "paper", "fixed-tree", "offline-increments", "offline"),
+        measured_expiry=frozenset({"paper", "fixed-tree", "offline-increments"}),
+        not_private=frozenset({"offline"}),
+        # 2: a smaller lambda of PrivTree.
+        noise_versions=dict.fromkeys(("paper", "fixed-tree", "offline-increments", "offline"), 2),
+    ),
+    domains={"box": BoxDomain, "geojson": GeoJsonDomain, "zones": ZonesDomain},
+    options=SpatialOptions,
+    domain="engines.spatial.build:domain",
+    build="engines.spatial.build:build",
+    evaluator="engines.spatial.build:evaluator",
+    presentation="agents.presentation.spatial:PRESENTATION",
+    audit="engines.spatial.fixture:cases",
+    contract_case="engines.spatial.fixture:CONTRACT",
+)

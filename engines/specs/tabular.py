@@ -1,0 +1,22 @@
+"""Engine `tabular`: rows with public attributes; a synthetic table that is kept up."""
+
+from __future__ import annotations
+
+from schemas.config.domain.table import TableDomain
+from schemas.config.engines import EngineFacts, EngineSpec
+from schemas.config.options.tabular import TabularOptions
+
+SPEC = EngineSpec(
+    name="tabular",
+    facts=EngineFacts(
+        modes=("default", "paper", "streaming-mwem"), measured_expiry=frozenset({"paper", "streaming-mwem"})
+    ),
+    domains={"table": TableDomain},
+    options=TabularOptions,
+    domain="engines.tabular.build:domain",
+    build="engines.tabular.build:build",
+    evaluator="engines.tabular.build:evaluator",
+    presentation="agents.presentation.tabular:PRESENTATION",
+    audit="engines.tabular.fixture:cases",
+    contract_case="engines.tabular.fixture:CONTRACT",
+)

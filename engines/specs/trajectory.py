@@ -1,0 +1,22 @@
+"""Engine `trajectory`: trips, points that belong together."""
+
+from __future__ import annotations
+
+from schemas.config.domain.trips import TripsDomain
+from schemas.config.engines import EngineFacts, EngineSpec
+from schemas.config.options.trajectory import TrajectoryOptions
+
+SPEC = EngineSpec(
+    name="trajectory",
+    # Contributions are trips: without a user whose they are, nobody tells whether two records are of one trip.
+    # 2: a smaller lambda of PrivTree.
+    facts=EngineFacts(modes=("default", "paper", "grid"), units=("user",), noise_versions={"paper": 2}),
+    domains={"trips": TripsDomain},
+    options=TrajectoryOptions,
+    domain="engines.trajectory.build:domain",
+    build="engines.trajectory.build:build",
+    evaluator="engines.trajectory.build:evaluator",
+    presentation="agents.presentation.trajectory:PRESENTATION",
+    audit="engines.trajectory.fixture:cases",
+    contract_case="engines.trajectory.fixture:CONTRACT",
+)

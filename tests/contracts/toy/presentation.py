@@ -1,0 +1,56 @@
+"""How engine `toy` is shown, and tried from end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
+from agents.presentation.error import Answer, ErrorModel
+from agents.presentation.laws import noise_facts
+from engines.auditor.fixture import Focus
+from schemas.config import Stream
+from schemas.guarantee import Guarantee
+
+from .fixture import CROWD, total_focus
+
+
+def _domain(stream: Stream) -> str:
+    return f"events with any text in {stream.domain.fields[0]}, of which only the number is released."
+
+
+def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
+    noise = noise_facts(next(iter(guarantee)))
+    answer = Answer.of("events of a step", 1, "one number", lambda t: noise.deviation, lambda t: noise.interval)
+    return ErrorModel(
+        (answer,),
+        sizes="numbers",
+        growth="The error does not grow: each step counts other events",
+        formula="sd = sqrt(V),  V = variance of discrete Laplace noise of scale 1/ε",
+        conditions="It is all the error there is.",
+    )
+
+
+def _rehearsal(stream: Stream) -> Rehearsal:
+    at = {stream.domain.fields[0]: "there"}
+
+    def focuses(places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
+        focus = total_focus([(step, count) for step, _, count in known])
+        return dict.fromkeys(places, focus)
+
+    return Rehearsal(
+        places={"dense cell": at}, crowd=[(at, CROWD)], late=2, held=0, expiries_known=False, focuses=focuses
+    )
+
+
+def _tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
+    return [(f"last {name}", f"{value:.0f}") for name, value in metrics.items()]
+
+
+def _sections(stream: Stream, truth: Any, steps: Sequence[Any]) -> Sequence[str]:
+    return []
+
+
+PRESENTATION = Presentation(
+    domain=_domain, error_model=_error_model, sections=_sections, tiles=_tiles, rehearsal=_rehearsal
+)

@@ -1,0 +1,52 @@
+"""Engine `toy`: how many events a step had. All that the job knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import Field
+
+from schemas.config.domain.common import DomainSection
+from schemas.config.engines import EngineFacts, EngineSpec
+from schemas.config.options.common import OptionsSection
+from schemas.config.values import FieldName
+
+
+class AnythingDomain(DomainSection):
+    """`kind = "anything"`: events of which it only counts that they are there."""
+
+    kind: Literal["anything"] = "anything"
+    field: FieldName = Field(examples=["what"])
+    """Field of the raw event that holds a text, any text."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return (self.field,)
+
+    def roles(self) -> Iterator[tuple[str, str]]:
+        yield "field", self.field
+
+    def fingerprint_fields(self) -> dict[str, Any]:
+        return {"kind": self.kind, "field": self.field}
+
+
+class ToyOptions(OptionsSection):
+    """`[streams.options]` of engine `toy`: none."""
+
+    def fingerprint_fields(self) -> dict[str, Any]:
+        return {}
+
+
+SPEC = EngineSpec(
+    name="toy",
+    facts=EngineFacts(modes=("default",)),
+    domains={"anything": AnythingDomain},
+    options=ToyOptions,
+    domain="toy.engine:domain",
+    build="toy.engine:build",
+    evaluator="toy.engine:evaluator",
+    presentation="toy.presentation:PRESENTATION",
+    audit="toy.fixture:cases",
+    contract_case="toy.fixture:CONTRACT",
+)

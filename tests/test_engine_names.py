@@ -1,0 +1,85 @@
+"""Nobody but an engine's own spec and folder knows it by its name: a new one changes nothing anywhere else."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from schemas.config import ENGINES
+from tests.test_architecture import Module, project
+
+ROOT = Path(__file__).resolve().parent.parent
+OWN = ("agents.presentation", *(f"engines.{name}" for name in ENGINES), "engines.specs")
+"""Where engines are: packages of theirs."""
+ALLOWED = {
+    ("schemas.config.domain.series", "series"): "a kind of domain and its key have the name of the engine",
+    ("schemas.config.stream", "spatial"): "an example of the key, for its JSON Schema",
+}
+LISTS = {
+    "tests/security/test_hostile_worker.py": "streams of three kinds of keys, in one job",
+    "benchmarks/sequence/__main__.py": "a benchmark of two engines",
+}
+"""Files of tests and benchmarks that name several engines in one place, and why."""
+
+
+def literals(module: Module) -> Iterator[str]:
+    """Names of engines that stand in a module as texts."""
+    for node in ast.walk(ast.parse(module.source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in ENGINES:
+            yield node.value
+
+
+def imports(module: Module) -> Iterator[str]:
+    """Packages of engines that a module imports."""
+    for _, name in module.mentions:
+        for package in OWN:
+            if package.startswith("engines.") and f"{name}.".startswith(f"{package}."):
+                yield package
+
+
+def outside(module: Module) -> bool:
+    return not f"{module.name}.".startswith(tuple(f"{package}." for package in OWN))
+
+
+def lists(source: str) -> Iterator[set[str]]:
+    """The engines that one list, set, tuple or mapping names, where they are several."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.List | ast.Tuple | ast.Set | ast.Dict):
+            each = node.keys if isinstance(node, ast.Dict) else node.elts
+            named = {key.value for key in each if isinstance(key, ast.Constant) and key.value in ENGINES}
+            if len(named) > 1:
+                yield named
+
+
+def test_the_job_names_no_engine() -> None:
+    found = {(module.name, name) for module in project() if outside(module) for name in literals(module)}
+    assert found == set(ALLOWED)
+
+
+def test_schemas_and_agents_import_no_engine() -> None:
+    shells = [module for module in project() if outside(module) and not module.name.startswith("engines")]
+    assert {(module.name, package) for module in shells for package in imports(module)} == set()
+
+
+def test_tests_and_benchmarks_list_no_engines() -> None:
+    paths = [path for top in ("tests", "benchmarks") for path in sorted((ROOT / top).rglob("*.py"))]
+    found = {str(path.relative_to(ROOT)) for path in paths if any(lists(path.read_text(encoding="utf-8")))}
+    assert found == set(LISTS)
+
+
+@pytest.mark.parametrize("source", ["TABLE = {'markov': 1}", "if engine == 'tabular': pass", "x = ('spatial',)"])
+def test_a_planted_name_is_seen(source: str) -> None:
+    assert list(literals(Module("agents.doctor", source)))
+
+
+@pytest.mark.parametrize("source", ["from engines.spatial import held", "import engines.tabular.domain"])
+def test_a_planted_import_is_seen(source: str) -> None:
+    assert list(imports(Module("agents.doctor", source)))
+
+
+def test_a_planted_list_is_seen() -> None:
+    (found,) = lists("CASES = ['markov', 'series']")
+    assert sorted(found) == "markov series".split()
