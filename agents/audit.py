@@ -7,10 +7,9 @@ Operator only: its numbers are not private. A repeated step overwrites itself, s
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -18,13 +17,12 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from agents.kafka_clients import close_client
 from agents.kafka_security import security_kwargs
 from agents.lifecycle.cancellations import told
-from agents.lifecycle.stops import StreamStoppedError, alone
-from agents.owners import AckList, PartitionOwner, streams_of
+from agents.lifecycle.stops import alone
+from agents.owners import AckList, StreamsOwner, streams_of
 from agents.protocol.truth import TruthAudit
 from agents.publish import public_step
 from agents.trim import Trimmer
 from schemas.blocks import Block
-from schemas.errors import PrivstreamError, WireError
 
 if TYPE_CHECKING:
     from agents.app import Job
@@ -39,13 +37,13 @@ def state_name(stream: str) -> str:
     return f"audit:{stream}"
 
 
-class AuditOwner(PartitionOwner):
+class AuditOwner(StreamsOwner):
     """Audits of the streams on one partition."""
 
     role = "audit"
 
     def __init__(self, job: Job, partition: int) -> None:
-        super().__init__(partition)
+        super().__init__(partition, job.stops)
         self.job = job
         self.producer: Any = None
         self._lanes: dict[str, AuditLane] = {}
@@ -65,7 +63,7 @@ class AuditOwner(PartitionOwner):
         await self.producer.start()
         for stream in streams:
             saved = self.job.table.load(self.partition, state_name(stream.name))
-            with self._serving(stream.name), alone(stream.name):
+            with self.serving(stream.name), alone(stream.name):
                 machine = TruthAudit(stream, self.job.audit_partitions[stream.name])
                 if saved is not None:
                     machine.restore(saved)
@@ -81,11 +79,11 @@ class AuditOwner(PartitionOwner):
                 await self.handle(await self.queue.get())
 
     async def _follow(self, lane: AuditLane) -> None:
-        with self._serving(lane.name):
+        with self.serving(lane.name):
             await lane.follow()
 
     async def handle(self, event: Any) -> None:
-        with self._serving(*streams_of(event.message.key, list(self._lanes), self.job.kept)):
+        with self.serving(*streams_of(event.message.key, list(self._lanes), self.job.kept)):
             block = Block.decode(event.value)
             self._acks.hold(block.stream, event.message.offset, event)
             lane = self._lanes.get(block.stream)
@@ -100,19 +98,12 @@ class AuditOwner(PartitionOwner):
         audited = [stream.name for stream in self.job.streams_on(self.partition) if stream.audit]
         return self.job.holds_back(self.partition) or not all(map(self.serves, audited))
 
-    @contextlib.contextmanager
-    def _serving(self, *streams: str) -> Iterator[None]:
-        try:
-            yield
-        except WireError as error:
-            self._stop(streams, error)
-        except StreamStoppedError as stopped:
-            self._stop([stopped.stream], stopped.cause)
+    @property
+    def stop_place(self) -> None:
+        """The audit of a stream stops as a whole: the ingest of its held-out events is a part of it."""
 
-    def _stop(self, streams: Iterable[str], error: PrivstreamError) -> None:
-        for stream in streams:
-            if not self.job.stops.has(stream, "audit", None):
-                self.job.stops.add(stream, "audit", None, error)
+    def leave_out(self, stream: str) -> None:
+        """A lane ends by itself once its audit has stopped."""
 
     async def close(self) -> None:
         await super().close()

@@ -21,6 +21,7 @@ from aiokafka.errors import KafkaError
 
 from agents.kafka_clients import close_client, log_reader
 from agents.kafka_security import security_kwargs
+from agents.lifecycle.logs import Reminder
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ASK_S = 20.0
-SAY_S = 60.0
 REQUEST_TIMEOUT_MS = 8_000
 RECENT_RECORDS = 200
 RECENT_MS = 5 * 60 * 1000
@@ -87,7 +87,7 @@ class BrokerClock:
         self._most_us = config.job.max_clock_skew_us
         self._bound = ClockBound(self._most_us)
         self._producer: AIOKafkaProducer | None = None
-        self._said_s = -SAY_S
+        self._reminder = Reminder()
         self.ahead_s: float | None = None
 
     def bounded_us(self) -> int | None:
@@ -99,24 +99,25 @@ class BrokerClock:
         try:
             broker_us = await self._ask()
         except (KafkaError, OSError) as error:
-            self._say(logging.WARNING, f"topic {self._topic} did not tell the brokers' time: {type(error).__name__}")
+            effect = ", and no step ends before it does" if self.bounded_us() is None else ""
+            said = f"topic {self._topic} did not tell the brokers' time: {type(error).__name__}{effect}"
+            self._say(logging.WARNING, "unasked", said)
             return
         if broker_us is None:
             fix = f"kafka-configs.sh --alter --topic {self._topic} --add-config message.timestamp.type=LogAppendTime"
-            self._say(
-                logging.ERROR, f"topic {self._topic} does not tell the brokers' time, and no step ends. Fix: {fix}"
-            )
+            said = f"topic {self._topic} does not tell the brokers' time, and no step ends. Fix: {fix}"
+            self._say(logging.ERROR, "untold", said)
             return
         now_us = self._now_us()
         self._bound.measured(broker_us, at_s=time.monotonic())
         self.ahead_s = (now_us - broker_us) / 1e6
         if now_us - broker_us > self._most_us:
             effect = f"steps end {self._most_us / 1e6:g} s before the broker's time says so, and no earlier"
-            self._say(logging.ERROR, f"this clock is {self.ahead_s:.1f} s ahead of the broker's: {effect}. {_FIX}")
+            said = f"this clock is {self.ahead_s:.1f} s ahead of the broker's: {effect}. {_FIX}"
+            self._say(logging.ERROR, "ahead", said)
         elif broker_us - now_us > self._most_us:
-            self._say(
-                logging.WARNING, f"this clock is {-self.ahead_s:.1f} s behind the broker's: steps end late. {_FIX}"
-            )
+            said = f"this clock is {-self.ahead_s:.1f} s behind the broker's: steps end late. {_FIX}"
+            self._say(logging.WARNING, "behind", said)
 
     async def close(self) -> None:
         producer, self._producer = self._producer, None
@@ -141,10 +142,8 @@ class BrokerClock:
         told = await self._producer.send_and_wait(self._topic, value, key=worker_name().encode(), partition=0)
         return told.timestamp * 1000 if told.timestamp_type == BY_LOG_APPEND else None
 
-    def _say(self, level: int, text: str) -> None:
-        now = time.monotonic()
-        if now - self._said_s >= SAY_S:
-            self._said_s = now
+    def _say(self, level: int, cause: str, text: str) -> None:
+        if self._reminder.due(cause):
             log.log(level, text)
 
 

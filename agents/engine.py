@@ -11,21 +11,19 @@ under way: it is left out from then on, and what it may still need is not trimme
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agents.failpoints import failpoint
 from agents.kafka_clients import close_client, fenced_producer, read_to_end
-from agents.lifecycle.stops import StreamStoppedError, alone
-from agents.owners import AckList, PartitionOwner, streams_of
+from agents.lifecycle.stops import alone
+from agents.owners import AckList, StreamsOwner, streams_of
 from agents.protocol.effects import Adopted, CommitCandidates, CommitSeeds, Compute, Effect, SaveState
 from agents.protocol.owner import Effects, StreamOwner
 from agents.protocol.stepper import Stepper
 from agents.trim import Trimmer
 from schemas.blocks import Block
-from schemas.errors import PrivstreamError, WireError
 from schemas.releases import LogRecord, Seed, decode_log_record
 
 if TYPE_CHECKING:
@@ -35,13 +33,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class EngineOwner(PartitionOwner):
+class EngineOwner(StreamsOwner):
     """Sole writer of one partition of the release log."""
 
     role = "engine"
 
     def __init__(self, job: Job, partition: int) -> None:
-        super().__init__(partition)
+        super().__init__(partition, job.stops)
         self._job = job
         self._producer: Any = None
         self._streams: dict[str, StreamOwner] = {}
@@ -63,16 +61,16 @@ class EngineOwner(PartitionOwner):
         self._floors = dict(self._positions)
         entries: list[tuple[int, LogRecord]] = []
         for record in records:
-            with self._serving(*self._owners_of(record.key)):
+            with self.serving(*self._owners_of(record.key)):
                 entries.append((record.offset, decode_log_record(record.value)))
         for stream in streams:
             if job.stops.stopped(stream.name):
-                self._leave_out(stream.name)
+                self.leave_out(stream.name)
                 continue
-            with self._serving(stream.name):
+            with self.serving(stream.name):
                 await self._recover(stream, entries, trimmed=beginning > 0)
         for name, owner in list(self._streams.items()):
-            with self._serving(name):
+            with self.serving(name):
                 await self._drive(name, owner.advance())
 
     async def _recover(self, stream: Stream, entries: Sequence[tuple[int, LogRecord]], *, trimmed: bool) -> None:
@@ -88,8 +86,8 @@ class EngineOwner(PartitionOwner):
     async def handle(self, event: Any) -> None:
         offset = event.message.offset
         for stream in self._job.stops.among(self._streams):
-            self._leave_out(stream)
-        with self._serving(*self._owners_of(event.message.key)):
+            self.leave_out(stream)
+        with self.serving(*self._owners_of(event.message.key)):
             block = Block.decode(event.value)
             self._acks.hold(block.stream, offset, event)
             owner = self._streams.get(block.stream)
@@ -107,30 +105,11 @@ class EngineOwner(PartitionOwner):
     def _owners_of(self, key: bytes | None) -> Sequence[str]:
         return streams_of(key, [stream.name for stream in self._job.streams_on(self.partition)], self._job.kept)
 
-    @contextlib.contextmanager
-    def _serving(self, *streams: str) -> Iterator[None]:
-        """For what may go wrong with some streams alone: they stop, the owner goes on.
-
-        Raises: the error, if nothing is left to do in this job.
-        """
-        try:
-            yield
-        except WireError as error:  # of a record that could not even be read: whose it is says its key
-            self._stop(streams, error)
-        except StreamStoppedError as stopped:
-            self._stop([stopped.stream], stopped.cause)
-
-    def _stop(self, streams: Iterable[str], error: PrivstreamError) -> None:
-        for stream in streams:
-            if not self._job.stops.has(stream, "engine", self.partition):
-                step = self._streams[stream].step if stream in self._streams else None
-                self._leave_out(stream)
-                self._job.stops.add(stream, "engine", self.partition, error, step=step)
-
-    def _leave_out(self, stream: str) -> None:
+    def leave_out(self, stream: str) -> int | None:
         """Its records hold back no acknowledgement: where it goes on after a restart is said by its own state."""
-        self._streams.pop(stream, None)
         self._positions.pop(stream, None)
+        owner = self._streams.pop(stream, None)
+        return None if owner is None else owner.step
 
     async def _drive(self, stream: str, effects: Effects) -> None:
         """Carry out one effect after the other and send back what came of it.

@@ -92,7 +92,8 @@ async def check_fingerprints(
         stored = await stored_fingerprints(config)
         if again := _refused(now, stored):
             raise next(iter(again.values()))
-    started = [s if s.name in without else _started(s, stored[s.name].start) for s in config.streams]
+    # Those that cannot start, too: what they have on the private topics is theirs, and their steps have their times.
+    started = [_started(s, stored[s.name].start) if s.name in stored else s for s in config.streams]
     streams = [stream for stream in streams if stream.name not in refused]
     return Checked(
         config.model_copy(update={"streams": tuple(started)}),

@@ -20,52 +20,29 @@ from mode import Service
 from agents.backlog import MANY_STEPS, backlog_sentence
 from agents.broker_clock import ASK_S, BrokerClock
 from agents.ingest_gaps import pass_over
-from agents.ingest_owner import IngestCounters, IngestOptions, SourceOwner
+from agents.ingest_owner import IngestOptions, SourceOwner, part_of
 from agents.ingest_records import hand_out_bare_records
 from agents.ingest_restore import restore
 from agents.kafka_clients import close_client
-from agents.kafka_security import read_secret, security_kwargs
+from agents.kafka_security import security_kwargs
 from agents.lifecycle.cancellations import LongService, told
 from agents.lifecycle.stops import Stops
 from agents.membership import HEARTBEAT_S, give_place_up, keep_place
+from agents.metrics import IngestCounters
 from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
-from agents.protocol.userhash import KEY_BYTES, key_id, user_key
-from agents.source_watch import GIVE_UP_S, LOOK_S, SourceWatch
+from agents.source_check import GIVE_UP_S, LOOK_S, SourceWatch
+from agents.user_keys import user_keys
 from engines.registry import build_domain, build_evaluator
-from schemas.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
     from agents.topic_ids import TopicIdentity
-    from schemas.config import Config, Stream
+    from schemas.config import Config
 
 log = logging.getLogger(__name__)
 
 CLOCK_S = 0.05  # how late a step's end may be noticed
 FETCH_BYTES = 1 << 20  # of one partition: `getmany` drains one before it turns to the next
-
-
-def user_keys(config: Config) -> dict[str, bytes | None]:
-    """Stream -> key of its user hash, None where it has no users. Reads the secret files. Raises: ConfigError."""
-    return {stream.name: _user_key(stream) for stream in config.streams}
-
-
-def user_key_ids(config: Config) -> dict[str, str | None]:
-    """Stream -> what names its key in the fingerprint. Raises: ConfigError."""
-    return {name: None if key is None else key_id(key) for name, key in user_keys(config).items()}
-
-
-def _user_key(stream: Stream) -> bytes | None:
-    if not stream.privacy.bounds_users:
-        return None
-    where = f"streams.{stream.name}.privacy.user_key_file"
-    mend = "name a file with at least 16 random bytes, or set PRIVSTREAM_USER_KEY_FILE"
-    if stream.privacy.user_key_file is None:
-        raise ConfigError([ConfigProblem(where, "missing: the hash of user ids needs a secret", mend)])
-    secret = read_secret(stream.privacy.user_key_file, key=where)
-    if len(secret) < KEY_BYTES:
-        raise ConfigError([ConfigProblem(where, f"the file holds less than {KEY_BYTES} bytes", mend)])
-    return user_key(secret, stream=stream.name)
 
 
 def source_specs(
@@ -244,7 +221,16 @@ class IngestService(LongService):
         log.info("ingest: assignment changed while its partitions were opened")
 
     def _readable(self) -> set[TopicPartition]:
-        return {source for source in self._wanted if source.topic not in self._watch.stopped}
+        topics = self._topics()
+        return {source for source in self._wanted if source.topic in topics}
+
+    def _topics(self) -> set[str]:
+        """Those that a stream still reads."""
+        return {
+            topic
+            for topic, specs in self._specs.items()
+            if not all(self.stops.has(spec.stream, part_of(spec), None) for spec in specs)
+        }
 
     async def _work(self, consumer: AIOKafkaConsumer, fetched: Mapping[TopicPartition, Sequence[Any]]) -> None:
         for source, records in fetched.items():
@@ -265,18 +251,21 @@ class IngestService(LongService):
                 await self._look(self._consumer)
 
     async def _look(self, consumer: AIOKafkaConsumer) -> None:
-        """Stop what reads a changed source, by itself. Raises: FingerprintError if nothing is left to read."""
-        for change in await self._watch.look(consumer):
-            for stream in self._watch.streams(change.topic):
-                self.counters.stopped.add((stream, change.topic))
-            owners = [self.owners.pop(source) for source in list(self.owners) if source.topic == change.topic]
+        """Stop what reads a changed source, by itself. Raises: SourceError if nothing is left to do in this job."""
+        for topic, change in (await self._watch.look(consumer, self._topics())).items():
+            if topic not in self._topics():
+                continue  # another look was faster
+            owners = [self.owners.pop(source) for source in list(self.owners) if source.topic == topic]
             for owner in owners:
                 owner.closed = True
-            consumer.pause(*(source for source in consumer.assignment() if source.topic == change.topic))
-            for owner in owners:
-                await owner.close()
-        self._watch.say()
-        self._watch.check_any_left()
+            consumer.pause(*(source for source in consumer.assignment() if source.topic == topic))
+            try:
+                for spec in self._specs[topic]:
+                    if not self.stops.has(spec.stream, part_of(spec), None):
+                        self.stops.add(spec.stream, part_of(spec), None, change)
+            finally:
+                for owner in owners:
+                    await owner.close()
 
     @Service.task
     async def _clock(self) -> None:

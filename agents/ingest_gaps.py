@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from agents.ingest_owner import SourceOwner
-from agents.source_watch import GIVE_UP_S
+from agents.source_check import GIVE_UP_S
 
 log = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ import contextlib
 import logging
 import time
 from bisect import bisect_left
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -26,13 +26,13 @@ from aiokafka.structs import OffsetAndMetadata
 from agents.failpoints import failpoint
 from agents.kafka_clients import close_client, fenced_producer
 from agents.lifecycle.stops import Part, Stops, StreamStoppedError, alone
+from agents.metrics import IngestCounters
 from agents.protocol.dead_letters import DeadLetter
 from agents.protocol.ingest_places import NEW, OTHERS, Places
 from agents.protocol.ingest_snapshots import Snapshot
-from agents.protocol.ingest_spec import Role, SourceSpec
+from agents.protocol.ingest_spec import SourceSpec
 from agents.protocol.partition_ingest import PartitionIngest
 from agents.protocol.partitioner import bounds_partition, home_partition
-from agents.refusals import RefusalAlarm, by_reason_and_field
 from schemas.blocks import Block
 from schemas.topics import Topics
 
@@ -60,44 +60,6 @@ class IngestOptions:
     slice_records: int = 5_000
     flush_s: float = 1.0
     poll_timeout_ms: int = 200
-
-
-@dataclass(slots=True)
-class IngestCounters:
-    """What this worker has committed. Operator only: counts are private.
-
-    Attributes:
-        records: (stream, role, reason, field) -> records; the field is "" where none is at fault.
-        stopped: (stream, source topic) of what this worker no longer reads, because the topic has changed.
-        clock_ahead_s: what this worker's clock is ahead of the brokers', None where nobody asked.
-        refusals: who says so where most records of a stream are refused.
-        users: (stream, source partition) -> users held in the bounds.
-    """
-
-    records: Counter[tuple[str, Role, str, str]] = field(default_factory=Counter)
-    stopped: set[tuple[str, str]] = field(default_factory=set)
-    clock_ahead_s: float | None = None
-    refusals: RefusalAlarm = field(default_factory=RefusalAlarm)
-    blocks: int = 0
-    block_bytes: int = 0
-    transactions: int = 0
-    snapshots: int = 0
-    users: dict[tuple[str, int], int] = field(default_factory=dict)
-    bounds_bytes: dict[tuple[str, int], int] = field(default_factory=dict)
-
-    def count(self, sealed: Sealed) -> None:
-        """A sealed block is committed."""
-        machine, spec = sealed.machine, sealed.machine.spec
-        self.blocks += 1
-        self.block_bytes += len(sealed.body)
-        self.snapshots += len(sealed.snapshots)
-        for (reason, at_fault), records in by_reason_and_field(sealed.block).items():
-            self.records[spec.stream, spec.role, reason, at_fault] += records
-        if spec.role == "blocks":
-            self.refusals.take(sealed.block)
-        if spec.bounds is not None:
-            self.users[spec.stream, machine.partition] = machine.users
-            self.bounds_bytes[spec.stream, machine.partition] = machine.bounds_bytes
 
 
 @dataclass(slots=True)
@@ -182,12 +144,9 @@ class SourceOwner:
                 yield
         except StreamStoppedError as stopped:
             self.leave_out(machine)
-            truth = machine.spec.role == "truth"
+            part = part_of(machine.spec)
             self._stops.add(
-                machine.spec.stream,
-                "audit" if truth else "ingest",
-                None if truth else self.source.partition,
-                stopped.cause,
+                machine.spec.stream, part, None if part == "audit" else self.source.partition, stopped.cause
             )
 
     def restored(self, committed: int | None, left_out: Sequence[PartitionIngest], *, begin: int = 0) -> None:
@@ -212,9 +171,8 @@ class SourceOwner:
     def leave_out_stopped(self) -> None:
         """What has stopped elsewhere in this process, or here before a rebalance."""
         for machine in list(self.machines):
-            truth = machine.spec.role == "truth"
-            part: Part = "audit" if truth else "ingest"
-            if any(self._stops.has(machine.spec.stream, part, at) for at in (None, self.source.partition)):
+            stream, part = machine.spec.stream, part_of(machine.spec)
+            if any(self._stops.has(stream, part, at) for at in (None, self.source.partition)):
                 self.leave_out(machine)
 
     def leave_out(self, machine: PartitionIngest) -> None:
@@ -273,9 +231,7 @@ class SourceOwner:
         return count
 
     def _unseen(self, records: Sequence[Any]) -> Sequence[Any]:
-        """Without what is already taken in: a fetch that was under way during the seek may bring it again. What is new
-        at offsets that were read before is counted, and passed over all the same.
-        """
+        """Without what is already taken in. New records at offsets that were read before are counted as lost."""
         if self._cut_at is not None:
             new = _from(records, self._cut_at)
             for machine in self.machines:
@@ -305,9 +261,7 @@ class SourceOwner:
             self._oldest_s = time.monotonic()
 
     def reached(self, position: int) -> None:
-        """All records below `position` are taken in: make the ticks that waited for that. A machine that is
-        further than the others waits for none of them.
-        """
+        """All records below `position` are taken in, and more by a machine that is ahead: make the ticks due."""
         self.position = max(self.position, position)
         for machine, waiting in list(self._awaited.items()):
             with self.serving(machine):
@@ -421,6 +375,11 @@ class SourceOwner:
     async def _send(self, topic: str, value: bytes, *, key: bytes, partition: int | None) -> Any:
         assert self._producer is not None
         return await self._producer.send(topic, value, key=key, partition=partition)
+
+
+def part_of(spec: SourceSpec) -> Part:
+    """Which part of its stream stops where a source cannot be read: held-out events concern its audit alone."""
+    return "audit" if spec.role == "truth" else "ingest"
 
 
 def place_of_blocks(spec: SourceSpec, topics: Topics) -> tuple[str, int]:

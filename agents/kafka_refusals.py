@@ -1,7 +1,7 @@
 """Why the cluster does not answer a client, and what the operator should do.
 
-A client that is refused only says that it could not connect, whatever the reason. `no_answer` asks each server once
-more, by itself, and names what it met: a password, a certificate, a token, or nobody at home.
+A client that is refused only says that it could not connect, whatever the reason. `unanswered` asks each server by
+itself, and names what it met: a password, a certificate, a token, or nobody at home.
 """
 
 from __future__ import annotations
@@ -57,11 +57,25 @@ async def no_answer(kafka: Kafka, what: str, error: BaseException) -> BrokerErro
     """
     if isinstance(error, KafkaError) and "AuthorizationFailed" in type(error).__name__:
         return AccessError(f"{what}: {error}. {may_not(kafka)}")
+    return await unanswered(kafka, what) or BrokerError(f"{what}: {type(error).__name__}")
+
+
+async def unanswered(kafka: Kafka, what: str) -> BrokerError | None:
+    """Ask all servers at once: None as soon as one answers, else the error to raise, AccessError where each refuses.
+
+    Raises: ConfigError.
+    """
     settings = security_kwargs(kafka)
-    found = await asyncio.gather(*(ask(server, settings, kafka) for server in kafka.servers))
-    reasons = [each for each in found if each is not None]
-    if not reasons or len(reasons) < len(found):
-        return BrokerError(f"{what}: {type(error).__name__}")
+    asking = [asyncio.ensure_future(ask(server, settings, kafka)) for server in kafka.servers]
+    try:
+        for each in asyncio.as_completed(asking):
+            if await each is None:
+                return None
+    finally:
+        for task in asking:
+            task.cancel()
+        await asyncio.wait(asking)
+    reasons = [reason for task in asking if (reason := task.result()) is not None]
     kind = AccessError if all(each.refused for each in reasons) else BrokerError
     return kind(f"{what}: {'; '.join(dict.fromkeys(map(str, reasons)))}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,13 +59,19 @@ class TokenFile(AbstractTokenProvider):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        read_secret(path, key="kafka.sasl_token_file")
+        _check_token_once(path)
 
     async def token(self) -> str:
         token = self._path.read_bytes().strip()
         if not token or not token.isascii():
             raise OSError(f"{self._path} holds no token")
         return token.decode()
+
+
+@cache
+def _check_token_once(path: Path) -> None:
+    """At the first client of this process; later ones meet a file that is just being replaced."""
+    read_secret(path, key="kafka.sasl_token_file")
 
 
 class StrictBearer(OAuthAuthenticator):

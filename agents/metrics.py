@@ -2,12 +2,55 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from prometheus_client.core import REGISTRY, CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from agents.ingest_owner import IngestCounters
+from agents.protocol.ingest_spec import Role
+from agents.refusals import RefusalAlarm, by_reason_and_field
+
+if TYPE_CHECKING:
+    from agents.ingest_owner import Sealed
+
+
+@dataclass(slots=True)
+class IngestCounters:
+    """What this worker has committed. Operator only: counts are private.
+
+    Attributes:
+        records: (stream, role, reason, field) -> records; the field is "" where none is at fault.
+        clock_ahead_s: what this worker's clock is ahead of the brokers', None where nobody asked.
+        refusals: who says so where most records of a stream are refused.
+        users: (stream, source partition) -> users held in the bounds.
+    """
+
+    records: Counter[tuple[str, Role, str, str]] = field(default_factory=Counter)
+    clock_ahead_s: float | None = None
+    refusals: RefusalAlarm = field(default_factory=RefusalAlarm)
+    blocks: int = 0
+    block_bytes: int = 0
+    transactions: int = 0
+    snapshots: int = 0
+    users: dict[tuple[str, int], int] = field(default_factory=dict)
+    bounds_bytes: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def count(self, sealed: Sealed) -> None:
+        """A sealed block is committed."""
+        machine, spec = sealed.machine, sealed.machine.spec
+        self.blocks += 1
+        self.block_bytes += len(sealed.body)
+        self.snapshots += len(sealed.snapshots)
+        for (reason, at_fault), records in by_reason_and_field(sealed.block).items():
+            self.records[spec.stream, spec.role, reason, at_fault] += records
+        if spec.role == "blocks":
+            self.refusals.take(sealed.block)
+        if spec.bounds is not None:
+            self.users[spec.stream, machine.partition] = machine.users
+            self.bounds_bytes[spec.stream, machine.partition] = machine.bounds_bytes
 
 
 class IngestMetrics(Collector):
@@ -26,12 +69,6 @@ class IngestMetrics(Collector):
         for labels, count in list(counters.records.items()):
             records.add_metric(list(labels), count)
         yield records
-        stopped = GaugeMetricFamily(
-            "privstream_source_stopped", "1 where a changed source topic is no longer read", labels=["stream", "topic"]
-        )
-        for place in list(counters.stopped):
-            stopped.add_metric(list(place), 1)
-        yield stopped
         if counters.clock_ahead_s is not None:
             yield GaugeMetricFamily(
                 "privstream_clock_ahead_seconds",

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agents.lifecycle.cancellations import told
+from agents.lifecycle.stops import Part, Stops, StreamStoppedError
+from schemas.errors import PrivstreamError, WireError
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +54,44 @@ class PartitionOwner(abc.ABC):
         await self.open()
         while True:
             await self.handle(await self.queue.get())
+
+
+class StreamsOwner(PartitionOwner):
+    """One that serves all streams at home on its partition: what fails in one of them stops that stream alone."""
+
+    role: Part
+
+    def __init__(self, partition: int, stops: Stops) -> None:
+        super().__init__(partition)
+        self._stops = stops
+
+    @property
+    def stop_place(self) -> int | None:
+        """Where a stream stops in `Stops`."""
+        return self.partition
+
+    @abc.abstractmethod
+    def leave_out(self, stream: str) -> int | None:
+        """A stream stops: do nothing more for it. Returns the step that would have come next, if that is known."""
+
+    @contextlib.contextmanager
+    def serving(self, *streams: str) -> Iterator[None]:
+        """For what may go wrong with some streams alone: they stop, the owner goes on.
+
+        Raises: the error, if nothing is left to do in this job.
+        """
+        try:
+            yield
+        except WireError as error:  # of a record that could not even be read: whose it is says its key
+            self._stop(streams, error)
+        except StreamStoppedError as stopped:
+            self._stop([stopped.stream], stopped.cause)
+
+    def _stop(self, streams: Iterable[str], error: PrivstreamError) -> None:
+        for stream in streams:
+            if not self._stops.has(stream, self.role, self.stop_place):
+                step = self.leave_out(stream)
+                self._stops.add(stream, self.role, self.stop_place, error, step=step)
 
 
 class AckList:

@@ -9,10 +9,10 @@ too: partition 0, the end of the step as its time, the step as header.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -22,14 +22,14 @@ from prometheus_client import Counter
 from agents.failpoints import failpoint
 from agents.kafka_clients import close_client, fenced_producer, read_to_end
 from agents.lifecycle.cancellations import told
-from agents.lifecycle.stops import Stops, StreamStoppedError, alone
-from agents.owners import AckList, PartitionOwner, streams_of
+from agents.lifecycle.stops import Stops, alone
+from agents.owners import AckList, StreamsOwner, streams_of
 from agents.protocol.clock import StepClock
 from agents.protocol.owner import ENOUGH_BYTES, MOST_STEPS
 from agents.protocol.publisher import Publication, StreamPublisher
 from agents.tail import tail
 from agents.trim import Trimmer
-from schemas.errors import LostTopicError, PrivstreamError, WireError
+from schemas.errors import LostTopicError
 from schemas.releases import Channel, LogRecord, PublicRecord, decode_log_record
 from schemas.topics import Topics
 
@@ -47,13 +47,13 @@ PUBLISHED = Counter("privstream_published_steps", "Steps made public by this wor
 LATE = Counter("privstream_late_publications", "Steps made public after their time on the public schedule", ["stream"])
 
 
-class PublishOwner(PartitionOwner):
+class PublishOwner(StreamsOwner):
     """Sole writer of the public topics of the streams on one partition."""
 
     role = "publish"
 
     def __init__(self, job: Job, partition: int) -> None:
-        super().__init__(partition)
+        super().__init__(partition, job.stops)
         self._job = job
         self._lanes: dict[str, Lane] = {}
         self._acks = AckList()
@@ -62,7 +62,7 @@ class PublishOwner(PartitionOwner):
     async def open(self) -> None:
         for stream in self._job.streams_on(self.partition):
             lane = self._lanes[stream.name] = Lane(self, stream, self._job.stops)
-            with self._serving(stream.name):
+            with self.serving(stream.name):
                 await lane.open(self._job.config.kafka)
 
     async def run(self) -> None:
@@ -75,7 +75,7 @@ class PublishOwner(PartitionOwner):
 
     async def _run(self, lane: Lane) -> None:
         try:
-            with self._serving(lane.name):
+            with self.serving(lane.name):
                 await lane.run()
         except (KafkaError, OSError, TimeoutError) as error:
             if not self._job.stops.stopped(lane.name):
@@ -85,27 +85,15 @@ class PublishOwner(PartitionOwner):
             log.info("publisher of %s ended with %s", lane.name, type(error).__name__)
 
     async def handle(self, event: Any) -> None:
-        with self._serving(*streams_of(event.message.key, list(self._lanes), self._job.kept)):
+        with self.serving(*streams_of(event.message.key, list(self._lanes), self._job.kept)):
             record = decode_log_record(event.value)
             self._acks.hold(record.stream, record.step, event)
             if lane := self._lanes.get(record.stream):
                 await lane.take(event.message.offset, record)
 
-    @contextlib.contextmanager
-    def _serving(self, *streams: str) -> Iterator[None]:
-        """As the engine's: what fails in one stream stops that stream. Raises: the error, if nothing is left to do."""
-        try:
-            yield
-        except WireError as error:
-            self._stop(streams, error)
-        except StreamStoppedError as stopped:
-            self._stop([stopped.stream], stopped.cause)
-
-    def _stop(self, streams: Iterable[str], error: PrivstreamError) -> None:
-        for stream in streams:
-            if not self._job.stops.has(stream, "publish", self.partition):
-                step = self._lanes[stream].machine.last_step + 1
-                self._job.stops.add(stream, "publish", self.partition, error, step=step)
+    def leave_out(self, stream: str) -> int:
+        """A lane ends by itself once its stream has stopped."""
+        return self._lanes[stream].machine.last_step + 1
 
     async def close(self) -> None:
         await super().close()
@@ -128,11 +116,15 @@ class Lane:
         self._stream = stream
         self._stops = Stops.of([stream.name]) if stops is None else stops
         self.name = stream.name
-        self._clock = StepClock.of(stream)
         self._producer: Any = None
         self.machine = StreamPublisher(stream.name)
         self.queue: asyncio.Queue[tuple[int, LogRecord]] = asyncio.Queue()
         self._first_offsets: dict[int, int] = {}
+
+    @cached_property
+    def _clock(self) -> StepClock:
+        """Not of a stream that could not start: where it begins may not be known."""
+        return StepClock.of(self._stream)
 
     def serves(self) -> bool:
         """False once the stream has stopped: nothing more of it is published by this process."""
@@ -149,11 +141,12 @@ class Lane:
         with alone(self.name):
             self.machine.recover(record.value for record in records)
         showed = any(orjson.loads(record.value).get("added") for record in records)
-        await self._find_torn(kafka, showed=showed)
+        await self._look_behind(kafka, showed=showed)
         log.info("publisher of %s: step %s is public", self._stream.name, self.machine.last_step)
 
-    async def _find_torn(self, kafka: Kafka, *, showed: bool) -> None:
-        """Look behind the ledger's last step: there is nothing, unless an earlier version was torn there.
+    async def _look_behind(self, kafka: Kafka, *, showed: bool) -> None:
+        """What the other public topics hold: what the steps up to the ledger's last one have published, and nothing
+        behind it, unless an earlier version was torn there.
 
         Args: showed: whether the ledger says that there were synthetic records.
         """
@@ -168,15 +161,19 @@ class Lane:
                     )
             for topic, channel in topics.items():
                 found: list[PublicRecord] = []
+                newest = -1 if end.begins[topic, 0] == 0 else None
                 async for record in end.backwards((topic, 0)):
                     step = public_step(record.headers)
                     if step is not None and step <= last:
+                        newest = step
                         break
                     if step is not None:
                         found.append(PublicRecord(channel, record.key, record.value))
                         if step > last + 1:  # more than one step: to be refused, however many they are
                             with alone(name):
                                 self.machine.found(step, found)
+                if channel == "measurements" and newest is not None:
+                    self.machine.measured(newest)
                 if found:
                     log.warning(
                         "stream %s: %d records of step %s were committed to %s without their ledger entry, by a commit "
@@ -297,6 +294,8 @@ class Lane:
         return (self._clock.end_of(step) + self._stream.time.grace_us + self._stream.publish_delay_us) / 1e6
 
     def _tell_late(self, due: Sequence[Publication]) -> None:
+        if self._stream.time.clock == "replay":  # its time is that of the file
+            return
         now = time.time()
         late = [each.step for each in due if now - self._due_s(each.step) > LATE_S]
         if late:

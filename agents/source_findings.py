@@ -10,6 +10,7 @@ from agents.broker_clock import WHAT_TO_DO as FIX_CLOCK
 from agents.broker_clock import worker_clocks
 from agents.doctor import Finding, Verdict
 from agents.fingerprint import stored_fingerprints
+from agents.lifecycle.advice import what_to_do
 from agents.newest import newest_records
 from agents.refusals import MOST, NEARLY_ALL, Seen
 from agents.source_check import changed_source
@@ -33,9 +34,7 @@ async def source_findings(config: Config) -> list[Finding]:
     findings = []
     for stream in config.streams:
         if change := changed_source(stream, stored.get(stream.name), found):
-            findings.append(
-                Finding(f"source of {stream.name}", "problem", f"{change.topic} {change.reason}", change.mend)
-            )
+            findings.append(Finding(f"source of {stream.name}", "problem", str(change), what_to_do(change)))
             continue
         before = stored.get(stream.name)
         timing = stream.time if before is None else stream.time.model_copy(update={"start": before.start})

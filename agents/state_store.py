@@ -18,7 +18,7 @@ from typing import Any
 from faust.stores.rocksdb import Store
 from faust.types import TP
 
-from schemas.errors import PrivstreamError, StoreError
+from schemas.errors import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -93,8 +93,8 @@ class StateStore(Store):
         try:
             yield
         except Exception as error:
-            if isinstance(error, (PrivstreamError, DamagedError)):
-                raise
+            if type(error) is not Exception and not isinstance(error, OSError):
+                raise  # not RocksDB's, which knows no other type: a fault of the program is no damage
             raise meaning_of(error, Path(self.partition_path(partition))) from error
 
     # --- what Faust calls while it restores from the changelog ------------------------------------------------------

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from agents.fingerprint import stored_fingerprints
+from agents.lifecycle.advice import explain
 from agents.lifecycle.stop_log import recorded
 from agents.lifecycle.stops import Stop
 from agents.protocol.ingest_pending import nested
 from agents.protocol.partitioner import home_partition
 from agents.refusals import Seen, by_reason_and_field
-from agents.source_check import Change, changed_source
+from agents.source_check import changed_source
 from agents.tail import Tail, tail
 from agents.topic_admin import admin_client
 from agents.topic_ids import TopicIdentity, topic_identities
 from schemas.blocks import Block, Tally
-from schemas.errors import BrokerError, WireError
+from schemas.errors import BrokerError, SourceError, WireError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _is_of(record: Any, stop: Stop) -> bool:
 
 
 async def _stream_status(
-    config: Config, stream: Stream, end: Tail, change: Change | None, found: Mapping[str, TopicIdentity]
+    config: Config, stream: Stream, end: Tail, change: SourceError | None, found: Mapping[str, TopicIdentity]
 ) -> StreamStatus:
     topics = Topics(config.job.name, config.kafka.partitions)
     ledger_topic, partitions = topics.ledger(stream.name), 0
@@ -154,7 +155,7 @@ async def _stream_status(
         totals=nested(totals),
         recent=nested(recent),
         lost=Seen(totals).lost,
-        source_problem=None if change is None else str(change),
+        source_problem=None if change is None else explain(change),
     )
 
 

@@ -16,7 +16,7 @@ from aiokafka.admin import RecordsToDelete
 from aiokafka.errors import KafkaError
 
 from agents.topic_admin import admin_client
-from schemas.errors import BrokerError
+from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
     from schemas.config import Config
@@ -56,7 +56,7 @@ class Trimmer:
         while self._done < self._wanted:
             try:
                 await self._delete()
-            except (KafkaError, BrokerError, OSError, TimeoutError) as error:
+            except (KafkaError, PrivstreamError, OSError, TimeoutError) as error:
                 log.warning("%s-%s was not trimmed: %s", self._tp.topic, self._tp.partition, type(error).__name__)
                 return
 

@@ -20,8 +20,7 @@ from prometheus_client import start_http_server
 
 from agents.app import ROLES, Job, build_app, data_folder
 from agents.fingerprint import check_fingerprints
-from agents.ingest import ingest_service, user_key_ids
-from agents.ingest_owner import IngestCounters
+from agents.ingest import ingest_service
 from agents.lifecycle import stop_log
 from agents.lifecycle.advice import PAGE, explain, what_happened
 from agents.lifecycle.cluster import access_error, passes, until_it_answers
@@ -29,9 +28,10 @@ from agents.lifecycle.leaving import LIMIT_S, Leaving
 from agents.lifecycle.logs import set_up
 from agents.lifecycle.watch import watch_service
 from agents.membership import take_place
-from agents.metrics import expose_ingest
+from agents.metrics import IngestCounters, expose_ingest
 from agents.topic_admin import TopicProblem, admin_client, check_topics, needed_topics, restore_changelog
 from agents.topic_ids import topic_identities
+from agents.user_keys import user_key_ids
 from schemas.errors import LostTopicError, TopicError
 from schemas.topics import Topics
 

@@ -13,6 +13,7 @@ PrivstreamError                     stops
 │   ├── TornError                             half of a transaction is there: an earlier version let that happen
 │   ├── LostTopicError                        a topic of the stream's history is gone, or was made again
 │   └── FingerprintError                      guarantee-relevant configuration or source changed under a running stream
+│       └── SourceError                       the source is another topic than the one that the stream was started with
 ├── StoreError                      job       the folder of the state tables cannot be used; a cache, never the truth
 └── BrokerError                     job       the Kafka cluster cannot be used as it is
     ├── TopicError                            a topic is not as the job needs it: waiting does not help
@@ -116,6 +117,10 @@ class LostTopicError(PromiseError):
 
 class FingerprintError(PromiseError):
     """The stream was started with another source, key or guarantee than the one it is asked to go on with."""
+
+
+class SourceError(FingerprintError):
+    """A source topic is gone, was made again or has other partitions than when the stream was started."""
 
 
 class StoreError(PrivstreamError):

@@ -120,7 +120,8 @@ class Candidate:
         digest: of the framed synthetic and measurement records.
         payload: framed synthetic and measurement records, the very bytes to publish.
         ledger: value of the ledger record.
-        progress: JSON-able owner state: position in the blocks topic, per source partition next offset, tick, floor.
+        progress: JSON-able owner state: position in the blocks topic, per source partition next offset, tick, floor;
+            and `measured`, see there.
         arrays: engine state and pending events of later steps. Private.
     """
 
@@ -133,6 +134,15 @@ class Candidate:
     ledger: bytes = field(repr=False)
     progress: Mapping[str, Any] = field(repr=False)
     arrays: Mapping[str, np.ndarray] = field(repr=False)
+
+    @property
+    def measured(self) -> int:
+        """Last step, up to this one, of which measurements are published; -1: of none. An earlier version did not say
+        it: then it is this step or none.
+        """
+        if "measured" in self.progress:
+            return int(self.progress["measured"])
+        return self.step if any(each.channel == "measurements" for each in unframe_records(self.payload)) else -1
 
     def encode(self) -> bytes:
         header = {

@@ -74,8 +74,8 @@ RULES = (
         ours="agents engines schemas",
         standard=STANDARD,
         others=DATA
-        | {"aiohttp", "aiokafka", "click", "faust", "matplotlib", "mode", "prometheus_client", "pyarrow"}
-        | {"rich", "rocksdict", "scipy", "typer", "yarl"},
+        | {"aiohttp", "aiokafka", "click", "faust", "jinja2", "matplotlib", "mode", "packaging", "prometheus_client"}
+        | {"pyarrow", "rich", "rocksdict", "scipy", "typer", "yarl"},
     ),
     allow("agents.broker_address", standard=STANDARD, others=frozenset({"aiokafka"})),
     allow(

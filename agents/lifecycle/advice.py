@@ -23,6 +23,7 @@ from schemas.errors import (
     LostTopicError,
     PrivstreamError,
     ReplacedError,
+    SourceError,
     StepError,
     StoreError,
     TopicError,
@@ -75,6 +76,12 @@ ADVICE = (
         (TornError,),
         "A commit came late over a bad network, before versions that rule that out. No record was deleted.",
         "keep all topics as they are and do what the message says",
+    ),
+    Advice(
+        "A source has changed",
+        (SourceError,),
+        "The source is another topic than the one that was read so far, or has other partitions.",
+        "start a new stream under another name; what is left of the old one stays as it is, and its budget spent",
     ),
     Advice(
         "Changed configuration",

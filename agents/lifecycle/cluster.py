@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import ssl
 import time
 from typing import TYPE_CHECKING
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.conn import create_conn
 from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
@@ -25,7 +23,7 @@ from aiokafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
-from agents.kafka_refusals import CUT_OFF, no_answer
+from agents.kafka_refusals import CUT_OFF, no_answer, unanswered
 from agents.kafka_security import security_kwargs
 from agents.lifecycle.logs import Reminder
 from schemas.errors import AccessError, BrokerError, PrivstreamError, ReplacedError, TopicError
@@ -70,36 +68,16 @@ def access_error(error: BaseException) -> AccessError | None:
 
 
 async def probe(kafka: Kafka) -> None:
-    """One connection to the first server that takes one, and one question.
+    """Whether a server answers, and the cluster behind it.
 
     Raises: AccessError if it is refused, BrokerError if there is no answer, ConfigError.
     """
-    await connect(kafka)
-    await _ask(kafka)
+    if (error := await unanswered(kafka, f"no answer from the cluster at {kafka.bootstrap}")) is not None:
+        raise error
+    await _ask_for_brokers(kafka)
 
 
-async def connect(kafka: Kafka) -> None:
-    """A connection to the first server that takes one. Raises: as `probe`."""
-    settings = security_kwargs(kafka)
-    reasons: list[str] = []
-    for server in kafka.servers:
-        host, port = server.rsplit(":", 1)
-        try:
-            connection = await create_conn(host.strip("[]"), int(port), request_timeout_ms=PROBE_MS, **settings)
-        except (KafkaError, OSError, TimeoutError) as error:
-            if access_error(error) is not None:
-                raise await no_answer(kafka, f"no answer from the cluster at {kafka.bootstrap}", error) from error
-            number = getattr(error, "errno", None)
-            reasons.append(
-                f"{server}: {os.strerror(number) if isinstance(error, OSError) and number else type(error).__name__}"
-            )
-            continue
-        connection.close()
-        return
-    raise BrokerError(f"no answer from the cluster at {', '.join(reasons)}")
-
-
-async def _ask(kafka: Kafka) -> None:
+async def _ask_for_brokers(kafka: Kafka) -> None:
     """A broker that listens may not serve yet, and may advertise an address that cannot be reached from here."""
     admin = AIOKafkaAdminClient(
         bootstrap_servers=kafka.bootstrap, request_timeout_ms=PROBE_MS, **security_kwargs(kafka)
@@ -109,9 +87,8 @@ async def _ask(kafka: Kafka) -> None:
             await admin.start()
             cluster = await admin.describe_cluster()
     except (KafkaError, OSError, TimeoutError) as error:
-        if access_error(error) is not None:
-            raise await no_answer(kafka, f"no answer from the cluster at {kafka.bootstrap}", error) from error
-        raise BrokerError(f"the cluster at {kafka.bootstrap} takes connections and does not answer") from error
+        what = f"the cluster at {kafka.bootstrap} takes connections and does not answer"
+        raise await no_answer(kafka, what, error) from error
     finally:
         await admin.close()
     if not cluster["brokers"]:

@@ -1,7 +1,8 @@
 """How a worker ends: always within a bounded time of being asked to, and with a last line that says why.
 
-Signals are noticed by a thread of its own, through Python's wake-up descriptor: neither a busy event loop nor a library
-that waits for ever delays it. The process ends by `os._exit` after its last words: what libraries would still say while
+Signals are waited for by a thread of its own and blocked in all others: neither a busy event loop nor a library that
+waits for ever delays it, and while nobody waits they stay with the process, through the change to another program image
+too. The process ends by `os._exit` after its last words: what libraries would still say while
 an interpreter is taken apart ("Event loop is closed") helps nobody. Nothing is lost by it, a worker may be killed at
 any time.
 """
@@ -11,18 +12,18 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, cast
 
 log = logging.getLogger(__name__)
 
 LIMIT_S = 9.0
 """How long a worker may take to leave in good order; with the end of the process it is gone after ten seconds."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+NO_MORE = signal.SIGUSR2  # to the listening thread, from this process alone
 
 
 class Leaving:
@@ -36,26 +37,41 @@ class Leaving:
         self._leaves = False
         self._by_signal = False
         self._late = False
+        self._listener: threading.Thread | None = None
+        self._listens = True
 
     def install(self) -> None:
-        """For the main thread. Signals that came between two lives of this process are taken in now."""
-        read, write = socket.socketpair()
-        write.setblocking(False)
-        signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
-        threading.Thread(target=self._listen, args=(read, write), name="signals", daemon=True).start()
+        """For the main thread, before any other begins: threads inherit what is blocked. Signals that came between two
+        lives of this process are taken in now.
+        """
+        signal.pthread_sigmask(signal.SIG_BLOCK, (*SIGNALS, NO_MORE))
+        self._listener = threading.Thread(target=self._listen, name="signals", daemon=True)
+        self._listener.start()
         for number in SIGNALS:
-            signal.signal(number, lambda *_: None)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            signal.signal(number, self._pass_on)
 
-    def _listen(self, read: socket.socket, write: socket.socket) -> None:
-        while number := read.recv(1)[0]:
+    def _pass_on(self, number: int, _: object) -> None:
+        """In the main thread: a thread that is older than `install`, and does not block it, took a signal."""
+        if self._listener is None or not self._listens:
+            self.end(0)
+        signal.pthread_kill(cast(int, self._listener.ident), number)
+
+    def _listen(self) -> None:
+        while (number := signal.sigwait((*SIGNALS, NO_MORE))) in SIGNALS or self._listens:
             if number in SIGNALS:
                 self._on_signal(signal.Signals(number).name)
+
+    def _listen_no_more(self) -> None:
+        """When this returns, a signal has been noticed or stays with the process."""
+        if self._listener is not None:
+            self._listens = False
+            signal.pthread_kill(cast(int, self._listener.ident), NO_MORE)
+            self._listener.join()
 
     def _on_signal(self, name: str) -> None:
         if self._by_signal:
             return
-        self._by_signal = True  # before the lock: `again` may hold it
+        self._by_signal = True
         with self._lock:
             if self._asked is None:
                 log.info("asked to leave (%s) while nothing was under way", name)
@@ -114,10 +130,10 @@ class Leaving:
     def again(self) -> NoReturn:
         """Begin anew as another program image of the same process: as after a crash, and no supervisor need see it.
 
-        Signals that come meanwhile are delivered to the new image.
+        Signals that come meanwhile are noticed by the new image.
         """
+        self._listen_no_more()
         with self._lock:
-            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
             if self._by_signal:
                 self.end(0)
             logging.shutdown()

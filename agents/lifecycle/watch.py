@@ -57,15 +57,15 @@ class Looks:
 
 
 def concerned(topic: str, config: Config) -> list[tuple[str, Part]]:
-    """The streams that cannot go on without a topic, and which part of them; all of them for the job's own topics."""
+    """The streams that cannot go on without a topic of the job, and which part of them. Their sources are looked at by
+    the ingest, see `agents.source_check`.
+    """
     topics, found = Topics(config.job.name, config.kafka.partitions), list[tuple[str, Part]]()
     for stream in config.streams:
         own = topics.published(stream.name)
         if topic in (topics.blocks, topics.releases, topics.bounds, topics.fingerprints, *own):
             found.append((stream.name, "topics"))
-        elif topic == stream.source:
-            found.append((stream.name, "ingest"))
-        elif stream.audit is not None and topic in (stream.audit, topics.truth, topics.utility(stream.name)):
+        elif stream.audit is not None and topic in (topics.truth, topics.utility(stream.name)):
             found.append((stream.name, "audit"))
     return found
 

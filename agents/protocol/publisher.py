@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import orjson
 
 from agents.protocol.release_log import LogView
-from schemas.errors import ForkError, GapError
-from schemas.releases import CHANNELS, GENESIS, Channel, LogRecord, PublicRecord, link, unframe_records
+from schemas.errors import ForkError, GapError, LostTopicError
+from schemas.releases import CHANNELS, GENESIS, Candidate, Channel, LogRecord, PublicRecord, link, unframe_records
+from schemas.topics import Topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class StreamPublisher:
         self._view = LogView(stream)
         self._waiting: deque[tuple[Publication, str]] = deque()
         self._found: dict[Channel, list[PublicRecord]] = {}
+        self._measured: int | None = None
 
     def recover(self, ledger: Iterable[bytes]) -> None:
         """Learn what is already public from the values of the public ledger, from its start. Raises: ForkError,
@@ -84,6 +86,20 @@ class StreamPublisher:
         for record in records:
             self._found.setdefault(record.channel, []).append(record)
 
+    def measured(self, newest: int) -> None:
+        """Learn the newest public step of which the measurements topic holds records, -1 if it never held any. Not
+        where all of them were deleted since, by retention or a person: then nothing can be told.
+        """
+        self._measured = newest
+
+    def _check_measured(self, candidate: Candidate) -> None:
+        """A public step is read from the log, which keeps the newest: it says which step was measured last."""
+        if self._measured is not None and candidate.measured > self._measured:
+            raise LostTopicError(
+                f"stream {self.stream}: {Topics.measurements(self.stream)} does not hold the measurements of step "
+                f"{candidate.measured}, which were published: it was deleted and made again, or is an older copy"
+            )
+
     def _missing(self, step: int, records: Iterable[PublicRecord]) -> tuple[PublicRecord, ...]:
         """What is not public yet. Kafka keeps the order of a topic, so what is public is the head of each channel; of
         that, compaction may have removed records that others replace.
@@ -106,7 +122,7 @@ class StreamPublisher:
 
         A step that is already public, or waits, with the same bytes gives None. The caller publishes what it gets in
         this order, one step or several in one transaction, and then calls `published` for each.
-        Raises: ForkError, GapError, WireError.
+        Raises: ForkError, GapError, LostTopicError, WireError.
         """
         complete = self._view.apply(offset, record)
         if complete is None:
@@ -119,6 +135,7 @@ class StreamPublisher:
         if candidate.step <= last:
             if waiting.get(candidate.step, self._chains.get(candidate.step)) != candidate.chain:
                 raise ForkError(f"stream {self.stream}: step {candidate.step} is public with other bytes")
+            self._check_measured(candidate)
             return None
         if candidate.step != last + 1:
             raise GapError(

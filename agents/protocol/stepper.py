@@ -32,6 +32,7 @@ class Stepper:
 
     Attributes:
         step: the step that is computed next.
+        measured: last step of which there are measurements, -1 before any.
         release: what the last `compute` let out, for callers that show it; None before any.
     """
 
@@ -44,6 +45,7 @@ class Stepper:
         self.clock = clock
         self.caveat = caveat
         self.step = 0
+        self.measured = -1
         self.chain = GENESIS
         self.release: Release | None = None
 
@@ -102,6 +104,7 @@ class Stepper:
             previous_chain=self.chain,
         )
         previous_chain, self.chain, self.step, self.release = self.chain, chain, step + 1, release
+        self.measured = step if release.measurements else self.measured
         arrays: dict[str, np.ndarray] = {f"engine/{name}": array for name, array in self.engine.state().items()}
         return Candidate(
             stream=self.stream.name,
@@ -111,7 +114,7 @@ class Stepper:
             digest=digest,
             payload=payload,
             ledger=ledger,
-            progress=self.merge.progress(),
+            progress={**self.merge.progress(), "measured": self.measured},
             arrays=arrays | self.merge.arrays(),
         )
 
@@ -122,5 +125,5 @@ class Stepper:
         self.engine.restore(
             {name.removeprefix(prefix): array for name, array in candidate.arrays.items() if name.startswith(prefix)}
         )
-        self.step = candidate.step + 1
+        self.step, self.measured = candidate.step + 1, candidate.measured
         self.chain = candidate.chain

@@ -17,7 +17,6 @@ from aiokafka.errors import (
 )
 
 import agents.kafka_refusals as kafka_refusals
-import agents.lifecycle.cluster as cluster
 from agents.lifecycle.advice import advice
 from agents.lifecycle.cluster import access_error, passes, probe
 from agents.topic_admin import admin_client
@@ -95,7 +94,6 @@ def test_a_wrong_password_is_told_by_every_command(monkeypatch: pytest.MonkeyPat
         async with admin_client(KAFKA):
             raise AssertionError
 
-    monkeypatch.setattr(cluster, "create_conn", refuse)
     monkeypatch.setattr(kafka_refusals, "create_conn", refuse)
     for question in (lambda: probe(KAFKA), ask):
         with pytest.raises(AccessError, match=r"authentication failed: 127\.0\.0\.1:1 refused"):
@@ -103,13 +101,44 @@ def test_a_wrong_password_is_told_by_every_command(monkeypatch: pytest.MonkeyPat
 
 
 def test_nobody_there_is_told_for_each_server() -> None:
-    with pytest.raises(BrokerError, match=r"no answer from the cluster at 127\.0\.0\.1:1: Connection refused, 127"):
+    with pytest.raises(
+        BrokerError, match=r"no answer from the cluster at .*: 127\.0\.0\.1:1 refused the .*; 127\.0\.0\.1:2 r"
+    ):
         asyncio.run(probe(Kafka(bootstrap="127.0.0.1:1,127.0.0.1:2")))
 
 
+def test_one_server_that_answers_is_enough_and_the_others_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone: list[str] = []
+
+    async def ask(server: str, *_: Any) -> None:
+        if server == "silent:1":
+            try:
+                await asyncio.Event().wait()
+            finally:
+                gone.append(server)
+
+    monkeypatch.setattr(kafka_refusals, "ask", ask)
+    kafka = Kafka(bootstrap="silent:1,answers:1")
+    assert asyncio.run(kafka_refusals.unanswered(kafka, "no answer")) is None
+    assert gone == ["silent:1"]
+
+
+@pytest.mark.parametrize(("others", "kind"), [(True, AccessError), (False, BrokerError)])
+def test_only_where_every_server_refuses_waiting_is_in_vain(
+    monkeypatch: pytest.MonkeyPatch, others: bool, kind: type[BrokerError]
+) -> None:
+    async def ask(server: str, *_: Any) -> kafka_refusals.NoAnswer:
+        return kafka_refusals.NoAnswer(f"{server} says no", refused=server == "a:1" or others)
+
+    monkeypatch.setattr(kafka_refusals, "ask", ask)
+    error = asyncio.run(kafka_refusals.unanswered(Kafka(bootstrap="a:1,b:1"), "no answer"))
+    assert type(error) is kind
+    assert str(error) == "no answer: a:1 says no; b:1 says no"
+
+
 def test_a_broker_that_takes_connections_and_stalls_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "PROBE_MS", 200)
+    monkeypatch.setattr(kafka_refusals, "ASK_TIMEOUT_MS", 200)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         kafka = Kafka(bootstrap=f"127.0.0.1:{listener.getsockname()[1]}")
-        with pytest.raises(BrokerError, match="no answer from the cluster"):
+        with pytest.raises(BrokerError, match=r"no answer from the cluster .* did not answer in time"):
             asyncio.run(probe(kafka))

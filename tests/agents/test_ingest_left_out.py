@@ -13,8 +13,9 @@ from aiokafka.structs import OffsetAndMetadata
 
 from agents import ingest_restore
 from agents.ingest import source_specs
-from agents.ingest_owner import IngestCounters, IngestOptions, SourceOwner
+from agents.ingest_owner import IngestOptions, SourceOwner
 from agents.lifecycle.stops import Stops
+from agents.metrics import IngestCounters
 from agents.protocol.ingest_events import RawRecord
 from agents.protocol.ingest_places import Places
 from schemas.blocks import Block
@@ -86,6 +87,16 @@ class Bench:
         self.owner._producer = self.producer  # type: ignore[assignment]
         self.owner.restored(None, [])
 
+    @classmethod
+    def behind(cls) -> Bench:
+        """Stream a was left out for a while: its blocks end at 10, those of b at 30."""
+        bench = cls()
+        for machine, end in zip(bench.owner.machines, (10, 30), strict=True):
+            machine.apply(Block(machine.spec.stream, 0, 0, end, -1, {}))
+        bench.owner.position, bench.owner.places = 10, Places()
+        bench.owner.restored(30, [])
+        return bench
+
     async def restart(self, monkeypatch: pytest.MonkeyPatch, *, stopped: str = "", expired: bool = False) -> Consumer:
         """A new worker, which reads back what was committed. `stopped`: a stream whose records cannot be read."""
         self.stops = Stops.of(["a", "b"])
@@ -155,12 +166,7 @@ def test_a_machine_that_fails_is_left_out_where_its_blocks_end(monkeypatch: pyte
 
 def test_one_that_was_left_out_catches_up_and_the_other_takes_nothing_twice() -> None:
     async def scenario() -> None:
-        bench = Bench()
-        a, b = bench.owner.machines
-        for machine, end in ((a, 10), (b, 30)):
-            machine.apply(Block(machine.spec.stream, 0, 0, end, -1, {}))
-        bench.owner.position, bench.owner.places = 10, Places()
-        bench.owner.restored(30, [])
+        bench = Bench.behind()
         await bench.take(10, 20)
         assert (bench.producer.offset, bench.producer.places) == (30, {"": 30, "a": 20, "b": 30})
         await bench.take(20, 40)
@@ -176,13 +182,8 @@ def test_a_tick_while_one_catches_up_passes_no_record_over() -> None:
     """The tick of one stream moves the common offset, and must not move a machine that is behind it."""
 
     async def scenario() -> None:
-        bench = Bench()
-        a, b = bench.owner.machines
-        for machine, end in ((a, 10), (b, 30)):
-            machine.apply(Block(machine.spec.stream, 0, 0, end, -1, {}))
-        bench.owner.position, bench.owner.places = 10, Places()
-        bench.owner.restored(30, [])
-        bench.owner.tick_at(b, 0, 12)
+        bench = Bench.behind()
+        bench.owner.tick_at(bench.owner.machines[1], 0, 12)
         bench.owner.reached(12)
         await bench.take(12, 20)
         assert bench.covered("a") == [(10, 20)]

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.ingest import IngestService, source_specs
-from agents.ingest_owner import IngestCounters, IngestOptions, SourceOwner
+from agents.ingest_owner import IngestOptions, SourceOwner
+from agents.metrics import IngestCounters
 from agents.protocol.ingest_events import RawRecord
 from tests.kafka.support import job_config, stream_table
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from agents.ingest_owner import IngestCounters
-from agents.metrics import IngestMetrics
+from agents.metrics import IngestCounters, IngestMetrics
 
 
 def test_records_are_shown_by_stream_role_and_reason() -> None:

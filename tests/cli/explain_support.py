@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 
@@ -84,6 +85,6 @@ def explained(**changes: str) -> Explanation:
 
 def everywhere(explanation: Explanation) -> list[str]:
     """The three renderings, each as one line of words."""
-    page = re.sub(r"<[^>]+>", " ", render_page(explanation))
+    page = html.unescape(re.sub(r"<[^>]+>", " ", render_page(explanation)))
     forms = (render_text(explanation), page, json.dumps(explanation.as_json(), ensure_ascii=False))
-    return [" ".join(form.replace("&#x27;", "'").replace("&quot;", '"').replace('\\"', '"').split()) for form in forms]
+    return [" ".join(form.replace('\\"', '"').split()) for form in forms]

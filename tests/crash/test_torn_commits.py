@@ -22,9 +22,10 @@ from aiokafka.structs import OffsetAndMetadata
 
 import agents.kafka_clients
 from agents.app import Job
-from agents.ingest_owner import IngestCounters, SourceOwner
+from agents.ingest_owner import SourceOwner
 from agents.ingest_restore import restore
 from agents.kafka_clients import fenced_producer, read_to_end
+from agents.metrics import IngestCounters
 from agents.protocol.partitioner import home_partition
 from agents.protocol.publisher import Publication
 from agents.publish import STEP_HEADER, Lane, PublishOwner, public_step

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from prometheus_client import REGISTRY
 
 import agents.audit
 from agents.app import ROLES, Job, build_app
 from agents.fingerprint import check_fingerprints
-from agents.ingest import ingest_service, user_key_ids
+from agents.ingest import ingest_service
 from agents.topic_admin import create_topics
+from agents.user_keys import user_key_ids
 from engines.contract import Columns
 from engines.registry import build_evaluator
 from schemas.blocks import Folded
@@ -99,6 +101,8 @@ def test_every_step_is_measured_and_a_restart_goes_on(
         assert [entries[step]["gathered"] for step in range(7)] == [True] + [False] * 6
         assert entries[6]["counts"]["ACCEPTED"] == 7 * 200
         assert entries[6]["synthetic_points"] > 0
+        # A replay is as old as its file, and never late.
+        assert not REGISTRY.get_sample_value("privstream_late_publications_total", {"stream": config.streams[0].name})
         # The same once more, from nothing but what was sent and what any reader of the public topic holds.
         assert entries[6]["metrics"] == await expected(config, steps=7)
 

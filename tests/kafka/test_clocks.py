@@ -8,12 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from aiokafka.errors import InvalidTimestampError
 
 from agents.backlog import MANY_STEPS
 from agents.broker_clock import worker_clocks, worker_name
 from agents.doctor import cluster_findings
 from agents.topic_admin import create_topics
 from tests.kafka.ingest_support import Bench, in_loop
+from tests.kafka.support import producing
 
 HOUR_S = 3600
 
@@ -41,3 +43,15 @@ async def test_a_clock_that_is_an_hour_ahead(bootstrap: str, tmp_path: Path, cap
     assert await worker_clocks(bench.config) == {worker_name(): pytest.approx(HOUR_S, abs=60)}
     findings = {finding.what: finding for finding in await cluster_findings(bench.config)}
     assert findings[f"clock of {worker_name()}"].verdict == "warning"
+
+
+@in_loop
+async def test_brokers_let_no_record_say_that_it_came_much_later(bootstrap: str, tmp_path: Path) -> None:
+    """What docs/guarantee.md, section 8, says of records whose timestamp lies."""
+    bench = Bench(bootstrap, tmp_path, partitions=1)
+    await create_topics(bench.config, source_partitions=1)
+    now_ms = time.time_ns() // 10**6
+    async with producing(bootstrap) as producer:
+        await producer.send_and_wait(bench.source, b"{}", timestamp_ms=now_ms + HOUR_S * 500)
+        with pytest.raises(InvalidTimestampError):
+            await producer.send_and_wait(bench.source, b"{}", timestamp_ms=now_ms + HOUR_S * 2_000)

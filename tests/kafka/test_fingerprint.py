@@ -153,6 +153,10 @@ def test_now_is_decided_once(bootstrap: str, tmp_path: Path) -> None:
         assert first.config.streams[0].time.start_us is not None
         await asyncio.sleep(1.1)
         assert (await check(config)).config.streams[0].time.start == start
+        # Of a stream that cannot start, too: its publisher is opened beside the others.
+        name = config.streams[0].name
+        held = await check_fingerprints(config, user_key_ids={name: "key-1"}, without={name})
+        assert held.config.streams[0].time.start == start
 
     asyncio.run(scenario())
 

@@ -11,14 +11,22 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.admin.records_to_delete import RecordsToDelete
 
+import agents.audit
+import agents.lifecycle.watch
+from agents.app import ROLES
 from agents.doctor import cluster_findings
+from agents.lifecycle.cluster import passes
+from agents.protocol.dead_letters import DeadLetter
 from agents.protocol.partitioner import home_partition
+from agents.status import status
 from agents.topic_admin import check_topics, create_topics
+from agents.worker import prepare
 from schemas.blocks import Block
-from schemas.errors import BrokerError, GapError
-from schemas.topics import COMPACTED
+from schemas.errors import BrokerError, GapError, TopicError
+from schemas.topics import COMPACTED, Topics
 from tests.kafka.ingest_support import Bench, crowd, in_loop
-from tests.kafka.support import records_of, until
+from tests.kafka.support import producing, records_of, until
+from tests.kafka.test_streams_alone import EVENTS, Twins, admin_of
 
 
 async def _history(bench: Bench) -> None:
@@ -101,3 +109,103 @@ async def test_a_lost_bounds_topic_is_refused(
     with pytest.raises(GapError, match=r"has lost snapshots.*Restore the private topics.*under another name"):
         async with bench.running() as service:
             await until(lambda: service.crash_reason is not None)
+
+
+@pytest.fixture
+def twins(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Twins:
+    """Streams a, which has held-out events, and b."""
+    monkeypatch.setattr(agents.lifecycle.watch, "LOOK_S", 0.5)
+    monkeypatch.setattr(agents.audit, "CHECKPOINT_S", 0.0)
+    return Twins(bootstrap, tmp_path, audit=True)
+
+
+async def _made_by_hand(twins: Twins, topic: str) -> None:
+    [like] = [each for each in twins.topics.private() if each.name == topic]
+    async with admin_of(twins.bootstrap) as admin:
+        await admin.create_topics([NewTopic(topic, 1, 1, topic_configs=dict(like.settings))])
+
+
+async def _audited(twins: Twins) -> set[int]:
+    return {int(record.key) for record in await records_of(twins.bootstrap, Topics.utility(twins.a))}
+
+
+@in_loop
+async def test_lost_held_out_events_stop_an_audit_and_at_a_start_all(
+    twins: Twins, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The topic is deleted under a running worker, is missing at a start, and is back as it was earlier."""
+    config, truth = twins.config(), twins.topics.truth
+    await twins.create()
+    await twins.send(range(2))
+    async with twins.worker(config) as app:
+
+        async def audited() -> bool:
+            return await _audited(twins) == {0, 1}
+
+        await until(audited)
+        early = await records_of(twins.bootstrap, truth)
+        await twins.delete(truth)
+        await until(lambda: f"STOPPED: stream {twins.a} (audit): topic {truth} was deleted" in caplog.text)
+        await twins.send(range(2, 4))
+        for stream in (twins.a, twins.b):
+            await twins.until_public(stream, 3)
+        assert app.crash_reason is None
+    with pytest.raises(TopicError, match=rf"{truth}: is gone, with all it held.*must not be made again empty"):
+        await prepare(config, insecure_seed=None, roles=ROLES)
+    await _made_by_hand(twins, truth)
+    async with producing(twins.bootstrap) as producer:
+        for record in early[:1]:
+            await producer.send_and_wait(truth, record.value, key=record.key, partition=0)
+    caplog.clear()
+    await twins.send(range(4, 5))
+    async with twins.worker(config) as app:
+        await until(lambda: f"STOPPED: stream {twins.a} (audit): " in caplog.text)
+        for stream in (twins.a, twins.b):
+            await twins.until_public(stream, 4)
+        assert app.crash_reason is None
+        assert f"STOPPED: stream {twins.b}" not in caplog.text
+    assert await _audited(twins) == {0, 1}
+
+
+@in_loop
+async def test_topics_for_people_alone_are_made_again_and_no_event_counts_twice(twins: Twins) -> None:
+    """Dead letters and what has stopped: a start says how to make them; of letters, a worker ends that cannot write.
+    Held-out events that were deleted stop their audit alone.
+    """
+    config, letters, stops = twins.config(), twins.topics.dead_letters, twins.topics.stops
+    await twins.begin(2)
+    await twins.delete(stops)
+    async with admin_of(twins.bootstrap) as admin:
+        await admin.delete_records({TopicPartition(twins.topics.truth, 0): RecordsToDelete(before_offset=-1)})
+    with pytest.raises(TopicError, match=rf"(?s){stops}: does not exist.*topics --create"):
+        await prepare(config, insecure_seed=None, roles=ROLES)
+    assert await twins.stopped(config) == {twins.a: [], twins.b: []}
+    assert await create_topics(config) == [stops]
+    async with twins.worker(config) as app:
+        await twins.delete(letters)
+        await twins.send(range(2, 3))  # while nothing is refused nobody misses it
+        for stream in (twins.a, twins.b):
+            await twins.until_public(stream, 2)
+        assert app.crash_reason is None
+
+        async def said() -> bool:
+            return await twins.stopped(config) == {twins.a: ["audit"], twins.b: []}
+
+        await until(said)
+        async with producing(twins.bootstrap) as producer:
+            await producer.send_and_wait(twins.source, b"no event", partition=0)
+        await until(lambda: app.crash_reason is not None)
+        assert passes(app.crash_reason)
+        app.crash_reason = None
+    with pytest.raises(TopicError, match=rf"(?s){letters}: does not exist.*topics --create"):
+        await prepare(config, insecure_seed=None, roles=ROLES)
+    assert await create_topics(config) == [letters]
+    await twins.send(range(3, 4))
+    async with twins.worker(config):
+        for stream in (twins.a, twins.b):
+            await twins.until_public(stream, 3)
+    for state in await status(config):
+        assert state.totals["ACCEPTED"] == {"": 4 * EVENTS}
+        assert state.totals["NOT_JSON"] == {"": 1}
+    refused = [DeadLetter.decode(each.value) for each in await records_of(twins.bootstrap, letters)]
+    assert sorted((each.stream, each.reason.name) for each in refused) == [(twins.a, "NOT_JSON"), (twins.b, "NOT_JSON")]

@@ -14,13 +14,15 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
+from prometheus_client import REGISTRY
 
 from agents.doctor import cluster_findings
 from agents.fingerprint import check_fingerprints
-from agents.ingest import IngestService, user_key_ids
+from agents.ingest import IngestService
 from agents.status import status
 from agents.topic_admin import admin_client, create_topics
-from schemas.errors import FingerprintError
+from agents.user_keys import user_key_ids
+from schemas.errors import SourceError
 from tests.kafka.ingest_support import Bench, event, in_loop
 from tests.kafka.support import producing, until
 
@@ -74,7 +76,10 @@ async def test_changed_sources_stop_alone_and_say_so(
                 await bench.until_ticked(0, stream=name)
             await admin.create_partitions({grown: NewPartitions(total_count=3)})
             await _recreate(admin, again, 2)
-            await until(lambda: {topic for _, topic in service.counters.stopped} == {again, grown})
+            await until(lambda: {stop.stream for stop in service.stops} == {f"{bench.job}-again", f"{bench.job}-grown"})
+            for name, shown in (("again", 1), ("grown", 1), ("same", None)):
+                labels = {"stream": f"{bench.job}-{name}", "part": "ingest"}
+                assert REGISTRY.get_sample_value("privstream_stopped", labels) == shown
             await bench.tick(1, topic=same)
             await bench.until_ticked(1, stream="same")
             # What comes to a stopped source stays unread, whatever its offsets are.
@@ -88,11 +93,11 @@ async def test_changed_sources_stop_alone_and_say_so(
             await admin.delete_topics([same])
             await until(lambda: service.crash_reason is not None)
             error, service.crash_reason = service.crash_reason, None
-            assert isinstance(error, FingerprintError)
+            assert isinstance(error, SourceError)
             assert "is gone" in str(error)
     for topic, name, reason in ((again, "again", "deleted and made again"), (grown, "grown", "has 3 partitions")):
         [line] = [line for line in said if topic in line and "STOPPED" in line]
-        assert f"stream {bench.job}-{name}" in line
+        assert f"STOPPED: stream {bench.job}-{name} (ingest): source {topic} " in line
         assert reason in line
         assert "under another name" in line
     states = {state.stream: state for state in await status(bench.config)}

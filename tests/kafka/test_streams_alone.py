@@ -5,6 +5,7 @@ The whole worker in this process, on the real broker.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 import orjson
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.records_to_delete import RecordsToDelete
 
 import agents.lifecycle.watch
 from agents.app import ROLES
@@ -33,11 +35,12 @@ SOURCES = 2
 
 
 class Twins:
-    """A job of streams a and b on one source."""
+    """A job of streams a and b on one source. Args: audit: a has held-out events, which are the same."""
 
-    def __init__(self, bootstrap: str, folder: Path, **job: Any) -> None:
-        self.bootstrap, self.folder, self.name, self.more = bootstrap, folder, fresh_name("twins"), job
+    def __init__(self, bootstrap: str, folder: Path, *, audit: bool = False) -> None:
+        self.bootstrap, self.folder, self.name = bootstrap, folder, fresh_name("twins")
         self.a, self.b, self.source = f"{self.name}-a", f"{self.name}-b", f"raw.{self.name}"
+        self.held_out = f"held-out.{self.name}" if audit else None
         key = folder / "user-key"
         key.write_bytes(b"sixteen secret bytes or more")
         self.privacy = {
@@ -53,9 +56,12 @@ class Twins:
         names = streams or (self.a, self.b)
         options = {"depth": 6, "initial_steps": 1}
         tables = [stream_table(s, source=self.source, privacy=self.privacy, options=options) for s in names]
+        for table in tables:
+            if self.held_out is not None and table["name"] == self.a:
+                table["audit"] = self.held_out
         return config_from_mapping(
             {
-                "job": {"name": self.name, "data_dir": str(self.folder / "data"), **self.more, **job},
+                "job": {"name": self.name, "data_dir": str(self.folder / "data"), **job},
                 "kafka": {"bootstrap": self.bootstrap, "partitions": 1, "session_timeout_s": 6},
                 "streams": tables,
             }
@@ -64,19 +70,27 @@ class Twins:
     async def create(self) -> None:
         await create_topics(self.config(), source_partitions=SOURCES)
 
+    async def begin(self, steps: int) -> None:
+        """The first steps of both streams are public."""
+        await self.create()
+        await self.send(range(steps))
+        async with self.worker(self.config()):
+            for stream in (self.a, self.b):
+                await self.until_public(stream, steps - 1)
+
     async def send(self, steps: range) -> None:
         """Events of new users in each step, and its ticks."""
         async with producing(self.bootstrap) as producer:
-            for step in steps:
+            for step, topic in itertools.product(steps, filter(None, (self.source, self.held_out))):
                 for number in range(EVENTS):
                     user = f"u{step}-{number}"
                     at = START_S + step * STEP_S
                     value = orjson.dumps({"user": user, "at": at, "x": number / EVENTS, "y": 0.5})
-                    await producer.send(self.source, value, key=user.encode())
+                    await producer.send(topic, value, key=user.encode())
                 await producer.flush()
                 tick = encode_tick(step, row=0, source="twins")
                 for partition in range(SOURCES):
-                    await producer.send_and_wait(self.source, b"", partition=partition, headers=[(TICK_HEADER, tick)])
+                    await producer.send_and_wait(topic, b"", partition=partition, headers=[(TICK_HEADER, tick)])
 
     @contextlib.asynccontextmanager
     async def worker(self, config: Config) -> AsyncIterator[Any]:
@@ -161,11 +175,7 @@ async def test_a_foreign_record_stops_the_stream_that_it_names(
     """Ingest and engine read it; both leave the stream out, and the other one's blocks, offsets and answers go on."""
     twins = Twins(bootstrap, tmp_path)
     config = twins.config()
-    await twins.create()
-    await twins.send(range(2))
-    async with twins.worker(config):
-        for stream in (twins.a, twins.b):
-            await twins.until_public(stream, 1)
+    await twins.begin(2)
     async with producing(bootstrap) as producer:
         await producer.send_and_wait(twins.topics.blocks, b"not a block", key=twins.a.encode(), partition=0)
     for steps in (range(2, 4), range(4, 6)):  # and again after a restart
@@ -192,11 +202,7 @@ async def test_a_stream_that_was_taken_out_and_put_back_goes_on_where_it_was(
 ) -> None:
     """Another stream of the same source, group and partition of private topics went on meanwhile; or none did."""
     twins = Twins(bootstrap, tmp_path)
-    await twins.create()
-    await twins.send(range(3))
-    async with twins.worker(twins.config()):
-        for stream in (twins.a, twins.b):
-            await twins.until_public(stream, 2)
+    await twins.begin(3)
     await twins.send(range(3, 6))
     if last:
         async with twins.worker(twins.config(twins.b)):
@@ -228,11 +234,7 @@ async def test_a_retired_stream_holds_nothing_back_and_cannot_come_back_unnotice
     bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     twins = Twins(bootstrap, tmp_path)
-    await twins.create()
-    await twins.send(range(2))
-    async with twins.worker(twins.config()):
-        for stream in (twins.a, twins.b):
-            await twins.until_public(stream, 1)
+    await twins.begin(2)
     await twins.send(range(2, 6))
     async with twins.worker(twins.config(twins.b, retired=[twins.a])):
         await twins.until_public(twins.b, 5)
@@ -248,3 +250,28 @@ async def test_a_retired_stream_holds_nothing_back_and_cannot_come_back_unnotice
         await twins.until_public(twins.b, 7)
         await until(lambda: f"STOPPED: stream {twins.a} (engine of partition 0)" in caplog.text)
     assert await twins.published(twins.a) == [0, 1]
+
+
+@in_loop
+async def test_measurements_made_again_between_two_starts_are_noticed_and_deleted_ones_are_not_held_against_a_stream(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of stream a the topic is another one of the same name; of stream b everything was deleted, as retention does."""
+    twins = Twins(bootstrap, tmp_path)
+    await twins.begin(2)
+    lost, cut = Topics.measurements(twins.a), Topics.measurements(twins.b)
+    for topic in (lost, cut):
+        assert await records_of(bootstrap, topic)
+    await twins.delete(lost)
+    async with admin_of(bootstrap) as admin:
+        [like] = [each for each in twins.topics.public(twins.a) if each.name == lost]
+        await admin.create_topics([NewTopic(lost, 1, 1, topic_configs=dict(like.settings))])
+        await admin.delete_records({TopicPartition(cut, 0): RecordsToDelete(before_offset=-1)})
+    await twins.send(range(2, 4))
+    async with twins.worker(twins.config()) as app:
+        await until(lambda: f"STOPPED: stream {twins.a} (publish of partition 0): {lost} does not hold" in caplog.text)
+        await twins.until_public(twins.b, 3)
+        assert app.crash_reason is None
+    assert "A lost topic" in caplog.text
+    assert await twins.published(twins.a) == [0, 1]
+    assert await records_of(bootstrap, lost) == []

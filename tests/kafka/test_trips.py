@@ -12,12 +12,13 @@ from typing import Any
 
 from agents.app import ROLES, Job, build_app
 from agents.fingerprint import check_fingerprints
-from agents.ingest import ingest_service, user_key_ids
+from agents.ingest import ingest_service
 from agents.protocol.dead_letters import DeadLetter
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes
 from agents.publish import STEP_HEADER
 from agents.topic_admin import create_topics
+from agents.user_keys import user_key_ids
 from schemas.blocks import Block
 from schemas.config import Config
 from schemas.events import TICK_HEADER, encode_tick

@@ -109,7 +109,7 @@ def test_it_leaves_with_a_line_while_it_starts(tmp_path: Path) -> None:
     try:
         assert process.stderr is not None
         first = process.stderr.readline()
-        assert "WAITING for 0 s: no answer from the cluster at 127.0.0.1:1: Connection refused" in first
+        assert "WAITING for 0 s: no answer from the cluster at 127.0.0.1:1: 127.0.0.1:1 refused the connection" in first
         process.send_signal(signal.SIGTERM)
         _, rest = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from agents.protocol.decode import EventFields
 from agents.protocol.ingest_events import RawRecord
+from agents.protocol.merge import BlockMerge
 from agents.protocol.partition_ingest import PartitionIngest
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes, hash_ids
@@ -246,3 +247,36 @@ def test_the_largest_block_stays_below_four_mebibytes() -> None:
     block, _ = machine.seal()
     assert block is not None
     assert len(block.encode()) < 4 << 20
+
+
+def test_a_record_that_lies_about_its_arrival_moves_its_own_event_alone() -> None:
+    """Under a wall clock the Kafka timestamp says when an event came, and its producer may set it as far ahead as the
+    brokers let it. Its event then waits for its own step; it closes none, counts once, and nobody else's is touched.
+    """
+    wall = replace(SPEC, replay=False)
+    far = 10**6
+    honest = [RawRecord(offset, 500, None, body(u="bob", t=0.5)) for offset in (0, 2)]
+    lies = [RawRecord(offset, far * 1000 + 500, None, body(u="eve", t=far + 0.5)) for offset in (1, 3, 4, 5)]
+    seen = {}
+    for name, records in (("with", sorted(honest + lies)), ("without", honest)):
+        machine, merge = PartitionIngest(wall, 0), BlockMerge("s", 1, wall.domain.words)
+        machine.take(records)
+        machine.advance(6)
+        machine.tick(0)
+        block, _ = machine.seal()
+        assert block is not None
+        merge.fold(0, block)
+        assert (block.lo, block.hi, block.tick, merge.closed_to) == (0, 6, 0, 0), "steps end by the clock alone"
+        after = BlockMerge("s", 1, wall.domain.words)
+        step = merge.take(0)
+        after.restore(merge.progress(), merge.arrays())
+        after.fold(0, block)  # read again after a restart
+        users = Counter(
+            {tuple(row): charge for row, charge in zip(block.users.tolist(), block.increments, strict=True)}
+        )
+        seen[name] = (step.counts.tolist(), users, int(after.take(far).counts.sum()))
+    (counts, users, late), (alone, without, none) = seen["with"], seen["without"]
+    assert counts == alone == [2]
+    assert (late, none) == (3, 0), "each once, within the bound of whoever sent them"
+    assert without == users & without
+    assert sum(users.values()) - sum(without.values()) == 3

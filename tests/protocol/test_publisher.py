@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import orjson
 import pytest
 from hypothesis import given
@@ -10,22 +12,23 @@ from hypothesis import strategies as st
 from agents.protocol.publisher import StreamPublisher
 from agents.protocol.stepper import Stepper
 from schemas.blocks import Block
-from schemas.errors import ForkError, GapError
-from schemas.releases import cut
+from schemas.config import Stream
+from schemas.errors import ForkError, GapError, LostTopicError
+from schemas.releases import Candidate, cut
 from tests.contracts.cases import CONTRACTS
 
 STEPS = 4
 STREAM = CONTRACTS["spatial"].stream("spatial", "default")
 
 
-def ledger() -> list[bytes]:
-    """Values of the ledger topic after some steps."""
-    stepper = Stepper.of(STREAM, 1)
-    stepper.fold(0, Block(STREAM.name, 0, 0, 1, STEPS - 1, {}))
-    return [stepper.compute(bytes([step]) * 32).ledger for step in range(STEPS)]
+def candidates(stream: Stream) -> list[Candidate]:
+    """Of the first steps of a stream without events."""
+    stepper = Stepper.of(stream, 1)
+    stepper.fold(0, Block(stream.name, 0, 0, 1, STEPS - 1, {}))
+    return [stepper.compute(bytes([step]) * 32) for step in range(STEPS)]
 
 
-LEDGER = ledger()
+LEDGER = [candidate.ledger for candidate in candidates(STREAM)]
 WORDS = sorted(set(orjson.loads(LEDGER[0])) - {"step"})
 
 
@@ -70,3 +73,56 @@ def test_what_it_remembers_does_not_grow_with_the_steps() -> None:
         assert (due is not None) == (chunk.step == STEPS - 1)
     publisher.published(STEPS - 1)
     assert list(publisher._chains) == [STEPS - 1]
+
+
+# One engine measures in every step, the other, where nothing happens, in the first.
+OFTEN, SELDOM = candidates(CONTRACTS["markov"].stream("markov", "default")), candidates(STREAM)
+
+
+def reading(answered: list[Candidate], *, public: int, newest: int | None) -> StreamPublisher:
+    """A publisher that finds so many steps public, and the newest measured one, and reads the release log."""
+    publisher = StreamPublisher(answered[0].stream)
+    publisher.recover(candidate.ledger for candidate in answered[:public])
+    if newest is not None:
+        publisher.measured(newest)
+    # The log keeps the newest public candidate, and what comes after it.
+    for offset, candidate in enumerate(answered[public - 1 :]):
+        [chunk] = cut(candidate.encode(), stream=candidate.stream, step=candidate.step)
+        publisher.on_record(offset, chunk)
+    return publisher
+
+
+def test_the_last_step_with_measurements_is_handed_on_to_steps_without() -> None:
+    assert [candidate.measured for candidate in OFTEN] == [0, 1, 2, 3]
+    assert [candidate.measured for candidate in SELDOM] == [0, 0, 0, 0]
+    stepper = Stepper.of(STREAM, 1)
+    stepper.restore(SELDOM[2])
+    assert stepper.measured == 0
+
+
+def test_of_an_earlier_versions_candidate_only_its_own_measurements_count() -> None:
+    for candidate, measured in ((OFTEN[2], 2), (SELDOM[2], -1)):
+        assert dataclasses.replace(candidate, progress={}).measured == measured
+
+
+@pytest.mark.parametrize(
+    ("answered", "newest"), [(OFTEN, -1), (OFTEN, 0), (OFTEN, 2), (SELDOM, -1)], ids=["again", "old", "older", "seldom"]
+)
+def test_measurements_that_are_public_and_not_there_stop_the_stream(answered: list[Candidate], newest: int) -> None:
+    """The topic was made again, or is an older copy."""
+    with pytest.raises(LostTopicError, match=rf"does not hold the measurements of step {answered[-1].measured},"):
+        reading(answered, public=STEPS, newest=newest)
+
+
+@pytest.mark.parametrize(("answered", "newest"), [(OFTEN, 3), (SELDOM, 0), (OFTEN, None)])
+def test_a_topic_that_lost_its_head_or_all_of_it_is_no_reason_to_stop(
+    answered: list[Candidate], newest: int | None
+) -> None:
+    reading(answered, public=STEPS, newest=newest)
+
+
+def test_steps_that_come_later_are_not_looked_for_in_what_was_there_before() -> None:
+    publisher = reading(OFTEN, public=2, newest=1)
+    for step in range(2, STEPS):
+        publisher.published(step)
+    assert publisher.last_step == STEPS - 1

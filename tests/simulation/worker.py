@@ -21,13 +21,14 @@ from agents.app import Job
 from agents.audit import AuditOwner, truth_start
 from agents.engine import EngineOwner, blocks_start
 from agents.fingerprint import Checked, check_fingerprints
-from agents.ingest import ingest_service, user_key_ids
+from agents.ingest import ingest_service
 from agents.kafka_clients import log_reader
 from agents.lifecycle.advice import explain
 from agents.membership import give_place_up, keep_place
 from agents.owners import Owners
 from agents.publish import PublishOwner
 from agents.table import SAVE_TIMEOUT_S, DurableTable
+from agents.user_keys import user_key_ids
 from schemas.config import Config
 from tests.simulation.patches import HEARTBEAT_S
 from tests.simulation.timeline import Process
