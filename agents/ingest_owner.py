@@ -231,9 +231,7 @@ class SourceOwner:
         return count
 
     def _unseen(self, records: Sequence[Any]) -> Sequence[Any]:
-        """Without what is already taken in: a fetch that was under way during the seek may bring it again. What is new
-        at offsets that were read before is counted, and passed over all the same.
-        """
+        """Without what is already taken in. New records at offsets that were read before are counted as lost."""
         if self._cut_at is not None:
             new = _from(records, self._cut_at)
             for machine in self.machines:
@@ -263,9 +261,7 @@ class SourceOwner:
             self._oldest_s = time.monotonic()
 
     def reached(self, position: int) -> None:
-        """All records below `position` are taken in: make the ticks that waited for that. A machine that is
-        further than the others waits for none of them.
-        """
+        """All records below `position` are taken in, and more by a machine that is ahead: make the ticks due."""
         self.position = max(self.position, position)
         for machine, waiting in list(self._awaited.items()):
             with self.serving(machine):

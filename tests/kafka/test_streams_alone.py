@@ -279,8 +279,9 @@ async def test_what_was_taken_in_of_a_source_that_has_changed_is_published_and_t
                 assert f"STOPPED: stream {stream} (ingest)" in caplog.text
                 await twins.until_public(stream, 3)
             await until(lambda: app.crash_reason is not None)
-    assert isinstance(app.crash_reason, SourceError)
-    assert "made again" in str(app.crash_reason)
+            reason = app.crash_reason
+    assert isinstance(reason, SourceError)
+    assert "made again" in str(reason)
     for stream in (twins.a, twins.b):
         assert await twins.published(stream) == list(range(4))
 
