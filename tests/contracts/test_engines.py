@@ -91,7 +91,7 @@ def test_what_is_charged_is_what_is_claimed(name: str, mode: str) -> None:
     for variant in case.variants:
         configured = case.stream(mode, variant)
         make = partial(build_engine, configured)
-        steps = [Batch(step, folded(case, [(case.crowd, 400)])) for step in range(8)]
+        steps = [Batch(step, folded(case, [(case.crowd, 400)])) for step in range(4)]
         assert checks.check_charges(make, steps) == ((name, mode) not in UNCHARGED)
         guarantee, engine = make().guarantee(), make()
         if guarantee.delta == 0 and guarantee.private:

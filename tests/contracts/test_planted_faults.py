@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from engines import contract_checks as checks
+from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Engine, Release, State
 from engines.noise import NoiseSource
 from engines.spatial import BoxDomain
 from engines.spatial.papers.config import PHDStreamConfig
 from engines.spatial.papers.phdstream import PHDStream
 from schemas.blocks import Folded
+from schemas.guarantee import Guarantee
 
 DEPTH = 6
 
@@ -63,6 +66,42 @@ class DrawsTheSameNoiseAgain(Broken):
 class CountsTwice(Broken):
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         return super().step(Batch(batch.step, Folded(batch.events.keys, batch.events.counts * 2)), noise)
+
+
+class ClaimsLess(Broken):
+    """Says of itself half of what its budgets hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claims_less = True
+
+    def guarantee(self) -> Guarantee:
+        honest = super().guarantee()
+        return replace(honest, epsilon=honest.epsilon / 2) if hasattr(self, "claims_less") else honest
+
+
+class ChargesNothing(Broken):
+    def _charged(self, step: int) -> Budgets:
+        return self._budgets
+
+
+class ChargesMore(Broken):
+    """Takes twice of what its mechanisms are said to cost from budgets that are twice as large."""
+
+    def guarantee(self) -> Guarantee:
+        honest = super().guarantee()
+        if hasattr(self, "_budgets"):
+            return honest
+        twice = tuple(replace(each, epsilon=2 * each.epsilon) for each in honest)
+        return replace(honest, epsilon=2 * honest.epsilon, mechanisms=twice)
+
+
+@pytest.mark.parametrize("fault", [ClaimsLess, ChargesNothing, ChargesMore])
+def test_a_charge_that_is_not_the_claim_is_caught(fault: type[Engine]) -> None:
+    batches = [Batch(step, Folded.of(np.array([[8], [20]], np.uint64), np.array([300, 200]))) for step in range(3)]
+    assert checks.check_charges(Broken, batches)
+    with pytest.raises(checks.ContractBroken):
+        checks.check_charges(fault, batches)
 
 
 @pytest.mark.parametrize("fault", [DrawsWhileGathering, ForgetsPending, HoldsObjects, DependsOnTheProcess])

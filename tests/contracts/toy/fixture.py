@@ -14,7 +14,7 @@ from engines.auditor.fixture import VISITED, AuditFixture, Focus
 from engines.contract_case import EngineCase
 from schemas.blocks import Folded
 
-CROWD = 20
+CROWD = 5
 
 
 def total_focus(known: Sequence[tuple[int, int]]) -> Focus:
