@@ -26,6 +26,7 @@ from schemas.releases import Seed, decode_log_record
 from schemas.topics import Topics
 from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until
 
+STOP_S = 30.0
 SOURCE_PARTITIONS = 2
 END_OF_STEP_0_MS = 1_577_836_800_000 + 60_000
 
@@ -64,8 +65,12 @@ async def running(config: Config, *, roles: Sequence[str] = ("engine", "publish"
     """A worker's engine and publisher in this process; yields the application."""
     counts: Mapping[str, int] = {stream.name: SOURCE_PARTITIONS for stream in config.streams}
     app = build_app(Job(config=config, source_partitions=counts, **job), roles=roles)
-    async with app:
+    await app.start()
+    try:
         yield app
+    finally:
+        # As a worker leaves (`agents.worker`): a client of one that has crashed may wait for ever, and nobody for it.
+        await asyncio.wait([asyncio.ensure_future(app.stop())], timeout=STOP_S)
 
 
 async def ledger(config: Config, *, committed: bool = True) -> list[Any]:
