@@ -24,8 +24,8 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from agents.cli.audit import audit_case, case_names, draw
-from agents.cli.output import table
-from agents.processes import process_pool
+from agents.offline.processes import process_pool
+from agents.pages.text import table
 from engines.auditor import COVERED, HEAD, Finding, audit, powerless, remedies, table_rows, violations
 from tests.audit.cheats import CHEATS
 

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agents.broker import EmbeddedBroker
-from agents.status import status
-from agents.topic_admin import create_topics
+from agents.broker.embedded import EmbeddedBroker
+from agents.kafka.topics.admin import create_topics
+from agents.operator.status import status
 from schemas.config import Config
 from schemas.config.load import config_from_mapping
 
@@ -86,12 +86,12 @@ def measured(bootstrap: str, folder: str, steps: int, most: int | None) -> float
 
 
 def work(bootstrap: str, folder: str, name: str, start: str, most: int) -> int:
-    from agents import publish
-    from agents.protocol import owner
-    from agents.worker import run_worker
+    from agents.protocol.release import candidates
+    from agents.worker import publish
+    from agents.worker.process import run_worker
 
     if most:
-        publish.MOST_STEPS = owner.MOST_STEPS = most  # type: ignore[misc]
+        publish.MOST_STEPS = candidates.MOST_STEPS = most  # type: ignore[misc]
     return run_worker(configuration(bootstrap, folder, name, start), log_level="WARNING")
 
 

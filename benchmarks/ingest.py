@@ -32,8 +32,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from agents.broker import EmbeddedBroker
-from agents.processes import end_with
+from agents.broker.embedded import EmbeddedBroker
+from agents.offline.processes import end_with
 from schemas.config.load import config_from_mapping
 from schemas.topics import Topics
 
@@ -99,8 +99,8 @@ async def bare(bootstrap: str, folder: str, events: int) -> tuple[int, float]:
 
 async def ours(bootstrap: str, folder: str, events: int) -> tuple[int, float]:
     """Timed from the first slice that is taken in until the last block is committed."""
-    from agents.ingest import IngestService, source_specs
-    from agents.ingest_owner import IngestOptions, SourceOwner
+    from agents.worker.ingest.partition_task import IngestOptions, SourceOwner
+    from agents.worker.ingest.service import IngestService, source_specs
 
     job = f"ours-{os.getpid()}"
     config = configuration(bootstrap, folder, job)
@@ -172,7 +172,7 @@ def faust_loop(bootstrap: str, folder: str, events: int) -> tuple[int, float]:
 
 def memory(users: int) -> dict[str, float]:
     """Resident growth for that many users in the bounds of four partitions."""
-    from agents.protocol.bounds import Bounds, BoundSpec
+    from agents.protocol.ingest.bounds import Bounds, BoundSpec
 
     process = psutil.Process()
     before = process.memory_info().rss

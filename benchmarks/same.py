@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from agents.processes import process_pool
+from agents.offline.processes import process_pool
 from benchmarks.couple.inputs import inputs
 from benchmarks.couple.runs import CROWD, Job
 from benchmarks.couple.settings import settings

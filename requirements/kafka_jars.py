@@ -12,7 +12,7 @@ import jgo
 KAFKA = "org.apache.kafka:kafka_2.13:4.3.0"
 # Kafka logs through slf4j; the simple backend writes warnings to standard error, where BrokerError can quote them.
 LOGGING = "org.slf4j:slf4j-simple:2.0.17"
-LIST = Path(__file__).parent.parent / "agents" / "broker_jars.lock"
+LIST = Path(__file__).parent.parent / "agents" / "broker" / "jars.lock"
 
 HEAD = """\
 # The class path of the embedded broker: sha256, then group:artifact:version. Written by `make lock`.

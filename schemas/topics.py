@@ -57,7 +57,7 @@ class Topics:
 
     @property
     def clock(self) -> str:
-        """Asked for the brokers' time, see `agents.broker_clock`."""
+        """Asked for the brokers' time, see `agents.kafka.broker_clock`."""
         return f"{self.job}.clock"
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-from agents.broker import Broker, broker_from_env
+from agents.broker.embedded import Broker, broker_from_env
 
 # The same everywhere, a developer's machine and CI alike: no test is timed, and what failed once fails again.
 hypothesis.settings.register_profile("privstream", deadline=None, derandomize=True, print_blob=True)

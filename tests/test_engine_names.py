@@ -72,12 +72,12 @@ def test_tests_and_benchmarks_list_no_engines() -> None:
 
 @pytest.mark.parametrize("source", ["TABLE = {'markov': 1}", "if engine == 'tabular': pass", "x = ('spatial',)"])
 def test_a_planted_name_is_seen(source: str) -> None:
-    assert list(literals(Module("agents.doctor", source)))
+    assert list(literals(Module("agents.operator.doctor", source)))
 
 
 @pytest.mark.parametrize("source", ["from engines.spatial import held", "import engines.tabular.domain"])
 def test_a_planted_import_is_seen(source: str) -> None:
-    assert list(imports(Module("agents.doctor", source)))
+    assert list(imports(Module("agents.operator.doctor", source)))
 
 
 def test_a_planted_list_is_seen() -> None:

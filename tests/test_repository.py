@@ -124,7 +124,7 @@ def test_a_newcomers_install_holds_no_developer_tools() -> None:
 
 
 def test_every_jar_of_the_embedded_broker_has_a_hash() -> None:
-    lines = (ROOT / "agents" / "broker_jars.lock").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "agents" / "broker" / "jars.lock").read_text(encoding="utf-8").splitlines()
     jars = [line for line in lines if not line.startswith("#")]
     assert any("org.apache.kafka:kafka_2.13:" in line for line in jars)
     assert [line for line in jars if not re.fullmatch(r"[0-9a-f]{64}  [\w.-]+:[\w.-]+:[\w.-]+", line)] == []

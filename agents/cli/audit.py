@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agents.cli.output import FOUND, AsJson, config_of, print_json, rows_progress, say, table
+from agents.cli.output import FOUND, AsJson, config_of, print_json, rows_progress, say
+from agents.pages.text import table
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def audited(
     """Findings of each case, in the order of `names`, worked out by several processes."""
     import os
 
-    from agents.processes import process_pool
+    from agents.offline.processes import process_pool
 
     count = min(workers or os.cpu_count() or 1, len(names))
     tasks = [(name, runs, config, seed) for name in names]
@@ -109,7 +110,7 @@ def _cases(config: Path | None) -> list[Case]:
         from engines.audited.every import cases
 
         return cases()
-    from agents.cli.audit_stream import StreamAudit
+    from agents.offline.audit_stream import StreamAudit
 
     return [StreamAudit(stream).case() for stream in config_of(config).streams]
 

@@ -11,7 +11,7 @@ import typer
 from agents.cli.output import AsJson, print_json, say
 
 if TYPE_CHECKING:
-    from agents.demo_screen import Screen
+    from agents.demo.screen import Screen
     from schemas.config import Config, Stream
 
 
@@ -29,8 +29,8 @@ def demo(
     """
     from rich.console import Console
 
-    from agents.demo import demo_world
-    from agents.demo_screen import Screen
+    from agents.demo.run import demo_world
+    from agents.demo.screen import Screen
 
     console = Console(stderr=as_json)
 

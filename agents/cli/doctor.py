@@ -26,7 +26,8 @@ def doctor(
 
     Every problem comes with its mend. Exit code 1 if there is one; warnings do not count.
     """
-    from agents.doctor import Finding, cluster_findings, config_findings, local_findings
+    from agents.operator.doctor import cluster_findings, config_findings, local_findings
+    from agents.operator.findings import Finding
 
     findings = list(local_findings())
     if config is not None:

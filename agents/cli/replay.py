@@ -55,8 +55,8 @@ def replay(
     """
     loaded = config_of(config)
     chosen = chosen_stream(loaded, stream)
-    from agents.replay import ReplayOptions
-    from agents.replay import replay as write
+    from agents.offline.replay import ReplayOptions
+    from agents.offline.replay import replay as write
 
     options = ReplayOptions(speed=speed, limit=limit, until=until, append=append, user_field=user_field)
     with rows_progress(f"replay {chosen.name}", quiet=as_json) as rows:

@@ -44,8 +44,8 @@ def run(
     loaded = config_of(config)
     if insecure_seed is not None:
         warn("--insecure-seed makes the noise repeatable. What this worker publishes is NOT PRIVATE.")
-    from agents.domains import check_streams
-    from agents.worker import run_worker
+    from agents.offline.domains import check_streams
+    from agents.worker.process import run_worker
 
     check_streams(loaded)
     run_worker(loaded, insecure_seed=insecure_seed, roles=wanted, log_level=log_level.upper(), leaving=leaving)

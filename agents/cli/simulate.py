@@ -55,10 +55,10 @@ def simulate(
         )
     if insecure_seed and seed is None:
         raise PrivstreamError("--insecure-seed says nothing alone. Mend: add --seed N, or leave it out.")
-    from agents.domains import outside_warning
+    from agents.offline.domains import outside_warning
+    from agents.offline.simulate import SimulateOptions
+    from agents.offline.simulate import simulate as run
     from agents.presentation import presentation
-    from agents.simulate import SimulateOptions
-    from agents.simulate import simulate as run
     from engines.registry import build_domain
     from schemas.config import with_overrides
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from agents.cli.output import AsJson, ConfigFile, config_of, print_json, say, table, warn
+from agents.cli.output import AsJson, ConfigFile, config_of, print_json, say, warn
+from agents.pages.text import table
 
 if TYPE_CHECKING:
-    from agents.status import StreamStatus
+    from agents.operator.status import StreamStatus
 
 
 def status(config: ConfigFile, as_json: AsJson = False) -> None:
@@ -21,8 +22,8 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     OPERATOR ONLY: lag is a count of private events. Reads committed records; no worker needs to be up.
     """
     loaded = config_of(config)
-    from agents.broker_clock import WHAT_TO_DO, worker_clocks
-    from agents.status import status as ask
+    from agents.kafka.broker_clock import WHAT_TO_DO, worker_clocks
+    from agents.operator.status import status as ask
 
     streams = asyncio.run(ask(loaded))
     clocks = asyncio.run(worker_clocks(loaded)) if any(each.time.clock == "wall" for each in loaded.streams) else {}
@@ -57,7 +58,7 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
 
 def _remarks(stream: StreamStatus) -> Iterator[str]:
     """What an operator should know beyond the table."""
-    from agents.refusals import Seen
+    from agents.lifecycle.refusals import Seen
 
     if stream.source_problem:
         yield stream.source_problem

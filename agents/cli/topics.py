@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agents.cli.output import FOUND, AsJson, ConfigFile, config_of, print_json, say, table
+from agents.cli.output import FOUND, AsJson, ConfigFile, config_of, print_json, say
+from agents.pages.text import table
 
 if TYPE_CHECKING:
     from schemas.config import Config
@@ -43,7 +44,7 @@ def topics(
     loaded = config_of(config)
     result: dict[str, Any] = {"ok": True}
     if create:
-        from agents.topic_admin import create_topics
+        from agents.kafka.topics.admin import create_topics
 
         result["created"] = asyncio.run(create_topics(loaded, source_partitions=source_partitions))
         for name in result["created"]:
@@ -54,7 +55,7 @@ def topics(
     result["ok"] = not problems
     result["problems"] = problems
     if acls:
-        from agents.topic_admin import ADMIN_PROPERTIES, acl_lines
+        from agents.kafka.topics.admin import ADMIN_PROPERTIES, acl_lines
 
         result["acls"] = acl_lines(loaded, reader=reader, worker=worker, reader_group=reader_group)
         if loaded.kafka.security_protocol != "PLAINTEXT":
@@ -68,14 +69,14 @@ def topics(
 
 
 def _problems(config: Config) -> list[dict[str, str]]:
-    from agents.topic_admin import check_topics
+    from agents.kafka.topics.admin import check_topics
 
     found = asyncio.run(check_topics(config, bounds=True))
     return [{"topic": problem.topic, "reason": problem.reason, "mend": problem.mend} for problem in found]
 
 
 def _listed(config: Config) -> list[dict[str, Any]]:
-    from agents.topic_admin import needed_topics
+    from agents.kafka.topics.admin import needed_topics
 
     return [
         {

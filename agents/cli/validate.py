@@ -14,9 +14,9 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     """
     import typer
 
-    from agents.backlog import backlog_remark
-    from agents.cli.sentences import promise
-    from agents.domains import check_streams
+    from agents.explain.sentences import promise
+    from agents.lifecycle.backlog import backlog_remark
+    from agents.offline.domains import check_streams
     from schemas.config import format_duration
     from schemas.topics import Topics
 

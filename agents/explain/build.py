@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
-from agents.cli.sentences import promise
 from agents.explain import words
 from agents.explain.parts import Budget, Explanation, Notch, Shared, StreamExplanation
+from agents.explain.sentences import promise
 from agents.presentation import presentation
 from engines.accounting.streams import totals
 from engines.registry import build_engine

@@ -18,8 +18,8 @@ from agents.explain.parts import (
 from agents.explain.plot import error_plot
 from agents.explain.text import noise_words
 from agents.explain.words import spent
+from agents.pages.templates import render
 from agents.presentation.error import RELEASES, ErrorModel
-from agents.templates import render
 
 
 def render_page(explanation: Explanation) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from agents.cli.output import table
 from agents.explain.parts import (
     Budget,
     Explanation,
@@ -19,6 +18,7 @@ from agents.explain.parts import (
     surest,
 )
 from agents.explain.words import spent
+from agents.pages.text import table
 from agents.presentation.error import RELEASES
 
 WIDTH = 100

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from statistics import NormalDist
 
-from agents.cli.sentences import promise, several
 from agents.explain.parts import Budget, Point, chance, decimal, exact, surest
+from agents.explain.sentences import promise, several
 from agents.presentation import presentation
 from engines.accounting import gaussian
 from schemas.config import Stream, format_duration

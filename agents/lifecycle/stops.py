@@ -104,7 +104,7 @@ class Stops:
 
     Args: streams: all that this job is to serve.
     Attributes:
-        watched: whether somebody ends the worker when nothing is left to publish, see `agents.lifecycle.watch`. If not,
+        watched: whether somebody ends the worker when nothing is left to publish (`agents.worker.topic_watch`). If not,
             it ends when every stream has stopped.
         error: of what stopped last.
     """

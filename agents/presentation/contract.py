@@ -12,8 +12,8 @@ from schemas.config import Stream
 from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:
-    from agents.protocol.truth import TruthAudit
-    from agents.report import StepRow
+    from agents.pages.report import StepRow
+    from agents.protocol.release.held_out import TruthAudit
 
 Fields = Mapping[str, Any]
 """Fields of a raw event, but for its time, its user and its operation."""

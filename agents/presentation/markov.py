@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agents.plots import BLUE, curves
+from agents.pages.plots import BLUE, curves
 from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
@@ -20,8 +20,8 @@ from schemas.config.domain.states import StatesDomain
 from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:
-    from agents.protocol.truth import TruthAudit
-    from agents.report import StepRow
+    from agents.pages.report import StepRow
+    from agents.protocol.release.held_out import TruthAudit
 
 _BESIDE = 3
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from agents.plots import AMBER, BLUE, RED, curves
+from agents.pages.plots import AMBER, BLUE, RED, curves
 from engines.markov.engine import Markov
 from engines.markov.leakage import EXACT_STATES, Adversary, Leakage
 

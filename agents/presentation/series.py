@@ -18,8 +18,8 @@ from schemas.config import Stream
 from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:
-    from agents.protocol.truth import TruthAudit
-    from agents.report import StepRow
+    from agents.pages.report import StepRow
+    from agents.protocol.release.held_out import TruthAudit
 
 _CROWD = 20
 _LATE, _LATE_READINGS = 3, 6

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from agents.plots import AMBER, BLUE, GREY, RED, TRUE, curves, figure, image, quiet
+from agents.pages.plots import AMBER, BLUE, GREY, RED, TRUE, curves, figure, image, quiet
 from agents.presentation import spatial_zones
 from schemas.config import Stream, ZonesDomain
 
 if TYPE_CHECKING:
-    from agents.protocol.truth import TruthAudit
-    from agents.report import StepRow
+    from agents.pages.report import StepRow
+    from agents.protocol.release.held_out import TruthAudit
 
 FloatArray = npt.NDArray[np.float64]
 

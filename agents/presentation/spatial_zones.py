@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agents.plots import GREY, SYNTHETIC, TRUE, figure, image, quiet
+from agents.pages.plots import GREY, SYNTHETIC, TRUE, figure, image, quiet
 from agents.presentation.contract import Fields, Known
 from engines.auditor.features import Features
 from engines.auditor.fixture import Focus
@@ -17,7 +17,7 @@ from engines.spatial.zones import ZoneEvaluator
 from schemas.config import Stream, ZonesDomain
 
 if TYPE_CHECKING:
-    from agents.protocol.truth import TruthAudit
+    from agents.protocol.release.held_out import TruthAudit
 
 MOST_SHOWN = 30
 ERRORS = (

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agents.plots import AMBER, BLUE, curves, figure, image, quiet
+from agents.pages.plots import AMBER, BLUE, curves, figure, image, quiet
 from engines.tabular.attributes import FloatArray
 from engines.tabular.evaluator import METRICS, TableEvaluator
 from engines.tabular.marginals import Marginals
 from schemas.config import Stream
 
 if TYPE_CHECKING:
-    from agents.protocol.truth import TruthAudit
-    from agents.report import StepRow
+    from agents.pages.report import StepRow
+    from agents.protocol.release.held_out import TruthAudit
 
 LABELS = {
     "avg_we": "mean workload error",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agents.plots import BLUE, curves
+from agents.pages.plots import BLUE, curves
 from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
@@ -24,8 +24,8 @@ from schemas.config.domain.trips import TripsDomain
 from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:
-    from agents.protocol.truth import TruthAudit
-    from agents.report import StepRow
+    from agents.pages.report import StepRow
+    from agents.protocol.release.held_out import TruthAudit
 
 _CELLS = {"default": "starts", "grid": "density", "paper": "pairs"}
 _SHOWN = ("se_jsd", "fp_are", "qe")

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from agents.protocol.ingest_arrays import distinct
+from agents.protocol.arrays import distinct
 from agents.protocol.userhash import IdBytes
 
 IntArray = npt.NDArray[np.int64]

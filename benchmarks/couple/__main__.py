@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.progress import Progress
 
-from agents.processes import process_pool
+from agents.offline.processes import process_pool
 from benchmarks.couple.mutants import sites
 from benchmarks.couple.runs import Verdict
 from benchmarks.couple.work import mutant, pair, plant

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from agents.protocol.ingest_events import RawRecord
+from agents.protocol.ingest.events import RawRecord
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes
 from benchmarks.couple.rows import event, other

@@ -10,11 +10,11 @@ from functools import partial
 
 import orjson
 
-from agents.protocol.ingest_events import RawRecord
-from agents.protocol.ingest_spec import SourceSpec
-from agents.protocol.partition_ingest import PartitionIngest
-from agents.protocol.publisher import StreamPublisher
-from agents.protocol.stepper import Stepper
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.release.publisher import StreamPublisher
+from agents.protocol.release.stepper import Stepper
 from benchmarks.couple.adversary import Choosing
 from benchmarks.couple.claims import Claim
 from benchmarks.couple.declared import check_declared

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-import agents.kafka_clients
-import agents.owners
-from agents.kafka_clients import fenced_producer
-from agents.owners import Owners, PartitionOwner
-from agents.table import DurableTable
+import agents.kafka.clients
+import agents.worker.partition_tasks
+from agents.kafka.clients import fenced_producer
+from agents.worker.partition_tasks import Owners, PartitionOwner
+from agents.worker.table import DurableTable
 from schemas.config.server import Kafka
 
 Work = Coroutine[Any, Any, Any]
@@ -43,7 +43,7 @@ def fence(answer: asyncio.Future[Any], done: list[str], patch: pytest.MonkeyPatc
         async def stop(self) -> None:
             pass
 
-    patch.setattr(agents.kafka_clients, "OneChanceProducer", Producer)
+    patch.setattr(agents.kafka.clients, "OneChanceProducer", Producer)
     return fenced_producer(Kafka(bootstrap="127.0.0.1:1"), "id")
 
 
@@ -73,7 +73,7 @@ def test_the_end_is_not_lost_where_an_answer_comes_at_the_same_time(
 
 def test_an_owner_that_missed_its_end_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Libraries have such awaits as well."""
-    monkeypatch.setattr(agents.owners, "AGAIN_S", 0.01)
+    monkeypatch.setattr(agents.worker.partition_tasks, "AGAIN_S", 0.01)
     ended = asyncio.Event()
 
     class Deaf(PartitionOwner):

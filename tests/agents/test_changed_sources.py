@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 
-from agents import source_check
-from agents.ingest import IngestService, source_specs
-from agents.ingest_owner import IngestOptions, SourceOwner
+from agents.kafka import source_check
+from agents.kafka.topics.ids import TopicIdentity
 from agents.lifecycle.stops import Stops
-from agents.topic_ids import TopicIdentity
+from agents.worker.ingest.partition_task import IngestOptions, SourceOwner
+from agents.worker.ingest.service import IngestService, source_specs
 from schemas.errors import GapError, SourceError
 from tests.kafka.support import job_config, stream_table
 

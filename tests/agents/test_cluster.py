@@ -16,10 +16,10 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 
-import agents.kafka_refusals as kafka_refusals
+from agents.kafka import refusals
+from agents.kafka.cluster import access_error, passes, probe
+from agents.kafka.topics.admin import admin_client
 from agents.lifecycle.advice import advice
-from agents.lifecycle.cluster import access_error, passes, probe
-from agents.topic_admin import admin_client
 from schemas.config.server import Kafka
 from schemas.errors import AccessError, BrokerError, ConfigError, GapError, OutcomeUnknownError, StoreError, TopicError
 
@@ -94,7 +94,7 @@ def test_a_wrong_password_is_told_by_every_command(monkeypatch: pytest.MonkeyPat
         async with admin_client(KAFKA):
             raise AssertionError
 
-    monkeypatch.setattr(kafka_refusals, "create_conn", refuse)
+    monkeypatch.setattr(refusals, "create_conn", refuse)
     for question in (lambda: probe(KAFKA), ask):
         with pytest.raises(AccessError, match=r"authentication failed: 127\.0\.0\.1:1 refused"):
             asyncio.run(question())
@@ -117,9 +117,9 @@ def test_one_server_that_answers_is_enough_and_the_others_are_not_waited_for(mon
             finally:
                 gone.append(server)
 
-    monkeypatch.setattr(kafka_refusals, "ask", ask)
+    monkeypatch.setattr(refusals, "ask", ask)
     kafka = Kafka(bootstrap="silent:1,answers:1")
-    assert asyncio.run(kafka_refusals.unanswered(kafka, "no answer")) is None
+    assert asyncio.run(refusals.unanswered(kafka, "no answer")) is None
     assert gone == ["silent:1"]
 
 
@@ -127,17 +127,17 @@ def test_one_server_that_answers_is_enough_and_the_others_are_not_waited_for(mon
 def test_only_where_every_server_refuses_waiting_is_in_vain(
     monkeypatch: pytest.MonkeyPatch, others: bool, kind: type[BrokerError]
 ) -> None:
-    async def ask(server: str, *_: Any) -> kafka_refusals.NoAnswer:
-        return kafka_refusals.NoAnswer(f"{server} says no", refused=server == "a:1" or others)
+    async def ask(server: str, *_: Any) -> refusals.NoAnswer:
+        return refusals.NoAnswer(f"{server} says no", refused=server == "a:1" or others)
 
-    monkeypatch.setattr(kafka_refusals, "ask", ask)
-    error = asyncio.run(kafka_refusals.unanswered(Kafka(bootstrap="a:1,b:1"), "no answer"))
+    monkeypatch.setattr(refusals, "ask", ask)
+    error = asyncio.run(refusals.unanswered(Kafka(bootstrap="a:1,b:1"), "no answer"))
     assert type(error) is kind
     assert str(error) == "no answer: a:1 says no; b:1 says no"
 
 
 def test_a_broker_that_takes_connections_and_stalls_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_refusals, "ASK_TIMEOUT_MS", 200)
+    monkeypatch.setattr(refusals, "ASK_TIMEOUT_MS", 200)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         kafka = Kafka(bootstrap=f"127.0.0.1:{listener.getsockname()[1]}")
         with pytest.raises(BrokerError, match=r"no answer from the cluster .* did not answer in time"):

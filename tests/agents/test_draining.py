@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-import agents.lifecycle.watch
+import agents.worker.topic_watch
 from agents.lifecycle.stops import Part, Stops
-from agents.lifecycle.watch import TopicWatch
-from agents.protocol.stepper import Stepper
-from agents.publish import Lane
+from agents.protocol.release.stepper import Stepper
+from agents.worker.publish import Lane
+from agents.worker.topic_watch import TopicWatch
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError, PrivstreamError, StepError
 from schemas.releases import cut
@@ -105,7 +105,7 @@ def test_the_worker_ends_when_nothing_is_left_to_publish(
             SimpleNamespace(stream="b", published=0, over=5),
         ]
 
-    monkeypatch.setattr(agents.lifecycle.watch, "status", status)
+    monkeypatch.setattr(agents.worker.topic_watch, "status", status)
     stops.add("a", part, None, StepError("stream a"), step=step)
     asyncio.run(watching.end_if_nothing_waits())  # b goes on
     stops.add("b", "topics", None, GapError("stream b"))

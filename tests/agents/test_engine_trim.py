@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from agents import app, engine
-from agents.app import Job
+from agents.worker import engine
+from agents.worker import job as worker_job
+from agents.worker.job import Job
 from schemas.blocks import Block
 from tests.kafka.support import job_config, stream_table
 
@@ -79,7 +80,8 @@ def test_a_restart_deletes_no_block_that_another_stream_needs(tmp_path: Path, mo
         blocks.append(block("fast", minute, tick=minute, floor=max(0, len(blocks) - 2)))
         blocks.append(block("slow", minute, tick=-1, floor=0))
     log: list[Any] = []
-    table, trimmed = Table(), [0]
+    table: Any = Table()
+    trimmed = [0]
 
     async def producer(*_: Any) -> Producer:
         return Producer(log)
@@ -87,21 +89,20 @@ def test_a_restart_deletes_no_block_that_another_stream_needs(tmp_path: Path, mo
     async def fingerprints(_: Any) -> dict[str, Any]:
         return {}
 
-    monkeypatch.setattr(app, "stored_fingerprints", fingerprints)
+    monkeypatch.setattr(worker_job, "stored_fingerprints", fingerprints)
     monkeypatch.setattr(engine, "fenced_producer", producer)
     monkeypatch.setattr(engine, "log_reader", lambda *_: reading(log))
     monkeypatch.setattr(engine, "Trimmer", lambda *_, **__: SimpleNamespace(below=trimmed.append))
     job = Job(config=config, source_partitions={"fast": 1, "slow": 1})
-    job.table = table  # type: ignore[assignment]
 
     async def scenario() -> None:
-        owner = engine.EngineOwner(job, 0)
+        owner = engine.EngineOwner(job, table, 0)
         await owner.open()
         for offset, each in enumerate(blocks):
             message = SimpleNamespace(offset=offset, key=each.stream.encode())
             event = SimpleNamespace(message=message, value=each.encode(), ack=lambda: None)
             await owner.handle(event)
-        await engine.EngineOwner(job, 0).open()
+        await engine.EngineOwner(job, table, 0).open()
 
     asyncio.run(scenario())
     assert table.bodies.keys() == {"fast"}, "the slow stream has not settled anything yet"

@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import pytest
 
-from agents import engine
-from agents.owners import AckList
-from agents.protocol.owner import StreamOwner
+from agents.protocol.release.candidates import StreamOwner
+from agents.worker import engine
+from agents.worker.partition_tasks import AckList
 from schemas.blocks import Block
 from schemas.errors import GapError
 from schemas.releases import LogRecord, Seed

@@ -11,13 +11,13 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from agents import ingest_restore
-from agents.ingest import source_specs
-from agents.ingest_owner import IngestOptions, SourceOwner
 from agents.lifecycle.stops import Stops
-from agents.metrics import IngestCounters
-from agents.protocol.ingest_events import RawRecord
-from agents.protocol.ingest_places import Places
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.places import Places
+from agents.worker.ingest import restore
+from agents.worker.ingest.counters import IngestCounters
+from agents.worker.ingest.partition_task import IngestOptions, SourceOwner
+from agents.worker.ingest.service import source_specs
 from schemas.blocks import Block
 from schemas.errors import GapError
 from tests.kafka.ingest_support import START_S
@@ -118,9 +118,9 @@ class Bench:
             owner._producer = self.producer  # type: ignore[assignment]
 
         monkeypatch.setattr(owner, "fence", fence)
-        monkeypatch.setattr(ingest_restore, "_fold_blocks", fold)
+        monkeypatch.setattr(restore, "_fold_blocks", fold)
         consumer = Consumer(None if expired else self.producer)
-        await ingest_restore.restore(self.config, consumer, [owner])  # type: ignore[arg-type]
+        await restore.restore(self.config, consumer, [owner])  # type: ignore[arg-type]
         self.owner = owner
         return consumer
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 
-import agents.ingest
-from agents.ingest import IngestService
-from agents.ingest_owner import SourceOwner
+import agents.worker.ingest.service
+from agents.worker.ingest.partition_task import SourceOwner
+from agents.worker.ingest.service import IngestService
 from schemas.errors import BrokerError, StrayCancellationError
 from tests.agents.test_ingest_ticks import owner_of
 
@@ -56,7 +56,7 @@ class Bench:
 
         async def look(*_: Any) -> None: ...
 
-        monkeypatch.setattr(agents.ingest, "restore", restore)
+        monkeypatch.setattr(agents.worker.ingest.service, "restore", restore)
         monkeypatch.setattr(self.service, "_look", look)
         self.service.assigned(frozenset([SOURCE]))
 

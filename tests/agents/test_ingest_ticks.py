@@ -14,10 +14,10 @@ from aiokafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.ingest import IngestService, source_specs
-from agents.ingest_owner import IngestOptions, SourceOwner
-from agents.metrics import IngestCounters
-from agents.protocol.ingest_events import RawRecord
+from agents.protocol.ingest.events import RawRecord
+from agents.worker.ingest.counters import IngestCounters
+from agents.worker.ingest.partition_task import IngestOptions, SourceOwner
+from agents.worker.ingest.service import IngestService, source_specs
 from tests.kafka.support import job_config, stream_table
 
 START_S = 1_577_836_800

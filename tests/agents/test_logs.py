@@ -36,8 +36,8 @@ def test_a_library_is_heard_once_a_minute() -> None:
 
 def test_our_own_lines_always_pass() -> None:
     calm = OncePerCause()
-    assert all(calm.filter(record("agents.publish", "step %s is public", step)) for step in range(10))
-    line = record("agents.worker", "with its traceback", error=ValueError())
+    assert all(calm.filter(record("agents.worker.publish", "step %s is public", step)) for step in range(10))
+    line = record("agents.worker.process", "with its traceback", error=ValueError())
     line.pathname = "/srv/faust/mode/agents/worker.py"  # whatever folder the program lies in
     assert calm.filter(line)
 
@@ -46,7 +46,7 @@ def test_errors_that_libraries_repeat_with_a_traceback_are_left_out() -> None:
     calm = OncePerCause()
     assert not calm.filter(record("mode.services", "Crashed reason=%r", "x", error=ValueError()))
     assert not calm.filter(record("asyncio", "Task exception was never retrieved"))
-    ours = record("agents.ingest", "Crashed reason=%r", "x", error=ValueError())
+    ours = record("agents.worker.ingest.service", "Crashed reason=%r", "x", error=ValueError())
     ours.pathname = "/lib/site-packages/mode/services.py"
     assert not calm.filter(ours)
 

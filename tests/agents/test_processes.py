@@ -18,14 +18,14 @@ from tests.kafka.support import PATIENCE_S
 ROOT = Path(__file__).resolve().parents[2]
 POOL = """
 import time
-from agents.processes import process_pool
+from agents.offline.processes import process_pool
 if __name__ == "__main__":
     with process_pool(2) as pool:
         [task.result() for task in [pool.submit(time.sleep, 3600) for _ in range(2)]]
 """
 FORK = """
 import os, time
-from agents.processes import end_with
+from agents.offline.processes import end_with
 parent = os.getpid()
 for _ in range(2):
     if not os.fork():
@@ -103,4 +103,4 @@ def test_there_is_one_way_to_make_a_pool() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if re.search(r"ProcessPoolExecutor\(|multiprocessing\.Pool|\.Process\(target", path.read_text())
     ]
-    assert sorted(made) == ["agents/processes.py"]
+    assert sorted(made) == ["agents/offline/processes.py"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agents.lifecycle.stops import Stops
-from agents.publish import Lane
+from agents.worker.publish import Lane
 from engines.contract_case import contract_case
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.ingest_gaps import pass_over
-from agents.ingest_owner import SourceOwner
+from agents.worker.ingest.gaps import pass_over
+from agents.worker.ingest.partition_task import SourceOwner
 from tests.agents.test_ingest_ticks import owner_of, record
 
 END = 10

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.state_store import DamagedError, StateStore
+from agents.worker.state_store import DamagedError, StateStore
 from schemas.errors import StoreError
 
 

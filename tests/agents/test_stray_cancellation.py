@@ -11,9 +11,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from mode import Service
 
-from agents.kafka_clients import close_client
+from agents.kafka.clients import close_client
 from agents.lifecycle.cancellations import LongService, told
-from agents.owners import Owners, PartitionOwner
+from agents.worker.partition_tasks import Owners, PartitionOwner
 from schemas.errors import BrokerError, StrayCancellationError
 
 

@@ -14,11 +14,11 @@ import pytest
 from aiokafka.errors import KafkaError
 from prometheus_client import REGISTRY
 
-from agents import app, engine
-from agents.app import Job
-from agents.engine import EngineOwner
 from agents.lifecycle.stops import Stops
-from agents.protocol.stepper import Stepper
+from agents.protocol.release.stepper import Stepper
+from agents.worker import engine, job
+from agents.worker.engine import EngineOwner
+from agents.worker.job import Job
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError, WireError
 from schemas.releases import Candidate, Seed, decode_log_record
@@ -39,7 +39,7 @@ class Bench:
         self.trimmed: list[int] = []
         self.started = ["a", "b"]  # what the fingerprints topic says
         self.job = Job(config=config, source_partitions={"a": 1, "b": 1})
-        self.job.table = Table()  # type: ignore[assignment]
+        self.table: Any = Table()
         self.producer = Producer(self.log)
 
         async def producer(*_: Any) -> Producer:
@@ -51,7 +51,7 @@ class Bench:
         async def fingerprints(_: Any) -> dict[str, Any]:
             return dict.fromkeys(self.started)
 
-        monkeypatch.setattr(app, "stored_fingerprints", fingerprints)
+        monkeypatch.setattr(job, "stored_fingerprints", fingerprints)
         monkeypatch.setattr(engine, "fenced_producer", producer)
         monkeypatch.setattr(engine, "log_reader", lambda *_: reading(self.log))
         monkeypatch.setattr(engine, "Trimmer", trimmer)
@@ -59,7 +59,7 @@ class Bench:
     async def life(self, records: Iterable[tuple[bytes | None, bytes]], *, restarted: bool = True) -> None:
         if restarted:
             self.job.stops = Stops.of(["a", "b"])
-        owner = EngineOwner(self.job, 0)
+        owner = EngineOwner(self.job, self.table, 0)
         await owner.open()
         for offset, (key, value) in enumerate(records):
             message = SimpleNamespace(offset=offset, key=key)

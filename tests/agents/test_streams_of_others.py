@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from agents import audit, publish
-from agents.app import Job
-from agents.audit import AuditLane, AuditOwner
-from agents.protocol.truth import TruthAudit
-from agents.publish import Lane, PublishOwner
+from agents.protocol.release.held_out import TruthAudit
+from agents.worker import audit, publish
+from agents.worker.audit import AuditLane, AuditOwner
+from agents.worker.job import Job
+from agents.worker.publish import Lane, PublishOwner
 from schemas.blocks import Block
 from schemas.releases import Seed
 from tests.agents.test_stream_stops_alone import Bench, block, both
@@ -75,6 +75,7 @@ class Partition:
         streams = [stream_table("a", audit="held-out.a")]
         config = job_config("localhost:1", folder, streams=streams, partitions=1, job="j")
         self.job = Job(config=config, source_partitions={"a": 1}, audit_partitions={"a": 1})
+        self.table: Any = None
         self.trimmed: list[int] = []
         for module in (publish, audit):
             monkeypatch.setattr(module, "Trimmer", self._trimmer)
@@ -88,7 +89,7 @@ class Partition:
         return owner
 
     def audit(self) -> AuditOwner:
-        owner = AuditOwner(self.job, 0)
+        owner = AuditOwner(self.job, self.table, 0)
         owner._lanes["a"] = AuditLane(owner, TruthAudit(self.job.config.streams[0], 1))
         return owner
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 
-import agents.lifecycle.watch
-from agents.lifecycle import stop_log
-from agents.lifecycle.cluster import passes
+import agents.worker.topic_watch
+from agents.kafka import stop_log
+from agents.kafka.cluster import passes
+from agents.kafka.topics.admin import needed_topics
+from agents.kafka.topics.ids import MetadataWithIds, TopicIdentity
 from agents.lifecycle.stops import Stops
-from agents.lifecycle.watch import LOOKS, Looks, TopicWatch, concerned
-from agents.topic_admin import needed_topics
-from agents.topic_ids import MetadataWithIds, TopicIdentity
+from agents.worker.topic_watch import LOOKS, Looks, TopicWatch, concerned
 from schemas.config import Config
 from schemas.errors import AccessError, BrokerError, LostTopicError
 from tests.kafka.support import job_config, stream_table
@@ -157,7 +157,7 @@ def test_a_cluster_that_refuses_it_is_told_once_a_minute(
     async def slept(_: float) -> None:
         pass
 
-    monkeypatch.setattr(agents.lifecycle.watch, "admin_client", refused)
+    monkeypatch.setattr(agents.worker.topic_watch, "admin_client", refused)
     monkeypatch.setattr(watching, "sleep", slept)
     asyncio.run(TopicWatch._watch.fun(watching))  # type: ignore[attr-defined]
     assert tries == 3

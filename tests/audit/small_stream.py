@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.cli.audit_stream import StreamAudit
-from agents.cli.audit_units import Sent
-from agents.protocol.effects import CommitCandidates, CommitSeeds, Compute, SaveState
-from agents.protocol.owner import StreamOwner
+from agents.offline.audit_stream import StreamAudit
+from agents.offline.audit_units import Sent
+from agents.protocol.release.candidates import StreamOwner
+from agents.protocol.release.effects import CommitCandidates, CommitSeeds, Compute, SaveState
 from engines.noise import NoiseSource
 from schemas.blocks import Block
 from schemas.config import Stream

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import engines.noise
-from agents.cli.audit_stream import StreamAudit
+from agents.offline.audit_stream import StreamAudit
 from engines.audited.every import cases
 from engines.audited.mechanisms import MECHANISMS, PARTS
 from engines.auditor import COVERED, audit

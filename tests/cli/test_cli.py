@@ -11,9 +11,9 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from agents import doctor
 from agents.cli.app import COMMANDS, build_app
-from agents.cli.sentences import promise
+from agents.explain.sentences import promise
+from agents.operator import doctor
 from schemas.config import load_config, parse_config
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.presentation.contract import Presentation
-from agents.protocol import public_records
-from agents.protocol.ingest_events import RawRecord
-from agents.protocol.ingest_spec import SourceSpec
-from agents.protocol.partition_ingest import PartitionIngest
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.release import public_records
 from engines import contract_checks as checks
 from engines.accounting.accountant import Accountant
 from engines.contract import Batch, Columns, Domain, FilledDomain

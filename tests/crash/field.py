@@ -18,9 +18,9 @@ import orjson
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
-from agents.failpoints import SIGNAL_VARIABLE, VARIABLE
+from agents.kafka.topics.admin import admin_client, create_topics
 from agents.protocol.partitioner import home_partition
-from agents.topic_admin import admin_client, create_topics
+from agents.worker.failpoints import SIGNAL_VARIABLE, VARIABLE
 from schemas.config import Config
 from schemas.events import TICK_HEADER, encode_tick
 from schemas.topics import Topics

@@ -20,18 +20,18 @@ from aiokafka.admin import NewTopic
 from aiokafka.errors import InvalidProducerEpoch, InvalidTxnState
 from aiokafka.structs import OffsetAndMetadata
 
-import agents.kafka_clients
-from agents.app import Job
-from agents.ingest_owner import SourceOwner
-from agents.ingest_restore import restore
-from agents.kafka_clients import fenced_producer, read_to_end
-from agents.metrics import IngestCounters
+import agents.kafka.clients
+from agents.kafka.clients import fenced_producer, read_to_end
+from agents.kafka.topics.admin import create_topics
+from agents.kafka.transactions import WITH_EPOCH
+from agents.offline.replay import ReplayOptions, replay
 from agents.protocol.partitioner import home_partition
-from agents.protocol.publisher import Publication
-from agents.publish import STEP_HEADER, Lane, PublishOwner, public_step
-from agents.replay import ReplayOptions, replay
-from agents.topic_admin import create_topics
-from agents.transactions import WITH_EPOCH
+from agents.protocol.release.publisher import Publication
+from agents.worker.ingest.counters import IngestCounters
+from agents.worker.ingest.partition_task import SourceOwner
+from agents.worker.ingest.restore import restore
+from agents.worker.job import Job
+from agents.worker.publish import STEP_HEADER, Lane, PublishOwner, public_step
 from schemas.config import Config, parse_config
 from schemas.config.server import Kafka
 from schemas.errors import BrokerError, OutcomeUnknownError
@@ -56,13 +56,13 @@ ANSWERS = {(each.API_KEY, each.API_VERSION): each.RESPONSE_TYPE for request in W
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents.kafka_clients, "REQUEST_TIMEOUT_MS", IMPATIENCE_MS)
+    monkeypatch.setattr(agents.kafka.clients, "REQUEST_TIMEOUT_MS", IMPATIENCE_MS)
 
 
 @pytest.fixture
 def careless(monkeypatch: pytest.MonkeyPatch) -> None:
     """aiokafka as it is."""
-    monkeypatch.setattr(agents.kafka_clients, "OneChanceProducer", AIOKafkaProducer)
+    monkeypatch.setattr(agents.kafka.clients, "OneChanceProducer", AIOKafkaProducer)
 
 
 async def refused(held: Held) -> bool:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from agents.ingest import source_specs
-from agents.protocol.partition_ingest import PartitionIngest
+from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.partitioner import home_partition
-from agents.protocol.stepper import Stepper
-from agents.publish import public_step
+from agents.protocol.release.stepper import Stepper
+from agents.worker.ingest.service import source_specs
+from agents.worker.publish import public_step
 from schemas.blocks import Block, Folded
 from schemas.config import Config
 from schemas.releases import CHANNELS, Channel, Seed, decode_log_record, unframe_records

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from agents.worker import run_worker
+from agents.worker.process import run_worker
 from schemas.config import Config
 from schemas.config.load import load_config
 from tests.crash.machine import CLOCK_VARIABLE, follow_clock

@@ -20,12 +20,12 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 
-from agents.ingest import IngestService, source_specs
-from agents.ingest_owner import IngestOptions
-from agents.kafka_clients import read_to_end
-from agents.protocol.dead_letters import DeadLetter
+from agents.kafka.clients import read_to_end
+from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes
+from agents.worker.ingest.partition_task import IngestOptions
+from agents.worker.ingest.service import IngestService, source_specs
 from schemas.blocks import Block
 from schemas.config import Config
 from schemas.config.load import config_from_mapping

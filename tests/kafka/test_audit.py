@@ -13,12 +13,13 @@ import orjson
 import pytest
 from prometheus_client import REGISTRY
 
-import agents.audit
-from agents.app import ROLES, Job, build_app
-from agents.fingerprint import check_fingerprints
-from agents.ingest import ingest_service
-from agents.topic_admin import create_topics
-from agents.user_keys import user_key_ids
+import agents.worker.audit
+from agents.kafka.fingerprint import check_fingerprints
+from agents.kafka.topics.admin import create_topics
+from agents.worker.app import ROLES, build_app
+from agents.worker.ingest.service import ingest_service
+from agents.worker.ingest.user_keys import user_key_ids
+from agents.worker.job import Job
 from engines.contract import Columns
 from engines.registry import build_evaluator
 from schemas.blocks import Folded
@@ -83,7 +84,7 @@ async def measured(config: Config, steps: int) -> None:
 def test_every_step_is_measured_and_a_restart_goes_on(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agents.audit, "CHECKPOINT_S", 0.0)
+    monkeypatch.setattr(agents.worker.audit, "CHECKPOINT_S", 0.0)
 
     async def scenario() -> None:
         config = audited(bootstrap, tmp_path)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from agents.ingest_owner import IngestOptions
+from agents.worker.ingest.partition_task import IngestOptions
 from schemas.events import Reason
 from tests.kafka.ingest_support import START_S, Bench, event, in_loop
 from tests.kafka.support import producing

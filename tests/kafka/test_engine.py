@@ -15,10 +15,11 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
-from agents.app import Job, build_app
+from agents.kafka.topics.admin import create_topics
 from agents.protocol.partitioner import home_partition
-from agents.publish import STEP_HEADER
-from agents.topic_admin import create_topics
+from agents.worker.app import build_app
+from agents.worker.job import Job
+from agents.worker.publish import STEP_HEADER
 from schemas.blocks import Block, Folded
 from schemas.config import Config
 from schemas.errors import ForkError, GapError
@@ -69,7 +70,7 @@ async def running(config: Config, *, roles: Sequence[str] = ("engine", "publish"
     try:
         yield app
     finally:
-        # As a worker leaves (`agents.worker`): a client of one that has crashed may wait for ever, and nobody for it.
+        # As a worker leaves: a client of one that has crashed may wait for ever, and nobody for it.
         await asyncio.wait([asyncio.ensure_future(app.stop())], timeout=STOP_S)
 
 

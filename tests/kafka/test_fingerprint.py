@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
-from agents.fingerprint import Checked, check_fingerprints
-from agents.topic_admin import admin_client, create_topics
-from agents.topic_ids import topic_identities
+from agents.kafka.fingerprint import Checked, check_fingerprints
+from agents.kafka.topics.admin import admin_client, create_topics
+from agents.kafka.topics.ids import topic_identities
 from schemas.config import Config
 from schemas.errors import BrokerError, FingerprintError
 from tests.kafka.support import fresh_name, job_config, records_of, stream_table, until

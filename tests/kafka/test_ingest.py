@@ -15,8 +15,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from aiokafka.structs import ConsumerRecord, OffsetAndMetadata
 
-from agents.ingest_records import hand_out_bare_records
 from agents.protocol.partitioner import home_partition
+from agents.worker.ingest.records import hand_out_bare_records
 from schemas.blocks import Block
 from schemas.errors import GapError
 from tests.kafka.ingest_support import BOUND, START_S, STEP_S, Bench, check, crowd, event, expected_steps, in_loop

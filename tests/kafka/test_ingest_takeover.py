@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-import agents.ingest_owner
-from agents.kafka_clients import fenced_producer
+import agents.worker.ingest.partition_task
+from agents.kafka.clients import fenced_producer
 from schemas.config.server import Kafka
 from tests.kafka.ingest_support import Bench, check, crowd, in_loop
 from tests.kafka.support import PATIENCE_S, until
@@ -121,7 +121,7 @@ async def test_a_worker_that_is_still_opening_does_not_fence_its_successor(boots
         return await fenced_producer(kafka, transactional_id)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(agents.ingest_owner, "fenced_producer", fence)
+        patch.setattr(agents.worker.ingest.partition_task, "fenced_producer", fence)
         async with bench.running() as first:
             await until(lambda: slow == bench.partitions)
             async with bench.running() as second:

@@ -11,16 +11,16 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.admin.records_to_delete import RecordsToDelete
 
-import agents.audit
-import agents.lifecycle.watch
-from agents.app import ROLES
-from agents.doctor import cluster_findings
-from agents.lifecycle.cluster import passes
-from agents.protocol.dead_letters import DeadLetter
+import agents.worker.audit
+import agents.worker.topic_watch
+from agents.kafka.cluster import passes
+from agents.kafka.topics.admin import check_topics, create_topics
+from agents.operator.doctor import cluster_findings
+from agents.operator.status import status
+from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.partitioner import home_partition
-from agents.status import status
-from agents.topic_admin import check_topics, create_topics
-from agents.worker import prepare
+from agents.worker.app import ROLES
+from agents.worker.process import prepare
 from schemas.blocks import Block
 from schemas.errors import BrokerError, GapError, TopicError
 from schemas.topics import COMPACTED, Topics
@@ -114,8 +114,8 @@ async def test_a_lost_bounds_topic_is_refused(
 @pytest.fixture
 def twins(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Twins:
     """Streams a, which has held-out events, and b."""
-    monkeypatch.setattr(agents.lifecycle.watch, "LOOK_S", 0.5)
-    monkeypatch.setattr(agents.audit, "CHECKPOINT_S", 0.0)
+    monkeypatch.setattr(agents.worker.topic_watch, "LOOK_S", 0.5)
+    monkeypatch.setattr(agents.worker.audit, "CHECKPOINT_S", 0.0)
     return Twins(bootstrap, tmp_path, audit=True)
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.ingest import IngestService
+from agents.kafka.membership import take_place
+from agents.kafka.topics.admin import create_topics
 from agents.lifecycle.advice import explain
-from agents.membership import take_place
-from agents.topic_admin import create_topics
+from agents.worker.ingest.service import IngestService
 from schemas.errors import ReplacedError
 from tests.kafka.ingest_support import Bench, check, crowd, in_loop
 from tests.kafka.support import until

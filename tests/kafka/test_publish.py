@@ -13,12 +13,12 @@ import pytest
 from aiokafka.errors import InvalidProducerEpoch, ProducerFenced
 from prometheus_client import REGISTRY
 
-import agents.publish
-from agents.app import Job
+import agents.worker.publish
+from agents.kafka.topics.admin import create_topics
 from agents.protocol.partitioner import home_partition
-from agents.protocol.publisher import Publication
-from agents.publish import Lane, PublishOwner
-from agents.topic_admin import create_topics
+from agents.protocol.release.publisher import Publication
+from agents.worker.job import Job
+from agents.worker.publish import Lane, PublishOwner
 from schemas.blocks import Block
 from schemas.config import Config
 from schemas.errors import ForkError
@@ -78,8 +78,8 @@ def test_a_step_waits_for_its_public_time(bootstrap: str, tmp_path: Path, monkey
         if name == "publish_due":
             begun.append(clock.time())
 
-    monkeypatch.setattr(agents.publish, "time", clock)
-    monkeypatch.setattr(agents.publish, "failpoint", note)
+    monkeypatch.setattr(agents.worker.publish, "time", clock)
+    monkeypatch.setattr(agents.worker.publish, "failpoint", note)
 
     async def scenario() -> None:
         config = wall_clock(bootstrap, tmp_path)

@@ -14,12 +14,12 @@ from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-import agents.engine
-import agents.protocol.owner
-import agents.publish
-import agents.table
+import agents.protocol.release.candidates
+import agents.worker.engine
+import agents.worker.publish
+import agents.worker.table
+from agents.kafka.topics.admin import admin_client, create_topics, restore_changelog
 from agents.protocol.partitioner import home_partition
-from agents.topic_admin import admin_client, create_topics, restore_changelog
 from schemas.blocks import Block
 from schemas.config import Config
 from schemas.releases import Seed
@@ -40,7 +40,7 @@ def end_at(monkeypatch: pytest.MonkeyPatch, place: str, passes: int) -> None:
         if name == place and seen[name] == passes:
             raise EndedHereError
 
-    for module in (agents.engine, agents.table, agents.publish):
+    for module in (agents.worker.engine, agents.worker.table, agents.worker.publish):
         monkeypatch.setattr(module, "failpoint", failpoint)
 
 
@@ -69,7 +69,7 @@ def test_the_next_worker_goes_on(bootstrap: str, tmp_path: Path, monkeypatch: py
         await create_topics(config)
         await feed(config, range(3))
         with monkeypatch.context() as patch:
-            patch.setattr(agents.publish, "MOST_STEPS", 1)
+            patch.setattr(agents.worker.publish, "MOST_STEPS", 1)
             end_at(patch, place, 2)
             assert isinstance(await crash_of(config, patch), EndedHereError)
         # Nothing new arrives: what the state can already close must be closed all the same.
@@ -107,7 +107,7 @@ def test_steps_that_one_block_closed_need_no_further_block(
                 home = home_partition(stream, config.kafka.partitions)
                 await producer.send_and_wait(f"{config.job.name}.blocks", block.encode(), partition=home)
         with monkeypatch.context() as patch:
-            patch.setattr(agents.protocol.owner, "MOST_STEPS", most)
+            patch.setattr(agents.protocol.release.candidates, "MOST_STEPS", most)
             end_at(patch, place, passes)
             await crash_of(config, patch)
         async with running(config):

@@ -10,10 +10,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from agents.doctor import cluster_findings
-from agents.metrics import IngestMetrics
-from agents.status import status
-from agents.topic_admin import create_topics
+from agents.kafka.topics.admin import create_topics
+from agents.operator.doctor import cluster_findings
+from agents.operator.status import status
+from agents.worker.metrics import IngestMetrics
 from tests.kafka.ingest_support import Bench, event, in_loop
 from tests.kafka.support import until
 

@@ -22,11 +22,11 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
 
-from agents.kafka_clients import read_to_end
-from agents.protocol.replay_plan import Chunk, ReplayError, ReplayPlan
-from agents.replay import Replayed, ReplayOptions, last_ticks, replay, tick_of
-from agents.tail import tail
-from agents.topic_admin import admin_client, create_topics
+from agents.kafka.clients import read_to_end
+from agents.kafka.tail import tail
+from agents.kafka.topics.admin import admin_client, create_topics
+from agents.offline.replay import Replayed, ReplayOptions, last_ticks, replay, tick_of
+from agents.protocol.replay.plan import Chunk, ReplayError, ReplayPlan
 from schemas.config import Config, parse_config
 from schemas.errors import BrokerError
 from schemas.events import tick_progress

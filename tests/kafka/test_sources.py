@@ -16,12 +16,12 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
 from prometheus_client import REGISTRY
 
-from agents.doctor import cluster_findings
-from agents.fingerprint import check_fingerprints
-from agents.ingest import IngestService
-from agents.status import status
-from agents.topic_admin import admin_client, create_topics
-from agents.user_keys import user_key_ids
+from agents.kafka.fingerprint import check_fingerprints
+from agents.kafka.topics.admin import admin_client, create_topics
+from agents.operator.doctor import cluster_findings
+from agents.operator.status import status
+from agents.worker.ingest.service import IngestService
+from agents.worker.ingest.user_keys import user_key_ids
 from schemas.errors import SourceError
 from tests.kafka.ingest_support import Bench, event, in_loop
 from tests.kafka.support import producing, until

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import agents.lifecycle.watch
-from agents.lifecycle import stop_log
+import agents.worker.topic_watch
+from agents.kafka import stop_log
+from agents.kafka.topics.admin import create_topics
 from agents.lifecycle.stops import Stops
-from agents.lifecycle.watch import TopicWatch
-from agents.topic_admin import create_topics
+from agents.worker.topic_watch import TopicWatch
 from schemas.errors import StepError
 from tests.kafka.ingest_support import in_loop
 from tests.kafka.support import job_config, stream_table
@@ -22,7 +22,7 @@ from tests.kafka.support import job_config, stream_table
 async def test_a_start_of_one_worker_does_not_hide_what_stands_in_another(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agents.lifecycle.watch, "AGAIN_S", 0.0)
+    monkeypatch.setattr(agents.worker.topic_watch, "AGAIN_S", 0.0)
     config = job_config(bootstrap, tmp_path, streams=[stream_table("taxi"), stream_table("bus")], partitions=1)
     await create_topics(config)
     workers = [Stops.of(["taxi", "bus"]) for _ in range(2)]

@@ -16,12 +16,12 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
 
-import agents.lifecycle.watch
-from agents.app import ROLES
-from agents.lifecycle import stop_log
-from agents.status import status
-from agents.topic_admin import create_topics
-from agents.worker import prepare
+import agents.worker.topic_watch
+from agents.kafka import stop_log
+from agents.kafka.topics.admin import create_topics
+from agents.operator.status import status
+from agents.worker.app import ROLES
+from agents.worker.process import prepare
 from schemas.config import Config
 from schemas.config.load import config_from_mapping
 from schemas.errors import SourceError, TopicError
@@ -132,7 +132,7 @@ async def admin_of(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents.lifecycle.watch, "LOOK_S", 0.5)
+    monkeypatch.setattr(agents.worker.topic_watch, "LOOK_S", 0.5)
 
 
 @in_loop

@@ -11,9 +11,9 @@ import faust
 from aiokafka.admin import NewTopic
 from yarl import URL
 
-import agents.table
-from agents.table import DurableTable, durable_table
-from agents.transport import JobTransport
+import agents.worker.table
+from agents.kafka.transport import JobTransport
+from agents.worker.table import DurableTable, durable_table
 from tests.kafka.support import create, fresh_name, producing, records_of, until
 
 
@@ -104,7 +104,7 @@ def test_a_save_that_stops_half_way_leaves_the_body_before(bootstrap: str, tmp_p
                     if reached == name:
                         raise StopHereError
 
-                monkeypatch.setattr(agents.table, "failpoint", stop)
+                monkeypatch.setattr(agents.worker.table, "failpoint", stop)
                 try:
                     await table.save(0, "s", b"two" * 500_000)
                 except StopHereError:

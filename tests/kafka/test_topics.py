@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from aiokafka.admin import NewTopic
 
-from agents.app import ROLES
-from agents.doctor import cluster_findings
-from agents.topic_admin import acl_lines, check_topics, create_topics, needed_topics
-from agents.worker import prepare
+from agents.kafka.topics.admin import acl_lines, check_topics, create_topics, needed_topics
+from agents.operator.doctor import cluster_findings
+from agents.worker.app import ROLES
+from agents.worker.process import prepare
 from schemas.errors import BrokerError, ConfigError
 from schemas.topics import Topics
 from tests.kafka.support import create, fresh_name, job_config, stream_table

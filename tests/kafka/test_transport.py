@@ -1,7 +1,7 @@
 """Faust's consumer as we need it: committed records only, and none lost when a table is recovered.
 
 The last test shows that stock Faust does lose records in the same situation; when it fails, Faust was mended and half
-of agents/transport.py can go.
+of agents/kafka/transport.py can go.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from faust.transport.drivers.aiokafka import Consumer as StockConsumer
 from faust.transport.drivers.aiokafka import Transport as StockTransport
 from yarl import URL
 
-from agents.table import DurableTable, durable_table
-from agents.transport import JobConsumer, JobTransport
+from agents.kafka.transport import JobConsumer, JobTransport
+from agents.worker.table import DurableTable, durable_table
 from tests.kafka.support import create, fresh_name, producing, until
 
 RECORDS = 5_000

@@ -10,15 +10,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from agents.app import ROLES, Job, build_app
-from agents.fingerprint import check_fingerprints
-from agents.ingest import ingest_service
-from agents.protocol.dead_letters import DeadLetter
+from agents.kafka.fingerprint import check_fingerprints
+from agents.kafka.topics.admin import create_topics
+from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes
-from agents.publish import STEP_HEADER
-from agents.topic_admin import create_topics
-from agents.user_keys import user_key_ids
+from agents.worker.app import ROLES, build_app
+from agents.worker.ingest.service import ingest_service
+from agents.worker.ingest.user_keys import user_key_ids
+from agents.worker.job import Job
+from agents.worker.publish import STEP_HEADER
 from schemas.blocks import Block
 from schemas.config import Config
 from schemas.events import TICK_HEADER, encode_tick

@@ -10,8 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from agents.protocol.ingest_events import RawRecord
-from agents.protocol.ingest_spec import SourceSpec
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.spec import SourceSpec
 from engines.contract import Columns
 from engines.contract_case import contract_case
 from engines.registry import build_domain

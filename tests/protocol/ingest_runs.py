@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from agents.protocol.bounds import BoundSpec
 from agents.protocol.clock import StepClock
-from agents.protocol.dead_letters import DeadLetter
-from agents.protocol.decode import EventFields
-from agents.protocol.ingest_events import RawRecord
-from agents.protocol.ingest_spec import SourceSpec
-from agents.protocol.partition_ingest import PartitionIngest
+from agents.protocol.ingest.bounds import BoundSpec
+from agents.protocol.ingest.dead_letters import DeadLetter
+from agents.protocol.ingest.decode import EventFields
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.spec import SourceSpec
 from engines.spatial import BoxDomain
 from schemas.blocks import Block
 from schemas.events import TICK_HEADER, encode_tick

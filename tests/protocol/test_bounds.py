@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.protocol.bounds import Bounds, BoundSpec
-from agents.protocol.user_table import BUCKETS, UserTable, buckets_of
+from agents.protocol.ingest.bounds import Bounds, BoundSpec
+from agents.protocol.ingest.user_table import BUCKETS, UserTable, buckets_of
 
 # Users with equal first words, equal second words, neighbours in the table, and both ends of it.
 WORDS = [1, 2, 3, 1 << 32, (1 << 32) + 1, 1 << 56, (1 << 63) + 5, (1 << 64) - 2, (1 << 64) - 1]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.protocol.decode import EventDecoder, EventFields
+from agents.protocol.ingest.decode import EventDecoder, EventFields
 from schemas.events import Reason
 
 FIELDS = EventFields(

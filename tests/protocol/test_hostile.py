@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.protocol.ingest_events import RawRecord
-from agents.protocol.ingest_spec import SourceSpec
-from agents.protocol.partition_ingest import PartitionIngest
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.userhash import MAX_ID_BYTES, IdBytes
 from schemas.blocks import Block
 from schemas.events import TICK_HEADER, Reason

@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from agents.protocol.bounds import BoundSpec
-from agents.protocol.ingest_events import RawRecord
-from agents.protocol.ingest_snapshots import Snapshot
-from agents.protocol.partition_ingest import PartitionIngest
+from agents.protocol.ingest.bounds import BoundSpec
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.snapshots import Snapshot
 from schemas.blocks import Block
 from schemas.errors import GapError, WireError
 from tests.protocol.ingest_runs import SPEC, Outcome, body, run, tick_header

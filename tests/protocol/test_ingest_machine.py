@@ -15,11 +15,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.protocol.decode import EventFields
-from agents.protocol.ingest_events import RawRecord
-from agents.protocol.merge import BlockMerge
-from agents.protocol.partition_ingest import PartitionIngest
+from agents.protocol.ingest.decode import EventFields
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.partitioner import partitions_of
+from agents.protocol.release.merge import BlockMerge
 from agents.protocol.userhash import IdBytes, hash_ids
 from schemas.events import TICK_HEADER, Reason
 from tests.protocol.ingest_runs import KEY, SPEC, STEP_US, body, run, tick_header

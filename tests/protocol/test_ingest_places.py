@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.protocol.ingest_places import MOST_BYTES, NEW, OTHERS, Places, Standing, Starts, starts
+from agents.protocol.ingest.places import MOST_BYTES, NEW, OTHERS, Places, Standing, Starts, starts
 from schemas.errors import GapError
 
 

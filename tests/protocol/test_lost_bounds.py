@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-import agents.protocol.partition_ingest
-from agents.protocol.bounds import BoundSpec
-from agents.protocol.ingest_events import RawRecord
-from agents.protocol.ingest_snapshots import BucketLog
-from agents.protocol.ingest_spec import SourceSpec
-from agents.protocol.partition_ingest import PartitionIngest
-from agents.protocol.user_table import BUCKETS
+import agents.protocol.ingest.partition
+from agents.protocol.ingest.bounds import BoundSpec
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.snapshots import BucketLog
+from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.ingest.user_table import BUCKETS
 from schemas.blocks import Block
 from schemas.errors import GapError, PromiseError
 from schemas.wire import Kind, decode
@@ -167,7 +167,7 @@ class FloorsForgotten(BucketLog):
 
 @pytest.mark.parametrize("fault", [NoCheck, AnySnapshotWillDo, FloorsForgotten])
 def test_a_planted_fault_is_found(fault: type[BucketLog], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents.protocol.partition_ingest, "BucketLog", fault)
+    monkeypatch.setattr(agents.protocol.ingest.partition, "BucketLog", fault)
     quietly = settings(
         max_examples=3_000,
         derandomize=True,

@@ -16,10 +16,10 @@ from typing import Any
 import orjson
 import pytest
 
-from agents.protocol.effects import CommitCandidates, CommitSeeds, Compute, SaveState
-from agents.protocol.owner import Effects, StreamOwner
-from agents.protocol.publisher import StreamPublisher
-from agents.protocol.stepper import Stepper
+from agents.protocol.release.candidates import Effects, StreamOwner
+from agents.protocol.release.effects import CommitCandidates, CommitSeeds, Compute, SaveState
+from agents.protocol.release.publisher import StreamPublisher
+from agents.protocol.release.stepper import Stepper
 from engines.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.errors import PromiseError, WireError

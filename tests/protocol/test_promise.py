@@ -18,7 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from agents.protocol.owner import ENOUGH_BYTES
+from agents.protocol.release.candidates import ENOUGH_BYTES
 from engines.noise import NoiseSource
 from schemas.errors import ForkError, GapError
 from schemas.releases import Seed, decode_log_record, unframe_records

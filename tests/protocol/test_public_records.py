@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.protocol.ingest_times import TimeParser
-from agents.protocol.public_records import MOST_BYTES, measurement_records
+from agents.protocol.ingest.times import TimeParser
+from agents.protocol.release.public_records import MOST_BYTES, measurement_records
 from schemas.errors import EngineInputError
 
 VALUE = 2**60  # 19 digits and a comma

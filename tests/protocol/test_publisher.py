@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.protocol.publisher import StreamPublisher
-from agents.protocol.stepper import Stepper
+from agents.protocol.release.publisher import StreamPublisher
+from agents.protocol.release.stepper import Stepper
 from engines.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.config import Stream

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from agents.protocol.decode import EventFields
-from agents.protocol.ingest_events import RawRecord
-from agents.protocol.ingest_spec import SourceSpec
-from agents.protocol.partition_ingest import PartitionIngest
-from agents.refusals import EVERY_S, FIRST, WHAT_TO_DO, RefusalAlarm
+from agents.lifecycle.refusals import EVERY_S, FIRST, WHAT_TO_DO, RefusalAlarm
+from agents.protocol.ingest.decode import EventFields
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.spec import SourceSpec
 from engines.tabular.attributes import Category
 from engines.tabular.domain import TableDomain
 from schemas.blocks import Block

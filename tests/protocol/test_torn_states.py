@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.protocol.bounds import BoundSpec
-from agents.protocol.ingest_events import RawRecord
-from agents.protocol.ingest_places import Places, Standing, Starts, starts
-from agents.protocol.partition_ingest import PartitionIngest
-from agents.protocol.publisher import StreamPublisher
-from agents.protocol.stepper import Stepper
+from agents.protocol.ingest.bounds import BoundSpec
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.places import Places, Standing, Starts, starts
+from agents.protocol.release.publisher import StreamPublisher
+from agents.protocol.release.stepper import Stepper
 from engines.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError, TornError

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.protocol.bounds import Bounds, BoundSpec
-from agents.protocol.trip_bounds import CELLS, TripBounds
+from agents.protocol.ingest.bounds import Bounds, BoundSpec
+from agents.protocol.ingest.trip_bounds import CELLS, TripBounds
 from engines.trajectory.assembly import Assembly, Closing
 
 STEPS = 14

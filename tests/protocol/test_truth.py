@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import pytest
 
-from agents.protocol.truth import TruthAudit
+from agents.protocol.release.held_out import TruthAudit
 from schemas.blocks import Block, Folded
 from schemas.config import Stream
 from schemas.errors import WireError

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from agents.protocol.effects import Adopted, CommitCandidates, CommitSeeds, Compute, SaveState
-from agents.protocol.merge import BlockMerge
-from agents.protocol.owner import ENOUGH_BYTES, StreamOwner
-from agents.protocol.publisher import Publication, StreamPublisher
-from agents.protocol.stepper import Stepper
+from agents.protocol.release.candidates import ENOUGH_BYTES, StreamOwner
+from agents.protocol.release.effects import Adopted, CommitCandidates, CommitSeeds, Compute, SaveState
+from agents.protocol.release.merge import BlockMerge
+from agents.protocol.release.publisher import Publication, StreamPublisher
+from agents.protocol.release.stepper import Stepper
 from engines.contract import Batch, Release, State
 from engines.noise import NoiseSource
 from schemas.blocks import Block, Folded
@@ -186,7 +186,7 @@ class World:
             yield offset, decode_log_record(data)
 
     def trim(self) -> None:
-        """What `agents.trim` does: below what is adopted and published, sparing the newest candidate."""
+        """What `agents.worker.trimming` does: below what is adopted and published, sparing the newest candidate."""
         settled = min(self.saved, self.last_public)
         for offset, record in self.log_records():
             if record.step == settled:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.domains import check_streams, outside_warning
+from agents.offline.domains import check_streams, outside_warning
 from engines.registry import build_domain
 from engines.spatial.domain import LineDomain, PolygonDomain
 from schemas.config import Config, ConfigError, GeoJsonDomain, parse_config

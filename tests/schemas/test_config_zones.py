@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import shapely
 
+from agents.offline.simulate import SimulateOptions, simulate
 from agents.presentation import presentation
-from agents.simulate import SimulateOptions, simulate
 from engines.registry import build_domain
 from engines.spatial.domain import ZoneDomain
 from schemas.config import Config, ConfigError, parse_config

@@ -23,10 +23,10 @@ import pytest
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.protocol.ingest_events import RawRecord
-from agents.protocol.ingest_spec import SourceSpec
-from agents.protocol.partition_ingest import PartitionIngest
-from agents.topic_admin import create_topics
+from agents.kafka.topics.admin import create_topics
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.spec import SourceSpec
 from engines.registry import build_domain
 from schemas.config import Config
 from schemas.config.load import load_config

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.kafka_security import TokenFile, faust_credentials, security_kwargs
+from agents.kafka.security import TokenFile, faust_credentials, security_kwargs
 from schemas.config.server import Kafka
 from schemas.errors import ConfigError
 from tests.security.secured import Authority

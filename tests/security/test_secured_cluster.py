@@ -32,9 +32,9 @@ from aiokafka.protocol.produce import ProduceRequest
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.kafka_clients import fenced_producer, read_to_end
-from agents.kafka_security import security_kwargs
-from agents.topic_admin import admin_client, check_topics, needed_topics
+from agents.kafka.clients import fenced_producer, read_to_end
+from agents.kafka.security import security_kwargs
+from agents.kafka.topics.admin import admin_client, check_topics, needed_topics
 from schemas.config import Config
 from schemas.config.server import Kafka
 from schemas.errors import AccessError, BrokerError

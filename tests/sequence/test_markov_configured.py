@@ -12,7 +12,7 @@ import pytest
 
 from agents.presentation import presentation
 from agents.presentation.markov_leakage import bars, leakage_lines, leakage_section
-from agents.protocol.ingest_spec import SourceSpec
+from agents.protocol.ingest.spec import SourceSpec
 from engines.accounting.streams import totals
 from engines.markov.engine import Markov
 from engines.registry import build_domain, build_engine

@@ -9,10 +9,10 @@ import numpy as np
 import orjson
 import pytest
 
-from agents.cli.audit_stream import StreamAudit
-from agents.protocol.ingest_events import RawRecord
-from agents.protocol.ingest_spec import SourceSpec
-from agents.protocol.partition_ingest import PartitionIngest
+from agents.offline.audit_stream import StreamAudit
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.spec import SourceSpec
 from benchmarks.sequence import series as benchmark
 from benchmarks.sequence import series_comparators as comparators
 from benchmarks.sequence.series_data import SeriesData

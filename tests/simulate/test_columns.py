@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agents.columns import check_columns
-from agents.files import FileError, open_rows
+from agents.offline.columns import check_columns
+from agents.offline.files import FileError, open_rows
 from schemas.config import load_config
 
 TAXI = Path(__file__).parents[2] / "examples" / "taxi.toml"

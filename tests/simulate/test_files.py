@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.files import FileError, Row, open_rows
+from agents.offline.files import FileError, Row, open_rows
 
 ROWS: list[Row] = [
     {"user": "007", "n": 1, "x": -73.9, "note": "a,b"},

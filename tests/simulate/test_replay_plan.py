@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.protocol.replay_plan import (
+from agents.protocol.replay.plan import (
     LARGEST_JUMP,
     Chunk,
     Lane,

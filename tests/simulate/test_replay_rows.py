@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.protocol.clock import StepClock
-from agents.protocol.ingest_times import TimeParser
-from agents.protocol.replay_plan import (
+from agents.protocol.ingest.times import TimeParser
+from agents.protocol.replay.plan import (
     ReplayError,
 )
-from agents.protocol.replay_rows import RowTimes, clock_of, place_by_user, place_in_turn, steps_of, until_of
+from agents.protocol.replay.rows import RowTimes, clock_of, place_by_user, place_in_turn, steps_of, until_of
 from schemas.config import parse_config
 
 

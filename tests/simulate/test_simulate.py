@@ -14,9 +14,9 @@ import numpy as np
 import orjson
 import pytest
 
-from agents.app import Job
-from agents.report import WARNING
-from agents.simulate import COUNTED, INSECURE, Simulated, SimulateOptions, Simulation, simulate
+from agents.offline.simulate import COUNTED, INSECURE, Simulated, SimulateOptions, Simulation, simulate
+from agents.pages.report import WARNING
+from agents.worker.job import Job
 from engines.contract import Columns
 from engines.registry import build_domain
 from schemas.config import Config, load_config, parse_config, with_overrides

@@ -27,7 +27,7 @@ KINDS = {
 RATES = (2.0, 5.0, 12.0)  # of a seed, in an hour
 
 
-SENT_ONCE = importlib.util.find_spec("agents.transactions") is not None
+SENT_ONCE = importlib.util.find_spec("agents.kafka.transactions") is not None
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Switches:
     """Faults that are known to break something, or that a user would have to cause.
 
     Attributes:
-        late_end: EndTxn may arrive late (KAFKA-17754): where producers send it once, which `agents.transactions` does.
+        late_end: EndTxn may arrive late (KAFKA-17754): where producers send it once, as `agents.kafka.transactions`.
         retention: private topics may lose what the job did not delete itself.
         faults: mean number of faults in an hour; None: one of `RATES`, and only some kinds of faults, by the seed.
     """

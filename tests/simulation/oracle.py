@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import orjson
 
-from agents.ingest import source_specs
 from agents.protocol.clock import StepClock
-from agents.protocol.ingest_spec import SourceSpec
-from agents.protocol.partition_ingest import PartitionIngest
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import home_partition
-from agents.protocol.stepper import Stepper
-from agents.publish import public_step
+from agents.protocol.release.stepper import Stepper
+from agents.worker.ingest.service import source_specs
+from agents.worker.publish import public_step
 from schemas.blocks import Block, Folded
 from schemas.config import Stream
 from schemas.errors import PrivstreamError

@@ -9,7 +9,7 @@ import aiokafka
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer.fetcher import Fetcher
 
-from agents.protocol.stepper import Stepper
+from agents.protocol.release.stepper import Stepper
 from tests.simulation.timeline import EPOCH_S
 
 if TYPE_CHECKING:
@@ -59,23 +59,23 @@ def patches(world: World) -> dict[str, Any]:
 
     return {
         "aiokafka.client.create_conn": world.network.connect,
-        "agents.kafka_refusals.create_conn": world.network.connect,
+        "agents.kafka.refusals.create_conn": world.network.connect,
         "aiokafka.client.AIOKafkaClient.__init__": settled,
         "aiokafka.AIOKafkaConsumer.getmany": rare,
         "aiokafka.AIOKafkaConsumer.__init__": patient,
         "aiokafka.consumer.fetcher.Fetcher.__init__": calm,
         # No stream is started while others run.
-        "agents.app.stored_fingerprints": _nothing_new,
-        "agents.ingest.CLOCK_S": CLOCK_S,
-        "agents.ingest.LOOK_S": LOOK_S,
-        "agents.ingest.ASK_S": LOOK_S,
-        "agents.broker_clock.BrokerClock._ask": told,
-        "agents.ingest.HEARTBEAT_S": HEARTBEAT_S,
-        "agents.ingest._calm_collector": lambda: None,
+        "agents.worker.job.stored_fingerprints": _nothing_new,
+        "agents.worker.ingest.service.CLOCK_S": CLOCK_S,
+        "agents.worker.ingest.service.LOOK_S": LOOK_S,
+        "agents.worker.ingest.service.ASK_S": LOOK_S,
+        "agents.kafka.broker_clock.BrokerClock._ask": told,
+        "agents.worker.ingest.service.HEARTBEAT_S": HEARTBEAT_S,
+        "agents.worker.ingest.service._calm_collector": lambda: None,
         # What the audit measures is not judged here, and takes longer than all the rest of a step.
         "engines.spatial.queries.SpatialEvaluator.measure": lambda *_: {},
-        "agents.replay.PACE_S": PACE_S,
-        "agents.protocol.stepper.Stepper.compute": _watched(world, Stepper.compute),
+        "agents.offline.replay.PACE_S": PACE_S,
+        "agents.protocol.release.stepper.Stepper.compute": _watched(world, Stepper.compute),
         **{f"agents.{module}.failpoint": failpoint for module in FAILPOINTS},
     }
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import aiokafka
 
-from agents import kafka_clients
-from agents.engine import EngineOwner
-from agents.protocol.effects import CommitCandidates, CommitSeeds
-from agents.protocol.ingest_snapshots import BucketLog
-from agents.protocol.partition_ingest import PartitionIngest
+from agents.kafka import clients
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.snapshots import BucketLog
+from agents.protocol.ingest.user_table import BUCKETS
 from agents.protocol.partitioner import bounds_partition
-from agents.protocol.user_table import BUCKETS
+from agents.protocol.release.effects import CommitCandidates, CommitSeeds
+from agents.worker.engine import EngineOwner
 from schemas.releases import Seed
 
 Patches = dict[str, Any]
@@ -39,7 +39,7 @@ def late_seed() -> Patches:
                 return await self._commit("candidate", stream, [*drawn, *chunks])
         return await do(self, effect)
 
-    return {"agents.engine.EngineOwner._do": changed}
+    return {"agents.worker.engine.EngineOwner._do": changed}
 
 
 def ledger_not_read() -> Patches:
@@ -52,12 +52,12 @@ def ledger_not_read() -> Patches:
 
         yield SimpleNamespace(read=read)
 
-    return {"agents.publish.log_reader": nothing}
+    return {"agents.worker.publish.log_reader": nothing}
 
 
 def stale_snapshot() -> Patches:
     """Contribution bounds are restored from the first snapshot of a bucket, not from the last one."""
-    return {"agents.ingest_restore._load_snapshots": _first_snapshots}
+    return {"agents.worker.ingest.restore._load_snapshots": _first_snapshots}
 
 
 async def _first_snapshots(config: Any, topics: Any, machines: Any) -> None:
@@ -67,7 +67,7 @@ async def _first_snapshots(config: Any, topics: Any, machines: Any) -> None:
         partition = bounds_partition(machine.spec.stream, machine.partition, topics.partitions)
         keys = {BucketLog.key(machine.spec.stream, machine.partition, bucket) for bucket in range(BUCKETS)}
         first: dict[bytes, bytes] = {}
-        _, _, records = await kafka_clients.read_to_end(config.kafka, topics.bounds, partition, 0)
+        _, _, records = await clients.read_to_end(config.kafka, topics.bounds, partition, 0)
         for record in records:
             if record.key in keys:
                 first.setdefault(record.key, record.value)
@@ -103,18 +103,18 @@ def trimmed_too_early() -> Patches:
         later = [at for step, at in self._first_offsets.items() if step > self.machine.last_step]
         return min(later, default=None)
 
-    return {"agents.publish.Lane.first_needed": changed}
+    return {"agents.worker.publish.Lane.first_needed": changed}
 
 
 def trimmed_by_position() -> Patches:
     """Blocks are deleted once they are folded, though bounds may still need them."""
-    return {"agents.protocol.merge.BlockMerge.floor": property(lambda self: self.position)}
+    return {"agents.protocol.release.merge.BlockMerge.floor": property(lambda self: self.position)}
 
 
 def no_fencing() -> Patches:
     """Every producer has a transactional id of its own."""
     numbers = itertools.count()
-    fenced = kafka_clients.fenced_producer
+    fenced = clients.fenced_producer
 
     async def changed(kafka: Any, transactional_id: str, **settings: Any) -> Any:
         return await fenced(kafka, f"{transactional_id}-{next(numbers)}", **settings)
@@ -130,12 +130,12 @@ def tick_forgotten() -> Patches:
         apply(self, *args, **settings)
         self.ticked = self._sealed_tick = -1
 
-    return {"agents.protocol.partition_ingest.PartitionIngest.apply": changed}
+    return {"agents.protocol.ingest.partition.PartitionIngest.apply": changed}
 
 
 def uncommitted_restore() -> Patches:
     """Logs are read back with whatever transactions left behind."""
-    return {"agents.kafka_clients.AIOKafkaConsumer": _isolated("read_uncommitted")}
+    return {"agents.kafka.clients.AIOKafkaConsumer": _isolated("read_uncommitted")}
 
 
 def _isolated(level: str) -> Callable[..., Any]:
@@ -148,7 +148,7 @@ def _isolated(level: str) -> Callable[..., Any]:
 def retry() -> Patches:
     """An EndTxn that timed out is sent again with the same epoch (KAFKA-17754), as aiokafka does by itself."""
     once = "OneChanceProducer"  # what stands in the way of that, where it does
-    return {f"agents.kafka_clients.{once}": aiokafka.AIOKafkaProducer} if hasattr(kafka_clients, once) else {}
+    return {f"agents.kafka.clients.{once}": aiokafka.AIOKafkaProducer} if hasattr(clients, once) else {}
 
 
 PLANTS: dict[str, Callable[[], Patches]] = {

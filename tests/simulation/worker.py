@@ -17,25 +17,25 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
-from agents.app import Job
-from agents.audit import AuditOwner, truth_start
-from agents.engine import EngineOwner, blocks_start
-from agents.fingerprint import Checked, check_fingerprints
-from agents.ingest import ingest_service
-from agents.kafka_clients import log_reader
+from agents.kafka.clients import log_reader
+from agents.kafka.fingerprint import Checked, check_fingerprints
+from agents.kafka.membership import give_place_up, keep_place
 from agents.lifecycle.advice import explain
-from agents.membership import give_place_up, keep_place
-from agents.owners import Owners
-from agents.publish import PublishOwner
-from agents.table import SAVE_TIMEOUT_S, DurableTable
-from agents.user_keys import user_key_ids
+from agents.worker.audit import AuditOwner, truth_start
+from agents.worker.engine import EngineOwner, blocks_start
+from agents.worker.ingest.service import ingest_service
+from agents.worker.ingest.user_keys import user_key_ids
+from agents.worker.job import Job
+from agents.worker.partition_tasks import Owners
+from agents.worker.publish import PublishOwner
+from agents.worker.table import SAVE_TIMEOUT_S, DurableTable
 from schemas.config import Config
 from tests.simulation.patches import HEARTBEAT_S
 from tests.simulation.timeline import Process
 
 STOP_S = 20.0
 IDLE_MS = 1_000
-RECORDS = 12  # of a poll, as in `agents.app`
+RECORDS = 12  # of a poll, as in `agents.worker.app`
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Disk:
 
 
 class Table:
-    """`agents.table.DurableTable` without Faust and RocksDB: its own code above a dictionary and a changelog."""
+    """`agents.worker.table.DurableTable` without Faust and RocksDB: its own code above a dictionary and a changelog."""
 
     save = DurableTable.save
     load = DurableTable.load
@@ -117,20 +117,20 @@ class Event:
 
 
 class Assignment(ConsumerRebalanceListener):
-    """The consumer of the private topics: what `agents.app` and `agents.transport` make of Faust's."""
+    """The consumer of the private topics: what `agents.worker.app` and `agents.kafka.transport` make of Faust's."""
 
     def __init__(self, job: Job, table: Table, crash: Any) -> None:
         topics = job.topics
         factories: dict[str, Any] = {
-            "engine": lambda partition: EngineOwner(job, partition),
+            "engine": lambda partition: EngineOwner(job, table, partition),
             "publish": lambda partition: PublishOwner(job, partition),
         }
         self._roles = {topics.blocks: "engine", topics.releases: "publish"}
-        self._starts: dict[str, Any] = {topics.blocks: blocks_start(job), topics.releases: lambda partition: 0}
+        self._starts: dict[str, Any] = {topics.blocks: blocks_start(job, table), topics.releases: lambda partition: 0}
         if any(stream.audit for stream in job.config.streams):
-            factories["audit"] = lambda partition: AuditOwner(job, partition)
+            factories["audit"] = lambda partition: AuditOwner(job, table, partition)
             self._roles[topics.truth] = "audit"
-            self._starts[topics.truth] = truth_start(job)
+            self._starts[topics.truth] = truth_start(job, table)
         self.owners = Owners(factories, crash)
         self._crash = crash
         self._job = job
@@ -227,7 +227,6 @@ async def work(
             ended.set_result(error)
 
     table = Table(checked.config, job.topics.changelog, disk, process)
-    job.table = table  # type: ignore[assignment]
     await table.open()
     assignment = Assignment(job, table, crash)
     ingest = ingest_service(

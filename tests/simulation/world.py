@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from agents.app import Job
-from agents.replay import ReplayOptions, replay
-from agents.topic_admin import needed_topics
+from agents.kafka.topics.admin import needed_topics
+from agents.offline.replay import ReplayOptions, replay
+from agents.worker.job import Job
 from schemas.config import Config
 from schemas.config.load import config_from_mapping
 from tests.simulation.broker import Broker

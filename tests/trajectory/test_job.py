@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.cli.sentences import promise
 from agents.explain import explain
+from agents.explain.sentences import promise
 from agents.explain.text import render_text
 from agents.presentation import presentation
-from agents.protocol.ingest_events import RawRecord
-from agents.protocol.ingest_spec import SourceSpec
-from agents.protocol.partition_ingest import PartitionIngest
-from agents.protocol.stepper import Stepper
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.release.stepper import Stepper
 from engines.contract import Release
 from engines.registry import build_domain
 from schemas.blocks import Block

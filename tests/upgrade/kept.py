@@ -14,7 +14,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from agents.broker import EmbeddedBroker
+from agents.broker.embedded import EmbeddedBroker
 from schemas.config import Config
 from tests.crash.field import Field, two_streams
 from tests.crash.test_crash import ended

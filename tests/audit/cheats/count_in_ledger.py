@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import orjson
 
-from agents.cli.audit_stream import StreamAudit
+from agents.offline.audit_stream import StreamAudit
 from engines.auditor.cases import Case
 from engines.noise import NoiseSource
 from schemas.blocks import Block

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from agents.cli.audit_units import AUDITED, Sent
-from agents.protocol.partition_ingest import PartitionIngest
+from agents.offline.audit_units import AUDITED, Sent
+from agents.protocol.ingest.partition import PartitionIngest
 from engines.auditor.cases import Case
 from schemas.blocks import Block
 from tests.audit.small_stream import SmallStream, stream

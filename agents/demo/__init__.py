@@ -1,0 +1,1 @@
+"""The demo: everything a deployment has, on one machine."""

@@ -1,0 +1,173 @@
+"""Steps are closed by this machine's clock, and by no more than the brokers' clock allows.
+
+A clock that is an hour ahead would close an hour of steps for good before their events have come. Kafka tells the time
+nowhere but in the timestamps that it gives to records, so each worker now and then writes one to a topic with
+`message.timestamp.type = LogAppendTime`. Nobody's events have a part in it, and so in no step's end.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from agents.kafka.clients import close_client, log_reader
+from agents.kafka.security import security_kwargs
+from agents.lifecycle.logs import Reminder
+from schemas.topics import Topics
+
+if TYPE_CHECKING:
+    from schemas.config import Config
+
+log = logging.getLogger(__name__)
+
+ASK_S = 20.0
+REQUEST_TIMEOUT_MS = 8_000
+RECENT_RECORDS = 200
+RECENT_MS = 5 * 60 * 1000
+BY_LOG_APPEND = 1  # Kafka's number of that timestamp type
+WHAT_TO_DO = (
+    "set the clock of this machine, or of the broker, whichever is wrong (NTP); max_clock_skew in [job] says how far "
+    'they may differ (docs/operations.md, "A clock is wrong")'
+)
+
+
+@dataclass(slots=True)
+class ClockBound:
+    """What time it may be taken for. All in microseconds since 1970 UTC but for `at_s`, of a clock that never jumps.
+
+    >>> bound = ClockBound(most_us=10)
+    >>> bound.bounded(5, at_s=0.0) is None
+    True
+    >>> bound.measured(1_000, at_s=0.0)
+    >>> bound.bounded(1_005, at_s=0.0), bound.bounded(9_999, at_s=0.0), bound.bounded(9_999, at_s=1.0)
+    (1005, 1010, 9999)
+    """
+
+    most_us: int
+    _broker_us: int | None = None
+    _at_s: float = 0.0
+
+    def measured(self, broker_us: int, *, at_s: float) -> None:
+        """The brokers' clock showed `broker_us` at `at_s`, or shortly before."""
+        self._broker_us, self._at_s = broker_us, at_s
+
+    def broker_us(self, *, at_s: float) -> int | None:
+        """What the brokers' clock shows, at least; None before the first answer."""
+        return None if self._broker_us is None else self._broker_us + int((at_s - self._at_s) * 1e6)
+
+    def bounded(self, now_us: int, *, at_s: float) -> int | None:
+        """The time by which steps may be closed; None before the first answer."""
+        broker_us = self.broker_us(at_s=at_s)
+        return None if broker_us is None else min(now_us, broker_us + self.most_us)
+
+
+class BrokerClock:
+    """Asks the brokers for the time, and says where it is another one than here.
+
+    Args:
+        now_us: this machine's clock, in microseconds since 1970 UTC.
+
+    Attributes:
+        ahead_s: seconds that this clock is ahead of the brokers', None before the first answer.
+    """
+
+    def __init__(self, config: Config, *, now_us: Callable[[], int]) -> None:
+        self._config = config
+        self._topic = Topics(config.job.name, config.kafka.partitions).clock
+        self._now_us = now_us
+        self._most_us = config.job.max_clock_skew_us
+        self._bound = ClockBound(self._most_us)
+        self._producer: AIOKafkaProducer | None = None
+        self._reminder = Reminder()
+        self.ahead_s: float | None = None
+
+    def bounded_us(self) -> int | None:
+        """The time by which steps may be closed; None before the first answer."""
+        return self._bound.bounded(self._now_us(), at_s=time.monotonic())
+
+    async def compare(self) -> None:
+        """Ask once. What cannot be asked now is asked again later; meanwhile time goes on from the last answer."""
+        try:
+            broker_us = await self._ask()
+        except (KafkaError, OSError) as error:
+            effect = ", and no step ends before it does" if self.bounded_us() is None else ""
+            said = f"topic {self._topic} did not tell the brokers' time: {type(error).__name__}{effect}"
+            self._say(logging.WARNING, "unasked", said)
+            return
+        if broker_us is None:
+            fix = f"kafka-configs.sh --alter --topic {self._topic} --add-config message.timestamp.type=LogAppendTime"
+            said = f"topic {self._topic} does not tell the brokers' time, and no step ends. Fix: {fix}"
+            self._say(logging.ERROR, "untold", said)
+            return
+        now_us = self._now_us()
+        self._bound.measured(broker_us, at_s=time.monotonic())
+        self.ahead_s = (now_us - broker_us) / 1e6
+        if now_us - broker_us > self._most_us:
+            effect = f"steps end {self._most_us / 1e6:g} s before the broker's time says so, and no earlier"
+            said = f"this clock is {self.ahead_s:.1f} s ahead of the broker's: {effect}. {_FIX}"
+            self._say(logging.ERROR, "ahead", said)
+        elif broker_us - now_us > self._most_us:
+            said = f"this clock is {-self.ahead_s:.1f} s behind the broker's: steps end late. {_FIX}"
+            self._say(logging.WARNING, "behind", said)
+
+    async def close(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await close_client(producer)
+
+    async def _ask(self) -> int | None:
+        """The brokers' time, no later than now; None where the topic does not tell it."""
+        if self._producer is None:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self._config.kafka.bootstrap,
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+                **security_kwargs(self._config.kafka),
+            )
+            try:
+                await producer.start()
+            except BaseException:
+                await close_client(producer)
+                raise
+            self._producer = producer
+        value = orjson.dumps({"local_ms": self._now_us() // 1000, "version": 1})
+        told = await self._producer.send_and_wait(self._topic, value, key=worker_name().encode(), partition=0)
+        return told.timestamp * 1000 if told.timestamp_type == BY_LOG_APPEND else None
+
+    def _say(self, level: int, cause: str, text: str) -> None:
+        if self._reminder.due(cause):
+            log.log(level, text)
+
+
+_FIX = f"What to do: {WHAT_TO_DO}"
+
+
+def worker_name() -> str:
+    """What tells this worker from others of the job."""
+    return f"{socket.gethostname()}/{os.getpid()}"
+
+
+async def worker_clocks(config: Config) -> dict[str, float]:
+    """Worker -> seconds that its clock was ahead of the brokers', of those that asked lately.
+
+    Raises: BrokerError.
+    """
+    topic = Topics(config.job.name, config.kafka.partitions).clock
+    async with log_reader(config.kafka, topic, 0) as reader:
+        start = max(reader.beginning, reader.end - RECENT_RECORDS)
+        records = [record async for batch in reader.read(start) for record in batch]
+    newest = {record.key.decode(): record for record in records}
+    latest_ms = max((record.timestamp for record in newest.values()), default=0)
+    return {
+        worker: (orjson.loads(record.value)["local_ms"] - record.timestamp) / 1000
+        for worker, record in sorted(newest.items())
+        if record.timestamp > latest_ms - RECENT_MS
+    }

@@ -1,0 +1,99 @@
+"""The committed end of partitions: how far they reach, and their newest records, without reading them whole."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from agents.kafka.clients import close_client
+from agents.kafka.refusals import no_answer
+from agents.kafka.security import security_kwargs
+from schemas.errors import BrokerError
+
+if TYPE_CHECKING:
+    from schemas.config import Kafka
+
+Lane = tuple[str, int]
+SETTLE_S = 30.0
+FIRST_WINDOW = 64  # records at the end of a partition that are looked at first
+
+
+class Tail:
+    """Made by `tail`. Sees what was committed when it was made."""
+
+    def __init__(self, consumer: Any, begins: dict[Lane, int], ends: dict[Lane, int]) -> None:
+        self._consumer = consumer
+        self.begins = begins
+        self.ends = ends
+
+    async def newest(self, lane: Lane, match: Callable[[Any], bool] = lambda record: True) -> Any:
+        """The last committed record that matches, or None."""
+        async for record in self.backwards(lane):
+            if match(record):
+                return record
+        return None
+
+    async def backwards(self, lane: Lane) -> AsyncIterator[Any]:
+        """Committed records from the end to the beginning, read in windows that grow."""
+        partition, until, window = TopicPartition(*lane), self.ends[lane], FIRST_WINDOW
+        while until > self.begins[lane]:
+            start = max(self.begins[lane], until - window)
+            found = []
+            self._consumer.seek(partition, start)
+            while await self._consumer.position(partition) < until:
+                batch = await self._consumer.getmany(partition, timeout_ms=20)
+                found += [record for record in batch.get(partition, []) if record.offset < until]
+            for record in reversed(found):
+                yield record
+            until, window = start, window * 8
+
+
+@contextlib.asynccontextmanager
+async def tail(kafka: Kafka, lanes: Sequence[Lane], *, wait: bool = True) -> AsyncIterator[Tail]:
+    """The end of some partitions.
+
+    Args:
+        wait: until no transaction is open on them: a record behind an open one cannot be seen.
+    Raises: BrokerError if one stays open, or the cluster does not answer.
+    """
+    common: dict[str, Any] = {"bootstrap_servers": kafka.bootstrap, "group_id": None, "enable_auto_commit": False}
+    # A seek waits for the fetch under way, and that one waits where nothing comes: by default half a second.
+    common |= {"fetch_max_wait_ms": 20, **security_kwargs(kafka)}
+    everything = AIOKafkaConsumer(**common, isolation_level="read_uncommitted")
+    committed = AIOKafkaConsumer(**common, isolation_level="read_committed")
+    partitions = [TopicPartition(*lane) for lane in lanes]
+    try:
+        await everything.start()
+        await committed.start()
+        committed.assign(partitions)
+        begins = await committed.beginning_offsets(partitions)
+        ends = await committed.end_offsets(partitions)
+        deadline = time.monotonic() + SETTLE_S
+        while wait and (behind := _behind(ends, await everything.end_offsets(partitions))) is not None:
+            if time.monotonic() > deadline:
+                raise BrokerError(
+                    f"a transaction stays open on topic {behind.topic}, partition {behind.partition}. Mend: wait for "
+                    "its producer to end it, or end it yourself (kafka-transactions.sh find-hanging)."
+                )
+            await asyncio.sleep(0.2)
+            ends = await committed.end_offsets(partitions)
+        yield Tail(committed, _by_lane(begins), _by_lane(ends))
+    except (KafkaError, OSError) as error:
+        raise await no_answer(kafka, "the topics cannot be read", error) from error
+    finally:
+        await close_client(everything)
+        await close_client(committed)
+
+
+def _behind(stable: dict[Any, int], ends: dict[Any, int]) -> Any:
+    return next((partition for partition in stable if stable[partition] < ends[partition]), None)
+
+
+def _by_lane(offsets: dict[Any, int]) -> dict[Lane, int]:
+    return {(partition.topic, partition.partition): offset for partition, offset in offsets.items()}

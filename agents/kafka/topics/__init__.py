@@ -1,0 +1,1 @@
+"""The job's topics: made, checked, known by their ids, and missed."""

@@ -1,0 +1,283 @@
+"""Creating and checking the job's topics, and the access rules that keep private topics private.
+
+Names and settings come from `schemas.topics`; here they meet a cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+
+from agents.kafka.refusals import no_answer
+from agents.kafka.security import security_kwargs
+from agents.kafka.topics.ids import topic_identities
+from agents.kafka.topics.lost import WHAT_TO_DO, Lost, lost_bounds, lost_public, lost_topics
+from schemas.errors import BrokerError, ConfigError, ConfigProblem, TopicError
+from schemas.topics import Topic, Topics
+
+if TYPE_CHECKING:
+    from schemas.config import Config, Kafka
+
+SAFE_BROKERS = 3  # from here on a record survives the loss of a broker
+ADMIN_TIMEOUT_MS = 20_000
+VISIBLE_TRIES = 100
+ADMIN_PROPERTIES = "admin.properties"
+"""Client settings of somebody who may change access rules, as Kafka's own tools read them."""
+COMPACTED_SOURCE = (
+    "is a source with cleanup.policy = compact: of events with one key all but the last are deleted, those too that "
+    "nobody has read yet"
+)
+DO_NOT_COMPACT = (
+    "kafka-configs.sh --alter --topic {topic} --add-config cleanup.policy=delete, with a retention longer than the "
+    "longest outage; or, where lost events do not matter, set allow_compacted = true in each stream that reads it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicProblem:
+    """Why the job cannot use a topic as it is, and what to do."""
+
+    topic: str
+    reason: str
+    mend: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.reason}\n    mend: {self.mend}"
+
+
+def needed_topics(config: Config) -> list[Topic]:
+    """Every topic that the job writes, and those it reads from others (whose `partitions` is None)."""
+    topics = Topics(config.job.name, config.kafka.partitions)
+    wall = any(stream.time.clock == "wall" for stream in config.streams)
+    needed = [topic for topic in topics.private() if wall or topic.name != topics.clock]
+    for stream in config.streams:
+        needed += topics.public(stream.name)
+    sources = dict.fromkeys(topic for s in config.streams for topic in (s.source, s.audit) if topic is not None)
+    return needed + [Topic(name, "private", None, {}, "raw events") for name in sources]
+
+
+@contextlib.asynccontextmanager
+async def admin_client(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
+    """A started admin client. Raises: BrokerError if the cluster does not answer."""
+    admin = AIOKafkaAdminClient(
+        bootstrap_servers=kafka.bootstrap, request_timeout_ms=ADMIN_TIMEOUT_MS, **security_kwargs(kafka)
+    )
+    try:
+        await admin.start()
+    except BaseException as error:
+        with contextlib.suppress(Exception):
+            await admin.close()
+        if isinstance(error, (KafkaError, OSError)):
+            raise await no_answer(kafka, f"no answer from the cluster at {kafka.bootstrap}", error) from error
+        raise
+    try:
+        yield admin
+    except KafkaError as error:
+        raise await no_answer(kafka, f"the cluster at {kafka.bootstrap} did not do what was asked", error) from error
+    finally:
+        await admin.close()
+
+
+async def create_topics(config: Config, *, source_partitions: int | None = None) -> list[str]:
+    """Create what is missing; topics that exist are left as they are. Returns the names of those created.
+
+    Args:
+        source_partitions: create missing source and audit topics too, with so many partitions; None leaves them to
+        their producers.
+    Raises: BrokerError, also where the job has run and has lost a topic: made again, it would be empty.
+    """
+    async with admin_client(config.kafka) as admin:
+        present = await topic_identities(admin, [topic.name for topic in needed_topics(config)])
+        if lost := await lost_topics(config, present) + await lost_public(config, present):
+            raise TopicError("\n".join(str(_problem(each)) for each in lost))
+        replication, extra = await _replication(admin, config.kafka)
+        existing = set(await admin.list_topics())
+        new = []
+        for topic in needed_topics(config):
+            partitions = topic.partitions or source_partitions
+            if topic.name in existing or partitions is None:
+                continue
+            new.append(NewTopic(topic.name, partitions, replication, topic_configs={**topic.settings, **extra}))
+        created = []
+        if new:
+            for name, error, *_ in (await admin.create_topics(new)).topic_errors:
+                if error == 0:
+                    created.append(name)
+                elif error != TopicAlreadyExistsError.errno:  # another worker was faster
+                    raise BrokerError(f"topic {name} could not be created: {for_code(error).__name__}")
+            await _visible(admin, created)
+        return created
+
+
+async def restore_changelog(config: Config) -> bool:
+    """Make the changelog of the state tables again where it is gone: a cache, filled from the release log.
+
+    Only if the job has run, which its other topics show. Returns whether it was made. Raises: BrokerError.
+    """
+    topics = Topics(config.job.name, config.kafka.partitions)
+    async with admin_client(config.kafka) as admin:
+        present = await topic_identities(admin, [topics.changelog, *topics.history])
+        if topics.changelog in present or not set(topics.history) <= present.keys():
+            return False
+        replication, extra = await _replication(admin, config.kafka)
+        topic = next(topic for topic in topics.private() if topic.name == topics.changelog)
+        assert topic.partitions is not None
+        new = NewTopic(topic.name, topic.partitions, replication, topic_configs={**topic.settings, **extra})
+        for name, error, *_ in (await admin.create_topics([new])).topic_errors:
+            if error not in (0, TopicAlreadyExistsError.errno):
+                raise BrokerError(f"topic {name} could not be made again: {for_code(error).__name__}")
+        await _visible(admin, [topic.name])
+    return True
+
+
+async def _visible(admin: AIOKafkaAdminClient, names: list[str]) -> None:
+    """Wait until brokers know the new topics: they answer "unknown topic" for a moment after the creation."""
+    for _ in range(VISIBLE_TRIES):
+        if len(await topic_identities(admin, names)) == len(names):
+            return
+        await asyncio.sleep(0.1)
+    raise BrokerError(f"topics were created and did not appear: {', '.join(names)}; try again")
+
+
+async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicProblem]:
+    """What keeps the job from running on the topics that are there; empty when all is well.
+
+    Args: bounds: look at the offsets of the bounds topic too. A worker need not: it proves more when it restores.
+    Raises: BrokerError, WireError.
+    """
+    needed = needed_topics(config)
+    async with admin_client(config.kafka) as admin:
+        found = await topic_identities(admin, [topic.name for topic in needed])
+        settings = await _settings(admin, [topic.name for topic in needed if topic.name in found])
+    gone = await lost_topics(config, found) + await lost_public(config, found)
+    lost = {each.topic: _problem(each) for each in gone}
+    problems = []
+    for topic in needed:
+        identity = found.get(topic.name)
+        if topic.name in lost:
+            problems.append(lost[topic.name])
+        elif identity is None:
+            mend = (
+                "run privstream topics --create"
+                if topic.partitions
+                else "create it, or correct source in the stream; a stream that has read it needs the very topic back, "
+                "or goes on as a new stream under another name"
+            )
+            problems.append(TopicProblem(topic.name, "does not exist", mend))
+        elif topic.partitions not in (None, identity.partitions):
+            problems.append(
+                TopicProblem(
+                    topic.name,
+                    f"has {identity.partitions} partitions and needs {topic.partitions}",
+                    "set [kafka] partitions to the number with which the job was started; none can be removed",
+                )
+            )
+        else:
+            problems += _setting_problems(topic, settings[topic.name])
+            if topic.partitions is None and _loses_events(topic.name, settings[topic.name], config):
+                problems.append(TopicProblem(topic.name, COMPACTED_SOURCE, DO_NOT_COMPACT.format(topic=topic.name)))
+    if bounds and not problems:
+        problems = [_problem(each) for each in await lost_bounds(config, found)]
+    return problems
+
+
+def _problem(lost: Lost) -> TopicProblem:
+    return TopicProblem(lost.topic, lost.reason, WHAT_TO_DO)
+
+
+def acl_lines(
+    config: Config, *, reader: str = "User:reader", worker: str = "User:privstream", reader_group: str | None = None
+) -> list[str]:
+    """Commands for `kafka-acls.sh`: workers may do what the job does; readers may READ public topics and nothing else.
+
+    Readers get no DESCRIBE on private topics and groups either: an offset, and so a lag, is a count of private events.
+
+    Args: reader_group: consumer group of the readers; absent: named like the principal.
+    Raises: ConfigError if that is a group of the job.
+    """
+    job = config.job.name
+    groups = [job, f"{job}-ingest"]
+    reader_group = reader.partition(":")[2] if reader_group is None else reader_group
+    if reader_group in groups:
+        reason = f"{reader_group} is a group of the job: its offsets count private events"
+        raise ConfigError([ConfigProblem("--reader-group", reason, "name the consumer group of the readers")])
+    topics = needed_topics(config)
+    sources = [topic.name for topic in topics if topic.partitions is None]
+    replayed = {name for s in config.streams if s.time.clock == "replay" for name in (s.source, s.audit) if name}
+    public = [topic.name for topic in topics if topic.audience == "public"]
+    publishers = [Topics.publisher_id(stream.name) for stream in config.streams]
+
+    def allow(principal: str, operations: str, kind: str, names: Sequence[str], *more: str) -> str:
+        allowed = [part for operation in operations.split() for part in ("--operation", operation)]
+        resources = [part for name in names for part in (f"--{kind}", name)]
+        return shlex.join([*_acl_command(config.kafka), "--allow-principal", principal, *allowed, *resources, *more])
+
+    ids = [f"{job}-{role}-" for role in ("ingest", "engine", "replay")]
+    lines = [
+        allow(worker, "All", "topic", [topic.name for topic in topics if topic.partitions is not None]),
+        allow(worker, "Read DescribeConfigs", "topic", sources),
+        allow(worker, "Read", "group", groups),
+        allow(worker, "Write", "transactional-id", ids, "--resource-pattern-type", "prefixed"),
+        allow(worker, "Write", "transactional-id", publishers),
+        allow(reader, "Read", "topic", public),
+        allow(reader, "Read", "group", [reader_group]),
+    ]
+    if replayed:  # `privstream replay` writes there
+        lines.insert(2, allow(worker, "Write", "topic", sorted(replayed)))
+    return lines
+
+
+def _acl_command(kafka: Kafka) -> list[str]:
+    command = ["kafka-acls.sh", "--bootstrap-server", kafka.servers[0]]
+    if kafka.security_protocol != "PLAINTEXT":
+        command += ["--command-config", ADMIN_PROPERTIES]
+    return [*command, "--add"]
+
+
+async def _replication(admin: AIOKafkaAdminClient, kafka: Kafka) -> tuple[int, dict[str, str]]:
+    brokers = len((await admin.describe_cluster())["brokers"])
+    replication = kafka.replication_factor or min(SAFE_BROKERS, brokers)
+    if replication < SAFE_BROKERS:
+        return replication, {}
+    return replication, {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+
+
+async def _settings(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, str]]:
+    if not names:
+        return {}
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+    settings: dict[str, dict[str, str]] = {}
+    for response in await admin.describe_configs(resources):
+        for code, _, _, name, entries in response.resources:
+            if code:
+                raise for_code(code)(name)
+            settings[name] = {entry[0]: entry[1] for entry in entries}
+    return settings
+
+
+def _loses_events(topic: str, found: Mapping[str, Any], config: Config) -> bool:
+    """Whether a source is compacted, and one of its streams does not say that it may be."""
+    readers = [stream for stream in config.streams if topic in (stream.source, stream.audit)]
+    compacted = "compact" in str(found.get("cleanup.policy"))
+    return compacted and not all(stream.allow_compacted for stream in readers)
+
+
+def _setting_problems(topic: Topic, found: Mapping[str, Any]) -> list[TopicProblem]:
+    problems = []
+    for name, wanted in topic.settings.items():
+        value = found.get(name)
+        enough = value == wanted
+        if name == "max.message.bytes" and value is not None:
+            enough = int(value) >= int(wanted)
+        if not enough:
+            mend = f"kafka-configs.sh --alter --topic {topic.name} --add-config {name}={wanted}"
+            problems.append(TopicProblem(topic.name, f"has {name} = {value} and needs {wanted}", mend))
+    return problems

@@ -1,0 +1,144 @@
+"""Faust's consumer, mended in two places on which the promise rests.
+
+1. It reads committed records only. Faust asks for that only under `processing_guarantee="exactly_once"`, which is
+broken. 2. After a table recovery Faust 0.15.3 resumes the partitions, lets the fetcher run, seeks, and clears the
+agents' queues last: records delivered in between are lost. Here nothing flows before and during the seek, batches
+fetched before it are dropped, and the positions come from the job's own state, never from the group's offsets.
+
+Guarded by tests/kafka/test_transport.py. Why a subclass and not a patch: docs/notes/0010-faust-consumer.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, cast
+
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
+from faust.types import TP
+
+from agents.kafka.membership import give_place_up, keep_place
+from schemas.errors import ReplacedError
+
+StartOffset = Callable[[int], int]
+"""Partition -> first offset that is still needed; 0 means all there is."""
+
+
+class Batch(dict[Any, Any]):
+    """Fetched records by partition, the seek epoch in which they left the fetcher, and what it had sought by then."""
+
+    epoch = 0
+    sought: frozenset[TP] = frozenset()
+
+
+class JobConsumerThread(AIOKafkaConsumerThread):
+    """Everything here runs in the consumer's own thread and loop."""
+
+    epoch = 0
+    sought: frozenset[TP] = frozenset()
+
+    def _create_worker_consumer(self, transport: Transport) -> Any:
+        consumer = super()._create_worker_consumer(transport)
+        consumer._isolation_level = "read_committed"
+        return consumer
+
+    async def on_start(self) -> None:
+        await super().on_start()
+        keep_place(self._consumer, self._replaced)
+
+    async def _replaced(self, error: ReplacedError) -> None:
+        asyncio.run_coroutine_threadsafe(self.app.crash(error), self.parent_loop)
+
+    async def on_thread_stop(self) -> None:
+        if self._consumer is not None:
+            give_place_up(self._consumer)
+        await super().on_thread_stop()
+
+    async def _fetch_records(self, *args: Any, **kwargs: Any) -> Batch:
+        batch = Batch(await super()._fetch_records(*args, **kwargs))
+        batch.epoch, batch.sought = self.epoch, self.sought
+        return batch
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """From here to the next seek the fetcher stands where the group stopped, which is not where the job goes on."""
+        self.sought = frozenset()
+        self.epoch += 1
+        await super().on_partitions_revoked(revoked)
+
+    async def seek_all(self, positions: Mapping[TP, int]) -> None:
+        """Seek, and make every batch that was fetched before stale; in one go, as nothing else runs in this thread."""
+        consumer = self._ensure_consumer()
+        for tp, offset in positions.items():
+            consumer.seek(tp, offset)
+        self.sought = frozenset(positions)
+        self.epoch += 1
+
+    async def committed(self, tp: TP) -> int:
+        """The group's offset, 0 where it has none."""
+        return int(await self._ensure_consumer().committed(tp) or 0)
+
+
+class JobConsumer(Consumer):
+    """See the module. `transport.starts` names the topics whose positions the job knows better than the group."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._batch_epoch = 0
+        self._batch_sought: frozenset[TP] = frozenset()
+        self._sought: dict[TP, int] = {}
+        self._seeking = asyncio.Lock()
+
+    def _new_consumer_thread(self) -> JobConsumerThread:
+        return JobConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+    async def _wait_next_records(self, timeout: float) -> Any:
+        records, active = await super()._wait_next_records(timeout)
+        self._batch_epoch = getattr(records, "epoch", self._thread.epoch)
+        self._batch_sought = getattr(records, "sought", frozenset())
+        return records, active
+
+    async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Any]]:
+        async for tp, message in super().getmany(timeout):
+            if self._batch_epoch != self._thread.epoch:
+                break
+            if tp not in self._batch_sought and not self._is_changelog_tp(tp):
+                # Faust resumes the partitions before it seeks; the seek comes back for this record if it is needed.
+                continue
+            yield tp, message
+            if self._batch_epoch != self._thread.epoch and tp in self._sought:
+                # A seek ran while the message was delivered, and the caller has just noted that message as read.
+                self._read_offset[tp] = self._sought[tp] or None
+
+    async def perform_seek(self) -> None:
+        """Go to where the job's state ends. Faust resumes the flow afterwards."""
+        self.stop_flow()
+        async with self._seeking:
+            positions = await self._positions()
+            await self._thread.call_thread(self._thread.seek_all, positions)
+            self._sought = positions
+            for tp, offset in positions.items():
+                self._read_offset[tp] = self._committed_offset[tp] = offset or None
+                self._acked[tp].clear()
+                self._acked_index[tp].clear()
+                self._gap.pop(tp, None)
+
+    async def _positions(self) -> dict[TP, int]:
+        starts = cast(JobTransport, self.transport).starts
+        tps = {tp for tp in self.assignment() if not self._is_changelog_tp(tp)}
+        ours = [tp for tp in tps if tp.topic in starts]
+        positions: dict[TP, int] = {}
+        for tp, earliest in (await self.earliest_offsets(*ours)).items() if ours else ():
+            positions[tp] = max(earliest, starts[tp.topic](tp.partition))
+        for tp in tps - positions.keys():
+            positions[tp] = await self._thread.call_thread(self._thread.committed, tp)
+        return positions
+
+
+class JobTransport(Transport):
+    """Set it as `app.transport` before the app starts."""
+
+    Consumer = JobConsumer
+
+    def __init__(self, *args: Any, starts: Mapping[str, StartOffset], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.starts = starts

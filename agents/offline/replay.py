@@ -1,0 +1,270 @@
+"""`replay`: a file into the source (and audit) topic, each row exactly once, with the ticks that close public steps.
+
+One transactional producer per stream; a transaction holds a chunk of rows and one progress tick per partition, see
+`agents.protocol.replay.plan`. So what is committed says how far the replay has come, and a restart after any crash goes
+on behind it: first it fences the producer before it, then it reads the last ticks, then it writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerFenced
+
+from agents.kafka.clients import close_client, fenced_producer
+from agents.kafka.tail import tail
+from agents.kafka.topics.admin import admin_client
+from agents.kafka.topics.ids import topic_identities
+from agents.offline.columns import check_columns
+from agents.offline.files import Row, RowFile, open_rows
+from agents.protocol.clock import StepClock
+from agents.protocol.replay.plan import Chunk, ReplayError, ReplayPlan, progress_of, resumed
+from agents.protocol.replay.rows import clock_of, plan_of, steps_of, times_of, until_of
+from schemas.errors import BrokerError, OutcomeUnknownError
+from schemas.events import TICK_HEADER
+
+if TYPE_CHECKING:
+    from schemas.config import Config, Kafka, Stream
+
+CHUNK_ROWS = 8192
+PACE_S = 0.1  # a paced replay looks so often for rows that are due
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay did: rows written now, rows found written, last closed step, rows from `until` on."""
+
+    stream: str
+    rows: int
+    rows_before: int
+    step: int
+    left_out: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """How to replay.
+
+    Attributes:
+        speed: event seconds per second; None is as fast as possible.
+        limit: only the first rows of the file; the step of the last one stays open.
+        until: public end, a local time of the stream at which a step begins; None takes the end of the file for public.
+        append: this file comes after another one that was replayed before.
+        user_field: key and place rows by this field; None is the stream's own `user`.
+        chunk_rows: most rows in one transaction.
+    """
+
+    speed: float | None = None
+    limit: int | None = None
+    until: str | None = None
+    append: bool = False
+    user_field: str | None = None
+    chunk_rows: int = CHUNK_ROWS
+
+
+async def replay(
+    config: Config,
+    stream: Stream,
+    path: Path,
+    options: ReplayOptions,
+    *,
+    begun: Callable[[int, int], None] = lambda rows, before: None,
+    progress: Callable[[int], None] = lambda row: None,
+) -> Replayed:
+    """Write what is not yet written.
+
+    Args:
+        begun: told once the rows of the file (an estimate for CSV), and how many are written already.
+        progress: told how many rows of the file are done with, after each commit.
+    Raises: FileError, ReplayError, BrokerError.
+    """
+    started = time.monotonic()
+    clock = clock_of(stream)
+    until = None if options.until is None else until_of(stream, clock, options.until)
+    file = open_rows(path)
+    check_columns(file, stream, user_field=options.user_field)
+    summary = await asyncio.to_thread(file.summary)
+    topics = await _topics(config.kafka, stream)
+    producer = await fenced_producer(config.kafka, f"{config.job.name}-replay-{stream.name}")
+    try:
+        # Only now: what a former replay had under way is settled, and the partitions end where they end.
+        ticks = await last_ticks(config.kafka, topics, history_may_be_gone=options.append)
+        begin = resumed(progress_of(ticks), source=summary.digest, append=options.append)
+        begun(summary.rows if options.limit is None else min(summary.rows, options.limit), begin.row)
+        plan = plan_of(stream, topics, begin, user_field=options.user_field, until=until)
+        feed = _Feed(stream, file, clock, plan, options)
+        committed = begin
+        for rows in _parts(file, skip=begin.row, options=options):
+            async for chunk in feed.end() if rows is None else feed.chunks(rows):
+                if chunk.progress != committed:
+                    await _commit(producer, chunk)
+                    committed = chunk.progress
+                progress(plan.row + plan.left_out)
+    except ProducerFenced:
+        raise ReplayError(
+            f"another replay of stream {stream.name} has taken over, or the broker took longer for a transaction than "
+            "it allows. Mend: run one at a time, and run the same command again; it goes on behind the last commit."
+        ) from None
+    except MessageSizeTooLargeError:
+        raise ReplayError(
+            f"a row is larger than topic {stream.source} takes. Mend: raise max.message.bytes of the topic, or shorten "
+            "the row; then run the same command again."
+        ) from None
+    except (KafkaError, OutcomeUnknownError) as error:
+        raise BrokerError(
+            f"the replay was cut off: {type(error).__name__}. Mend: run the same command again; it goes on behind the "
+            "last commit."
+        ) from error
+    finally:
+        await close_client(producer)
+    return Replayed(stream.name, plan.row - begin.row, begin.row, plan.step, plan.left_out, time.monotonic() - started)
+
+
+def _parts(file: RowFile, *, skip: int, options: ReplayOptions) -> Iterator[list[Row] | None]:
+    """Batches of rows from row `skip` on, up to the limit; None behind the file's very last row."""
+    left = None if options.limit is None else max(options.limit - skip, 0)
+    for rows in file.batches(skip=skip, batch_rows=options.chunk_rows):
+        if left is not None:
+            if len(rows) > left:
+                yield rows[:left]
+                return
+            left -= len(rows)
+        yield rows
+    yield None
+
+
+@dataclass(slots=True)
+class _Feed:
+    """Hands out chunks when they are due: at once, or at `speed` event seconds per second."""
+
+    stream: Stream
+    file: RowFile
+    clock: StepClock
+    plan: ReplayPlan
+    options: ReplayOptions
+    _origin: tuple[float, int] | None = field(default=None, init=False)
+
+    async def chunks(self, rows: list[Row]) -> AsyncIterator[Chunk]:
+        times = times_of(self.stream).of(rows)
+        steps = steps_of(self.clock, times)
+        if self.options.speed is None:
+            yield self.plan.chunk(rows, steps)
+            return
+        # Nobody waits for a row that is left out.
+        waits = [None if self.plan.leaves_out(step) else time for time, step in zip(times, steps, strict=True)]
+        at = 0
+        while at < len(rows):
+            due_us = self._due_us(waits[at])
+            until = at
+            while until < len(rows) and _is_due(waits[until], due_us):
+                until += 1
+            if until > at:
+                yield self.plan.chunk(rows[at:until], steps[at:until])
+                at = until
+            elif due_us is not None and (over := self.clock.last_over(due_us, grace_us=0)) > self.plan.step:
+                # Public time passes even where nothing happens.
+                yield self.plan.close(over)
+            await asyncio.sleep(PACE_S)
+
+    async def end(self) -> AsyncIterator[Chunk]:
+        """Behind the last row: close what the end of the file closes; where that is a time, when it has come."""
+        plan = self.plan
+        if plan.until is None:
+            if plan.last < 0 and plan.row:
+                # A replay before this one wrote the last row, and maybe not the tick behind it.
+                plan.last = await asyncio.to_thread(self._last_step)
+        elif self.options.speed is not None:
+            while plan.step < plan.until - 1:
+                due_us = self._due_us(self.clock.end_of(plan.step))
+                over = min(self.clock.last_over(due_us, grace_us=0), plan.until - 1) if due_us is not None else -1
+                if over > plan.step:
+                    yield plan.close(over)
+                await asyncio.sleep(PACE_S)
+        yield plan.finish()
+
+    def _last_step(self) -> int:
+        times = times_of(self.stream)
+        return max(
+            (step for rows in self.file.batches() for step in steps_of(self.clock, times.of(rows)) if step is not None),
+            default=-1,
+        )
+
+    def _due_us(self, first: int | None) -> int | None:
+        """Event time that is now; the first readable row starts the clock. None before any."""
+        assert self.options.speed is not None
+        now = time.monotonic()
+        if self._origin is None:
+            if first is None:
+                return None
+            self._origin = (now, first)
+        return self._origin[1] + int((now - self._origin[0]) * self.options.speed * 1e6)
+
+
+def _is_due(at: int | None, due_us: int | None) -> bool:
+    """A row whose time cannot be read goes with the row before it."""
+    return at is None or (due_us is not None and at <= due_us)
+
+
+async def _commit(producer: Any, chunk: Chunk) -> None:
+    """All of the chunk, or nothing of it."""
+    async with producer.transaction():
+        waiting = []
+        for (topic, partition), records in chunk.lanes.items():
+            batch = producer.create_batch()
+            for record in records:
+                # None where the batch is full: then it goes, and the record is the first of the next one.
+                if batch.append(key=record.key, value=record.value, timestamp=None, headers=record.headers) is None:
+                    waiting.append(await producer.send_batch(batch, topic, partition=partition))
+                    batch = producer.create_batch()
+                    batch.append(key=record.key, value=record.value, timestamp=None, headers=record.headers)
+            waiting.append(await producer.send_batch(batch, topic, partition=partition))
+        for sent in waiting:
+            await sent
+
+
+async def _topics(kafka: Kafka, stream: Stream) -> dict[str, int]:
+    """Partitions of the topics that the rows go to. Raises: BrokerError if one does not exist."""
+    wanted = [topic for topic in (stream.source, stream.audit) if topic is not None]
+    async with admin_client(kafka) as admin:
+        found = await topic_identities(admin, wanted)
+    if missing := [topic for topic in wanted if topic not in found]:
+        raise BrokerError(
+            f"topic {' and '.join(missing)} does not exist. Mend: create it, for example with privstream topics CONFIG "
+            "--create --source-partitions 4."
+        )
+    return {topic: found[topic].partitions for topic in wanted}
+
+
+async def last_ticks(
+    kafka: Kafka, topics: Mapping[str, int], *, history_may_be_gone: bool = False
+) -> list[bytes | None]:
+    """The last committed tick of every partition, None where there never was one.
+
+    Raises: BrokerError; ReplayError if retention may have deleted the tick: then rows could be written twice.
+    """
+    lanes = [(topic, partition) for topic, count in topics.items() for partition in range(count)]
+    async with tail(kafka, lanes) as end:
+        records = [await end.newest(lane, lambda record: tick_of(record) is not None) for lane in lanes]
+        for (topic, partition), record in zip(lanes, records, strict=True):
+            if record is None and end.begins[topic, partition] > 0 and not history_may_be_gone:
+                raise ReplayError(
+                    f"topic {topic}, partition {partition} has lost its first records and holds no tick, so nobody can "
+                    "tell which rows were written. Mend: replay into a new topic with retention.ms=-1, or add --append "
+                    "to write the whole file behind what was there."
+                )
+    return [None if record is None else tick_of(record) for record in records]
+
+
+def tick_of(record: Any) -> bytes | None:
+    """The tick header of a Kafka record."""
+    values = [value for name, value in record.headers if name == TICK_HEADER]
+    return values[-1] if values else None
+
+
+__all__ = ["ReplayOptions", "Replayed", "last_ticks", "replay"]

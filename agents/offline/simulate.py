@@ -1,0 +1,248 @@
+"""`simulate`: a configured stream over a file, without a broker. FOR THE OPERATOR: its output holds true values.
+
+Nothing here is its own: rows become the records that a replay writes (`replay_plan`), go through `PartitionIngest` and
+`Stepper`, and `TruthAudit` measures what came out; the same classes run in the job, which with the same insecure
+seed gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from agents.offline.columns import check_columns
+from agents.offline.files import FileError, Row, RowFile, open_rows
+from agents.offline.simulate_output import Output
+from agents.pages.report import StepRow
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.release.held_out import TruthAudit
+from agents.protocol.release.public_records import instant
+from agents.protocol.release.stepper import Stepper
+from agents.protocol.replay.plan import Chunk, Planned, Progress
+from agents.protocol.replay.rows import clock_of, plan_of, steps_of, times_of
+from agents.protocol.userhash import user_key
+from engines.noise import fresh_seed
+from engines.registry import build_domain
+from schemas.releases import unframe_records
+
+if TYPE_CHECKING:
+    from schemas.config import Config, Stream
+
+BATCH_ROWS = 4096
+INSECURE = "An insecure seed made the noise, so anybody can repeat and subtract it: nothing in this folder is private."
+COUNTED = (
+    "Steps were closed by the number of events (--steps-by-count): one more event moves others to another step, so NO "
+    "guarantee holds. Times are nominal. The job itself never does this."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulateOptions:
+    """How to simulate.
+
+    Attributes:
+        seed: repeats a run and makes it insecure; None draws from the operating system.
+        snapshot_every: write the synthetic records alive after each so many steps; after the last step always.
+        steps_by_count: close a step after each so many rows instead of by their times. Not private.
+    """
+
+    seed: int | None = None
+    snapshot_every: int | None = None
+    steps_by_count: int | None = None
+
+    @property
+    def caveats(self) -> list[str]:
+        """What takes the guarantee away, in sentences."""
+        seed = [INSECURE] if self.seed is not None else []
+        return seed + ([COUNTED] if self.steps_by_count is not None else [])
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """What a simulation of one stream did. True values, but for `epsilon` and `records`."""
+
+    stream: str
+    folder: Path
+    rows: int
+    events: int
+    steps: int
+    records: int
+    epsilon: float
+    metrics: dict[str, float]
+    reasons: dict[str, int]
+
+
+def simulate(
+    config: Config,
+    path: Path,
+    out: Path,
+    options: SimulateOptions,
+    *,
+    stream: str | None = None,
+    begun: Callable[[int], None] = lambda rows: None,
+    progress: Callable[[int], None] = lambda rows: None,
+) -> list[Simulated]:
+    """Run one stream into `out`, or all streams of several one after another, each into a folder of its name.
+
+    Args:
+        begun: told once how many rows there are to read, for all streams together.
+        progress: told the rows that were read since it was last called.
+    Raises: FileError, ReplayError, ConfigError.
+    """
+    streams = [config.stream(stream)] if stream is not None else list(config.streams)
+    file = open_rows(path)
+    for each in streams:
+        check_columns(file, each, timed=options.steps_by_count is None)
+    summary = file.summary()
+    begun(summary.rows * len(streams))
+    done = []
+    for each in streams:
+        driven = _driven_by_ticks(each, file, options)
+        folder = out if len(streams) == 1 else out / each.name
+        with Output(folder, driven, source=file.path.name, caveats=options.caveats) as output:
+            run = Simulation(driven, output, options)
+            run.read(_parts(driven, file, options), source=summary.digest, progress=progress)
+            done.append(run.done())
+    return done
+
+
+class Simulation:
+    """One stream: planned records in, steps out."""
+
+    def __init__(self, stream: Stream, output: Output, options: SimulateOptions) -> None:
+        self.stream = stream
+        self._output = output
+        self._options = options
+        self._clock = clock_of(stream)
+        self._stepper = Stepper.of(stream, 1, caveat=" ".join(options.caveats))
+        self._audit = TruthAudit(stream, 1)
+        # Users are told apart within this run only, so the key of their hash is thrown away with it.
+        key = user_key(self._seed(-1), stream=stream.name)
+        self._ingest = PartitionIngest(SourceSpec.of(stream, build_domain(stream), key=key, partitions=1), 0)
+        self._truth = PartitionIngest(SourceSpec.truth(stream, self._audit.evaluator.domain, partitions=1), 0)
+        self._events: Counter[int] = Counter()
+        self._synthetic_offset = 0
+        self._rows = 0
+
+    def read(self, parts: Iterator[list[Row]], *, source: str, progress: Callable[[int], None]) -> None:
+        """Take in every row, and answer every step. Raises: ReplayError for rows that are not sorted by time."""
+        times = times_of(self.stream)
+        plan = plan_of(self.stream, {self.stream.source: 1}, Progress(source=source))
+        for rows in parts:
+            self._take(plan.chunk(rows, steps_of(self._clock, times.of(rows))))
+            progress(len(rows))
+        self._take(plan.finish())
+        self._rows = plan.row
+
+    def done(self) -> Simulated:
+        """Write the last snapshot and the report."""
+        output = self._output
+        output.finish(self._audit)
+        last = output.steps[-1] if output.steps else None
+        return Simulated(
+            stream=self.stream.name,
+            folder=output.folder,
+            rows=self._rows,
+            events=output.counts["ACCEPTED"],
+            steps=len(output.steps),
+            records=last.released_total if last else 0,
+            epsilon=float(output.ledger.get("epsilon_spent", 0.0)),
+            metrics=dict(last.metrics) if last else {},
+            reasons={
+                "clipped to a limit, but used" if name == "CLIPPED" else name.lower().replace("_", " "): count
+                for name, count in output.counts.items()
+                if count and name != "ACCEPTED"
+            },
+        )
+
+    def _take(self, chunk: Chunk) -> None:
+        records = chunk.lanes[self.stream.source, 0]
+        self._fold(self._ingest, self._stepper, records)
+        self._fold(self._truth, self._audit, records)
+        while self._stepper.closable:
+            self._answer()
+
+    def _fold(self, ingest: PartitionIngest, into: Stepper | TruthAudit, planned: Sequence[Planned]) -> None:
+        """What ingest does with the next records of the one partition, up to the block's way through Kafka."""
+        ingest.take(_read_back(planned, first=ingest.next_offset))
+        block, _ = ingest.seal()
+        if block is None:
+            return
+        offset = into.merge.position
+        ingest.committed(at=offset)
+        into.fold(offset, block)
+        if ingest is self._ingest:
+            self._output.counts.update(block.counts)
+            self._events.update({step: events.total for step, events in block.steps.items()})
+
+    def _answer(self) -> None:
+        step = self._stepper.step
+        candidate = self._stepper.compute(self._seed(step))
+        for record in unframe_records(candidate.payload):
+            if record.channel == "synthetic":
+                self._audit.on_synthetic(self._synthetic_offset, step, record.key, record.value)
+                self._synthetic_offset += 1
+        self._audit.on_ledger(candidate.ledger)
+        utility = orjson.loads(self._audit.measure())
+        row = StepRow(
+            step=step,
+            start=instant(self._clock.start_of(step)).astimezone(self.stream.time.zone),
+            events=self._events.pop(step, 0),
+            released_total=utility["synthetic_points"],
+            metrics=utility["metrics"],
+            true_total=self._audit.evaluator.size(self._audit.truth),
+            gathered=utility["gathered"],
+        )
+        self._output.step(row, candidate.ledger)
+        every = self._options.snapshot_every
+        if every is not None and (step + 1) % every == 0:
+            self._output.snapshot(step, self._audit)
+
+    def _seed(self, step: int) -> bytes:
+        """The seed that the job draws: with `run --insecure-seed N` the very same."""
+        if self._options.seed is None:
+            return fresh_seed()
+        label = f"privstream/insecure/{self._options.seed}/{self.stream.name}/{step}"
+        return hashlib.sha256(label.encode()).digest()
+
+
+def _parts(stream: Stream, file: RowFile, options: SimulateOptions) -> Iterator[list[Row]]:
+    """Batches of rows."""
+    number = 0
+    clock = clock_of(stream)
+    for rows in file.batches(batch_rows=BATCH_ROWS):
+        if options.steps_by_count is not None:
+            for row in rows:
+                row[stream.time.field] = clock.start_of(number // options.steps_by_count)
+                number += 1
+        yield rows
+
+
+def _driven_by_ticks(stream: Stream, file: RowFile, options: SimulateOptions) -> Stream:
+    """The stream with its clock in the file's rows; one that starts "now" starts with the first row's second."""
+    changes: dict[str, Any] = {"clock": "replay"}
+    if options.steps_by_count is not None:
+        changes["format"] = "us"
+    if stream.time.start_us is None:
+        first = next((at for rows in file.batches() for at in times_of(stream).of(rows) if at is not None), None)
+        if first is None:
+            raise FileError(f"{file.path}: no row has a readable time. Mend: check field and format in [streams.time].")
+        local = instant(first).astimezone(stream.time.zone).replace(tzinfo=None, microsecond=0)
+        changes["start"] = local.isoformat()
+    return stream.model_copy(update={"time": stream.time.model_copy(update=changes)})
+
+
+def _read_back(planned: Sequence[Planned], *, first: int) -> list[RawRecord]:
+    """Planned records as they would be read back from Kafka."""
+    return [
+        RawRecord(first + index, -1, record.key, record.value, tuple(record.headers))
+        for index, record in enumerate(planned)
+    ]

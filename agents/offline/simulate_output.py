@@ -1,0 +1,108 @@
+"""What a simulation leaves in its folder. steps.csv and report.html hold true values; the rest is as the job has it."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TextIO
+
+import orjson
+
+from agents.explain.sentences import promise
+from agents.offline.files import FileError
+from agents.pages.report import StepRow, StreamReport, render
+from agents.presentation import presentation
+from agents.protocol.release.held_out import TruthAudit
+from engines.registry import build_evaluator
+from schemas.config import format_duration
+
+if TYPE_CHECKING:
+    from schemas.config import Stream
+
+
+class Output:
+    """The folder of one stream.
+
+    Attributes:
+        steps: the lines of steps.csv so far. counts: `Reason` name -> rows. ledger: its last entry.
+    """
+
+    def __init__(self, folder: Path, stream: Stream, *, source: str, caveats: list[str]) -> None:
+        self.folder = folder
+        self.stream = stream
+        self.steps: list[StepRow] = []
+        self.counts: Counter[str] = Counter()
+        self.ledger: dict[str, Any] = {}
+        self._source = source
+        self._caveats = caveats
+        self._metrics = build_evaluator(stream).metrics
+        self._files = ExitStack()
+
+    def __enter__(self) -> Self:
+        try:
+            # True values: not for other users of the machine.
+            (self.folder / "synthetic").mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise FileError(f"{self.folder}: {reason}. Mend: name a folder that this user may write to.") from None
+        for old in self.folder.glob("synthetic/step-*.csv"):
+            old.unlink()
+        self._ledger = self._files.enter_context(self._open("ledger.jsonl"))
+        self._table = self._files.enter_context(self._open("steps.csv"))
+        self._line(["step", "time", "events", "released_total", *self._metrics])
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._files.close()
+
+    def step(self, row: StepRow, ledger: bytes) -> None:
+        """A step is answered; a step that gathers has no errors yet."""
+        self.steps.append(row)
+        metrics = [row.metrics.get(name, "") for name in self._metrics]
+        self._line([row.step, row.start.isoformat(), row.events, row.released_total, *metrics])
+        self._ledger.write(ledger.decode() + "\n")
+        self.ledger = orjson.loads(ledger)
+
+    def snapshot(self, step: int, audit: TruthAudit) -> None:
+        """The synthetic records alive after `step`, as a consumer holds them who has read them all."""
+        known = (self.stream.time.field, *self.stream.domain.fields)
+        # An engine may say more of a record than raw events do: a standard error, an interval.
+        fields = dict.fromkeys([*known, *(name for record in audit.alive.values() for name in record)])
+        with self._open(f"synthetic/step-{step:06d}.csv") as target:
+            writer = csv.DictWriter(target, list(fields), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(audit.alive.values())
+
+    def finish(self, audit: TruthAudit) -> None:
+        """Write the last snapshot and the report."""
+        if self.steps:
+            self.snapshot(self.steps[-1].step, audit)
+        stream, show = self.stream, presentation(self.stream)
+        report = StreamReport(
+            name=stream.name,
+            engine=stream.engine,
+            mode=stream.mode,
+            source=self._source,
+            promise=promise(stream),
+            caveats=self._caveats,
+            step_length=format_duration(stream.time.step),
+            guarantee=self.ledger,
+            reasons=dict(self.counts),
+            steps=self.steps,
+            tiles=show.tiles(self.steps[-1].metrics) if self.steps else (),
+            sections=show.sections(stream, audit, self.steps) if self.steps else (),
+        )
+        with self._open("report.html") as target:
+            target.write(render(report))
+
+    def _open(self, name: str) -> TextIO:
+        return (self.folder / name).open("w", encoding="utf-8", newline="")
+
+    def _line(self, cells: list[Any]) -> None:
+        csv.writer(self._table, lineterminator="\n").writerow(cells)

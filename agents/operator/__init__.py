@@ -1,0 +1,1 @@
+"""What an operator asks of a job: how far it has come, and what keeps it from running. Asks, and changes nothing."""

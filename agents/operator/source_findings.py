@@ -1,0 +1,88 @@
+"""What `doctor` says of the sources: whether they are still the same, and what ingest makes of their records."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from agents.kafka.broker_clock import WHAT_TO_DO as FIX_CLOCK
+from agents.kafka.broker_clock import worker_clocks
+from agents.kafka.fingerprint import stored_fingerprints
+from agents.kafka.source_check import changed_source
+from agents.kafka.topics.admin import admin_client
+from agents.kafka.topics.ids import TopicIdentity, topic_identities
+from agents.lifecycle.advice import what_to_do
+from agents.lifecycle.backlog import MANY_STEPS, backlog_sentence, steps_over
+from agents.lifecycle.refusals import MOST, NEARLY_ALL, Seen
+from agents.operator.findings import Finding, Verdict
+from agents.operator.newest import newest_records
+from agents.operator.status import StreamStatus, status
+from schemas.errors import BrokerError, ConfigError, EngineInputError
+
+if TYPE_CHECKING:
+    from schemas.config import Config, Stream
+
+KEEP_LONGER = "raise retention.ms and retention.bytes of the source above the longest outage and lag"
+
+
+async def source_findings(config: Config) -> list[Finding]:
+    """All of it, stream by stream. Raises: BrokerError, WireError."""
+    stored = await stored_fingerprints(config)
+    async with admin_client(config.kafka) as admin:
+        found = await topic_identities(admin, sorted({stream.source for stream in config.streams}))
+    states = {each.stream: each for each in await status(config)}
+    findings = []
+    for stream in config.streams:
+        if change := changed_source(stream, stored.get(stream.name), found):
+            findings.append(Finding(f"source of {stream.name}", "problem", str(change), what_to_do(change)))
+            continue
+        before = stored.get(stream.name)
+        timing = stream.time if before is None else stream.time.model_copy(update={"start": before.start})
+        findings.append(await _events(config, stream, timing.start_us, found[stream.source]))
+        findings += _counted(states[stream.name])
+        steps = steps_over(stream.model_copy(update={"time": timing}), time.time_ns() // 1000)
+        if (steps := steps - states[stream.name].over - 1) > MANY_STEPS:
+            findings.append(Finding(f"steps of {stream.name}", "warning", backlog_sentence(steps)))
+    return findings + await _clocks(config)
+
+
+async def _clocks(config: Config) -> list[Finding]:
+    """What the workers' clocks are ahead of the brokers'."""
+    if all(stream.time.clock == "replay" for stream in config.streams):
+        return []
+    most_s = config.job.max_clock_skew_us / 1e6
+    return [
+        Finding(f"clock of {worker}", "ok", "as the brokers'")
+        if abs(ahead_s) <= most_s
+        else Finding(
+            f"clock of {worker}", "warning", f"{ahead_s:+.1f} s from the brokers' when it last asked", FIX_CLOCK
+        )
+        for worker, ahead_s in (await worker_clocks(config)).items()
+    ]
+
+
+async def _events(config: Config, stream: Stream, start_us: int | None, source: TopicIdentity) -> Finding:
+    """What ingest makes of the newest records. Says shares, reasons and configured fields, never an event."""
+    what = f"events of {stream.name}"
+    try:
+        seen = await newest_records(config, stream, partitions=source.partitions, start_us=start_us)
+    except (BrokerError, ConfigError, EngineInputError) as error:
+        return Finding(what, "warning", str(error), "run privstream validate CONFIG")
+    if seen.records == 0:
+        return Finding(what, "ok", "none there yet")
+    verdict: Verdict = "problem" if seen.share >= NEARLY_ALL else "warning" if seen.share > MOST else "ok"
+    detail = f"of the newest {seen.records:,} records {seen.sentence()}"
+    return Finding(what, verdict, detail, "" if verdict == "ok" else seen.what_to_do())
+
+
+def _counted(state: StreamStatus) -> list[Finding]:
+    """What workers have counted so far."""
+    findings = []
+    if state.lost:
+        detail = f"{state.lost:,} source offsets were deleted before they were read: the events there count nowhere"
+        findings.append(Finding(f"lost records of {state.stream}", "warning", detail, KEEP_LONGER))
+    recent = Seen.of(state.recent)
+    if recent.share > MOST:
+        detail = f"of the last {recent.records:,} that were read {recent.sentence()}"
+        findings.append(Finding(f"refused records of {state.stream}", "warning", detail, recent.what_to_do()))
+    return findings

@@ -1,0 +1,180 @@
+"""What each stream has come to, for the operator: lag is a count of private events, so none of this is public.
+
+Read from committed records alone; it needs no worker to be up, and disturbs none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from agents.kafka.fingerprint import stored_fingerprints
+from agents.kafka.source_check import changed_source
+from agents.kafka.stop_log import recorded
+from agents.kafka.tail import Tail, tail
+from agents.kafka.topics.admin import admin_client
+from agents.kafka.topics.ids import TopicIdentity, topic_identities
+from agents.lifecycle.advice import explain
+from agents.lifecycle.refusals import Seen, by_reason_and_field
+from agents.lifecycle.stops import Stop
+from agents.protocol.ingest.pending import nested
+from agents.protocol.partitioner import home_partition
+from schemas.blocks import Block, Tally
+from schemas.errors import BrokerError, SourceError, WireError
+from schemas.topics import Topics
+
+if TYPE_CHECKING:
+    from schemas.config import Config, Stream
+
+MOST_BLOCKS = 2_000  # looked at from the end for the newest of each source partition
+RECENT_RECORDS, RECENT_BLOCKS = 1_000, 200  # looked at for what is refused lately; older blocks may be deleted
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """One stream.
+
+    Attributes:
+        published: last public step, -1 before any. published_at: end of that step.
+        records: synthetic records alive. epsilon_spent, epsilon: of the configured unit.
+        ingest_lag: offsets of the source that are in no block yet, ticks and transaction markers included.
+        over: last step that every source partition has closed, -1 before any.
+        waiting: steps that are over and not public yet; a growing number means that engines are down or too slow.
+        totals: all records ever read, by reason and configured field. recent: the same of the last ones.
+        lost: source offsets that were deleted before they were read.
+        source_problem: why the source is no longer the one with which the stream was started; None: it is.
+        stopped: what has stopped of it and has not gone on since, with reason and advice.
+    """
+
+    stream: str
+    published: int
+    published_at: str | None
+    records: int
+    epsilon_spent: float
+    epsilon: float
+    private: bool
+    ingest_lag: int
+    over: int
+    waiting: int
+    totals: Tally
+    recent: Tally
+    lost: int
+    source_problem: str | None
+    stopped: tuple[Stop, ...] = ()
+
+
+async def status(config: Config) -> list[StreamStatus]:
+    """The status of every stream. Raises: BrokerError if a topic is missing."""
+    topics = Topics(config.job.name, config.kafka.partitions)
+    sources = {stream.source for stream in config.streams}
+    wanted = {topics.blocks, topics.fingerprints, *(topics.ledger(stream.name) for stream in config.streams)}
+    async with admin_client(config.kafka) as admin:
+        found = await topic_identities(admin, sorted({*wanted, *sources}))
+    stored = await stored_fingerprints(config) if topics.fingerprints in found else {}
+    # The source of a stream that has run is told apart from one that was never there; what has lost its ledger is a
+    # stream that has stopped, and is shown as one.
+    needed = {topics.blocks} | {stream.source for stream in config.streams if stream.name not in stored}
+    if missing := sorted(needed - found.keys()):
+        raise BrokerError(f"topic {', '.join(missing)} does not exist. Mend: privstream topics CONFIG --create.")
+    read = sorted(found.keys() - {topics.fingerprints})
+    lanes = [(topic, partition) for topic in read for partition in range(found[topic].partitions)]
+    try:
+        stops = list((await recorded(config)).values())
+    except BrokerError:  # the job is older than this topic, or it was lost: that loses nothing else
+        stops = []
+    async with tail(config.kafka, lanes, wait=False) as end:
+        streams = [
+            await _stream_status(config, stream, end, changed_source(stream, stored.get(stream.name), found), found)
+            for stream in config.streams
+        ]
+        return [
+            replace(each, stopped=tuple([stop for stop in stops if await _still(config, stop, each, end)]))
+            for each in streams
+        ]
+
+
+async def _still(config: Config, stop: Stop, stream: StreamStatus, end: Tail) -> bool:
+    """Whether what has stopped has not gone on since: a step became public that was to come next, or a block came."""
+    if stop.stream != stream.stream:
+        return False
+    if stop.step is not None:
+        return stream.published < stop.step
+    if stop.part != "ingest" or stop.partition is None:
+        return True  # cleared by the next worker that finds nothing wrong at its start
+    topics = Topics(config.job.name, config.kafka.partitions)
+    lane = (topics.blocks, home_partition(stop.stream, config.kafka.partitions))
+    newest = await end.newest(lane, lambda record: _is_of(record, stop))
+    return newest is None or newest.timestamp <= stop.at_ms
+
+
+def _is_of(record: Any, stop: Stop) -> bool:
+    if record.key != stop.stream.encode():
+        return False
+    try:
+        return Block.decode(record.value).partition == stop.partition
+    except WireError:
+        return False
+
+
+async def _stream_status(
+    config: Config, stream: Stream, end: Tail, change: SourceError | None, found: Mapping[str, TopicIdentity]
+) -> StreamStatus:
+    topics = Topics(config.job.name, config.kafka.partitions)
+    ledger_topic, partitions = topics.ledger(stream.name), 0
+    if stream.source in found:
+        partitions = found[stream.source].partitions
+    newest = await end.newest((ledger_topic, 0)) if ledger_topic in found else None
+    ledger: Mapping[str, Any] = {} if newest is None else orjson.loads(newest.value)
+    blocks, recent = await _newest_blocks(
+        end, (topics.blocks, home_partition(stream.name, config.kafka.partitions)), stream, partitions
+    )
+    lag = 0
+    for partition in range(partitions):
+        lane = (stream.source, partition)
+        done = blocks[partition].hi if partition in blocks else end.begins[lane]
+        lag += max(0, end.ends[lane] - done)
+    over = min((blocks[partition].tick if partition in blocks else -1 for partition in range(partitions)), default=-1)
+    published = int(ledger.get("step", -1))
+    totals = Counter(sum((Seen.of(block.totals).tally for block in blocks.values()), Counter()))
+    return StreamStatus(
+        stream=stream.name,
+        published=published,
+        published_at=ledger.get("end"),
+        records=int(ledger.get("synthetic_records", 0)),
+        epsilon_spent=float(ledger.get("epsilon_spent", 0.0)),
+        epsilon=float(ledger.get("epsilon", float(stream.privacy.epsilon))),
+        private=bool(ledger.get("guarantee", {}).get("private", True)),
+        ingest_lag=lag,
+        over=over,
+        waiting=max(0, over - published),
+        totals=nested(totals),
+        recent=nested(recent),
+        lost=Seen(totals).lost,
+        source_problem=None if change is None else explain(change),
+    )
+
+
+async def _newest_blocks(
+    end: Tail, lane: tuple[str, int], stream: Stream, partitions: int
+) -> tuple[dict[int, Block], Counter[tuple[str, str]]]:
+    """The last block of each source partition of a stream, and what the last blocks count."""
+    found: dict[int, Block] = {}
+    recent = Seen()
+    looked_at = 0
+    async for record in end.backwards(lane):
+        if record.key == stream.name.encode():
+            with contextlib.suppress(WireError):
+                block = Block.decode(record.value)
+                found.setdefault(block.partition, block)
+                if recent.records < RECENT_RECORDS:
+                    recent.tally.update(by_reason_and_field(block))
+        looked_at += 1
+        enough = recent.records >= RECENT_RECORDS or looked_at >= RECENT_BLOCKS
+        if (len(found) >= partitions and enough) or looked_at >= MOST_BLOCKS:
+            break
+    return found, recent.tally

@@ -1,0 +1,1 @@
+"""What every page shares: templates, plots, tables, and the report of a simulation."""

@@ -1,0 +1,201 @@
+"""Contribution bounds: how many events of a user count, in offset order, however records are cut into batches.
+
+Guarantee: in each period at most `max_contributions` charges of a user are accepted, and in each step at most
+`max_per_step` events. This is what lets an engine run at epsilon / max_contributions.
+A period is that of the step which an event JOINS, since that is the step whose release it moves: a late event is
+charged to the period of its release. All pure filters come before: a refused record charges nobody.
+
+Memory: one table for each period, and for each open step where there is a cap; those that can get no more events go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from agents.protocol.arrays import distinct
+from agents.protocol.ingest.user_table import BUCKETS, BoolArray, Hashes, IntArray, UserTable
+
+KeyArray = npt.NDArray[np.uint64]
+FOREVER = 0  # the only period of a bound that never renews
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundSpec:
+    """Public constants.
+
+    Attributes:
+        max_contributions: charges of one user in a period.
+        charge: of one event; 2 for an insert whose expiry is measured as a delete.
+        max_per_step: events of one user in one step, or None.
+        period_steps: length of the aligned periods, or None where the bound never renews.
+        trip_life: steps in which records of a trip pass after its first one, where trips are bounded (`trip_bounds`).
+    """
+
+    max_contributions: int
+    charge: int = 1
+    max_per_step: int | None = None
+    period_steps: int | None = None
+    trip_life: int | None = None
+
+    def period_of(self, steps: IntArray) -> IntArray:
+        return np.zeros_like(steps) if self.period_steps is None else steps // self.period_steps
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """Events by user: `order` sorts them so that a user's stand together, still in offset order."""
+
+    order: IntArray
+    begins: IntArray
+    sizes: IntArray
+    users: Hashes
+
+    @staticmethod
+    def of(hashes: Hashes) -> Groups:
+        order = np.argsort(hashes[:, 0], kind="stable")
+        first = hashes[order, 0]
+        second = hashes[order, 1]
+        same_first = first[1:] == first[:-1]
+        if np.any(same_first & (second[1:] != second[:-1])):  # two users with equal first words may be interleaved
+            order = np.lexsort((hashes[:, 1], hashes[:, 0]))
+            first, second = hashes[order, 0], hashes[order, 1]
+            same_first = first[1:] == first[:-1]
+        new = np.ones(len(order), bool)
+        np.logical_not(same_first & (second[1:] == second[:-1]), out=new[1:])
+        begins = np.flatnonzero(new)
+        sizes = np.diff(np.append(begins, len(order)))
+        return Groups(order, begins, sizes, np.stack((first[begins], second[begins]), axis=1))
+
+    def first_of_each(self, room: IntArray) -> BoolArray:
+        """Marks the first `room` events of each user."""
+        rank = np.arange(len(self.order)) - np.repeat(self.begins, self.sizes)
+        accepted = np.empty(len(self.order), bool)
+        accepted[self.order] = rank < np.repeat(room, self.sizes)
+        return accepted
+
+
+class Bounds:
+    """The bounds of one source partition."""
+
+    def __init__(self, spec: BoundSpec) -> None:
+        self.spec = spec
+        self.periods: dict[int, UserTable] = {}
+        self.steps: dict[int, UserTable] = {}
+
+    def accept(self, hashes: Hashes, steps: IntArray) -> tuple[BoolArray, KeyArray, IntArray]:
+        """Decide on events in offset order, and remember what was accepted.
+
+        Returns: `(events,)` accepted; the rows `(user hash, slot)` `(rows, 3)` that were charged, and their charges.
+            The slot is the step where there is a cap on steps, else the period.
+        """
+        accepted = self._under_step_cap(hashes, steps)
+        rows: list[KeyArray] = []
+        charges: list[IntArray] = []
+        periods = self.spec.period_of(steps)
+        for period in distinct(periods):
+            events = np.flatnonzero(accepted & (periods == period))
+            groups = Groups.of(hashes[events])
+            table = self._table(self.periods, period, self.spec.max_contributions)
+            slots = table.slots(groups.users)
+            before = table.counts_at(slots)
+            room = (self.spec.max_contributions - before) // self.spec.charge
+            accepted[events] = groups.first_of_each(room)
+            charged = np.minimum(groups.sizes, np.maximum(room, 0)) * self.spec.charge
+            table.set_at(slots, before + charged)
+            if self.spec.max_per_step is None:
+                rows.append(_rows(groups.users, period)[charged > 0])
+                charges.append(charged[charged > 0])
+        if self.spec.max_per_step is not None:
+            for step in distinct(steps[accepted]):
+                groups = Groups.of(hashes[accepted & (steps == step)])
+                self._add(self.steps, step, self.spec.max_per_step, groups.users, groups.sizes)
+                rows.append(_rows(groups.users, step))
+                charges.append(groups.sizes * self.spec.charge)
+        return accepted, *_joined(rows, charges)
+
+    def _under_step_cap(self, hashes: Hashes, steps: IntArray) -> BoolArray:
+        """Events among the first `max_per_step` of their user and step.
+
+        An event that the period then refuses uses up a place here, which changes nothing: that user is at the bound, so
+        nothing more of the user counts in any step of the period.
+        """
+        accepted = np.ones(len(steps), bool)
+        cap = self.spec.max_per_step
+        if cap is None:
+            return accepted
+        for step in distinct(steps):
+            events = np.flatnonzero(steps == step)
+            groups = Groups.of(hashes[events])
+            table = self.steps.get(step)
+            before = np.zeros(len(groups.users), np.int64) if table is None else table.read(groups.users)
+            accepted[events] = groups.first_of_each(cap - before)
+        return accepted
+
+    def add(self, rows: KeyArray, charges: IntArray) -> None:
+        """Fold the charged rows of a committed block, as `accept` gave them."""
+        slots = rows[:, 2].astype(np.int64)
+        capped = self.spec.max_per_step
+        for slot in distinct(slots):
+            here = slots == slot
+            groups = Groups.of(rows[here, :2])
+            charged = np.add.reduceat(charges[here][groups.order], groups.begins)
+            period = slot
+            if capped is not None:
+                self._add(self.steps, slot, capped, groups.users, charged // self.spec.charge)
+                period = int(self.spec.period_of(np.array([slot]))[0])
+            self._add(self.periods, period, self.spec.max_contributions, groups.users, charged)
+
+    def put(self, *, period: int | None = None, step: int | None = None, users: Hashes, counts: IntArray) -> None:
+        """Set counts of distinct users, from a snapshot, in the table of a period or of a step."""
+        if period is not None:
+            table = self._table(self.periods, period, self.spec.max_contributions)
+        else:
+            assert step is not None
+            table = self._table(self.steps, step, self.spec.max_per_step or 0)
+        table.set_at(table.slots(users), counts)
+
+    def expire(self, open_step: int) -> None:
+        """Forget what no event can join any more: steps before the open one, and the periods before its own."""
+        open_period = int(self.spec.period_of(np.array([open_step]))[0])
+        for period in [period for period in self.periods if period < open_period]:
+            del self.periods[period]
+        for step in [step for step in self.steps if step < open_step]:
+            del self.steps[step]
+
+    @property
+    def users(self) -> int:
+        """Users with a count, a user of two periods twice."""
+        return sum(len(table) for table in self.periods.values())
+
+    @property
+    def nbytes(self) -> int:
+        return sum(table.nbytes for table in (*self.periods.values(), *self.steps.values()))
+
+    def bucket_bytes(self) -> int:
+        """About how large the snapshot of one bucket is."""
+        slots = self.users + sum(len(table) for table in self.steps.values())
+        return 64 + 20 * slots // BUCKETS
+
+    @staticmethod
+    def _table(tables: dict[int, UserTable], slot: int, largest: int) -> UserTable:
+        if slot not in tables:
+            tables[slot] = UserTable(largest)
+        return tables[slot]
+
+    def _add(self, tables: dict[int, UserTable], slot: int, largest: int, users: Hashes, charged: IntArray) -> None:
+        table = self._table(tables, slot, largest)
+        slots = table.slots(users)
+        table.set_at(slots, table.counts_at(slots) + charged)
+
+
+def _rows(users: Hashes, slot: int) -> KeyArray:
+    return np.concatenate((users, np.full((len(users), 1), slot, np.uint64)), axis=1)
+
+
+def _joined(rows: list[KeyArray], charges: list[IntArray]) -> tuple[KeyArray, IntArray]:
+    if not rows:
+        return np.zeros((0, 3), np.uint64), np.zeros(0, np.int64)
+    return np.concatenate(rows), np.concatenate(charges)

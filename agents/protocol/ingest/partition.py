@@ -1,0 +1,346 @@
+"""One source partition: records and ticks in, blocks and dead letters out. No Kafka, no clock.
+
+Promises, whatever the batches and blocks into which the same records are cut (tests/protocol/test_ingest_machine.py):
+every accepted event is in exactly one step; its step depends only on itself and the ticks before it in its partition;
+no user is above the bound; blocks cover all offsets without gap or overlap.
+
+Life: `load` snapshots and `apply` own blocks; then `take` and `tick`, and now and then `seal` -> transaction ->
+`committed`. The state runs ahead of what is committed, so after a failed transaction the machine is thrown away.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from agents.protocol.ingest.dead_letters import UNLETTERED, DeadLetter
+from agents.protocol.ingest.decode import EventDecoder
+from agents.protocol.ingest.events import PureFilter, reason_fields
+from agents.protocol.ingest.pending import PendingBlock, Refused, nested
+from agents.protocol.ingest.snapshots import BucketLog, Snapshot
+from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.ingest.trip_bounds import TripBounds, bounds_of
+from agents.protocol.ingest.user_table import BUCKETS
+from schemas.blocks import Block
+from schemas.errors import GapError, RecordError
+from schemas.events import LARGEST_JUMP, TICK_HEADER, Reason, decode_tick
+
+MAX_LETTERS = 2_000
+MAX_STEP = 1 << 40  # a tick beyond is nonsense, and would not fit into the arrays
+
+
+class SourceRecord(Protocol):
+    """What is read of a Kafka record: aiokafka's `ConsumerRecord` is one, and `RawRecord`."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
+
+
+class PartitionIngest:
+    """See the module.
+
+    Attributes:
+        next_offset: source offset from which to read on.
+        ticked: last step closed on this partition, -1 before any.
+    """
+
+    def __init__(self, spec: SourceSpec, partition: int) -> None:
+        self.spec = spec
+        self.partition = partition
+        self.next_offset = 0
+        self.ticked = -1
+        self._bounds = None if spec.bounds is None else bounds_of(spec.bounds)
+        self._log = BucketLog(spec.stream, partition, self._bounds)
+        self._filter = PureFilter(spec, partition)
+        self._reason_fields = reason_fields(spec.fields)
+        self._decoder = EventDecoder(spec.fields, max_value_bytes=spec.max_value_bytes)
+        self._pending = PendingBlock(spec.domain.words)
+        self._sealed_offset = 0
+        self._sealed_tick = -1
+        self._uncommitted: np.ndarray | None = None
+        self._has_history = False
+        self._floor = 0
+        self._last_begin: int | None = None
+        self._began = 0
+        self._totals: dict[str, dict[str, int]] = {}
+
+    # --- restoring ------------------------------------------------------------------------------------------------
+
+    def load(self, snapshot: bytes) -> None:
+        """The latest snapshot of a bucket; all of them before any block. Raises: WireError, GapError."""
+        self._log.load(snapshot)
+
+    def apply(self, block: Block, *, at: int = 0, trimmed_to: int = 0) -> None:
+        """Fold one of this partition's committed blocks, in order.
+
+        Args:
+            at: its offset in the blocks topic.
+            trimmed_to: offset before which blocks were deleted; if any were, the first one seen may begin anywhere.
+        Raises: GapError if its source offsets do not continue where the last one stopped; TornError, see `BucketLog`.
+        """
+        expected = block.lo if trimmed_to and not self._has_history else self.next_offset
+        if block.stream != self.spec.stream or block.partition != self.partition or block.lo != expected:
+            raise GapError(
+                f"stream {self.spec.stream}, source partition {self.partition}: block of {block.stream}, partition "
+                f"{block.partition} covers offsets {block.lo} to {block.hi}, but {expected} comes next"
+            )
+        self._floor = block.floor
+        self._has_history, self._last_begin = True, block.lo
+        self._began = block.began
+        if block.totals:
+            self._totals = {reason: dict(by_field) for reason, by_field in block.totals.items()}
+        self._log.fold(block, at=at)
+        self.next_offset = self._sealed_offset = block.hi
+        self.ticked = self._sealed_tick = block.tick
+        if self._bounds is not None:
+            self._bounds.expire(self.ticked + 1)
+
+    def check_restored(self, *, trimmed_to: int) -> None:
+        """After the last block.
+
+        Raises: GapError if blocks or snapshots are missing: users would be forgotten; TornError, see `BucketLog`.
+        """
+        if self._has_history:
+            self._log.check_not_ahead(self.next_offset)
+        if self._has_history and trimmed_to > self._floor:
+            raise GapError(
+                f"stream {self.spec.stream}, source partition {self.partition}: blocks before offset {trimmed_to} were "
+                f"deleted, but those from {self._floor} on are needed to restore the contribution bounds"
+            )
+        self._log.check_complete()
+
+    @property
+    def has_history(self) -> bool:
+        """Whether this partition has ever committed a block for this stream."""
+        return self._has_history
+
+    @property
+    def last_begin(self) -> int | None:
+        """Source offset at which the last committed block begins."""
+        return self._last_begin
+
+    # --- running --------------------------------------------------------------------------------------------------
+
+    def take(self, records: Sequence[SourceRecord]) -> None:
+        """Take in the next records. Offsets that are missing hold nothing: transaction markers, or compacted records.
+
+        Raises: GapError if offsets go back.
+        """
+        if not records:
+            return
+        # Ascending offsets without a look at each: the ends are at least as far apart as there are records.
+        if records[0].offset < self.next_offset or records[-1].offset - records[0].offset < len(records) - 1:
+            raise GapError(
+                f"stream {self.spec.stream}, source partition {self.partition}: records from offset "
+                f"{records[0].offset} to {records[-1].offset}, but {self.next_offset} comes next"
+            )
+        reasons = np.zeros(len(records), np.uint8)
+        at_fault: dict[int, str] = {}
+        ticked, events = self._ticks(records, reasons)
+        if len(events) == len(records):
+            reasons, at_fault = self._events(records, ticked)
+        elif len(events):
+            rows = events.tolist()
+            reasons[events], found = self._events([records[row] for row in rows], ticked[events])
+            at_fault = {rows[row]: field for row, field in found.items()}
+        bad_ticks = int(np.isin(reasons, (Reason.BAD_TICK, Reason.TICK_TOO_FAR)).sum())
+        self._account(records, reasons, at_fault, ticks=len(records) - len(events) - bad_ticks)
+        self.next_offset = records[-1].offset + 1
+        self.tick(int(ticked[-1]))
+
+    def tick(self, step: int) -> None:
+        """Every step up to `step` is over here: later events join later steps. An earlier tick again does nothing."""
+        if step > self.ticked:
+            self.ticked = step
+            if self._bounds is not None:
+                self._bounds.expire(step + 1)
+
+    def advance(self, next_offset: int) -> None:
+        """There is nothing up to `next_offset`: only markers of transactions, or records that were compacted away."""
+        self.next_offset = max(self.next_offset, next_offset)
+
+    def resume(self, next_offset: int) -> None:
+        """Read on from here; after all blocks were applied. A stream without any begins here."""
+        if not self._has_history:
+            self._began = next_offset
+        self.advance(next_offset)
+
+    def lose(self, next_offset: int) -> None:
+        """What was there up to `next_offset` was deleted before it was read: counted, as offsets."""
+        self._pending.lost(max(0, next_offset - self.next_offset))
+        self.advance(next_offset)
+
+    def pass_over(self, records: int) -> None:
+        """Records came at offsets where others were read before: counted as lost, since they cannot be told apart."""
+        self._pending.lost(records)
+
+    @property
+    def pending(self) -> int:
+        """Records taken since the last seal."""
+        return self._pending.records
+
+    @property
+    def room(self) -> int:
+        """Records that still fit into the block; seal at 0. Dead letters make it short: each is a record of its own."""
+        if self._pending.letters >= MAX_LETTERS:
+            return 0
+        return max(0, self.spec.max_block_records - self.pending)
+
+    @property
+    def changed(self) -> bool:
+        """Whether `seal` would give a block."""
+        return self.next_offset != self._sealed_offset or self.ticked != self._sealed_tick
+
+    def snapshots(self, budget_bytes: int, *, most: int = BUCKETS) -> list[Snapshot]:
+        """Some bound snapshots, to commit with the block that is sealed NEXT: call right before `seal`."""
+        if not self.changed:
+            return []
+        return self._log.write(next_offset=self.next_offset, budget_bytes=budget_bytes, most=most)
+
+    def seal(self) -> tuple[Block | None, list[DeadLetter]]:
+        """Everything taken since the last seal as one block; None where there was neither a record nor a tick."""
+        if not self.changed:
+            return None, []
+        drained = self._pending.drain()
+        self._total(drained.counts, drained.refused)
+        block = Block(
+            stream=self.spec.stream,
+            partition=self.partition,
+            lo=self._sealed_offset,
+            hi=self.next_offset,
+            tick=self.ticked,
+            steps=drained.steps,
+            users=drained.users,
+            increments=drained.increments,
+            counts=drained.counts,
+            refused=nested(drained.refused),
+            totals={reason: dict(by_field) for reason, by_field in self._totals.items()},
+            began=self._began,
+            floor=self._log.floor(),
+            snapshots=self._log.snapshots,
+        )
+        self._sealed_offset, self._sealed_tick = self.next_offset, self.ticked
+        self._uncommitted = self._log.seal()
+        return block, drained.letters
+
+    def committed(self, *, at: int) -> None:
+        """The last sealed block is committed at offset `at` of the blocks topic; say so before sealing the next."""
+        if self._uncommitted is not None:
+            self._log.committed(self._uncommitted, at=at)
+            self._uncommitted = None
+            self._has_history = True
+
+    @property
+    def users(self) -> int:
+        """Users held in the bounds. Private: a count."""
+        return 0 if self._bounds is None else self._bounds.users
+
+    @property
+    def bounds_bytes(self) -> int:
+        return 0 if self._bounds is None else self._bounds.nbytes
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _ticks(self, records: Sequence[SourceRecord], reasons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Last closed step after each record, and the rows that are events; marks what is no usable tick."""
+        ticked = np.full(len(records), self.ticked, np.int64)
+        last = self.ticked
+        events = np.ones(len(records), bool)
+        for row in [row for row, record in enumerate(records) if record.headers]:
+            values = [value for name, value in records[row].headers if name == TICK_HEADER]
+            if not values:
+                continue
+            events[row] = False
+            step = _tick_step(values[-1]) if self.spec.replay else None
+            if step is None:
+                reasons[row] = Reason.BAD_TICK
+            elif step - last > LARGEST_JUMP and not self._joins_late(last):
+                reasons[row] = Reason.TICK_TOO_FAR
+            else:
+                ticked[row] = last = max(last, step)
+        if not events.all():
+            np.maximum.accumulate(ticked, out=ticked)
+        return ticked, np.flatnonzero(events)
+
+    def _joins_late(self, ticked: int) -> bool:
+        """Whether the ticks before the first one that was seen here were deleted, so that it may be of any step."""
+        return ticked < 0 and self._began > 0
+
+    def _events(self, records: Sequence[SourceRecord], ticked: np.ndarray) -> tuple[np.ndarray, dict[int, str]]:
+        """Take in events. Returns: their reasons, and by row the field that the record itself names as at fault."""
+        decoded, reasons, at_fault = self._decoder.decode([record.value for record in records])
+        rows = np.flatnonzero(reasons == 0)
+        if len(rows) == 0:
+            return reasons, at_fault
+        arrivals = None if self.spec.replay else _arrivals(records)
+        seen = self._filter.run(decoded, ticked[rows], None if arrivals is None else arrivals[rows])
+        good = np.flatnonzero(seen.reasons == 0)
+        keys, steps = (seen.keys, seen.steps) if len(good) == len(rows) else (seen.keys[good], seen.steps[good])
+        if self._bounds is not None and len(good):
+            assert seen.hashes is not None
+            if isinstance(self._bounds, TripBounds):
+                assert seen.trips is not None
+                accepted, admitted, users, charges = self._bounds.accept_trips(
+                    seen.hashes[good], seen.trips[good], steps
+                )
+                keys[:, self.spec.filled.admitted] = admitted.view(np.uint64)
+            else:
+                accepted, users, charges = self._bounds.accept(seen.hashes[good], steps)
+            if not accepted.all():
+                seen.reasons[good[~accepted]] = Reason.OVER_BOUND
+                keys, steps = keys[accepted], steps[accepted]
+            self._log.charged(users)
+            self._pending.charge(users, charges)
+        self._pending.add(keys, steps)
+        if seen.clipped is not None:
+            self._pending.clipped(int((seen.clipped & (seen.reasons == 0)).sum()))
+        reasons[rows] = seen.reasons
+        at_fault.update((int(rows[row]), field) for row, field in seen.at_fault.items())
+        return reasons, at_fault
+
+    def _account(
+        self, records: Sequence[SourceRecord], reasons: np.ndarray, at_fault: dict[int, str], *, ticks: int
+    ) -> None:
+        counts = np.bincount(reasons, minlength=len(Reason))
+        counts[Reason.ACCEPTED] -= ticks
+        letters: list[DeadLetter] = []
+        refused: Refused = Counter()
+        if counts[Reason.ACCEPTED] + ticks != len(records):
+            for row in np.flatnonzero(~np.isin(reasons, [int(reason) for reason in UNLETTERED])).tolist():
+                reason = Reason(int(reasons[row]))
+                field = self._reason_fields.get(reason) or at_fault.get(row, "")
+                refused[reason.name, field] += 1
+                if self.spec.dead_letters:
+                    letters.append(self._letter(records[row].offset, reason, field))
+        self._pending.account(len(records), counts, refused, letters)
+
+    def _letter(self, offset: int, reason: Reason, field: str) -> DeadLetter:
+        return DeadLetter(self.spec.stream, self.spec.topic, self.partition, offset, reason, field)
+
+    def _total(self, counts: dict[str, int], refused: Refused) -> None:
+        split = {reason for reason, _ in refused}
+        whole = {(reason, ""): records for reason, records in counts.items() if reason not in split}
+        for (reason, field), records in {**refused, **whole}.items():
+            totals = self._totals.setdefault(reason, {})
+            totals[field] = totals.get(field, 0) + records
+
+
+def _tick_step(value: bytes | None) -> int | None:
+    try:
+        step = decode_tick(value or b"")
+    except RecordError:
+        return None
+    return step if step <= MAX_STEP else None
+
+
+def _arrivals(records: Sequence[Any]) -> np.ndarray:
+    return np.fromiter((record.timestamp for record in records), np.int64, len(records)) * 1000

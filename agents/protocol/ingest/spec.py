@@ -1,0 +1,167 @@
+"""What one stream's ingest does with a source partition, as public constants made from the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+from agents.protocol.clock import StepClock
+from agents.protocol.ingest.bounds import BoundSpec
+from agents.protocol.ingest.decode import MAX_VALUE_BYTES, EventFields
+from agents.protocol.ingest.times import TimeParser
+from agents.protocol.partitioner import Partitioner
+from engines.contract import Domain, FilledDomain, FilledWords
+from schemas.errors import ConfigError, ConfigProblem
+
+Role = Literal["blocks", "truth"]
+_BLOCK_RAW_BYTES = 7 << 19  # 3.5 MiB: an encoded block stays below 4 MiB even where nothing compresses
+_BLOCK_RECORDS = 50_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SourceSpec:
+    """Recipe of a `PartitionIngest`. Holds a key: never print or log it.
+
+    Attributes:
+        role: `blocks` feed the engine; `truth` is the held-out audit topic, unbounded and without dead letters.
+        partitions: of the source topic.
+        key: of the user hash; None exactly where there are no bounds.
+        replay: ticks come as records; otherwise the owner makes them by the wall clock.
+    """
+
+    stream: str
+    topic: str
+    role: Role
+    partitions: int
+    domain: Domain
+    clock: StepClock
+    format: str
+    zone: ZoneInfo
+    fields: EventFields
+    replay: bool
+    key: bytes | None
+    partitioner: Partitioner | None
+    bounds: BoundSpec | None
+    max_value_bytes: int = MAX_VALUE_BYTES
+
+    @staticmethod
+    def of(
+        stream: Any, domain: Domain, *, key: bytes | None, partitions: int, start_us: int | None = None
+    ) -> SourceSpec:
+        """The spec of a stream's source topic.
+
+        Args:
+            stream: a `schemas.config.Stream`.
+            domain: of the engine.
+            key: 16 bytes, see `userhash.user_key`; needed where users are bounded, ignored elsewhere.
+            start_us: begin of step 0 where the configuration says `now`.
+        Raises: ConfigError if a user's events could not be kept together, or the key or the start is missing.
+        """
+        user = stream.privacy.user if stream.privacy.bounds_users else None
+        if user is not None and stream.partitioner == "none" and partitions > 1:
+            raise _refused(
+                f"streams.{stream.name}.partitioner",
+                f'"none" cannot keep a user\'s events together on the {partitions} partitions of {stream.source}',
+                'key the records by user and set "murmur2" or "crc32", or use a source topic of one partition',
+            )
+        if user is not None and key is None:
+            raise _refused(
+                f"streams.{stream.name}.privacy.user_key_file",
+                "missing: bounds on users need the secret of the hash of user ids",
+                "name a file with at least 16 random bytes, or set PRIVSTREAM_USER_KEY_FILE",
+            )
+        return SourceSpec(
+            topic=stream.source,
+            role="blocks",
+            domain=domain,
+            fields=_fields(stream, domain, user=user),
+            key=key if user is not None else None,
+            partitioner=stream.partitioner if user is not None else None,
+            bounds=_bounds(stream) if user is not None else None,
+            **_common(stream, partitions=partitions, start_us=start_us),
+        )
+
+    @staticmethod
+    def truth(stream: Any, domain: Domain, *, partitions: int, start_us: int | None = None) -> SourceSpec:
+        """The spec of a stream's audit topic, with its evaluator's domain; arguments as of `of`."""
+        return SourceSpec(
+            topic=stream.audit,
+            role="truth",
+            domain=domain,
+            fields=_fields(stream, domain, user=None),
+            key=None,
+            partitioner=None,
+            bounds=None,
+            **_common(stream, partitions=partitions, start_us=start_us),
+        )
+
+    @property
+    def name(self) -> str:
+        """What its place is noted under. Stream names hold no colon."""
+        return self.stream if self.role == "blocks" else f"{self.role}:{self.stream}"
+
+    @property
+    def dead_letters(self) -> bool:
+        return self.role == "blocks"
+
+    @property
+    def max_block_records(self) -> int:
+        """Records in one block at most, so that it stays below 4 MiB: key, count, hash, slot and charge of each."""
+        row_bytes = 8 * self.domain.words + 8 + (0 if self.bounds is None else 32)
+        if self.fields.trip is not None:
+            row_bytes += 32  # a trip may have a row of its own beside its user's
+        return min(_BLOCK_RECORDS, _BLOCK_RAW_BYTES // row_bytes)
+
+    @property
+    def filled(self) -> FilledWords:
+        """Words of a key that are not the domain's to fill. Only of points of trips."""
+        assert isinstance(self.domain, FilledDomain), "a field names trips, and the domain has no words for them"
+        return self.domain.filled
+
+    def time_parser(self) -> TimeParser:
+        return TimeParser(self.format, self.zone)
+
+
+def _common(stream: Any, *, partitions: int, start_us: int | None) -> dict[str, Any]:
+    start_us = stream.time.start_us if start_us is None else start_us
+    if start_us is None:
+        raise _refused(
+            f"streams.{stream.name}.time.start", 'is "now", and nobody said when that is', "pass the stored start"
+        )
+    return {
+        "stream": stream.name,
+        "partitions": partitions,
+        "clock": StepClock(start_us=start_us, step_us=stream.time.step_us, max_ahead=stream.time.max_ahead),
+        "format": stream.time.format,
+        "zone": stream.time.zone,
+        "replay": stream.time.clock == "replay",
+    }
+
+
+def _fields(stream: Any, domain: Domain, *, user: str | None) -> EventFields:
+    return EventFields(
+        time=stream.time.field,
+        time_is_number=stream.time.format in ("s", "ms", "us"),
+        user=user,
+        trip=stream.domain.trip_field,
+        operation=stream.domain.operation_field,
+        numbers=tuple(domain.number_fields),
+        texts=tuple(domain.text_fields),
+        scalars=tuple(domain.value_fields),
+    )
+
+
+def _bounds(stream: Any) -> BoundSpec:
+    per_us = stream.privacy.per_us
+    return BoundSpec(
+        max_contributions=stream.privacy.max_contributions,
+        charge=stream.insert_charge,
+        max_per_step=stream.privacy.max_per_step,
+        period_steps=None if per_us is None else per_us // stream.time.step_us,
+        trip_life=stream.trip_life,
+    )
+
+
+def _refused(key: str, reason: str, mend: str) -> ConfigError:
+    return ConfigError([ConfigProblem(key, reason, mend)])

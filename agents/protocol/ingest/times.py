@@ -1,0 +1,184 @@
+"""Reading the time field of raw events: a fast way for fixed-width texts and numbers, an exact one for everything else.
+
+The fast way accepts a text only where it gives what the exact way would; it is an optimisation that no result shows.
+
+| format         | accepted                                                                                   |
+|----------------|--------------------------------------------------------------------------------------------|
+| s, ms, us      | JSON numbers, or decimal numbers as text; rounded to microseconds                            |
+| iso            | what `datetime.fromisoformat` reads                                                        |
+| strptime       | what `datetime.strptime` reads                                                             |
+
+Texts without an offset are local times of the zone. Of two equal ones in autumn the earlier counts; one that clocks
+skipped in spring is read as if they had not yet gone forward. Times outside the years 1 to 9999 are unusable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import cast
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import numpy.typing as npt
+
+from agents.protocol.arrays import distinct
+from agents.protocol.ingest.layouts import ISO_LAYOUTS, Layout
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LOCAL_EPOCH = datetime(1970, 1, 1)
+ONE_US = timedelta(microseconds=1)
+HOUR_US = 3_600_000_000
+MIN_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // ONE_US
+MAX_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // ONE_US
+UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_EXACT_FLOAT = 2.0**53
+_NUMBER = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{1,20})?", re.ASCII)
+KNOWN_BYTES = 2 << 20  # of texts and their times, for each parser: a source partition has one for each of its streams
+_ENTRY_BYTES = 240  # of an entry without its letters, of at most 4 bytes: two objects, and their share of the table
+_KNOWN_HOURS = 1 << 13  # under 2 MiB as well
+
+
+@dataclass(slots=True)
+class TimeParser:
+    """Reads one configured format. Holds caches of public conversions, no events' times beyond them, in bounded memory
+    whatever the texts are.
+    """
+
+    format: str
+    zone: ZoneInfo
+    _layouts: dict[int, Layout] = field(init=False)
+    _known: dict[str, int | None] = field(init=False, default_factory=dict)
+    _known_bytes: int = field(init=False, default=0)
+    _offsets: dict[int, int | None] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.format == "iso":
+            self._layouts = dict(ISO_LAYOUTS)
+        else:
+            layout = None if self.numeric else Layout.of_strptime(self.format)
+            self._layouts = {} if layout is None else {layout.width: layout}
+
+    @property
+    def numeric(self) -> bool:
+        return self.format in UNIT_US
+
+    def parse(self, values: Sequence[object]) -> tuple[IntArray, BoolArray]:
+        """Microseconds since 1970 UTC of each value, and whether it could be read; others are 0.
+
+        Args: values: numbers and texts under a numeric format, texts otherwise.
+        """
+        return self._numbers(values) if self.numeric else self._texts(cast(Sequence[str], values))
+
+    def exact(self, text: str) -> int | None:
+        """One text, one at a time: the meaning that the fast way must agree with."""
+        try:
+            read = datetime.fromisoformat(text) if self.format == "iso" else datetime.strptime(text, self.format)
+            if read.tzinfo is None:
+                read = read.replace(tzinfo=self.zone)
+            return (read - EPOCH) // ONE_US
+        except (ValueError, OverflowError):
+            return None
+
+    def exact_number(self, value: object) -> int | None:
+        """One number of a numeric format, exactly."""
+        unit = UNIT_US[self.format]
+        if type(value) is float:
+            if not abs(value) <= _EXACT_FLOAT:
+                return None
+            us = round(value * unit)
+        elif type(value) is int:
+            us = value * unit
+        elif type(value) is str and _NUMBER.fullmatch(value):
+            us = round(Decimal(value) * unit)
+        else:
+            return None
+        return us if MIN_US <= us <= MAX_US else None
+
+    def _numbers(self, values: Sequence[object]) -> tuple[IntArray, BoolArray]:
+        if set(map(type, values)) <= {int, float}:
+            try:
+                floats = np.fromiter(values, np.float64, len(values))
+            except OverflowError:
+                return self._one_by_one([self.exact_number(value) for value in values])
+            # Below 2**53 the product has one rounding, the same as the exact way's; rint and round both go to even.
+            with np.errstate(over="ignore"):  # a warning would tell of the data; what is too large is not usable
+                scaled = floats * float(UNIT_US[self.format])
+            usable = np.abs(scaled) < _EXACT_FLOAT
+            if usable.all():
+                return np.rint(scaled).astype(np.int64), usable
+        return self._one_by_one([self.exact_number(value) for value in values])
+
+    def _texts(self, texts: Sequence[str]) -> tuple[IntArray, BoolArray]:
+        times = np.zeros(len(texts), np.int64)
+        usable = np.zeros(len(texts), bool)
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        for length in distinct(lengths):
+            layout = self._layouts.get(length)
+            if layout is None:
+                continue
+            rows = np.flatnonzero(lengths == length)
+            joined = "".join(texts if len(rows) == len(texts) else [texts[row] for row in rows.tolist()])
+            if not joined.isascii():
+                continue  # one crafted text costs the batch its speed, never its result
+            local_us, offsets_us, good = layout.read(np.frombuffer(joined.encode(), np.uint8).reshape(-1, length))
+            if offsets_us is None:
+                offsets_us, known = self._zone_offsets(local_us, good)
+                good &= known
+            times[rows] = np.where(good, local_us - offsets_us, 0)
+            usable[rows] = good
+        for row in np.flatnonzero(~usable).tolist():
+            us = self._cached(texts[row])
+            if us is not None:
+                times[row], usable[row] = us, True
+        return times, usable
+
+    def _cached(self, text: str) -> int | None:
+        if text in self._known:
+            return self._known[text]
+        us = self.exact(text)
+        size = 4 * len(text) + _ENTRY_BYTES
+        if self._known_bytes + size > KNOWN_BYTES:
+            self._known.clear()
+            self._known_bytes = 0
+        if size <= KNOWN_BYTES:
+            self._known[text] = us
+            self._known_bytes += size
+        return us
+
+    def _zone_offsets(self, local_us: IntArray, good: BoolArray) -> tuple[IntArray, BoolArray]:
+        """Offset of the zone at each local time where its whole hour has one; none where clocks change in the hour."""
+        if self.zone.key == "UTC":
+            return np.zeros(len(local_us), np.int64), np.ones(len(local_us), bool)
+        hours = local_us // HOUR_US
+        offsets = np.zeros(len(hours), np.int64)
+        known = np.zeros(len(hours), bool)
+        found = distinct(hours[good])
+        for hour in found:
+            offset = self._hour_offset(hour)
+            if offset is not None:
+                here = slice(None) if len(found) == 1 else hours == hour
+                offsets[here], known[here] = offset, True
+        return offsets, known
+
+    def _hour_offset(self, hour: int) -> int | None:
+        if hour not in self._offsets:
+            if len(self._offsets) >= _KNOWN_HOURS:
+                self._offsets.clear()
+            begin = LOCAL_EPOCH + timedelta(hours=hour)
+            moments = [begin, begin + timedelta(hours=1) - ONE_US]
+            seen = {moment.replace(tzinfo=self.zone, fold=fold).utcoffset() for moment in moments for fold in (0, 1)}
+            offset = seen.pop()
+            self._offsets[hour] = None if seen or offset is None else offset // ONE_US
+        return self._offsets[hour]
+
+    @staticmethod
+    def _one_by_one(read: list[int | None]) -> tuple[IntArray, BoolArray]:
+        usable = np.fromiter((us is not None for us in read), bool, len(read))
+        return np.fromiter((us or 0 for us in read), np.int64, len(read)), usable

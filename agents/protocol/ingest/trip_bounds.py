@@ -1,0 +1,132 @@
+"""Contribution bounds where one contribution is a trip of many records.
+
+The first record of a user's trip that is admitted charges the user one; that step is the trip's *admission*. Later
+records of the trip pass free for `life` steps, within the period of the charge. A record that comes after that, or
+whose first one was refused, is a first record again: it is charged, or refused. The hash of (user, trip) and the
+admitting step together name one contribution, and the engine hands each out once (`engines.trajectory.assembly`).
+Guarantee: in each period a user has at most `max_contributions` admissions, and every record that passes belongs to
+    one of them. So the steps of a period release at most `max_contributions` trips of a user, for a trip closes in the
+    period of its admission.
+
+Steps are cut into *cells* of at most `life` steps that end with their period. A trip is admitted in a cell once at
+most: from then on all its records that join steps of this cell pass, and those of the next cell while the trip lives.
+So an admission is one row, (hash of user and trip, cell) -> place of the step in its cell, plus one; rows stand in
+tables beside those of users, under slots from `CELLS` on, and in blocks and snapshots like them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agents.protocol.arrays import distinct
+from agents.protocol.ingest.bounds import Bounds, BoundSpec, KeyArray
+from agents.protocol.ingest.user_table import BoolArray, Hashes, IntArray
+from schemas.blocks import IntArray as Steps
+
+CELLS = 1 << 41
+"""First slot of trips; periods and steps stay below `partition_ingest.MAX_STEP`, which is smaller."""
+MAX_LIFE = (1 << 16) - 2
+"""Steps: places in a cell are counts of a table, see `user_table`."""
+
+
+class TripBounds(Bounds):
+    """The bounds of one source partition, by trips."""
+
+    def __init__(self, spec: BoundSpec) -> None:
+        super().__init__(spec)
+        if spec.trip_life is None or not 1 <= spec.trip_life <= MAX_LIFE:
+            raise ValueError(f"a trip lives 1 to {MAX_LIFE} steps")
+        self._life = spec.trip_life
+        self._period = spec.period_steps
+
+    def cell_of(self, step: int) -> int:
+        if self._period is None:
+            return step // self._life
+        return step // self._period * -(-self._period // self._life) + step % self._period // self._life
+
+    def start_of(self, cell: int) -> int:
+        """First step of a cell."""
+        if self._period is None:
+            return cell * self._life
+        cells = -(-self._period // self._life)
+        return cell // cells * self._period + cell % cells * self._life
+
+    def accept_trips(
+        self, users: Hashes, trips: Hashes, steps: Steps
+    ) -> tuple[BoolArray, IntArray, KeyArray, IntArray]:
+        """Decide on records in offset order, and remember what was admitted.
+
+        Args: users, trips: `(records, 2)` hashes of the user, and of user and trip.
+        Returns: `(records,)` accepted, and the admitting step of each accepted one's trip; charged rows and charges as
+            of `Bounds.accept`, the rows of trips among them.
+        """
+        step_list, cells = steps.tolist(), {step: self.cell_of(step) for step in distinct(steps)}
+        admitted = self._known(trips, cells)
+        left: dict[tuple[int, tuple[int, int]], int] = {}
+        accepted, admissions = np.zeros(len(steps), bool), np.zeros(len(steps), np.int64)
+        charged: dict[tuple[int, tuple[int, int]], int] = {}
+        entered: dict[tuple[int, tuple[int, int]], int] = {}
+        user_names, trip_names = list(map(tuple, users.tolist())), list(map(tuple, trips.tolist()))
+        for row, (user, trip, step) in enumerate(zip(user_names, trip_names, step_list, strict=True)):
+            cell = cells[step]
+            first = admitted.get((cell, trip))
+            if first is None:
+                before = admitted.get((cell - 1, trip))
+                if before is not None and step < before + self._life and self._same_period(before, step):
+                    first = before
+            if first is None:
+                period = 0 if self._period is None else step // self._period
+                if (period, user) not in left:
+                    left[period, user] = self._room(period, user)
+                if not left[period, user]:
+                    continue
+                left[period, user] -= 1
+                charged[period, user] = charged.get((period, user), 0) + 1
+                first = admitted[cell, trip] = step
+                entered[cell, trip] = step - self.start_of(cell) + 1
+            accepted[row], admissions[row] = True, first
+        rows, charges = _rows_of(charged, {(CELLS + cell, trip): place for (cell, trip), place in entered.items()})
+        self.add(rows, charges)
+        return accepted, admissions, rows, charges
+
+    def _same_period(self, left: int, right: int) -> bool:
+        return self._period is None or left // self._period == right // self._period
+
+    def _room(self, period: int, user: tuple[int, int]) -> int:
+        table = self.periods.get(period)
+        used = 0 if table is None else int(table.read(np.array([user], np.uint64))[0])
+        return self.spec.max_contributions - used
+
+    def _known(self, trips: Hashes, cells: dict[int, int]) -> dict[tuple[int, tuple[int, int]], int]:
+        """Admitting step by (cell, trip), for these trips and the cells that matter to them."""
+        names = np.unique(trips, axis=0)
+        known = {}
+        for cell in {near for joined in cells.values() for near in (joined - 1, joined)}:
+            table = self.periods.get(CELLS + cell)
+            if table is not None:
+                places = table.read(names)
+                there = np.flatnonzero(places)
+                start = self.start_of(cell) - 1
+                for name, place in zip(names[there].tolist(), places[there].tolist(), strict=True):
+                    known[cell, (name[0], name[1])] = start + place
+        return known
+
+    def expire(self, open_step: int) -> None:
+        """Forget users of closed periods, and trips of which no record can pass any more."""
+        super().expire(open_step)
+        oldest = CELLS + self.cell_of(open_step) - 1
+        for slot in [slot for slot in self.periods if CELLS <= slot < oldest]:
+            del self.periods[slot]
+
+
+def _rows_of(*groups: dict[tuple[int, tuple[int, int]], int]) -> tuple[KeyArray, IntArray]:
+    rows = [(first, second, slot) for group in groups for slot, (first, second) in group]
+    charges = [charge for group in groups for charge in group.values()]
+    if not rows:
+        return np.zeros((0, 3), np.uint64), np.zeros(0, np.int64)
+    return np.array(rows, np.uint64), np.array(charges, np.int64)
+
+
+def bounds_of(spec: BoundSpec) -> Bounds:
+    """Of records, or of trips."""
+    return Bounds(spec) if spec.trip_life is None else TripBounds(spec)

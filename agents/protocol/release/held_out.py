@@ -1,0 +1,194 @@
+"""The audit: true events of each published step beside the synthetic records as any consumer sees them. Operator only.
+
+Not private in any way, and nothing flows back: the engine and the publisher know nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+
+from agents.protocol.release.merge import BlockMerge
+from engines.contract import Evaluator
+from engines.registry import build_evaluator
+from schemas.blocks import Block, Folded
+from schemas.errors import WireError
+from schemas.wire import Kind, decode, encode
+
+if TYPE_CHECKING:
+    from schemas.config import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFacts:
+    """What the audit needs of a public ledger entry."""
+
+    step: int
+    end: str
+    records: int
+    gathered: bool
+
+    @staticmethod
+    def of(value: bytes) -> LedgerFacts:
+        entry = orjson.loads(value)
+        records = int(entry["added"]) + int(entry["removed"])
+        return LedgerFacts(int(entry["step"]), str(entry["end"]), records, bool(entry["gathered"]))
+
+
+class TruthAudit:
+    """Merges the held-out events as the engine merges its own, and applies the public records in step order.
+
+    Attributes:
+        step: the step that is measured next.
+        synthetic_offset: first record of the synthetic topic that is not yet applied.
+    """
+
+    def __init__(self, stream: Stream, source_partitions: int) -> None:
+        self.stream = stream
+        self.evaluator: Evaluator = build_evaluator(stream)
+        self.merge = BlockMerge(stream.name, source_partitions, self.evaluator.domain.words)
+        self.step = 0
+        self.synthetic_offset = 0
+        self._truth = Folded.empty(self.evaluator.domain.words)
+        self._events = 0
+        self._reasons: dict[str, int] = {}
+        self._alive: dict[str, dict[str, Any]] = {}
+        self._ledger: dict[int, LedgerFacts] = {}
+        self._waiting: deque[tuple[int, int, str, dict[str, Any] | None]] = deque()
+        ttl_us = stream.domain.ttl_us
+        self._ttl_steps = None if ttl_us is None else ttl_us // stream.time.step_us
+        self._expiring: deque[tuple[int, Folded]] = deque()
+
+    @property
+    def truth(self) -> Folded:
+        """All events alive, or those of the last step (see `Evaluator.scope`), encoded by its domain. Private."""
+        return self._truth
+
+    @property
+    def alive(self) -> Mapping[str, Mapping[str, Any]]:
+        """The synthetic records alive, by id."""
+        return self._alive
+
+    @property
+    def position(self) -> int:
+        """Offset of the truth topic from which to read on."""
+        return self.merge.position
+
+    def fold(self, offset: int, block: Block) -> None:
+        """Take in a block of held-out events. Raises: GapError."""
+        if offset < self.merge.position:
+            return
+        self.merge.fold(offset, block)
+        for reason, count in block.counts.items():
+            self._reasons[reason] = self._reasons.get(reason, 0) + count
+
+    def on_ledger(self, value: bytes) -> None:
+        """Take in a public ledger entry."""
+        facts = LedgerFacts.of(value)
+        if facts.step >= self.step:
+            self._ledger[facts.step] = facts
+
+    def on_synthetic(self, offset: int, step: int, key: bytes, value: bytes | None) -> None:
+        """Take in a public synthetic record or tombstone of `step`."""
+        if offset >= self.synthetic_offset and (not self._waiting or offset > self._waiting[-1][0]):
+            self._waiting.append((offset, step, key.decode(), None if value is None else orjson.loads(value)))
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next step is over in the held-out topic, public, and read to its last synthetic record."""
+        facts = self._ledger.get(self.step)
+        if facts is None or not self.merge.closed(self.step):
+            return False
+        # The ledger's partition can show a transaction before the synthetic one does. A record of a later step proves
+        # it is all there, also where compaction has taken some.
+        if self._waiting and self._waiting[-1][1] > self.step:
+            return True
+        return sum(1 for _, step, _, _ in self._waiting if step == self.step) >= facts.records
+
+    def measure(self) -> bytes:
+        """The utility record of the step that is ready; moves on to the next. May take long: call it in a thread."""
+        facts = self._ledger.pop(self.step)
+        added: list[Mapping[str, Any]] = []
+        while self._waiting and self._waiting[0][1] <= self.step:
+            offset, _, key, value = self._waiting.popleft()
+            self.synthetic_offset = offset + 1
+            if value is None:
+                self._alive.pop(key, None)
+            else:
+                self._alive[key] = value
+                added.append(value)
+        events = self.merge.take(self.step)
+        self._age(events)
+        self._events += events.total
+        rows = self._alive.values() if self.evaluator.scope == "alive" else added
+        metrics = {} if facts.gathered else self.evaluator.measure(self._truth, self._columns(rows))
+        record = {
+            "step": self.step,
+            "time": facts.end,
+            "events_total": self._events,
+            "events": events.total,
+            "synthetic_points": len(self._alive),
+            "gathered": facts.gathered,
+            "metrics": metrics,
+            "counts": dict(sorted(self._reasons.items())),
+        }
+        self.step += 1
+        return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)
+
+    def _age(self, events: Folded) -> None:
+        """Add this step's events and take away those whose life is over."""
+        if self.evaluator.scope == "step":
+            self._truth = events
+            return
+        self._truth = self._truth.merge(events)
+        if self._ttl_steps is None:
+            return
+        self._expiring.append((self.step, events))
+        while self._expiring[0][0] <= self.step - self._ttl_steps:
+            _, old = self._expiring.popleft()
+            left = self._truth.merge(Folded(old.keys, -old.counts))
+            alive = left.counts > 0
+            self._truth = Folded(left.keys[alive], left.counts[alive])
+
+    def _columns(self, rows: Collection[Mapping[str, Any]]) -> Mapping[str, list[Any]]:
+        return {name: [row.get(name) for row in rows] for name in self.evaluator.fields}
+
+    def encode(self) -> bytes:
+        """Everything that later steps need. Private."""
+        header = {
+            "stream": self.stream.name,
+            "step": self.step,
+            "synthetic_offset": self.synthetic_offset,
+            "events": self._events,
+            "reasons": self._reasons,
+            "progress": self.merge.progress(),
+            "expiring": [step for step, _ in self._expiring],
+        }
+        arrays: dict[str, np.ndarray] = {f"merge/{name}": array for name, array in self.merge.arrays().items()}
+        arrays["truth/keys"], arrays["truth/counts"] = self._truth.keys, self._truth.counts
+        for step, folded in self._expiring:
+            arrays[f"expiring/{step}/keys"], arrays[f"expiring/{step}/counts"] = folded.keys, folded.counts
+        arrays["alive"] = np.frombuffer(orjson.dumps(self._alive), np.uint8)
+        return encode(Kind.TRUTH, header, arrays, level=3)
+
+    def restore(self, body: bytes) -> None:
+        """Go on after `encode`. Raises: WireError, GapError."""
+        header, arrays = decode(Kind.TRUTH, body)
+        if header["stream"] != self.stream.name:
+            raise WireError(f"audit state of stream {header['stream']} where {self.stream.name} was expected")
+        prefix = "merge/"
+        merged = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        self.merge.restore(header["progress"], merged)
+        self.step, self.synthetic_offset = header["step"], header["synthetic_offset"]
+        self._events, self._reasons = header["events"], dict(header["reasons"])
+        self._truth = Folded(arrays["truth/keys"], arrays["truth/counts"])
+        self._expiring = deque(
+            (step, Folded(arrays[f"expiring/{step}/keys"], arrays[f"expiring/{step}/counts"]))
+            for step in header["expiring"]
+        )
+        self._alive = orjson.loads(arrays["alive"].tobytes())

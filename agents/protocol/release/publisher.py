@@ -1,0 +1,165 @@
+"""The public side of the promise: each step of a stream is published once, in order, as the bytes that were committed.
+
+The publisher fences its predecessors, reads the public ledger to its end, and then reads the release log from its
+start. It computes nothing: what it publishes it has read back from the log, so even what a read_uncommitted consumer
+sees twice is the same bytes twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import orjson
+
+from agents.protocol.release.log import LogView
+from schemas.errors import ForkError, GapError, LostTopicError
+from schemas.releases import CHANNELS, GENESIS, Candidate, Channel, LogRecord, PublicRecord, link, unframe_records
+from schemas.topics import Topics
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A step to be published, whole, in one transaction; the ledger record is last.
+
+    Attributes:
+        records: all of the step but what a torn transaction made public before, see `StreamPublisher.found`.
+        first_offset: offset of the step's first record on the release log; once published, everything before it may go.
+    """
+
+    stream: str
+    step: int
+    records: tuple[PublicRecord, ...]
+    first_offset: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the values."""
+        return sum(len(record.value or b"") for record in self.records)
+
+
+class StreamPublisher:
+    """State machine of one stream's public topics."""
+
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
+        self.last_step = -1
+        self._chain = GENESIS
+        self._chains: dict[int, str] = {}
+        self._view = LogView(stream)
+        self._waiting: deque[tuple[Publication, str]] = deque()
+        self._found: dict[Channel, list[PublicRecord]] = {}
+        self._measured: int | None = None
+
+    def recover(self, ledger: Iterable[bytes]) -> None:
+        """Learn what is already public from the values of the public ledger, from its start; in parts if it is long.
+
+        Raises: ForkError, GapError.
+        """
+        for value in ledger:
+            entry = orjson.loads(value)
+            step, digest = int(entry["step"]), str(entry["digest"])
+            known = self._chains.get(step)
+            before = self._chain if known is None else self._chains.get(step - 1, GENESIS)
+            chain = link(before, stream=self.stream, step=step, digest=digest, ledger=value)
+            if known is not None:
+                if known != chain or entry["chain"] != chain:
+                    raise ForkError(f"stream {self.stream}: the public ledger holds step {step} twice")
+                continue
+            if step != self.last_step + 1:
+                raise GapError(f"stream {self.stream}: the public ledger jumps from step {self.last_step} to {step}")
+            if entry["previous_chain"] != before or entry["chain"] != chain:
+                raise ForkError(f"stream {self.stream}: the public ledger's chain breaks at step {step}")
+            self.last_step, self._chain, self._chains[step] = step, chain, chain
+
+    def found(self, step: int, records: Iterable[PublicRecord]) -> None:
+        """Learn which committed records of a step are public although the ledger does not have it, in their order.
+
+        Earlier versions let a late commit publish a step's first records without its ledger entry. They are not
+        published again: the rest of the step is. Call after `recover`. Raises: GapError if it is not the next step.
+        """
+        if step != self.last_step + 1:
+            raise GapError(
+                f"stream {self.stream}: records of step {step} are public, and the public ledger ends at step "
+                f"{self.last_step}: it has lost entries"
+            )
+        for record in records:
+            self._found.setdefault(record.channel, []).append(record)
+
+    def measured(self, newest: int) -> None:
+        """Learn the newest public step of which the measurements topic holds records, -1 if it never held any. Not
+        where all of them were deleted since, by retention or a person: then nothing can be told.
+        """
+        self._measured = newest
+
+    def _check_measured(self, candidate: Candidate) -> None:
+        """A public step is read from the log, which keeps the newest: it says which step was measured last."""
+        if self._measured is not None and candidate.measured > self._measured:
+            raise LostTopicError(
+                f"stream {self.stream}: {Topics.measurements(self.stream)} does not hold the measurements of step "
+                f"{candidate.measured}, which were published: it was deleted and made again, or is an older copy"
+            )
+
+    def _missing(self, step: int, records: Iterable[PublicRecord]) -> tuple[PublicRecord, ...]:
+        """What is not public yet. Kafka keeps the order of a topic, so what is public is the head of each channel; of
+        that, compaction may have removed records that others replace.
+        """
+        if not self._found:
+            return tuple(records)
+        found, self._found = self._found, {}
+        left: dict[Channel, list[PublicRecord]] = {channel: [] for channel in CHANNELS}
+        for record in records:
+            left[record.channel].append(record)
+        for channel, seen in found.items():
+            rest = iter(left[channel])
+            if not all(record in rest for record in seen):  # each is looked for behind the one before
+                raise ForkError(f"stream {self.stream}: records of step {step} are public with other bytes")
+            left[channel] = list(rest)
+        return tuple(record for channel in CHANNELS for record in left[channel])
+
+    def on_record(self, offset: int, record: LogRecord) -> Publication | None:
+        """Take in a record of the release log; return the step that must now be published, if any.
+
+        A step that is already public, or waits, with the same bytes gives None. The caller publishes what it gets in
+        this order, one step or several in one transaction, and then calls `published` for each.
+        Raises: ForkError, GapError, LostTopicError, WireError.
+        """
+        complete = self._view.apply(offset, record)
+        if complete is None:
+            return None
+        candidate = complete.candidate
+        self._view.forget(candidate.step)
+        self._forget(candidate.step)
+        waiting = {publication.step: chain for publication, chain in self._waiting}
+        last, chain = (self._waiting[-1][0].step, self._waiting[-1][1]) if waiting else (self.last_step, self._chain)
+        if candidate.step <= last:
+            if waiting.get(candidate.step, self._chains.get(candidate.step)) != candidate.chain:
+                raise ForkError(f"stream {self.stream}: step {candidate.step} is public with other bytes")
+            self._check_measured(candidate)
+            return None
+        if candidate.step != last + 1:
+            raise GapError(
+                f"stream {self.stream}: the release log goes on at step {candidate.step}, "
+                f"but step {last} is the last public one"
+            )
+        if candidate.previous_chain != chain:
+            raise ForkError(f"stream {self.stream}: step {candidate.step} does not continue what is public")
+        ledger = PublicRecord("ledger", b"%d" % candidate.step, candidate.ledger)
+        records = (*self._missing(candidate.step, unframe_records(candidate.payload)), ledger)
+        publication = Publication(self.stream, candidate.step, records, complete.first_offset)
+        self._waiting.append((publication, candidate.chain))
+        return publication
+
+    def published(self, step: int) -> None:
+        """The transaction of `step` is committed. Steps of one transaction in their order."""
+        if not self._waiting or self._waiting[0][0].step != step:
+            raise GapError(f"stream {self.stream}: step {step} was not due")
+        _, self._chain = self._waiting.popleft()
+        self.last_step, self._chains[step] = step, self._chain
+        self._forget(step)
+
+    def _forget(self, below: int) -> None:
+        """Drop the chains of older steps: on the log, which is read in order, candidates follow one another."""
+        if self._chains and next(iter(self._chains)) < below:
+            self._chains = {step: chain for step, chain in self._chains.items() if step >= below}

@@ -1,0 +1,129 @@
+"""One stream, step by step: merged blocks and a seed in, a candidate out. Pure; the job, `simulate` and every check
+run this.
+
+The same state, blocks and seed give the same candidate, byte for byte, so recomputing a step after a crash is not a
+second answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from agents.protocol.clock import StepClock
+from agents.protocol.release.merge import BlockMerge
+from agents.protocol.release.public_records import ledger_entry, raw_time, release_records
+from engines.contract import Batch, Engine, Release
+from engines.noise import NoiseSource
+from engines.registry import build_domain, build_engine
+from schemas.blocks import Block
+from schemas.errors import GapError
+from schemas.releases import GENESIS, Candidate, frame_records, sha256
+
+if TYPE_CHECKING:
+    from schemas.config import Stream
+
+
+class Stepper:
+    """A stream's merge and engine together.
+
+    Attributes:
+        step: the step that is computed next.
+        measured: last step of which there are measurements, -1 before any.
+        release: what the last `compute` let out, for callers that show it; None before any.
+    """
+
+    def __init__(
+        self, stream: Stream, engine: Engine, merge: BlockMerge, clock: StepClock, *, caveat: str = ""
+    ) -> None:
+        self.stream = stream
+        self.engine = engine
+        self.merge = merge
+        self.clock = clock
+        self.caveat = caveat
+        self.step = 0
+        self.measured = -1
+        self.chain = GENESIS
+        self.release: Release | None = None
+
+    @classmethod
+    def of(cls, stream: Stream, source_partitions: int, *, caveat: str = "") -> Stepper:
+        """The stepper of a configured stream. `caveat` says why its releases are not private; empty: they are."""
+        words = build_domain(stream).words
+        return cls(
+            stream,
+            build_engine(stream),
+            BlockMerge(stream.name, source_partitions, words),
+            StepClock.of(stream),
+            caveat=caveat,
+        )
+
+    def fold(self, offset: int, block: Block) -> None:
+        """Take in a block. Raises: GapError."""
+        self.merge.fold(offset, block)
+
+    @property
+    def closable(self) -> bool:
+        return self.merge.closed(self.step)
+
+    def compute(self, seed: bytes, *, expand: Callable[..., NoiseSource] = NoiseSource) -> Candidate:
+        """Release the next step with the noise that `seed` expands to, and move on.
+
+        Args:
+            expand: makes the source from the seed and its labels; tests watch mechanisms by another one.
+        Raises: GapError if the step is still open.
+        """
+        if not self.closable:
+            raise GapError(f"stream {self.stream.name}: step {self.step} is still open")
+        step = self.step
+        noise = expand(seed, self.stream.name, step)
+        release = self.engine.step(Batch(step, self.merge.take(step)), noise)
+        start_us, end_us = self.clock.start_of(step), self.clock.end_of(step)
+        time = self.stream.time
+        payload = frame_records(
+            release_records(
+                release,
+                time_field=time.field,
+                time_value=raw_time(start_us, time_format=time.format, timezone=time.timezone),
+            )
+        )
+        digest = sha256(payload)
+        guarantee = self.engine.guarantee()
+        if self.caveat:
+            guarantee = dataclasses.replace(guarantee, private=False, note=f"NOT PRIVATE: {self.caveat}")
+        ledger, chain = ledger_entry(
+            release,
+            self.stream,
+            guarantee,
+            start_us=start_us,
+            end_us=end_us,
+            digest=digest,
+            previous_chain=self.chain,
+        )
+        previous_chain, self.chain, self.step, self.release = self.chain, chain, step + 1, release
+        self.measured = step if release.measurements else self.measured
+        arrays: dict[str, np.ndarray] = {f"engine/{name}": array for name, array in self.engine.state().items()}
+        return Candidate(
+            stream=self.stream.name,
+            step=step,
+            previous_chain=previous_chain,
+            chain=chain,
+            digest=digest,
+            payload=payload,
+            ledger=ledger,
+            progress={**self.merge.progress(), "measured": self.measured},
+            arrays=arrays | self.merge.arrays(),
+        )
+
+    def restore(self, candidate: Candidate) -> None:
+        """Go on after `candidate`, exactly as the stepper that computed it."""
+        self.merge.restore(candidate.progress, candidate.arrays)
+        prefix = "engine/"
+        self.engine.restore(
+            {name.removeprefix(prefix): array for name, array in candidate.arrays.items() if name.startswith(prefix)}
+        )
+        self.step, self.measured = candidate.step + 1, candidate.measured
+        self.chain = candidate.chain

@@ -1,0 +1,1 @@
+"""What a replay of a file writes, and in which order."""

@@ -1,0 +1,213 @@
+"""The audit's shell: held-out blocks from Kafka, public records as an ordinary consumer reads them, errors to
+`<stream>.utility`.
+
+Operator only: its numbers are not private. A repeated step overwrites itself, so nothing here needs a transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from agents.kafka.clients import close_client
+from agents.kafka.security import security_kwargs
+from agents.lifecycle.cancellations import told
+from agents.lifecycle.stops import alone
+from agents.protocol.release.held_out import TruthAudit
+from agents.worker.partition_tasks import AckList, StreamsOwner, streams_of
+from agents.worker.publish import public_step
+from agents.worker.trimming import Trimmer
+from schemas.blocks import Block
+
+if TYPE_CHECKING:
+    from agents.worker.job import Job
+    from agents.worker.table import DurableTable
+
+log = logging.getLogger(__name__)
+
+CHECKPOINT_S = 5.0
+
+
+def state_name(stream: str) -> str:
+    """Name of the audit's state in the table. Stream names hold no colon, so it is never an engine's."""
+    return f"audit:{stream}"
+
+
+class AuditOwner(StreamsOwner):
+    """Audits of the streams on one partition."""
+
+    role = "audit"
+
+    def __init__(self, job: Job, table: DurableTable, partition: int) -> None:
+        super().__init__(partition, job.stops)
+        self.job = job
+        self.table = table
+        self.producer: Any = None
+        self._lanes: dict[str, AuditLane] = {}
+        self._acks = AckList()
+        self._trimmer = Trimmer(job.config, job.topics.truth, partition, held=self._holds_back)
+
+    async def open(self) -> None:
+        kafka = self.job.config.kafka
+        streams = [
+            stream for stream in self.job.streams_on(self.partition) if stream.audit and self.serves(stream.name)
+        ]
+        if not streams:
+            return
+        await self.job.meet_all()
+        self.producer = AIOKafkaProducer(
+            bootstrap_servers=kafka.bootstrap, acks="all", enable_idempotence=True, **security_kwargs(kafka)
+        )
+        await self.producer.start()
+        for stream in streams:
+            saved = self.table.load(self.partition, state_name(stream.name))
+            with self.serving(stream.name), alone(stream.name):
+                machine = TruthAudit(stream, self.job.audit_partitions[stream.name])
+                if saved is not None:
+                    machine.restore(saved)
+                log.info("audit of %s: step %s is next", stream.name, machine.step)
+                self._lanes[stream.name] = AuditLane(self, machine)
+
+    async def run(self) -> None:
+        await self.open()
+        async with asyncio.TaskGroup() as lanes:
+            for lane in self._lanes.values():
+                lanes.create_task(told(self._follow(lane), f"audit of {lane.name}"))
+            while True:
+                await self.handle(await self.queue.get())
+
+    async def _follow(self, lane: AuditLane) -> None:
+        with self.serving(lane.name):
+            await lane.follow()
+
+    async def handle(self, event: Any) -> None:
+        needed = False
+        with self.serving(*streams_of(event.message.key, list(self._lanes), self.job.kept)):
+            block = Block.decode(event.value)
+            self.job.meet(block.stream)
+            lane = self._lanes.get(block.stream)
+            if lane is not None and self.serves(block.stream):
+                needed = True
+                self._acks.hold(block.stream, event.message.offset, event)
+                await lane.on_block(event.message.offset, block)
+        if not needed:
+            event.ack()
+            self._acknowledge()
+
+    def serves(self, stream: str) -> bool:
+        """An audit that has failed, and that of a stream that has stopped, ends; nothing else ends with it."""
+        return not (self.job.stops.stopped(stream) or self.job.stops.has(stream, "audit", None))
+
+    def _holds_back(self) -> bool:
+        audited = [stream.name for stream in self.job.streams_on(self.partition) if stream.audit]
+        return self.job.holds_back(self.partition) or not all(map(self.serves, audited))
+
+    @property
+    def stop_place(self) -> None:
+        """The audit of a stream stops as a whole: the ingest of its held-out events is a part of it."""
+
+    def leave_out(self, stream: str) -> None:
+        """A lane ends by itself once its audit has stopped."""
+
+    async def close(self) -> None:
+        await super().close()
+        if self.producer is not None:
+            await close_client(self.producer)
+
+    def saved(self) -> None:
+        """A checkpoint is durable: acknowledge what is in it, and delete what nothing else needs."""
+        self._acknowledge()
+        self._trimmer.below(min(lane.saved_floor for lane in self._lanes.values()))
+
+    def _acknowledge(self) -> None:
+        self._acks.settle({name: lane.saved_position for name, lane in self._lanes.items() if self.serves(name)})
+
+
+class AuditLane:
+    """One stream's audit."""
+
+    def __init__(self, owner: AuditOwner, machine: TruthAudit) -> None:
+        self._owner = owner
+        self._machine = machine
+        self.name = machine.stream.name
+        self._lock = asyncio.Lock()
+        self._saved_at = time.monotonic()
+        self.saved_position = self.saved_floor = 0
+
+    async def on_block(self, offset: int, block: Block) -> None:
+        async with self._lock:
+            with alone(self.name):
+                self._machine.fold(offset, block)
+            await self._advance()
+
+    async def follow(self) -> None:
+        """Read the public topics for as long as the stream lives, with nothing but what their readers have."""
+        job, stream = self._owner.job, self._machine.stream
+        kafka, topics = job.config.kafka, job.topics
+        synthetic = TopicPartition(topics.synthetic(stream.name), 0)
+        ledger = TopicPartition(topics.ledger(stream.name), 0)
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=kafka.bootstrap,
+            group_id=None,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            **security_kwargs(kafka),
+        )
+        consumer.assign([synthetic, ledger])
+        await consumer.start()
+        try:
+            consumer.seek(synthetic, self._machine.synthetic_offset)
+            await consumer.seek_to_beginning(ledger)
+            while self._owner.serves(self.name):
+                batches = await consumer.getmany(timeout_ms=500, max_records=5_000)
+                async with self._lock:
+                    with alone(self.name):
+                        for tp, records in batches.items():
+                            for record in records:
+                                self._on_public(tp == ledger, record)
+                    await self._advance()
+        finally:
+            await close_client(consumer)
+
+    def _on_public(self, is_ledger: bool, record: Any) -> None:
+        step = public_step(record.headers)
+        if is_ledger:
+            self._machine.on_ledger(record.value)
+        elif step is not None:
+            self._machine.on_synthetic(record.offset, step, record.key, record.value)
+
+    async def _advance(self) -> None:
+        machine, owner = self._machine, self._owner
+        moved = False
+        while machine.ready:
+            step = machine.step
+            with alone(self.name):
+                utility = await asyncio.to_thread(machine.measure)
+            topic = owner.job.topics.utility(machine.stream.name)
+            await owner.producer.send_and_wait(topic, utility, key=b"%d" % step, partition=0)
+            log.info("stream %s: step %s is audited", machine.stream.name, step)
+            moved = True
+        if moved and time.monotonic() - self._saved_at >= CHECKPOINT_S:
+            body = await asyncio.to_thread(machine.encode)
+            facts = {"position": machine.position, "step": machine.step}
+            await owner.table.save(owner.partition, state_name(machine.stream.name), body, facts=facts)
+            self._saved_at = time.monotonic()
+            self.saved_position, self.saved_floor = machine.position, machine.merge.floor
+            owner.saved()
+
+
+def truth_start(job: Job, table: DurableTable) -> Callable[[int], int]:
+    """Where a partition of the truth topic is read from."""
+
+    def start(partition: int) -> int:
+        names = [state_name(stream.name) for stream in job.streams_on(partition) if stream.audit]
+        found = [table.facts(partition, name) for name in names]
+        return min((0 if facts is None else int(facts["position"]) for facts in found), default=0)
+
+    return start

@@ -1,0 +1,194 @@
+"""The engine's shell: does what `agents.protocol.release.candidates` asks, on Kafka.
+
+For each partition one fenced transactional producer is the only writer of that partition of the release log, so it
+never has to read back what it wrote. Blocks are acknowledged when the step that used them is adopted, and never
+decide where reading goes on.
+
+Several streams share the producer, one transaction after the other. A stream whose own state machine fails has none
+under way: it is left out from then on, and what it may still need is not trimmed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from agents.kafka.clients import close_client, fenced_producer, log_reader
+from agents.lifecycle.stops import alone
+from agents.protocol.release.candidates import Effects, StreamOwner
+from agents.protocol.release.effects import Adopted, CommitCandidates, CommitSeeds, Compute, Effect, SaveState
+from agents.protocol.release.stepper import Stepper
+from agents.worker.failpoints import failpoint
+from agents.worker.partition_tasks import AckList, StreamsOwner, streams_of
+from agents.worker.trimming import Trimmer
+from schemas.blocks import Block
+from schemas.releases import LogRecord, Seed, decode_log_record
+
+if TYPE_CHECKING:
+    from agents.worker.job import Job
+    from agents.worker.table import DurableTable
+
+log = logging.getLogger(__name__)
+
+
+class EngineOwner(StreamsOwner):
+    """Sole writer of one partition of the release log."""
+
+    role = "engine"
+
+    def __init__(self, job: Job, table: DurableTable, partition: int) -> None:
+        super().__init__(partition, job.stops)
+        self._job = job
+        self._table = table
+        self._producer: Any = None
+        self._streams: dict[str, StreamOwner] = {}
+        self._positions: dict[str, int] = {}
+        self._floors: dict[str, int] = {}
+        self._acks = AckList()
+        self._trimmer = Trimmer(job.config, job.topics.blocks, partition, held=lambda: job.holds_back(partition))
+
+    async def open(self) -> None:
+        job, partition = self._job, self.partition
+        self._producer = await fenced_producer(job.config.kafka, f"{job.config.job.name}-engine-{partition}")
+        # Only now: whatever a former owner had under way is settled, and the log ends where it ends.
+        await job.meet_all()
+        streams = job.streams_on(partition)
+        for name in job.stops.among(stream.name for stream in streams):
+            job.stops.remind(name)
+        # All of them, before any is recovered: what one adopts must not delete blocks that the next one still needs.
+        self._positions = dict.fromkeys((stream.name for stream in streams), 0)
+        self._floors = dict(self._positions)
+        for stream in streams:
+            if job.stops.stopped(stream.name):
+                self.leave_out(stream.name)
+                continue
+            with self.serving(stream.name), alone(stream.name):
+                stepper = Stepper.of(stream, job.source_partitions[stream.name], caveat=job.caveat)
+                self._streams[stream.name] = StreamOwner(stepper)
+        # Batch by batch: where a stream has stopped nothing is trimmed, and the log grows for as long as nobody comes.
+        async with log_reader(job.config.kafka, job.topics.releases, partition) as releases:
+            async for records in releases.read():
+                await self._read_log(records)
+        for name, owner in list(self._streams.items()):
+            with self.serving(name):
+                saved = self._table.load(partition, name)
+                await self._drive(name, owner.recover(saved, log_is_trimmed=releases.beginning > 0))
+                log.info("engine of %s: step %s is next, blocks from %s", name, owner.step, owner.position)
+        for name, owner in list(self._streams.items()):
+            with self.serving(name):
+                await self._drive(name, owner.advance())
+
+    async def _read_log(self, records: Iterable[Any]) -> None:
+        entries: list[tuple[int, LogRecord]] = []
+        for record in records:
+            if self._streams.keys() & set(self._owners_of(record.key)):
+                with self.serving(*self._owners_of(record.key)):
+                    entries.append((record.offset, decode_log_record(record.value)))
+        for name, mine in groupby(entries, key=lambda entry: entry[1].stream):
+            if owner := self._streams.get(name):
+                with self.serving(name), alone(name):
+                    await asyncio.to_thread(owner.read, list(mine))
+
+    async def handle(self, event: Any) -> None:
+        offset = event.message.offset
+        for stream in self._job.stops.among(self._streams):
+            self.leave_out(stream)
+        needed = False
+        with self.serving(*self._owners_of(event.message.key)):
+            block = Block.decode(event.value)
+            self._job.meet(block.stream)
+            owner = self._streams.get(block.stream)
+            if owner is not None and offset >= owner.position:
+                needed = True
+                self._acks.hold(block.stream, offset, event)
+                with alone(block.stream):
+                    owner.fold(offset, block)
+                await self._drive(block.stream, owner.advance())
+        if not needed:  # it cannot be read, or is in the state, or of a stream that has stopped or is not configured
+            event.ack()
+            self._acks.settle(self._positions)
+
+    async def close(self) -> None:
+        await super().close()
+        if self._producer is not None:
+            await close_client(self._producer)
+
+    def _owners_of(self, key: bytes | None) -> Sequence[str]:
+        return streams_of(key, [stream.name for stream in self._job.streams_on(self.partition)], self._job.kept)
+
+    def leave_out(self, stream: str) -> int | None:
+        """Its records hold back no acknowledgement: where it goes on after a restart is said by its own state."""
+        self._positions.pop(stream, None)
+        owner = self._streams.pop(stream, None)
+        return None if owner is None else owner.step
+
+    async def _drive(self, stream: str, effects: Effects) -> None:
+        """Carry out one effect after the other and send back what came of it.
+
+        The machine itself sends nothing, and neither does what it has computed: what fails there has no effect, and the
+        machine says what is left to do. An effect that fails ends the worker.
+        """
+        go_on: Callable[[], Effect] = partial(next, effects)
+        while not self._job.stops.stopped(stream):
+            with alone(stream):
+                try:
+                    effect = go_on()
+                except StopIteration:
+                    return
+            try:
+                go_on = partial(effects.send, await self._do(effect))
+            except Exception as error:
+                if not isinstance(effect, Compute):
+                    raise
+                go_on = partial(effects.throw, error)
+
+    async def _do(self, effect: Effect) -> Any:
+        match effect:
+            case CommitSeeds(stream, steps):
+                seeds = [Seed(stream, step, self._job.draw_seed(stream, step)) for step in steps]
+                await self._commit("seed", stream, seeds)
+                return [each.seed for each in seeds]
+            case Compute(work=work):
+                return await asyncio.to_thread(work)
+            case CommitCandidates(stream, _, chunks):
+                await self._commit("candidate", stream, chunks)
+            case SaveState(stream, step, position, body):
+                facts = {"position": position, "step": step}
+                await self._table.save(self.partition, stream, body, facts=facts)
+            case Adopted(stream, step, position, floor):
+                failpoint("adopted")
+                log.info("stream %s: step %s is settled", stream, step)
+                self._positions[stream], self._floors[stream] = position, floor
+                self._acks.settle(self._positions)
+                self._trimmer.below(min(self._floors.values()))
+        return None
+
+    async def _commit(self, what: str, stream: str, records: Sequence[LogRecord]) -> None:
+        """All records in one transaction. On an error the worker ends: only reading the log tells what came of it."""
+        topic, key = self._job.topics.releases, stream.encode()
+        await self._producer.begin_transaction()
+        sent = [await self._producer.send(topic, each.encode(), key=key, partition=self.partition) for each in records]
+        for each in sent:
+            await each
+            failpoint(f"{what}_appended")
+        await self._producer.commit_transaction()
+        failpoint(f"{what}_committed")
+
+
+def blocks_start(job: Job, table: DurableTable) -> Callable[[int], int]:
+    """Where a partition of the blocks topic is read from: where the least advanced stored state ends."""
+
+    def start(partition: int) -> int:
+        return min(_positions(job, table, partition), default=0)
+
+    return start
+
+
+def _positions(job: Job, table: DurableTable, partition: int) -> Iterable[int]:
+    for stream in job.streams_on(partition):
+        facts = table.facts(partition, stream.name)
+        yield 0 if facts is None else int(facts["position"])

@@ -1,0 +1,387 @@
+"""The owner of one source partition: its fenced producer, its state machines, one transaction after the other.
+
+A transaction holds a block for each stream that reads the partition, their bound snapshots and dead letters, and the
+source offset: all of it or nothing. While it runs, the machines already take the next records.
+
+A stream whose machine fails is left out; the others go on, and beside their offset each transaction says up to where
+the blocks of every stream reach (`agents.protocol.ingest.places`), so that a stream that was left out for a while goes
+on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.structs import OffsetAndMetadata
+
+from agents.kafka.clients import close_client, fenced_producer
+from agents.lifecycle.stops import Part, Stops, StreamStoppedError, alone
+from agents.protocol.ingest.dead_letters import DeadLetter
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.places import NEW, OTHERS, Places
+from agents.protocol.ingest.snapshots import Snapshot
+from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.partitioner import bounds_partition, home_partition
+from agents.worker.failpoints import failpoint
+from agents.worker.ingest.counters import IngestCounters, Sealed
+from schemas.topics import Topics
+
+if TYPE_CHECKING:
+    from schemas.config import Config
+
+log = logging.getLogger(__name__)
+
+LEAST_SNAPSHOT_BYTES = 32 << 10
+MOST_SNAPSHOTS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestOptions:
+    """Sizes and times; none of them changes a result, only when it comes.
+
+    Attributes:
+        poll_records: records asked of Kafka at once.
+        slice_records: records worked on without giving way to anything else: a slice must stay far below 0.5 s, or
+            heartbeats of everything in this process are late.
+        flush_s: how long a record waits for its block to fill.
+    """
+
+    poll_records: int = 20_000
+    slice_records: int = 5_000
+    flush_s: float = 1.0
+    poll_timeout_ms: int = 200
+
+
+class SourceOwner:
+    """See the module.
+
+    Life: `fence`, the machines are restored, then `take` and `reached`, each followed by `flush_if_due`; `close` once.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        source: TopicPartition,
+        specs: Sequence[SourceSpec],
+        *,
+        options: IngestOptions,
+        counters: IngestCounters,
+        stops: Stops | None = None,
+    ) -> None:
+        self._stops = Stops.of(spec.stream for spec in specs) if stops is None else stops
+        self.source = source
+        self.machines = [PartitionIngest(spec, source.partition) for spec in specs]
+        self.position = 0
+        """Source offset up to which records were read; a machine that was ahead of the others passes some over."""
+        self.places = Places()
+        """Up to where the committed blocks of each stream reach, of those too that have no machine here."""
+        self.closed = False
+        self._awaited: dict[PartitionIngest, deque[tuple[int, int]]] = {machine: deque() for machine in self.machines}
+        """Machine -> (step to tick, source offset at which), in order: ticks that wait for the records before them."""
+        self._config = config
+        self._topics = Topics(config.job.name, config.kafka.partitions)
+        self._group = f"{config.job.name}-ingest"
+        self._options = options
+        self._counters = counters
+        self._producer: AIOKafkaProducer | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._oldest_s: float | None = None  # when the oldest record that is not yet sealed came
+        self._ticked = False
+        self._overfull = False
+        self.explained = 0
+        """Source offset up to which it is known why offsets hold no record."""
+        self.went_back_from = 0
+        """Where this stood when the source was last found to have lost its tail."""
+        self._cut_at: int | None = None  # where the source ended then: records behind it are new
+
+    @property
+    def waits(self) -> bool:
+        """Whether a tick waits for records."""
+        return any(self._awaited.values())
+
+    def __str__(self) -> str:
+        return f"{self.source.topic}-{self.source.partition}"
+
+    async def fence(self) -> None:
+        """End whatever a former owner has under way; from now on nobody else can commit for this partition."""
+        transactional_id = f"{self._config.job.name}-ingest-{self.source.topic}-{self.source.partition}"
+        self._producer = await fenced_producer(self._config.kafka, transactional_id)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that is committed: what is below it is in blocks of the streams that are furthest."""
+        return max((machine.next_offset for machine in self.machines), default=self.position)
+
+    @contextlib.contextmanager
+    def serving(self, machine: PartitionIngest) -> Iterator[None]:
+        """For work of one machine, from which nothing is sent: where it fails, its stream is left out here.
+
+        Raises: the error, if nothing is left to do in this job.
+        """
+        try:
+            with alone(machine.spec.stream):
+                yield
+        except StreamStoppedError as stopped:
+            self.leave_out(machine)
+            part = part_of(machine.spec)
+            self._stops.add(
+                machine.spec.stream, part, None if part == "audit" else self.source.partition, stopped.cause
+            )
+
+    def restored(self, committed: int | None, left_out: Sequence[PartitionIngest], *, begin: int = 0) -> None:
+        """The machines that are left stand where they go on, and the group at `committed`.
+
+        Of one that failed just now, or stopped before, the place is what the group says, never what its blocks do. Of
+        one that never had a block it is noted where it begins: where new ones do now, so that it misses nothing later.
+        """
+        noted = bool(self.places)
+        if committed is not None and not noted:
+            self.places[OTHERS] = committed
+        for machine in left_out:
+            name = machine.spec.name
+            if OTHERS in self.places and (machine.has_history or not noted):
+                self.places.setdefault(name, self.places[OTHERS])
+            elif not machine.has_history and name not in self.places:
+                self.places.setdefault(NEW + name, begin)
+        ends = {machine.spec.name: machine.next_offset for machine in self.machines if machine.has_history}
+        begins = {NEW + machine.spec.name: machine.next_offset for machine in self.machines if not machine.has_history}
+        self.places = Places({**self.places.with_blocks(ends), **begins})
+
+    def leave_out_stopped(self) -> None:
+        """What has stopped elsewhere in this process, or here before a rebalance."""
+        for machine in list(self.machines):
+            stream, part = machine.spec.stream, part_of(machine.spec)
+            if any(self._stops.has(stream, part, at) for at in (None, self.source.partition)):
+                self.leave_out(machine)
+
+    def leave_out(self, machine: PartitionIngest) -> None:
+        """No more of this machine's stream on this partition. Its place stays that of its last committed block."""
+        if machine in self.machines:
+            self.machines.remove(machine)
+            del self._awaited[machine]
+
+    def asked(self, machine: PartitionIngest) -> int:
+        """The last step whose tick has its place already."""
+        waiting = self._awaited[machine]
+        return max(machine.ticked, waiting[-1][0]) if waiting else machine.ticked
+
+    def tick_at(self, machine: PartitionIngest, step: int, offset: int) -> None:
+        """Steps up to `step` are over, and the partition ended at `offset` when that was noticed."""
+        if machine not in self._awaited:
+            return  # left out meanwhile
+        waiting = self._awaited[machine]
+        if step > self.asked(machine):
+            waiting.append((step, max(offset, waiting[-1][1]) if waiting else offset))
+
+    async def take(self, records: Sequence[Any]) -> None:
+        """Take in fetched records, giving way to other work between slices."""
+        records = self._unseen(records)
+        position = 0
+        while position < len(records) and not self.closed and self.machines:
+            count = min(self._options.slice_records, *(machine.room for machine in self.machines))
+            if count == 0:
+                await self.flush()
+                continue
+            count = self._up_to_tick(records, position, count)
+            taken = records[position : position + count]
+            for machine in list(self.machines):
+                before = machine.ticked
+                with self.serving(machine):
+                    machine.take(_from(taken, machine.next_offset))
+                self._ticked |= before != machine.ticked
+            if taken:
+                self.position = taken[-1].offset + 1
+            if self._oldest_s is None:
+                self._oldest_s = time.monotonic()
+            position += count
+            await asyncio.sleep(0)
+
+    def _up_to_tick(self, records: Sequence[Any], position: int, count: int) -> int:
+        """Make the ticks that stand before the next record, and stop before the next one.
+
+        A tick stands at its offset however Kafka cuts the fetch: how it does depends on the size of other people's
+        records, and they must not move anybody's event into another step.
+        """
+        self.reached(records[position].offset)
+        for waiting in self._awaited.values():
+            if waiting:
+                end = min(position + count, len(records))
+                count = bisect_left(records, waiting[0][1], position, end, key=_offset) - position
+        return count
+
+    def _unseen(self, records: Sequence[Any]) -> Sequence[Any]:
+        """Without what is already taken in. New records at offsets that were read before are counted as lost."""
+        if self._cut_at is not None:
+            new = _from(records, self._cut_at)
+            for machine in self.machines:
+                machine.pass_over(len(new) - len(_from(new, machine.next_offset)))
+        return _from(records, self.position)
+
+    def went_back(self, end: int) -> None:
+        """The source was read up to `position` and has lost its tail; it ends at `end` by now."""
+        self.went_back_from = self.position
+        self._cut_at = end
+
+    def lose(self, until: int) -> None:
+        """Source records below `until` are no longer there: count what of them was not taken in, and say it."""
+        begin = self.position
+        if until <= begin or self.closed:
+            return
+        log.error(
+            "ingest of %s: source offsets %d to %d were deleted before they were read. The events there are lost, and "
+            "counted as LOST. What to do: keep the source for longer than the longest outage and lag (retention.ms, "
+            'retention.bytes; docs/operations.md, "Records were deleted before they were read")',
+            self, begin, until - 1,
+        )  # fmt: skip
+        for machine in self.machines:
+            machine.lose(until)
+        self.position = until
+        if self._oldest_s is None:  # committed even if nothing ever follows
+            self._oldest_s = time.monotonic()
+
+    def reached(self, position: int) -> None:
+        """All records below `position` are taken in, and more by a machine that is ahead: make the ticks due."""
+        self.position = max(self.position, position)
+        for machine, waiting in list(self._awaited.items()):
+            with self.serving(machine):
+                while waiting and max(self.position, machine.next_offset) >= waiting[0][1]:
+                    machine.advance(self.position)
+                    machine.tick(waiting.popleft()[0])
+                    self._ticked = True
+        if self._ticked:  # one offset is committed for all machines
+            for machine in self.machines:
+                machine.advance(self.position)
+
+    async def flush_if_due(self) -> None:
+        """Commit where a block is full, a step has ended, or a record has waited long enough."""
+        if self._running is not None and self._running.done():
+            await self.settled()  # a failure must be noticed even if nothing ever follows
+        full = any(machine.room == 0 for machine in self.machines)
+        waited = self._oldest_s is not None and time.monotonic() - self._oldest_s >= self._options.flush_s
+        if (full or self._ticked or waited) and (full or self._running is None or self._running.done()):
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Start the transaction with everything taken in so far; waits for the one before. Raises: its error."""
+        await self.settled()
+        if self.closed:
+            return
+        sealed = []
+        for machine in list(self.machines):
+            with self.serving(machine):
+                if (each := self._seal(machine)) is not None:
+                    sealed.append(each)
+        self._oldest_s, self._ticked = None, False
+        if sealed:
+            self._running = asyncio.create_task(self._commit(sealed, self.next_offset))
+
+    async def settled(self) -> None:
+        """Wait for the running transaction. Raises: its error, unless the partition was given up meanwhile."""
+        running = self._running
+        if running is None:
+            return
+        try:
+            await asyncio.shield(running)
+        except Exception:
+            if not self.closed:
+                raise
+            log.info("ingest of %s: dropped with its last transaction", self)
+        if self._running is running:
+            self._running = None
+
+    async def close(self) -> None:
+        """Give the partition up: finish the running transaction, take nothing more."""
+        self.closed = True
+        if self._running is not None:
+            await asyncio.wait([self._running])
+            if not self._running.cancelled() and (error := self._running.exception()) is not None:
+                # Whatever became of it, the successor's fence settles it before it asks for the offset.
+                log.info("ingest of %s: its last transaction ended with %s", self, type(error).__name__)
+        if self._producer is not None:
+            await close_client(self._producer)
+
+    def _seal(self, machine: PartitionIngest) -> Sealed | None:
+        charged_bytes = 24 * machine.pending
+        snapshots = machine.snapshots(max(LEAST_SNAPSHOT_BYTES, charged_bytes), most=MOST_SNAPSHOTS)
+        block, letters = machine.seal()
+        return None if block is None else Sealed(machine, block, block.encode(), letters, snapshots)
+
+    async def _commit(self, sealed: list[Sealed], next_offset: int) -> None:
+        producer = self._producer
+        assert producer is not None
+        places = self.places.with_blocks({each.machine.spec.name: each.block.hi for each in sealed})
+        await producer.begin_transaction()
+        # All are on their way before any is waited for: one round trip instead of hundreds.
+        blocks = [await self._send_block(each) for each in sealed]
+        snapshots = [await self._send_snapshot(each, one) for each in sealed for one in each.snapshots]
+        letters = [await self._send_letter(letter) for each in sealed for letter in each.letters]
+        written = await asyncio.gather(*blocks)
+        failpoint("ingest_block_appended")
+        await asyncio.gather(*snapshots)
+        failpoint("ingest_bounds_appended")
+        await asyncio.gather(*letters)
+        failpoint("ingest_sent")
+        if not (noted := places.encode()) and not self._overfull:
+            self._overfull = True
+            log.error(
+                "ingest of %s: %d streams are or were on this source, more than can be noted beside its offset. One "
+                "that stops or is taken out now cannot go on later. What to do: give streams sources of their own",
+                self, len(places),
+            )  # fmt: skip
+        await producer.send_offsets_to_transaction({self.source: OffsetAndMetadata(next_offset, noted)}, self._group)
+        failpoint("ingest_before_commit")
+        await producer.commit_transaction()
+        failpoint("ingest_after_commit")
+        self.places = places
+        self._counters.transactions += 1
+        for each, metadata in zip(sealed, written, strict=True):
+            each.machine.committed(at=metadata.offset)
+            self._counters.count(each)
+
+    async def _send_block(self, each: Sealed) -> Any:
+        spec = each.machine.spec
+        topic, partition = place_of_blocks(spec, self._topics)
+        return await self._send(topic, each.body, key=spec.stream.encode(), partition=partition)
+
+    async def _send_snapshot(self, each: Sealed, snapshot: Snapshot) -> Any:
+        partition = bounds_partition(each.block.stream, each.block.partition, self._topics.partitions)
+        return await self._send(self._topics.bounds, snapshot.value, key=snapshot.key, partition=partition)
+
+    async def _send_letter(self, letter: DeadLetter) -> Any:
+        await asyncio.sleep(0)  # thousands of these must not keep everything else waiting
+        return await self._send(self._topics.dead_letters, letter.encode(), key=letter.key, partition=None)
+
+    async def _send(self, topic: str, value: bytes, *, key: bytes, partition: int | None) -> Any:
+        assert self._producer is not None
+        return await self._producer.send(topic, value, key=key, partition=partition)
+
+
+def part_of(spec: SourceSpec) -> Part:
+    """Which part of its stream stops where a source cannot be read: held-out events concern its audit alone."""
+    return "audit" if spec.role == "truth" else "ingest"
+
+
+def place_of_blocks(spec: SourceSpec, topics: Topics) -> tuple[str, int]:
+    """Topic and partition of a stream's blocks."""
+    topic = topics.truth if spec.role == "truth" else topics.blocks
+    return topic, home_partition(spec.stream, topics.partitions)
+
+
+def _offset(record: Any) -> int:
+    return int(record.offset)
+
+
+def _from(records: Sequence[Any], offset: int) -> Sequence[Any]:
+    """The records from `offset` on; their offsets ascend."""
+    if not records or records[0].offset >= offset:
+        return records
+    return records[bisect_left(records, offset, key=_offset) :]

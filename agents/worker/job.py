@@ -1,0 +1,101 @@
+"""What the roles of one worker share: its configuration, its streams, and what has stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agents.kafka.fingerprint import stored_fingerprints
+from agents.lifecycle.advice import PAGE
+from agents.lifecycle.stops import Stops
+from agents.protocol.partitioner import home_partition
+from engines.noise import fresh_seed
+from schemas.topics import Topics
+
+if TYPE_CHECKING:
+    from schemas.config import Config, Stream
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class Job:
+    """What the owners of one worker share.
+
+    Attributes:
+        source_partitions: stream -> partitions of its source topic; `audit_partitions` the same of its audit topic.
+        instance_id: the worker's place in its consumer groups (`agents.kafka.membership`); None: a new one each time.
+        insecure_seed: makes every run repeatable and therefore not private; None draws from the operating system.
+        kept: streams that have a history and are not configured here: it stays as it is, see `meet`.
+        stops: which streams have stopped in this process.
+    """
+
+    config: Config
+    source_partitions: Mapping[str, int]
+    audit_partitions: Mapping[str, int] = field(default_factory=dict)
+    insecure_seed: int | None = None
+    instance_id: str | None = None
+    kept: frozenset[str] = field(init=False, default=frozenset())
+    stops: Stops = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stops = Stops.of(stream.name for stream in self.config.streams)
+        self._known = {*self.config.job.retired, *(stream.name for stream in self.config.streams)}
+
+    @property
+    def topics(self) -> Topics:
+        return Topics(self.config.job.name, self.config.kafka.partitions)
+
+    @property
+    def caveat(self) -> str:
+        """Why the releases are not private; empty: they are."""
+        return "" if self.insecure_seed is None else "the noise came from an insecure seed"
+
+    def streams_on(self, partition: int) -> Sequence[Stream]:
+        """The streams whose home is this partition."""
+        partitions = self.config.kafka.partitions
+        return [stream for stream in self.config.streams if home_partition(stream.name, partitions) == partition]
+
+    def holds_back(self, partition: int) -> bool:
+        """Whether private records on this partition must stay: a stream at home there cannot say what it still needs.
+
+        It has stopped, or it is not configured here: taken out, and may be put back, or served by another worker.
+        """
+        partitions = self.config.kafka.partitions
+        return bool(self.stops.among(stream.name for stream in self.streams_on(partition))) or any(
+            home_partition(name, partitions) == partition for name in self.kept
+        )
+
+    def meet(self, name: str) -> None:
+        """Somebody has a private record of this stream: if it is not configured here, what it needs stays.
+
+        It was taken out, or a worker with a later configuration started it. Whoever deletes calls this for each record
+        that is read, so before anything behind it can be deleted.
+        """
+        if name in self._known:
+            return
+        self._known.add(name)
+        self.kept |= {name}
+        log.warning(
+            "stream %s was started once and is not configured: all that it needs to go on is kept, and old private "
+            "records of the streams beside it too. Put it back, name it in [job] retired, or restart this worker with "
+            "the configuration that has it (%s, %r)",
+            name, PAGE, "A stream that is taken out",
+        )  # fmt: skip
+
+    async def meet_all(self) -> None:
+        """The streams that were started until now. For whoever goes on behind records that it has not read itself: of
+        a stream that is started later, all records are written later. Raises: BrokerError, WireError.
+        """
+        for name in sorted(await stored_fingerprints(self.config)):
+            self.meet(name)
+
+    def draw_seed(self, stream: str, step: int) -> bytes:
+        """32 bytes from which all noise of the step is expanded."""
+        if self.insecure_seed is None:
+            return fresh_seed()
+        label = f"privstream/insecure/{self.insecure_seed}/{stream}/{step}"
+        return hashlib.sha256(label.encode()).digest()

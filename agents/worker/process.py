@@ -1,0 +1,202 @@
+"""One worker process: check the streams, build the application, run it until a signal or an error ends it.
+
+SIGTERM leaves the group cleanly. An error of the cluster or the network makes the worker begin anew, in the same
+process: it waits for the cluster and reads everything back from committed records, as after a crash. Any other error
+ends the process with a code other than 0, and the last line of the log says what to do. A stream that stops alone ends
+nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from prometheus_client import start_http_server
+
+from agents.kafka import stop_log
+from agents.kafka.cluster import access_error, passes, until_it_answers
+from agents.kafka.fingerprint import check_fingerprints
+from agents.kafka.membership import take_place
+from agents.kafka.topics.admin import TopicProblem, admin_client, check_topics, needed_topics, restore_changelog
+from agents.kafka.topics.ids import topic_identities
+from agents.lifecycle.advice import explain, what_happened
+from agents.lifecycle.leaving import LIMIT_S, Leaving
+from agents.lifecycle.logs import set_up
+from agents.worker.app import ROLES, build_app, data_folder
+from agents.worker.ingest.counters import IngestCounters
+from agents.worker.ingest.service import ingest_service
+from agents.worker.ingest.user_keys import user_key_ids
+from agents.worker.job import Job
+from agents.worker.metrics import expose_ingest
+from agents.worker.topic_watch import watch_service
+from schemas.errors import LostTopicError, TopicError
+from schemas.topics import Topics
+
+if TYPE_CHECKING:
+    from schemas.config import Config, Stream
+
+log = logging.getLogger(__name__)
+
+NOT_PRIVATE = "NOT PRIVATE: an insecure seed makes the noise repeatable. Every ledger entry of this run says so"
+SHORT_S = 60.0  # a life that is shorter makes the next one wait
+MOST_S = 30.0
+LIVES = "_PRIVSTREAM_SHORT_LIVES"
+
+
+def run_worker(
+    config: Config,
+    *,
+    insecure_seed: int | None = None,
+    roles: Iterable[str] = ROLES,
+    log_level: str = "INFO",
+    leaving: Leaving | None = None,
+) -> NoReturn:
+    """Run until SIGTERM, SIGINT or an error, and end the process: with code 0 after a signal.
+
+    Args:
+        insecure_seed: repeat the noise of another run; every ledger entry then says that it is not private.
+        leaving: installed already, by a program that took time before it came here.
+    """
+    begun = time.monotonic()
+    set_up(log_level)
+    if leaving is None:
+        leaving = Leaving()
+        leaving.install()
+    if config.job.metrics_port is not None:
+        _serve_metrics(config.job.metrics_port)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        error = loop.run_until_complete(_live(config, leaving, insecure_seed=insecure_seed, roles=tuple(roles)))
+    except BaseException as failed:
+        error = failed
+    if error is None or (leaving.asked and passes(error)):
+        leaving.end(0)
+    if not passes(error):
+        leaving.begin(explain(access_error(error) or error))
+        leaving.end(1)
+    leaving.waits()
+    log.warning("BEGINS ANEW: %s. Everything is read back from committed records", what_happened(error))
+    _pause(time.monotonic() - begun)
+    leaving.again()
+
+
+def _pause(life_s: float) -> None:
+    """Between lives that are short, longer each time."""
+    short = int(os.environ.get(LIVES, "0")) if life_s < SHORT_S else 0
+    os.environ[LIVES] = str(short + 1)
+    if short:
+        time.sleep(min(2.0 ** min(short, 10), MOST_S))
+
+
+async def _live(
+    config: Config, leaving: Leaving, *, insecure_seed: int | None, roles: tuple[str, ...]
+) -> BaseException | None:
+    """One life of a worker. Returns the error that ended it, None after a signal."""
+    await until_it_answers(config.kafka)
+    app = await prepare(config, insecure_seed=insecure_seed, roles=roles)
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    leaving.serves(lambda: loop.call_soon_threadsafe(asked.set))
+    starting = asyncio.ensure_future(app.start())
+    ends = [asyncio.ensure_future(app.wait_until_stopped()), asyncio.ensure_future(asked.wait())]
+    await asyncio.wait([starting, *ends], return_when=asyncio.FIRST_COMPLETED)
+    error: BaseException | None = starting.exception() if starting.done() and not starting.cancelled() else None
+    if error is None:
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        error = app.crash_reason
+    if error is not None and not passes(error):
+        leaving.begin(explain(access_error(error) or error))
+    # An application that waits for a cluster that is away cannot be waited for: whatever it holds is fenced.
+    stopping = asyncio.ensure_future(app.stop())
+    await asyncio.wait([stopping], timeout=LIMIT_S)
+    if stopping.done() and not stopping.cancelled():
+        stopping.exception()
+    return error
+
+
+def _serve_metrics(port: int) -> None:
+    try:
+        start_http_server(port, addr="127.0.0.1")  # counts are private: never to the network
+    except OSError as error:
+        # Another worker of this machine has it. Metrics are no reason not to work.
+        log.warning("no metrics of this worker: port %d cannot be used (%s)", port, error.strerror)
+
+
+async def prepare(config: Config, *, insecure_seed: int | None, roles: Iterable[str]) -> Any:
+    """Check topics and fingerprints, and build the application. A stream that is refused stops alone.
+
+    Raises: TopicError, BrokerError, FingerprintError, ConfigError; what is wrong with a stream, if no other is left.
+    """
+    roles = tuple(roles)
+    place = take_place(data_folder(config))  # for as long as this process lives
+    instance_id = None if place is None else place.instance_id
+    if insecure_seed is not None:
+        log.warning(NOT_PRIVATE)
+    if await restore_changelog(config):
+        log.warning("the changelog of the state tables was gone and was made again: states come from the release log")
+    refused = _by_stream(config, await check_topics(config))
+    checked = await check_fingerprints(
+        config, user_key_ids=user_key_ids(config), insecure=insecure_seed is not None, without=refused
+    )
+    job = Job(
+        config=checked.config,
+        source_partitions=checked.source_partitions,
+        audit_partitions=checked.audit_partitions,
+        insecure_seed=insecure_seed,
+        instance_id=instance_id,
+    )
+    for name in sorted(checked.others):
+        job.meet(name)
+    job.stops.watched = True
+    for name, error in {**refused, **checked.refused}.items():
+        job.stops.add(name, "start", None, error)
+    for name, error in checked.changed.items():
+        job.stops.add(name, "ingest", None, error)
+    with contextlib.suppress(*stop_log.NOT_KEPT):
+        await stop_log.clear(config, [s.name for s in config.streams if not job.stops.stopped(s.name)])
+    async with admin_client(config.kafka) as admin:
+        known = await topic_identities(admin, [topic.name for topic in needed_topics(config)])
+    services: list[type] = [watch_service(checked.config, job.stops, known)]
+    taken_in = {name: number for name, number in checked.source_partitions.items() if name not in checked.changed}
+    if "ingest" in roles and taken_in:
+        counters = IngestCounters()
+        if config.job.metrics_port is not None:
+            expose_ingest(counters)
+        services.append(
+            ingest_service(
+                checked.config,
+                source_partitions=taken_in,
+                audit_partitions=checked.audit_partitions if "audit" in roles else None,
+                sources=checked.sources,
+                counters=counters,
+                stops=job.stops,
+                instance_id=instance_id,
+            )
+        )
+    return build_app(job, roles=roles, services=services)
+
+
+def _by_stream(config: Config, problems: Iterable[TopicProblem]) -> dict[str, LostTopicError]:
+    """The streams that cannot start as their own topics are. Raises: TopicError, if it is one of the job's topics."""
+    problems = list(problems)
+    by_topic = {problem.topic: problem for problem in problems}
+    own = {topic for stream in config.streams for topic in _topics_of(stream)}
+    if any(topic not in own for topic in by_topic):
+        raise TopicError("\n".join(map(str, problems)))
+    refused = {}
+    for stream in config.streams:
+        if mine := [str(by_topic[topic]) for topic in _topics_of(stream) if topic in by_topic]:
+            refused[stream.name] = LostTopicError("\n".join(mine))
+    if len(refused) == len(config.streams):
+        raise TopicError("\n".join(map(str, problems)))
+    return refused
+
+
+def _topics_of(stream: Stream) -> list[str]:
+    audit = [] if stream.audit is None else [stream.audit, Topics.utility(stream.name)]
+    return [stream.source, *Topics.published(stream.name), *audit]

@@ -1,0 +1,329 @@
+"""The publisher's shell: committed candidates of the release log become public, each step once, on the public schedule.
+
+For each stream one fenced transactional producer, named by the stream alone: two jobs that were given one stream name
+fence each other, and the later one finds a ledger that is not its own and stops. A step's synthetic records,
+measurements and ledger entry are one transaction. Everything a reader could learn from a record's envelope is public
+too: partition 0, the end of the step as its time, the step as header.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from aiokafka.errors import KafkaError
+from prometheus_client import Counter
+
+from agents.kafka.clients import close_client, fenced_producer, log_reader
+from agents.kafka.tail import tail
+from agents.lifecycle.cancellations import told
+from agents.lifecycle.stops import Stops, alone
+from agents.protocol.clock import StepClock
+from agents.protocol.release.candidates import ENOUGH_BYTES, MOST_STEPS
+from agents.protocol.release.publisher import Publication, StreamPublisher
+from agents.worker.failpoints import failpoint
+from agents.worker.partition_tasks import AckList, StreamsOwner, streams_of
+from agents.worker.trimming import Trimmer
+from schemas.errors import LostTopicError
+from schemas.releases import Channel, LogRecord, PublicRecord, decode_log_record
+from schemas.topics import Topics
+
+if TYPE_CHECKING:
+    from agents.worker.job import Job
+    from schemas.config import Kafka, Stream
+
+log = logging.getLogger(__name__)
+
+STEP_HEADER = "privstream-step"
+# A step goes out in one transaction, some 75,000 records a second; brokers allow 15 minutes at most.
+TRANSACTION_TIMEOUT_MS = 600_000
+LATE_S = 1.0  # what computing and committing may take before a publication counts as late
+PUBLISHED = Counter("privstream_published_steps", "Steps made public by this worker", ["stream"])
+LATE = Counter("privstream_late_publications", "Steps made public after their time on the public schedule", ["stream"])
+
+
+class PublishOwner(StreamsOwner):
+    """Sole writer of the public topics of the streams on one partition."""
+
+    role = "publish"
+
+    def __init__(self, job: Job, partition: int) -> None:
+        super().__init__(partition, job.stops)
+        self._job = job
+        self._lanes: dict[str, Lane] = {}
+        self._acks = AckList()
+        self._trimmer = Trimmer(job.config, job.topics.releases, partition, held=lambda: job.holds_back(partition))
+
+    async def open(self) -> None:
+        for stream in self._job.streams_on(self.partition):
+            lane = self._lanes[stream.name] = Lane(self, stream, self._job.stops)
+            with self.serving(stream.name):
+                await lane.open(self._job.config.kafka)
+
+    async def run(self) -> None:
+        await self.open()
+        async with asyncio.TaskGroup() as lanes:
+            for lane in self._lanes.values():
+                lanes.create_task(told(self._run(lane), f"publisher of {lane.name}"))
+            while True:
+                await self.handle(await self.queue.get())
+
+    async def _run(self, lane: Lane) -> None:
+        try:
+            with self.serving(lane.name):
+                await lane.run()
+        except (KafkaError, OSError, TimeoutError) as error:
+            if lane.serves():
+                raise
+            # A topic of a stream that has stopped may be the reason. Whatever became of its last transaction, its
+            # producer is not used again, and the next one fences before it reads.
+            log.info("publisher of %s ended with %s", lane.name, type(error).__name__)
+        lane.queue = asyncio.Queue()  # nothing of what waits there is needed by this process
+
+    async def handle(self, event: Any) -> None:
+        needed = False
+        with self.serving(*streams_of(event.message.key, list(self._lanes), self._job.kept)):
+            record = decode_log_record(event.value)
+            self._job.meet(record.stream)
+            lane = self._lanes.get(record.stream)
+            if lane is not None and lane.serves():
+                needed = True
+                self._acks.hold(record.stream, record.step, event)
+                await lane.take(event.message.offset, record)
+        if not needed:
+            event.ack()
+            self._acknowledge()
+
+    def leave_out(self, stream: str) -> int:
+        """A lane ends by itself once its stream has stopped."""
+        return self._lanes[stream].machine.last_step + 1
+
+    async def close(self) -> None:
+        await super().close()
+        for lane in self._lanes.values():
+            await lane.close()
+
+    def settled(self) -> None:
+        """A step is public: acknowledge and delete what is older on the release log."""
+        self._acknowledge()
+        needed = [offset for lane in self._lanes.values() if (offset := lane.first_needed()) is not None]
+        if needed:
+            self._trimmer.below(min(needed))
+
+    def _acknowledge(self) -> None:
+        self._acks.settle({lane.name: lane.machine.last_step + 1 for lane in self._lanes.values() if lane.serves()})
+
+
+class Lane:
+    """One stream of a publisher: its producer, machine and schedule, and which log records it still needs."""
+
+    def __init__(self, owner: PublishOwner, stream: Stream, stops: Stops | None = None) -> None:
+        self._owner = owner
+        self._stream = stream
+        self._stops = Stops.of([stream.name]) if stops is None else stops
+        self.name = stream.name
+        self._producer: Any = None
+        self.machine = StreamPublisher(stream.name)
+        self.queue: asyncio.Queue[tuple[int, LogRecord]] = asyncio.Queue()
+        self._first_offsets: dict[int, int] = {}
+
+    @cached_property
+    def _clock(self) -> StepClock:
+        """Not of a stream that could not start: where it begins may not be known."""
+        return StepClock.of(self._stream)
+
+    def serves(self) -> bool:
+        """False once nothing more of the stream may be published by this process."""
+        return not self._stops.silent(self.name)
+
+    async def open(self, kafka: Kafka) -> None:
+        """Fence, then learn what is public: nobody adds to it any more. Raises: StreamStoppedError, BrokerError."""
+        if not self.serves():
+            return
+        self._producer = await fenced_producer(
+            kafka, Topics.publisher_id(self._stream.name), timeout_ms=TRANSACTION_TIMEOUT_MS
+        )
+        showed = False
+        async with log_reader(kafka, Topics.ledger(self._stream.name), 0) as ledger:
+            async for records in ledger.read():
+                with alone(self.name):
+                    self.machine.recover(record.value for record in records)
+                showed = showed or any(orjson.loads(record.value).get("added") for record in records)
+        await self._look_behind(kafka, showed=showed)
+        log.info("publisher of %s: step %s is public", self._stream.name, self.machine.last_step)
+
+    async def _look_behind(self, kafka: Kafka, *, showed: bool) -> None:
+        """What the other public topics hold: what the steps up to the ledger's last one have published, and nothing
+        behind it, unless an earlier version was torn there.
+
+        Args: showed: whether the ledger says that there were synthetic records.
+        """
+        name, last = self._stream.name, self.machine.last_step
+        topics: dict[str, Channel] = {Topics.synthetic(name): "synthetic", Topics.measurements(name): "measurements"}
+        async with tail(kafka, [(topic, 0) for topic in topics]) as end:
+            if showed and end.ends[Topics.synthetic(name), 0] == 0:
+                with alone(name):
+                    raise LostTopicError(
+                        f"stream {name}: {Topics.synthetic(name)} was deleted and made again: the public ledger has "
+                        "records of it, and it never held any"
+                    )
+            for topic, channel in topics.items():
+                found: list[PublicRecord] = []
+                newest = -1 if end.begins[topic, 0] == 0 else None
+                async for record in end.backwards((topic, 0)):
+                    step = public_step(record.headers)
+                    if step is not None and step <= last:
+                        newest = step
+                        break
+                    if step is not None:
+                        found.append(PublicRecord(channel, record.key, record.value))
+                        if step > last + 1:  # more than one step: to be refused, however many they are
+                            with alone(name):
+                                self.machine.found(step, found)
+                if channel == "measurements" and newest is not None:
+                    self.machine.measured(newest)
+                if found:
+                    log.warning(
+                        "stream %s: %d records of step %s were committed to %s without their ledger entry, by a commit "
+                        "that came late. They are not published again; the rest of the step is",
+                        name, len(found), last + 1, topic,
+                    )  # fmt: skip
+                    with alone(name):
+                        self.machine.found(last + 1, reversed(found))
+
+    async def close(self) -> None:
+        if self._producer is not None:
+            await close_client(self._producer)
+
+    async def take(self, offset: int, record: LogRecord) -> None:
+        """Note where a step begins on the release log. Steps of one stream may wait for their time while another stream
+        goes on.
+        """
+        self._first_offsets.setdefault(record.step, offset)
+        await self.queue.put((offset, record))
+
+    def first_needed(self) -> int | None:
+        """First log offset that this stream may need: its newest public candidate stays. None where it has nothing
+        there.
+
+        The candidate of a public step was committed after the state of the step before it was saved, so what is older
+        is adopted.
+        """
+        last = self.machine.last_step
+        if last in self._first_offsets:
+            self._first_offsets = {step: at for step, at in self._first_offsets.items() if step >= last}
+        return min(self._first_offsets.values(), default=None)
+
+    async def run(self) -> None:
+        held: Publication | None = None
+        while self.serves():
+            if held is None:
+                record = await self.queue.get()
+                with alone(self.name):
+                    held = await self._read(*record)
+            if held is not None:
+                await self._wait_until_due(held.step)
+                if not self.serves():
+                    return
+                with alone(self.name):
+                    due, held = await self._overdue(held)
+                await self.publish(due)
+                for each in due:
+                    self.machine.published(each.step)
+                PUBLISHED.labels(self._stream.name).inc(len(due))
+                steps = f"step {due[0].step} is" if len(due) == 1 else f"steps {due[0].step} to {due[-1].step} are"
+                log.info("stream %s: %s public", self._stream.name, steps)
+            self._owner.settled()
+
+    async def _read(self, offset: int, record: LogRecord) -> Publication | None:
+        """In a thread: a large candidate takes seconds to unpack, in which the event loop must go on."""
+        return await asyncio.to_thread(self.machine.on_record, offset, record)
+
+    async def _overdue(self, first: Publication) -> tuple[list[Publication], Publication | None]:
+        """`first` and the steps after it that are on the log already and late too; and the one that is not due yet."""
+        held: Publication | None = None
+        due, size = [first], first.size
+        while len(due) < MOST_STEPS and size < ENOUGH_BYTES and not self.queue.empty():
+            if (publication := await self._read(*self.queue.get_nowait())) is not None:
+                if self._due_s(publication.step) > time.time():
+                    held = publication
+                    break
+                due.append(publication)
+                size += publication.size
+        self._tell_late(due)
+        return due, held
+
+    async def publish(self, due: Sequence[Publication]) -> None:
+        """Steps, one after the other, in one transaction. On any error the worker ends and its successor reads the
+        ledger.
+        """
+        failpoint("publish_due")
+        await self._producer.begin_transaction()
+        await self._send(due, ledger=False)
+        failpoint("publish_data_appended")
+        await self._send(due, ledger=True)
+        failpoint("publish_ledger_appended")
+        await self._producer.commit_transaction()
+        failpoint("publish_committed")
+
+    async def _send(self, due: Sequence[Publication], *, ledger: bool) -> None:
+        """Append the steps' ledger records, or all others."""
+        name = self._stream.name
+        topics = {
+            "synthetic": Topics.synthetic(name),
+            "measurements": Topics.measurements(name),
+            "ledger": Topics.ledger(name),
+        }
+        pending: list[asyncio.Future[Any]] = []
+        for publication in due:
+            headers = [(STEP_HEADER, b"%d" % publication.step)]
+            timestamp_ms = self._clock.end_of(publication.step) // 1000
+            for record in publication.records:
+                if (record.channel == "ledger") is ledger:
+                    sent = await self._producer.send(
+                        topics[record.channel],
+                        record.value,
+                        key=record.key,
+                        partition=0,
+                        timestamp_ms=timestamp_ms,
+                        headers=headers,
+                    )
+                    pending.append(sent)
+        await asyncio.gather(*pending)
+
+    async def _wait_until_due(self, step: int) -> None:
+        """Until the public time of the step; a replay has none. Late ones go out at once and are counted."""
+        if self._stream.time.clock == "replay":
+            return
+        await asyncio.sleep(max(self._due_s(step) - time.time(), 0.0))
+
+    def _due_s(self, step: int) -> float:
+        return (self._clock.end_of(step) + self._stream.time.grace_us + self._stream.publish_delay_us) / 1e6
+
+    def _tell_late(self, due: Sequence[Publication]) -> None:
+        if self._stream.time.clock == "replay":  # its time is that of the file
+            return
+        now = time.time()
+        late = [each.step for each in due if now - self._due_s(each.step) > LATE_S]
+        if late:
+            LATE.labels(self._stream.name).inc(len(late))
+            log.warning(
+                "stream %s: %s published up to %.1f s after %s time",
+                self._stream.name,
+                f"step {late[0]} is" if len(late) == 1 else f"steps {late[0]} to {late[-1]} are",
+                now - self._due_s(late[0]),
+                "its" if len(late) == 1 else "their",
+            )
+
+
+def public_step(headers: Any) -> int | None:
+    """The step that a public record belongs to, from its headers."""
+    for name, value in headers or ():
+        if name == STEP_HEADER:
+            return int(value)
+    return None

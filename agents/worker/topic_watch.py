@@ -1,0 +1,167 @@
+"""Looks at the job's topics while a worker runs: clients wait in silence for one that is gone, and read on where
+another has taken its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.admin import AIOKafkaAdminClient
+from mode import Service
+
+from agents.kafka import stop_log
+from agents.kafka.cluster import access_error
+from agents.kafka.topics.admin import admin_client, needed_topics
+from agents.kafka.topics.ids import TopicIdentity, topic_answers
+from agents.lifecycle.advice import explain
+from agents.lifecycle.cancellations import LongService
+from agents.lifecycle.logs import Reminder
+from agents.lifecycle.stops import Part, Stops
+from agents.operator.status import status
+from schemas.errors import BrokerError, LostTopicError
+from schemas.topics import Topics
+
+if TYPE_CHECKING:
+    from schemas.config import Config
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 5.0
+AGAIN_S = 60.0
+"""How often what has stopped here is looked for in the record of it, from which another worker's start takes it."""
+LOOKS = 2
+"""A broker that has just started may not know a topic yet: it is gone if it was missing so many times in a row."""
+
+
+class LostCacheError(BrokerError):
+    """The changelog of the state tables is gone: the next life of this worker makes it again."""
+
+
+class Looks:
+    """What of the topics known at the start is there. Fed with one look after the other."""
+
+    def __init__(self, known: Mapping[str, TopicIdentity]) -> None:
+        self._known = dict(known)
+        self._missing: dict[str, int] = {}
+
+    def look(self, found: Mapping[str, TopicIdentity], untold: Collection[str] = ()) -> dict[str, str]:
+        """Topic -> what has happened to it; each is told once. Of those that are `untold` nothing is known now."""
+        lost: dict[str, str] = {}
+        for topic, before in self._known.items():
+            if topic in untold:
+                continue
+            now = found.get(topic)
+            self._missing[topic] = 0 if now is not None else self._missing.get(topic, 0) + 1
+            if now is not None and now.id != before.id:
+                lost[topic] = "was deleted and made again while the worker ran: what it held is gone"
+            elif self._missing[topic] >= LOOKS:
+                lost[topic] = "was deleted while the worker ran"
+        for topic in lost:
+            del self._known[topic]
+        return lost
+
+
+def concerned(topic: str, config: Config) -> list[tuple[str, Part]]:
+    """The streams that cannot go on without a topic of the job, and which part of them. Their sources are looked at by
+    the ingest, see `agents.kafka.source_check`.
+    """
+    topics, found = Topics(config.job.name, config.kafka.partitions), list[tuple[str, Part]]()
+    for stream in config.streams:
+        own = topics.published(stream.name)
+        if topic in (topics.blocks, topics.releases, topics.bounds, topics.fingerprints, *own):
+            found.append((stream.name, "topics"))
+        elif stream.audit is not None and topic in (topics.truth, topics.utility(stream.name)):
+            found.append((stream.name, "audit"))
+    return found
+
+
+class TopicWatch(LongService):
+    """A Faust service. Also writes down what has stopped, see `agents.kafka.stop_log`."""
+
+    def __init__(
+        self, config: Config, stops: Stops, known: Mapping[str, TopicIdentity], **service_settings: Any
+    ) -> None:
+        super().__init__(**service_settings)
+        self._config = config
+        self._stops = stops
+        self._looks = Looks(known)
+        self._recorded = 0
+        self._record_s = 0.0
+        self._reminder = Reminder()
+
+    @Service.task
+    async def _watch(self) -> None:
+        while not self.should_stop:
+            try:
+                async with admin_client(self._config.kafka) as admin:
+                    await self._look(admin)
+            except stop_log.NOT_KEPT as error:
+                if isinstance(error, LostCacheError):
+                    raise
+                self._say_refused(error)
+                await self.sleep(LOOK_S)  # a cluster that does not answer says nothing of its topics
+
+    async def _look(self, admin: AIOKafkaAdminClient) -> None:
+        names = [topic.name for topic in needed_topics(self._config)]
+        while not self.should_stop:
+            await self.sleep(LOOK_S)
+            await self.record()
+            await self.end_if_nothing_waits()
+            found, untold = await topic_answers(admin, names)
+            for error in untold.values():
+                self._say_refused(error)
+            self.judge(found, untold)
+
+    def _say_refused(self, error: BaseException) -> None:
+        """A cluster that refuses will do so for as long as nobody hears of it; one that does not answer says so."""
+        if (refused := access_error(error)) is not None and self._reminder.due(str(refused)):
+            log.error("topics of the job cannot be looked at: %s", explain(refused))
+
+    def judge(self, found: Mapping[str, TopicIdentity], untold: Collection[str] = ()) -> None:
+        """Raises: LostTopicError, if nothing is left to do; LostCacheError for one that is made again at a start."""
+        changelog = Topics(self._config.job.name, self._config.kafka.partitions).changelog
+        for topic, reason in self._looks.look(found, untold).items():
+            for stream, part in concerned(topic, self._config):
+                error = LostTopicError(f"stream {stream}: topic {topic} {reason}")
+                self._stops.add(stream, part, None, error)
+            if topic == changelog:
+                raise LostCacheError(f"topic {topic} {reason}; it is made again and filled from the release log")
+
+    async def end_if_nothing_waits(self) -> None:
+        """Where every stream has stopped: end the worker once what was taken in and answered before is public.
+
+        Raises: what stopped last; BrokerError if that cannot be told now.
+        """
+        if self._stops.error is None or not self._stops.nothing_left:
+            return
+        states = await status(self._config)
+        if not any(self._stops.waits(each.stream, published=each.published, closed=each.over) for each in states):
+            raise self._stops.error
+
+    async def record(self) -> None:
+        """Write down what has stopped. The log has it too: nothing waits for this."""
+        stops = list(self._stops)
+        if len(stops) == self._recorded and (not stops or time.monotonic() < self._record_s):
+            return
+        try:
+            async with asyncio.timeout(2 * LOOK_S):
+                await stop_log.record(self._config, stops)
+        except stop_log.NOT_KEPT as error:
+            self._say_refused(error)
+            log.debug("what has stopped was not written down: %s", type(error).__name__)
+            return
+        self._recorded, self._record_s = len(stops), time.monotonic() + AGAIN_S
+
+
+def watch_service(config: Config, stops: Stops, known: Mapping[str, TopicIdentity]) -> type[TopicWatch]:
+    """The service as a class, which is what `app.service` takes."""
+
+    class ConfiguredWatch(TopicWatch):
+        def __init__(self, **service_settings: Any) -> None:
+            super().__init__(config, stops, known, **service_settings)
+
+    return ConfiguredWatch
