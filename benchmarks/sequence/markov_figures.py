@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.sequence.markov import EPSILONS, Row, by
+from benchmarks.sequence.markov_rows import EPSILONS, Row, by
 
 SHOWN = ("raw", "MLE", "prior mean", "prior mean, even", "MAP, even", "kalman", "default", "default, lag 5")
 COLOURS = {

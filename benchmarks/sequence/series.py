@@ -9,9 +9,7 @@ Writes benchmarks/results/series.csv, .md and .png.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,7 +18,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks.sequence.series_comparators import BASELINES, DELTA, Best, best, relative_error, releaser
-from benchmarks.sequence.series_data import DRIVE, SOURCES, SeriesData, Source
+from benchmarks.sequence.series_data import SOURCES, SeriesData, Source
+from benchmarks.sequence.series_figures import figure, table
+from benchmarks.sequence.series_rows import EXACT, PAPER, Row, summary, write
 from engines.series.build import config_class
 from engines.series.config import SeriesConfig, adaptive_parts
 from engines.series.fields import SeriesDomain, SeriesField
@@ -36,29 +36,6 @@ square of one normal number, so that 20 seeds would leave 20 % of doubt."""
 QUICK_SEEDS, QUICK_EPSILONS, QUICK_STEPS = 3, ("0.1", "1", "10"), 400
 QUICK_SERIES = ("AR(1) .5", "AR(1) .95", "bike days", "road segment", "bike hours")
 WIDE = 2.0**20
-PAPER, EXACT = "paper", "paper, exact"
-
-
-@dataclass(frozen=True)
-class Row:
-    """Mean over seeds of one method on one series at one epsilon, and its spread."""
-
-    series: str
-    epsilon: str
-    method: str
-    mse: float
-    spread: float
-    relative: float
-    parameter: str
-
-    FIELDS = ("series", "epsilon", "method", "mse", "spread", "relative", "parameter")
-
-    @staticmethod
-    def of(series: str, epsilon: str, method: str, found: Best) -> Row:
-        errors = found.errors
-        spread = float(errors.std(ddof=1) / len(errors) ** 0.5) if len(errors) > 1 else 0.0
-        relative = float(found.relative.mean()) if found.relative is not None else float("nan")
-        return Row(series, epsilon, method, float(errors.mean()), spread, relative, found.parameter)
 
 
 def recipe(data: SeriesData, epsilon: str, mode: str) -> SeriesConfig:
@@ -157,58 +134,6 @@ def run(*, quick: bool, console: Console) -> dict[str, float]:
                 if not quick:
                     write(found, RESULTS / "series.csv")
     if not quick:
-        from benchmarks.sequence.series_figures import figure, table
-
         (RESULTS / "series.md").write_text(table(found) + "\n", encoding="utf-8")
         figure(found, RESULTS / "series.png")
     return summary(found)
-
-
-def write(found: Sequence[Row], path: Path) -> None:
-    """As CSV."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        out = csv.writer(file)
-        out.writerow(Row.FIELDS)
-        out.writerows([getattr(row, field) for field in Row.FIELDS] for row in found)
-
-
-def read(path: Path) -> list[Row]:
-    """What `write` wrote."""
-    with path.open(encoding="utf-8") as file:
-        return [
-            Row(
-                r["series"],
-                r["epsilon"],
-                r["method"],
-                *(float(r[f]) for f in ("mse", "spread", "relative")),
-                r["parameter"],
-            )
-            for r in csv.DictReader(file)
-        ]
-
-
-def ratios(found: Sequence[Row], other: str, *, drive: bool = False) -> dict[tuple[str, str], float]:
-    """MSE of `default` over that of another method, by series and epsilon."""
-    mse = {(row.series, row.epsilon, row.method): row.mse for row in found}
-    return {
-        (series, epsilon): value / mse[series, epsilon, other]
-        for (series, epsilon, method), value in mse.items()
-        if method == "default" and (series == DRIVE) == drive
-    }
-
-
-def mean(values: Sequence[float]) -> float:
-    """Geometric mean."""
-    return float(np.exp(np.log(values).mean()))
-
-
-def summary(found: Sequence[Row]) -> dict[str, float]:
-    """Geometric means over series and epsilons, the drive cycle apart; the worst of all against the exact paper."""
-    paper, exact = ratios(found, PAPER), ratios(found, EXACT)
-    untouched = [ratio for (series, _), ratio in exact.items() if not SOURCES[series].tuned]
-    return {
-        "series_ratio": round(mean(list(paper.values())), 3),
-        "series_ratio_exact": round(mean(list(exact.values())), 3),
-        "series_worst": round(max(exact.values()), 3),
-        **({"series_ratio_exact_untouched": round(mean(untouched), 3)} if untouched else {}),
-    }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.sequence.series import EXACT, PAPER, Row, mean, ratios
 from benchmarks.sequence.series_data import DRIVE, SOURCES
+from benchmarks.sequence.series_rows import EXACT, PAPER, Row, mean, ratios
 
 COLUMNS = (
     "default",

@@ -15,7 +15,8 @@ from benchmarks.spatial.modes import MODES, MORE
 from benchmarks.spatial.plots import plot
 from benchmarks.spatial.report import last_line, markdown, read_csv, write_csv
 from benchmarks.spatial.runs import Cell, Row, run_all
-from benchmarks.spatial.streams import EARLY, sources
+from benchmarks.spatial.sources import SOURCES
+from benchmarks.spatial.streams import EARLY
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(2))
@@ -24,7 +25,7 @@ QUICK = ("circles, deletion", "Minneapolis stops", "SF evictions", "Gowalla, 30 
 
 def chosen(arguments: argparse.Namespace) -> list[str]:
     """Names of the streams to run; those whose data are not there are said and passed over."""
-    known = sources()
+    known = SOURCES
     names = arguments.streams.split(";") if arguments.streams else list(QUICK if arguments.quick else known)
     for name in names:
         if name not in known:
@@ -58,7 +59,7 @@ def main() -> None:
     def merged(done: Mapping[Row, Cell]) -> dict[Row, Cell]:
         """In the order of streams, epsilons and modes."""
         both = {**saved, **done}
-        order = [(name, epsilon, mode) for name in sources() for epsilon in EPSILONS for mode in MODES]
+        order = [(name, epsilon, mode) for name in SOURCES for epsilon in EPSILONS for mode in MODES]
         return {row: both[row] for row in order if row in both}
 
     def save(done: Mapping[Row, Cell]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.spatial.runs import Cell, Row
-from benchmarks.spatial.streams import sources
+from benchmarks.spatial.sources import SOURCES
 from engines.spatial.queries import SIZES
 
 Results = Mapping[Row, Cell]
@@ -35,7 +35,7 @@ def last_line(results: Results) -> dict[str, object]:
     found = ratios(results)
     if not found:
         return {}
-    known = sources()
+    known = SOURCES
     table = np.array(list(found.values()))
     untuned = np.array([values for (name, _), values in found.items() if not known[name].tuned]).reshape(-1, len(SIZES))
     worst = max(found.items(), key=lambda item: float(item[1].max()))
@@ -66,7 +66,7 @@ def markdown(results: Results) -> str:
         "| stream | epsilon | " + " | ".join(modes) + " |" + "".join(last),
         "|---" * (len(modes) + 2 + len(last)) + "|",
     ]
-    known = sources()
+    known = SOURCES
     for name, epsilon in dict.fromkeys((name, epsilon) for name, epsilon, _ in results):
         cells = [_cell(results.get((name, epsilon, mode))) for mode in modes]
         mark = " (tuned)" if known[name].tuned else ""
@@ -86,7 +86,7 @@ def _cell(cell: Cell | None) -> str:
 
 def write_csv(results: Results, path: Path) -> None:
     """One line for each stream, epsilon, mode and size."""
-    known = sources()
+    known = SOURCES
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(HEAD)
@@ -104,7 +104,7 @@ def read_csv(path: Path) -> dict[Row, Cell]:
     parts: dict[Row, dict[str, tuple[float, float, int]]] = {}
     with path.open(newline="") as file:
         for line in csv.DictReader(file):
-            if line["stream"] in sources():
+            if line["stream"] in SOURCES:
                 row = (line["stream"], Fraction(line["epsilon"]), line["mode"])
                 numbers = (float(line["error"]), float(line["deviation"]), int(line["seeds"]))
                 parts.setdefault(row, {})[line["size"]] = numbers

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from agents.offline.processes import process_pool
 from benchmarks.spatial.modes import MODES, MORE
 from benchmarks.spatial.scenes import Scene
-from benchmarks.spatial.streams import sources
+from benchmarks.spatial.sources import SOURCES
 
 PROCESSES = 2
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -51,11 +51,11 @@ class Task:
 
 @lru_cache(maxsize=1)
 def _scene(stream: str, seed: int | None, early: float) -> Scene:
-    return Scene(sources()[stream].make(seed or 0, early))
+    return Scene(SOURCES[stream].make(seed or 0, early))
 
 
 def _run(task: Task) -> dict[str, np.ndarray]:
-    simulated = not sources()[task.stream].needs
+    simulated = not SOURCES[task.stream].needs
     scene = _scene(task.stream, task.seed if simulated else None, task.early)
     every = {**MODES, **MORE}
     return {mode: np.mean(list(every[mode](scene, task.epsilon, task.seed)), axis=0) for mode in task.modes}

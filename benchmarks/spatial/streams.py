@@ -6,7 +6,7 @@ steps, at least 200 events and one ttl), and steps at which it is evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -128,11 +128,3 @@ class Source:
         """Why it must be skipped, if so."""
         gone = [str(DATA / file) for file in self.needs if not (DATA / file).exists()]
         return f"{', '.join(gone)} is not there" if gone else None
-
-
-def sources() -> Mapping[str, Source]:
-    """Every stream by name, simulated ones first."""
-    from benchmarks.spatial.circles import CIRCLES
-    from benchmarks.spatial.cities import CITIES
-
-    return {**CIRCLES, **CITIES}
