@@ -28,7 +28,7 @@ from schemas.config.load import config_from_mapping
 
 STEP_S = 1
 STEP = f"{STEP_S}s"
-PATIENCE_S = 1800.0
+WAIT_AT_MOST_S = 1800.0
 
 
 def configuration(bootstrap: str, folder: str, name: str, start: str) -> Config:
@@ -68,7 +68,7 @@ def measured(bootstrap: str, folder: str, steps: int, most: int | None) -> float
         worker = subprocess.Popen([*arguments, "--most", str(most or 0)], stdout=log, stderr=log)
     try:
         begun: tuple[float, int] | None = None
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + WAIT_AT_MOST_S
         while time.monotonic() < deadline:
             (state,) = asyncio.run(status(config))
             now = time.monotonic()
@@ -79,7 +79,7 @@ def measured(bootstrap: str, folder: str, steps: int, most: int | None) -> float
                 begun = now, state.published
             assert worker.poll() is None, Path(f"{folder}/{name}.log").read_text()[-2000:]
             time.sleep(0.2)
-        raise TimeoutError(f"step {state.published} of {steps} in {PATIENCE_S:.0f} s")
+        raise TimeoutError(f"step {state.published} of {steps} in {WAIT_AT_MOST_S:.0f} s")
     finally:
         worker.terminate()
         worker.wait()

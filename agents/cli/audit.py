@@ -49,7 +49,7 @@ def audit(
     """
     names = case_names(config, only)
     if not names:
-        raise PrivstreamError(f"nothing has {only!r} in its name. Mend: leave --only out to see what there is.")
+        raise PrivstreamError(f"nothing has {only!r} in its name. Fix: leave --only out to see what there is.")
     findings: list[Finding] = []
     with rows_progress("audit", quiet=as_json) as rows:
         rows.begun(len(names))
@@ -147,4 +147,4 @@ def draw(findings: Sequence[Finding], path: Path) -> None:
         figure.savefig(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise PrivstreamError(f"{path}: {reason}. Mend: name a .png, .svg or .pdf in a folder that exists.") from None
+        raise PrivstreamError(f"{path}: {reason}. Fix: name a .png, .svg or .pdf in a folder that exists.") from None

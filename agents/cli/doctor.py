@@ -12,7 +12,7 @@ import typer
 from agents.cli.output import FOUND, AsJson, config_of, print_json, problems_of
 from schemas.errors import ConfigError
 
-SIGNS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "problem": ("MEND", "red")}
+SIGNS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "problem": ("FIX", "red")}
 
 
 def doctor(
@@ -24,7 +24,7 @@ def doctor(
 ) -> None:
     """Check Python, libraries, Java, and with a configuration its key files, cluster and topics too.
 
-    Every problem comes with its mend. Exit code 1 if there is one; warnings do not count.
+    Every problem comes with its fix. Exit code 1 if there is one; warnings do not count.
     """
     from agents.operator.doctor import cluster_findings, config_findings, local_findings
     from agents.operator.findings import Finding
@@ -35,7 +35,7 @@ def doctor(
             loaded = config_of(config)
         except ConfigError as error:
             findings += [
-                Finding("configuration", "problem", f"{each['key']}: {each['reason']}", each["mend"])
+                Finding("configuration", "problem", f"{each['key']}: {each['reason']}", each["fix"])
                 for each in problems_of(error)
             ]
         else:
@@ -49,7 +49,7 @@ def doctor(
         for finding in findings:
             sign, colour = SIGNS[finding.verdict]
             typer.echo(f"{typer.style(sign.ljust(4), fg=colour, bold=True)}  {finding.what}: {finding.detail}")
-            if finding.mend:
-                typer.echo(f"      mend: {finding.mend}")
+            if finding.fix:
+                typer.echo(f"      fix: {finding.fix}")
     if bad:
         raise typer.Exit(FOUND)

@@ -40,7 +40,7 @@ def explain(
             html.write_text(render_page(explanation), encoding="utf-8")
         except OSError as error:
             raise PrivstreamError(
-                f"{html} cannot be written: {error.strerror}. Mend: name a file in a folder that exists and that you "
+                f"{html} cannot be written: {error.strerror}. Fix: name a file in a folder that exists and that you "
                 "may write to."
             ) from None
         say(f"wrote {html}")

@@ -67,7 +67,7 @@ def kafka_error(error: Exception) -> PrivstreamError:
 
     return BrokerError(
         f"the Kafka cluster refused or did not answer: {type(error).__name__}. "
-        "Mend: check bootstrap and security in [kafka], then run privstream doctor CONFIG."
+        "Fix: check bootstrap and security in [kafka], then run privstream doctor CONFIG."
     )
 
 
@@ -80,22 +80,22 @@ def _refuse(error: PrivstreamError, *, as_json: bool) -> None:
         count = len(problems)
         say_error(f"the configuration is refused: {count} {'problem' if count == 1 else 'problems'}")
         for problem in problems:
-            typer.echo(f"\n  {problem['key']}\n    {problem['reason']}\n    mend: {problem['mend']}", err=True)
+            typer.echo(f"\n  {problem['key']}\n    {problem['reason']}\n    fix: {problem['fix']}", err=True)
         return
     (problem,) = problems
     say_error(problem["reason"])
-    if problem["mend"]:
-        typer.echo(f"  mend: {problem['mend']}", err=True)
+    if problem["fix"]:
+        typer.echo(f"  fix: {problem['fix']}", err=True)
 
 
 def problems_of(error: PrivstreamError) -> list[dict[str, str]]:
-    """An error as key, reason, mend; our messages put the mend behind the word "Mend:"."""
+    """An error as key, reason, fix; our messages put the fix behind the word "Fix:"."""
     if isinstance(error, ConfigError):
-        return [{"key": each.key, "reason": each.reason, "mend": each.mend} for each in error.problems]
+        return [{"key": each.key, "reason": each.reason, "fix": each.fix} for each in error.problems]
     text = str(error)
-    at = text.find("Mend: ")
-    reason, mend = (text, "") if at < 0 else (text[:at], text[at + len("Mend: ") :])
-    return [{"key": "", "reason": reason.strip(), "mend": mend.strip()}]
+    at = text.find("Fix: ")
+    reason, fix = (text, "") if at < 0 else (text[:at], text[at + len("Fix: ") :])
+    return [{"key": "", "reason": reason.strip(), "fix": fix.strip()}]
 
 
 def say(text: str) -> None:
@@ -128,13 +128,13 @@ def chosen_stream(config: Config, name: str | None) -> Stream:
     if name is None:
         if len(config.streams) > 1:
             raise PrivstreamError(
-                f"the configuration has {len(config.streams)} streams. Mend: add --stream, one of {names}."
+                f"the configuration has {len(config.streams)} streams. Fix: add --stream, one of {names}."
             )
         return config.streams[0]
     try:
         return config.stream(name)
     except KeyError:
-        raise PrivstreamError(f"the configuration has no stream {name!r}. Mend: --stream is one of {names}.") from None
+        raise PrivstreamError(f"the configuration has no stream {name!r}. Fix: --stream is one of {names}.") from None
 
 
 class RowsProgress:

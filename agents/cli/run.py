@@ -31,9 +31,9 @@ def run(
     """
     wanted = [role.strip() for role in roles.split(",") if role.strip()]
     if unknown := sorted(set(wanted) - set(ROLES)):
-        raise PrivstreamError(f"there is no role {', '.join(unknown)}. Mend: --roles takes {', '.join(ROLES)}.")
+        raise PrivstreamError(f"there is no role {', '.join(unknown)}. Fix: --roles takes {', '.join(ROLES)}.")
     if log_level.upper() not in LEVELS:
-        raise PrivstreamError(f"there is no log level {log_level}. Mend: --log-level takes {', '.join(LEVELS)}.")
+        raise PrivstreamError(f"there is no log level {log_level}. Fix: --log-level takes {', '.join(LEVELS)}.")
     # Before the imports, which take seconds on a busy machine: a signal meanwhile must not kill in silence.
     from agents.lifecycle.leaving import Leaving
     from agents.lifecycle.logs import set_up

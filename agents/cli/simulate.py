@@ -50,11 +50,11 @@ def simulate(
     """
     if seed is not None and not insecure_seed:
         raise PrivstreamError(
-            "--seed makes the noise repeatable, so the result is not private. Mend: leave --seed out, or add "
+            "--seed makes the noise repeatable, so the result is not private. Fix: leave --seed out, or add "
             "--insecure-seed to say that you know."
         )
     if insecure_seed and seed is None:
-        raise PrivstreamError("--insecure-seed says nothing alone. Mend: add --seed N, or leave it out.")
+        raise PrivstreamError("--insecure-seed says nothing alone. Fix: add --seed N, or leave it out.")
     from agents.offline.domains import outside_warning
     from agents.offline.simulate import SimulateOptions
     from agents.offline.simulate import simulate as run

@@ -20,7 +20,7 @@ def topics(
         bool, typer.Option("--create", help="Create what is missing; nothing that exists is changed.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Compare with the cluster; exit code 1 if something must be mended.")
+        bool, typer.Option("--check", help="Compare with the cluster; exit code 1 if something must be fixed.")
     ] = False,
     acls: Annotated[
         bool, typer.Option("--acls", help="Print kafka-acls.sh commands: workers all, readers the public topics only.")
@@ -72,7 +72,7 @@ def _problems(config: Config) -> list[dict[str, str]]:
     from agents.kafka.topics.admin import check_topics
 
     found = asyncio.run(check_topics(config, bounds=True))
-    return [{"topic": problem.topic, "reason": problem.reason, "mend": problem.mend} for problem in found]
+    return [{"topic": problem.topic, "reason": problem.reason, "fix": problem.fix} for problem in found]
 
 
 def _listed(config: Config) -> list[dict[str, Any]]:
@@ -98,7 +98,7 @@ def _show(config: Config, result: dict[str, Any], *, listed: bool, checked: bool
         ]
         typer.echo(table(["topic", "for", "partitions", "holds"], rows))
     for problem in result["problems"]:
-        typer.echo(f"{problem['topic']}: {problem['reason']}\n    mend: {problem['mend']}")
+        typer.echo(f"{problem['topic']}: {problem['reason']}\n    fix: {problem['fix']}")
     if checked and result["ok"]:
         typer.echo("all topics are as the job needs them")
     for line in result.get("acls", ()):

@@ -10,7 +10,7 @@ from agents.cli.output import AsJson, ConfigFile, config_of, print_json, warn
 def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     """Check a configuration without touching the cluster.
 
-    Lists every problem with its key, the reason and the mend (exit code 2), or says what each stream promises to whom.
+    Lists every problem with its key, the reason and the fix (exit code 2), or says what each stream promises to whom.
     """
     import typer
 

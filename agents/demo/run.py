@@ -90,7 +90,7 @@ def examples() -> Path:
     for folder in (agents.parent / "examples", agents / "examples"):
         if (folder / SHOWN[0].config).exists():
             return folder
-    raise DemoError("the examples are not installed. Mend: run make demo in a clone of the repository.")
+    raise DemoError("the examples are not installed. Fix: run make demo in a clone of the repository.")
 
 
 @contextlib.contextmanager
@@ -281,7 +281,7 @@ async def _steps(
                     yield name, step
                     last = time.monotonic()
             if time.monotonic() - last > STALL_S:
-                raise BrokerError(f"no step for {STALL_S:.0f} s. Mend: see the worker's log.")
+                raise BrokerError(f"no step for {STALL_S:.0f} s. Fix: see the worker's log.")
     finally:
         await close_client(consumer)
 

@@ -124,7 +124,7 @@ class Budget:
             raise BudgetError(
                 f"stream {stream.name}: {event} is configured for an event, the engine promises {guarantee.epsilon} "
                 "and its "
-                f"mechanisms spend {total}. Mend: this is a defect of privstream; do not run the stream."
+                f"mechanisms spend {total}. Fix: this is a defect of privstream; do not run the stream."
             )
         return Budget(
             unit, stream.privacy.delta, contributions, event, tuple(shares), _terms(guarantee), stream.contribution

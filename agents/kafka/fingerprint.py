@@ -65,7 +65,7 @@ async def check_fingerprints(
         user_key_ids: stream -> id of its user key, None where it has none.
         insecure: whether this worker draws seeds that can be repeated.
         without: streams that cannot start, and are not looked at.
-    Raises: FingerprintError with field and mend, if no stream may go on, or while another one is new: a start that is
+    Raises: FingerprintError with field and fix, if no stream may go on, or while another one is new: a start that is
         refused in part decides nothing for it; LostTopicError if fingerprints were lost; BrokerError if a source topic
         is missing.
     """

@@ -131,15 +131,15 @@ def _usable(key: str, load: Callable[[], Any]) -> Any:
         return load()
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            reason, mend = "the key is not the one of the certificate", "name a certificate with its own key"
+            reason, fix = "the key is not the one of the certificate", "name a certificate with its own key"
         else:
             reason = f"cannot be used ({error.reason or 'no reason given'})"
-            mend = "name PEM files; where the key is encrypted, name its password's file in ssl_key_password_file"
-        raise _refused(key, reason, mend) from None
+            fix = "name PEM files; where the key is encrypted, name its password's file in ssl_key_password_file"
+        raise _refused(key, reason, fix) from None
     except OSError as error:
         reason = f"cannot be read: {error.strerror or type(error).__name__}"
         raise _refused(key, reason, "name PEM files that this user may read") from None
 
 
-def _refused(key: str, reason: str, mend: str) -> ConfigError:
-    return ConfigError([ConfigProblem(key, reason, mend)])
+def _refused(key: str, reason: str, fix: str) -> ConfigError:
+    return ConfigError([ConfigProblem(key, reason, fix)])

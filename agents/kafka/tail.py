@@ -19,7 +19,7 @@ from schemas.errors import BrokerError
 if TYPE_CHECKING:
     from schemas.config import Kafka
 
-Lane = tuple[str, int]
+TopicAndPartition = tuple[str, int]
 SETTLE_S = 30.0
 FIRST_WINDOW = 64  # records at the end of a partition that are looked at first
 
@@ -27,23 +27,23 @@ FIRST_WINDOW = 64  # records at the end of a partition that are looked at first
 class Tail:
     """Made by `tail`. Sees what was committed when it was made."""
 
-    def __init__(self, consumer: Any, begins: dict[Lane, int], ends: dict[Lane, int]) -> None:
+    def __init__(self, consumer: Any, begins: dict[TopicAndPartition, int], ends: dict[TopicAndPartition, int]) -> None:
         self._consumer = consumer
         self.begins = begins
         self.ends = ends
 
-    async def newest(self, lane: Lane, match: Callable[[Any], bool] = lambda record: True) -> Any:
+    async def newest(self, tp: TopicAndPartition, match: Callable[[Any], bool] = lambda record: True) -> Any:
         """The last committed record that matches, or None."""
-        async for record in self.backwards(lane):
+        async for record in self.backwards(tp):
             if match(record):
                 return record
         return None
 
-    async def backwards(self, lane: Lane) -> AsyncIterator[Any]:
+    async def backwards(self, tp: TopicAndPartition) -> AsyncIterator[Any]:
         """Committed records from the end to the beginning, read in windows that grow."""
-        partition, until, window = TopicPartition(*lane), self.ends[lane], FIRST_WINDOW
-        while until > self.begins[lane]:
-            start = max(self.begins[lane], until - window)
+        partition, until, window = TopicPartition(*tp), self.ends[tp], FIRST_WINDOW
+        while until > self.begins[tp]:
+            start = max(self.begins[tp], until - window)
             found = []
             self._consumer.seek(partition, start)
             while await self._consumer.position(partition) < until:
@@ -55,7 +55,7 @@ class Tail:
 
 
 @contextlib.asynccontextmanager
-async def tail(kafka: Kafka, lanes: Sequence[Lane], *, wait: bool = True) -> AsyncIterator[Tail]:
+async def tail(kafka: Kafka, tps: Sequence[TopicAndPartition], *, wait: bool = True) -> AsyncIterator[Tail]:
     """The end of some partitions.
 
     Args:
@@ -67,7 +67,7 @@ async def tail(kafka: Kafka, lanes: Sequence[Lane], *, wait: bool = True) -> Asy
     common |= {"fetch_max_wait_ms": 20, **security_kwargs(kafka)}
     everything = AIOKafkaConsumer(**common, isolation_level="read_uncommitted")
     committed = AIOKafkaConsumer(**common, isolation_level="read_committed")
-    partitions = [TopicPartition(*lane) for lane in lanes]
+    partitions = [TopicPartition(*tp) for tp in tps]
     try:
         await everything.start()
         await committed.start()
@@ -78,12 +78,12 @@ async def tail(kafka: Kafka, lanes: Sequence[Lane], *, wait: bool = True) -> Asy
         while wait and (behind := _behind(ends, await everything.end_offsets(partitions))) is not None:
             if time.monotonic() > deadline:
                 raise BrokerError(
-                    f"a transaction stays open on topic {behind.topic}, partition {behind.partition}. Mend: wait for "
+                    f"a transaction stays open on topic {behind.topic}, partition {behind.partition}. Fix: wait for "
                     "its producer to end it, or end it yourself (kafka-transactions.sh find-hanging)."
                 )
             await asyncio.sleep(0.2)
             ends = await committed.end_offsets(partitions)
-        yield Tail(committed, _by_lane(begins), _by_lane(ends))
+        yield Tail(committed, _by_partition(begins), _by_partition(ends))
     except (KafkaError, OSError) as error:
         raise await no_answer(kafka, "the topics cannot be read", error) from error
     finally:
@@ -95,5 +95,5 @@ def _behind(stable: dict[Any, int], ends: dict[Any, int]) -> Any:
     return next((partition for partition in stable if stable[partition] < ends[partition]), None)
 
 
-def _by_lane(offsets: dict[Any, int]) -> dict[Lane, int]:
+def _by_partition(offsets: dict[Any, int]) -> dict[TopicAndPartition, int]:
     return {(partition.topic, partition.partition): offset for partition, offset in offsets.items()}

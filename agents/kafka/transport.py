@@ -1,4 +1,4 @@
-"""Faust's consumer, mended in two places on which the promise rests.
+"""Faust's consumer, fixed in two places on which the promise rests.
 
 1. It reads committed records only. Faust asks for that only under `processing_guarantee="exactly_once"`, which is
 broken. 2. After a table recovery Faust 0.15.3 resumes the partitions, lets the fetcher run, seeks, and clears the

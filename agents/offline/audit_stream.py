@@ -58,8 +58,8 @@ class StreamAudit:
         self.stream = stream.model_copy(update={"time": time})
         self.partitions = 1 if stream.partitioner == "none" else 2
         self.early = 0
-        self.rehearsal = presentation(stream).rehearsal(stream)
-        self.late = self.rehearsal.late
+        self.audit_plan = presentation(stream).audit_plan(stream)
+        self.late = self.audit_plan.late
         per_us = stream.privacy.per_us
         self.period = None if per_us is None else per_us // time.step_us
         if self.period is not None:
@@ -67,18 +67,18 @@ class StreamAudit:
             self.early = self.late // self.period * self.period
         ttl_us = stream.domain.ttl_us
         self.ttl_steps = None if ttl_us is None else ttl_us // time.step_us
-        self.one_at_a_time = stream.privacy.delta > 0 or self.rehearsal.moved is not None
+        self.one_at_a_time = stream.privacy.delta > 0 or self.audit_plan.moved is not None
         self.active = self.late + (2 if self.one_at_a_time else VISITS)
-        self.steps = min(self.active + self.rehearsal.held + (self.ttl_steps or 0), LONGEST)
-        self.places = dict(self.rehearsal.places)
+        self.steps = min(self.active + self.audit_plan.held + (self.ttl_steps or 0), LONGEST)
+        self.places = dict(self.audit_plan.places)
         self._made: dict[int, list[bytes]] = {}
         self._spec = SourceSpec.of(self.stream, build_domain(self.stream), key=bytes(16), partitions=self.partitions)
 
     # --- what is sent ---------------------------------------------------------------------------------------------
 
     def others(self) -> list[Sent]:
-        """Records that both inputs have: the rehearsal's crowd, each step, all of other users."""
-        crowd = [fields for fields, count in self.rehearsal.crowd for _ in range(count)]
+        """Records that both inputs have: the audit plan's crowd, each step, all of other users."""
+        crowd = [fields for fields, count in self.audit_plan.crowd for _ in range(count)]
         return [
             Sent(step, f"other-{step}-{index}", fields)
             for step in range(self.active)
@@ -88,7 +88,7 @@ class StreamAudit:
     def known(self) -> list[Known]:
         """What `others` change, as the engine sees it."""
         known: list[Known] = [(sent.step, sent.fields, 1) for sent in self.others()]
-        if self.ttl_steps is not None and self.rehearsal.expiries_known:
+        if self.ttl_steps is not None and self.audit_plan.expiries_known:
             known += [(step + self.ttl_steps, fields, -1) for step, fields, _ in known]
         return known
 
@@ -190,7 +190,7 @@ class StreamAudit:
         """All canaries together, or the named units one at a time. The claim is the configured one, of the unit; of
         each step where it is not private over time.
         """
-        focuses = self.rehearsal.focuses(self.places, self.known())
+        focuses = self.audit_plan.focuses(self.places, self.known())
         privacy = self.stream.privacy
         # Noise is all there is in this one, so that two seeds never agree by the events they count.
         faint = StreamAudit(faintly(self.stream))
@@ -208,8 +208,8 @@ class StreamAudit:
     def _pairs(self, units: Sequence[str] | None, focuses: Mapping[str, Focus]) -> tuple[Neighbours, ...]:
         others = self.others()
         base = Shared(self._observe(others, focuses))
-        if self.rehearsal.moved is not None:
-            moved = [replace(sent, fields={**sent.fields, **self.rehearsal.moved}) for sent in others]
+        if self.audit_plan.moved is not None:
+            moved = [replace(sent, fields={**sent.fields, **self.audit_plan.moved}) for sent in others]
             return (Neighbours(EVERYWHERE, base.beside(self._observe(moved, focuses)), times=1),)
         return tuple(
             Neighbours(name, base.beside(self._observe([*others, *sent], focuses)), times=1)
@@ -220,7 +220,7 @@ class StreamAudit:
     def _together(self, focuses: Mapping[str, Focus]) -> Canaries:
         canaries = self.canaries()
         covers = tuple(dict.fromkeys(fact for canary in canaries for fact in canary.facts))
-        lags = 1 + self.rehearsal.held
+        lags = 1 + self.audit_plan.held
         seen = [by_focus(focuses[canary.place], canary.step, lags=max(lags, 3)) for canary in canaries]
 
         def observe(runs: int, source: NoiseSource) -> Trials:

@@ -37,7 +37,7 @@ def check_columns(file: RowFile, stream: Stream, *, user_field: str | None = Non
     if lacking:
         raise FileError(
             f"{file.path}: stream {stream.name} reads columns that the file does not have: {'; '.join(lacking)}. "
-            "Mend: name the file's own columns in the configuration, or add them to the file (an empty cell is null)."
+            "Fix: name the file's own columns in the configuration, or add them to the file (an empty cell is null)."
         )
 
 

@@ -32,15 +32,15 @@ def check_streams(config: Config) -> Mapping[str, Sequence[str]]:
             build_domain(stream)
         except EngineInputError as error:
             reason = f'stream "{stream.name}": {error}'
-            mend = "mend its file or bounds as it says, or choose another depth in [streams.options]"
-            problems.append(ConfigProblem(f"streams[{index}].domain", reason, mend))
+            fix = "fix its file or bounds as it says, or choose another depth in [streams.options]"
+            problems.append(ConfigProblem(f"streams[{index}].domain", reason, fix))
             continue
         try:
             build_engine(stream).guarantee()
         except EngineInputError as error:
             reason = f'stream "{stream.name}": {error}'
-            mend = "raise epsilon, lower max_contributions, or mend [streams.options] as it says"
-            problems.append(ConfigProblem(f"streams[{index}].privacy.epsilon", reason, mend))
+            fix = "raise epsilon, lower max_contributions, or fix [streams.options] as it says"
+            problems.append(ConfigProblem(f"streams[{index}].privacy.epsilon", reason, fix))
             continue
         remarks[stream.name] = tuple(presentation(stream).warnings(stream))
     if problems:

@@ -133,7 +133,7 @@ class RowFile:
                 names = _csv_header(stream, parse)
             if len(set(names)) < len(names):
                 raise FileError(
-                    f"{self.path}: two columns have the same name. Mend: give each column a name of its own."
+                    f"{self.path}: two columns have the same name. Fix: give each column a name of its own."
                 )
             convert = pa_csv.ConvertOptions(
                 column_types={name: pa.string() for name in names},
@@ -152,7 +152,7 @@ class RowFile:
             if refused and refused[0] is not None:
                 raise FileError(
                     f"{self.path}, line {refused[0]}: another number of cells than the header has. "
-                    "Mend: quote cells that hold a comma, or remove the line."
+                    "Fix: quote cells that hold a comma, or remove the line."
                 ) from None
             raise _unreadable(self.path, error) from None
 
@@ -162,7 +162,7 @@ class RowFile:
                 if not _has_json(field.type):
                     raise FileError(
                         f"{self.path}: column {field.name} is of type {field.type}, which JSON cannot hold. "
-                        "Mend: leave it out, or store it as text."
+                        "Fix: leave it out, or store it as text."
                     )
             for batch in file.iter_batches(batch_size=batch_rows):
                 yield _Rows(batch, _values)
@@ -191,10 +191,10 @@ def open_rows(path: Path | str) -> RowFile:
     for ending, (kind, gzipped) in _KINDS.items():
         if name.endswith(ending):
             if not path.is_file():
-                raise FileError(f"{path}: there is no such file. Mend: check the path.")
+                raise FileError(f"{path}: there is no such file. Fix: check the path.")
             return RowFile(path, kind, gzipped)
     endings = ", ".join(_KINDS)
-    raise FileError(f"{path}: this format is not known. Mend: name a file that ends in one of {endings}.")
+    raise FileError(f"{path}: this format is not known. Fix: name a file that ends in one of {endings}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ class _Lines:
             except orjson.JSONDecodeError:
                 row = None
             if not isinstance(row, dict):
-                raise FileError(f"{self.path}, line {number}: not a JSON object. Mend: correct or remove the line.")
+                raise FileError(f"{self.path}, line {number}: not a JSON object. Fix: correct or remove the line.")
             rows.append(row)
         return rows
 
@@ -313,4 +313,4 @@ def _unreadable(path: Path, error: Exception) -> FileError:
     """Without the library's words where they could repeat a row."""
     system = error.strerror if isinstance(error, OSError) else None
     what = system or "damaged, cut off, not UTF-8, or not of the format that its name says"
-    return FileError(f"{path}: cannot be read ({what}). Mend: check the file, or write it again.")
+    return FileError(f"{path}: cannot be read ({what}). Fix: check the file, or write it again.")

@@ -109,16 +109,16 @@ async def replay(
     except ProducerFenced:
         raise ReplayError(
             f"another replay of stream {stream.name} has taken over, or the broker took longer for a transaction than "
-            "it allows. Mend: run one at a time, and run the same command again; it goes on behind the last commit."
+            "it allows. Fix: run one at a time, and run the same command again; it goes on behind the last commit."
         ) from None
     except MessageSizeTooLargeError:
         raise ReplayError(
-            f"a row is larger than topic {stream.source} takes. Mend: raise max.message.bytes of the topic, or shorten "
+            f"a row is larger than topic {stream.source} takes. Fix: raise max.message.bytes of the topic, or shorten "
             "the row; then run the same command again."
         ) from None
     except (KafkaError, OutcomeUnknownError) as error:
         raise BrokerError(
-            f"the replay was cut off: {type(error).__name__}. Mend: run the same command again; it goes on behind the "
+            f"the replay was cut off: {type(error).__name__}. Fix: run the same command again; it goes on behind the "
             "last commit."
         ) from error
     finally:
@@ -215,7 +215,7 @@ async def _commit(producer: Any, chunk: Chunk) -> None:
     """All of the chunk, or nothing of it."""
     async with producer.transaction():
         waiting = []
-        for (topic, partition), records in chunk.lanes.items():
+        for (topic, partition), records in chunk.records.items():
             batch = producer.create_batch()
             for record in records:
                 # None where the batch is full: then it goes, and the record is the first of the next one.
@@ -235,7 +235,7 @@ async def _topics(kafka: Kafka, stream: Stream) -> dict[str, int]:
         found = await topic_identities(admin, wanted)
     if missing := [topic for topic in wanted if topic not in found]:
         raise BrokerError(
-            f"topic {' and '.join(missing)} does not exist. Mend: create it, for example with privstream topics CONFIG "
+            f"topic {' and '.join(missing)} does not exist. Fix: create it, for example with privstream topics CONFIG "
             "--create --source-partitions 4."
         )
     return {topic: found[topic].partitions for topic in wanted}
@@ -248,14 +248,14 @@ async def last_ticks(
 
     Raises: BrokerError; ReplayError if retention may have deleted the tick: then rows could be written twice.
     """
-    lanes = [(topic, partition) for topic, count in topics.items() for partition in range(count)]
-    async with tail(kafka, lanes) as end:
-        records = [await end.newest(lane, lambda record: tick_of(record) is not None) for lane in lanes]
-        for (topic, partition), record in zip(lanes, records, strict=True):
+    tps = [(topic, partition) for topic, count in topics.items() for partition in range(count)]
+    async with tail(kafka, tps) as end:
+        records = [await end.newest(tp, lambda record: tick_of(record) is not None) for tp in tps]
+        for (topic, partition), record in zip(tps, records, strict=True):
             if record is None and end.begins[topic, partition] > 0 and not history_may_be_gone:
                 raise ReplayError(
                     f"topic {topic}, partition {partition} has lost its first records and holds no tick, so nobody can "
-                    "tell which rows were written. Mend: replay into a new topic with retention.ms=-1, or add --append "
+                    "tell which rows were written. Fix: replay into a new topic with retention.ms=-1, or add --append "
                     "to write the whole file behind what was there."
                 )
     return [None if record is None else tick_of(record) for record in records]

@@ -1,7 +1,7 @@
 """`simulate`: a configured stream over a file, without a broker. FOR THE OPERATOR: its output holds true values.
 
 Nothing here is its own: rows become the records that a replay writes (`replay_plan`), go through `PartitionIngest` and
-`Stepper`, and `TruthAudit` measures what came out; the same classes run in the job, which with the same insecure
+`Stepper`, and `HeldOutAudit` measures what came out; the same classes run in the job, which with the same insecure
 seed gives the same bytes.
 """
 
@@ -23,7 +23,7 @@ from agents.pages.report import StepRow
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
-from agents.protocol.release.held_out import TruthAudit
+from agents.protocol.release.held_out import HeldOutAudit
 from agents.protocol.release.public_records import instant
 from agents.protocol.release.stepper import Stepper
 from agents.protocol.replay.plan import Chunk, Planned, Progress
@@ -123,11 +123,11 @@ class Simulation:
         self._options = options
         self._clock = clock_of(stream)
         self._stepper = Stepper.of(stream, 1, caveat=" ".join(options.caveats))
-        self._audit = TruthAudit(stream, 1)
+        self._audit = HeldOutAudit(stream, 1)
         # Users are told apart within this run only, so the key of their hash is thrown away with it.
         key = user_key(self._seed(-1), stream=stream.name)
         self._ingest = PartitionIngest(SourceSpec.of(stream, build_domain(stream), key=key, partitions=1), 0)
-        self._truth = PartitionIngest(SourceSpec.truth(stream, self._audit.evaluator.domain, partitions=1), 0)
+        self._truth = PartitionIngest(SourceSpec.held_out(stream, self._audit.evaluator.domain, partitions=1), 0)
         self._events: Counter[int] = Counter()
         self._synthetic_offset = 0
         self._rows = 0
@@ -164,13 +164,13 @@ class Simulation:
         )
 
     def _take(self, chunk: Chunk) -> None:
-        records = chunk.lanes[self.stream.source, 0]
+        records = chunk.records[self.stream.source, 0]
         self._fold(self._ingest, self._stepper, records)
         self._fold(self._truth, self._audit, records)
         while self._stepper.closable:
             self._answer()
 
-    def _fold(self, ingest: PartitionIngest, into: Stepper | TruthAudit, planned: Sequence[Planned]) -> None:
+    def _fold(self, ingest: PartitionIngest, into: Stepper | HeldOutAudit, planned: Sequence[Planned]) -> None:
         """What ingest does with the next records of the one partition, up to the block's way through Kafka."""
         ingest.take(_read_back(planned, first=ingest.next_offset))
         block, _ = ingest.seal()
@@ -234,7 +234,7 @@ def _driven_by_ticks(stream: Stream, file: RowFile, options: SimulateOptions) ->
     if stream.time.start_us is None:
         first = next((at for rows in file.batches() for at in times_of(stream).of(rows) if at is not None), None)
         if first is None:
-            raise FileError(f"{file.path}: no row has a readable time. Mend: check field and format in [streams.time].")
+            raise FileError(f"{file.path}: no row has a readable time. Fix: check field and format in [streams.time].")
         local = instant(first).astimezone(stream.time.zone).replace(tzinfo=None, microsecond=0)
         changes["start"] = local.isoformat()
     return stream.model_copy(update={"time": stream.time.model_copy(update=changes)})

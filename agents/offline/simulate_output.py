@@ -15,7 +15,7 @@ from agents.explain.sentences import promise
 from agents.offline.files import FileError
 from agents.pages.report import StepRow, StreamReport, render
 from agents.presentation import presentation
-from agents.protocol.release.held_out import TruthAudit
+from agents.protocol.release.held_out import HeldOutAudit
 from engines.registry import build_evaluator
 from schemas.config import format_duration
 
@@ -48,7 +48,7 @@ class Output:
             self.folder.chmod(0o700)
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise FileError(f"{self.folder}: {reason}. Mend: name a folder that this user may write to.") from None
+            raise FileError(f"{self.folder}: {reason}. Fix: name a folder that this user may write to.") from None
         for old in self.folder.glob("synthetic/step-*.csv"):
             old.unlink()
         self._ledger = self._files.enter_context(self._open("ledger.jsonl"))
@@ -69,7 +69,7 @@ class Output:
         self._ledger.write(ledger.decode() + "\n")
         self.ledger = orjson.loads(ledger)
 
-    def snapshot(self, step: int, audit: TruthAudit) -> None:
+    def snapshot(self, step: int, audit: HeldOutAudit) -> None:
         """The synthetic records alive after `step`, as a consumer holds them who has read them all."""
         known = (self.stream.time.field, *self.stream.domain.fields)
         # An engine may say more of a record than raw events do: a standard error, an interval.
@@ -79,7 +79,7 @@ class Output:
             writer.writeheader()
             writer.writerows(audit.alive.values())
 
-    def finish(self, audit: TruthAudit) -> None:
+    def finish(self, audit: HeldOutAudit) -> None:
         """Write the last snapshot and the report."""
         if self.steps:
             self.snapshot(self.steps[-1].step, audit)

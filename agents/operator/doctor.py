@@ -1,4 +1,4 @@
-"""What keeps privstream from running here, each with a mend. Asks, and changes nothing."""
+"""What keeps privstream from running here, each with a fix. Asks, and changes nothing."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def _libraries() -> Iterator[Finding]:
     try:
         wanted = metadata.requires("privstream") or []
     except metadata.PackageNotFoundError:
-        mend = "run make setup, or pip install ."
-        yield Finding("libraries", "warning", "privstream is not installed as a package", mend)
+        fix = "run make setup, or pip install ."
+        yield Finding("libraries", "warning", "privstream is not installed as a package", fix)
         return
     wrong = []
     found = []
@@ -56,8 +56,8 @@ def _libraries() -> Iterator[Finding]:
             wrong.append(f"{name} is {version}, not {requirement.specifier}")
         if name in ("faust-streaming", "aiokafka", "rocksdict", "numpy"):
             found.append(f"{name} {version}")
-    mend = "install from the lock file: make setup, or pip install --require-hashes -r requirements/demo.lock"
-    yield Finding("libraries", "problem" if wrong else "ok", "; ".join(wrong or sorted(found)), mend if wrong else "")
+    fix = "install from the lock file: make setup, or pip install --require-hashes -r requirements/demo.lock"
+    yield Finding("libraries", "problem" if wrong else "ok", "; ".join(wrong or sorted(found)), fix if wrong else "")
 
 
 def _java() -> Finding:
@@ -129,17 +129,15 @@ async def cluster_findings(config: Config) -> list[Finding]:
     from agents.kafka.topics.admin import admin_client, check_topics
     from agents.operator.source_findings import source_findings
 
-    mend = (
-        "check bootstrap and security in [kafka], and that the brokers' advertised listeners can be reached from here"
-    )
+    fix = "check bootstrap and security in [kafka], and that the brokers' advertised listeners can be reached from here"
     try:
         async with admin_client(config.kafka) as admin:
             brokers = len((await admin.describe_cluster())["brokers"])
             findings = [_version(await _api_versions(admin), brokers)]
         problems = await check_topics(config, bounds=True)
     except (BrokerError, ConfigError, WireError, OSError) as error:
-        return [Finding("kafka", "problem", str(error), mend)]
-    findings += [Finding("topic", "problem", f"{each.topic}: {each.reason}", each.mend) for each in problems]
+        return [Finding("kafka", "problem", str(error), fix)]
+    findings += [Finding("topic", "problem", f"{each.topic}: {each.reason}", each.fix) for each in problems]
     if problems:
         return findings
     findings.append(Finding("topics", "ok", "all as the job needs them"))

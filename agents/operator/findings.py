@@ -15,4 +15,4 @@ class Finding:
     what: str
     verdict: Verdict
     detail: str
-    mend: str = ""
+    fix: str = ""

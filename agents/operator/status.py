@@ -80,14 +80,14 @@ async def status(config: Config) -> list[StreamStatus]:
     # stream that has stopped, and is shown as one.
     needed = {topics.blocks} | {stream.source for stream in config.streams if stream.name not in stored}
     if missing := sorted(needed - found.keys()):
-        raise BrokerError(f"topic {', '.join(missing)} does not exist. Mend: privstream topics CONFIG --create.")
+        raise BrokerError(f"topic {', '.join(missing)} does not exist. Fix: privstream topics CONFIG --create.")
     read = sorted(found.keys() - {topics.fingerprints})
-    lanes = [(topic, partition) for topic in read for partition in range(found[topic].partitions)]
+    tps = [(topic, partition) for topic in read for partition in range(found[topic].partitions)]
     try:
         stops = list((await recorded(config)).values())
     except BrokerError:  # the job is older than this topic, or it was lost: that loses nothing else
         stops = []
-    async with tail(config.kafka, lanes, wait=False) as end:
+    async with tail(config.kafka, tps, wait=False) as end:
         streams = [
             await _stream_status(config, stream, end, changed_source(stream, stored.get(stream.name), found), found)
             for stream in config.streams
@@ -107,8 +107,8 @@ async def _still(config: Config, stop: Stop, stream: StreamStatus, end: Tail) ->
     if stop.part != "ingest" or stop.partition is None:
         return True  # cleared by the next worker that finds nothing wrong at its start
     topics = Topics(config.job.name, config.kafka.partitions)
-    lane = (topics.blocks, home_partition(stop.stream, config.kafka.partitions))
-    newest = await end.newest(lane, lambda record: _is_of(record, stop))
+    tp = (topics.blocks, home_partition(stop.stream, config.kafka.partitions))
+    newest = await end.newest(tp, lambda record: _is_of(record, stop))
     return newest is None or newest.timestamp <= stop.at_ms
 
 
@@ -135,9 +135,9 @@ async def _stream_status(
     )
     lag = 0
     for partition in range(partitions):
-        lane = (stream.source, partition)
-        done = blocks[partition].hi if partition in blocks else end.begins[lane]
-        lag += max(0, end.ends[lane] - done)
+        tp = (stream.source, partition)
+        done = blocks[partition].hi if partition in blocks else end.begins[tp]
+        lag += max(0, end.ends[tp] - done)
     over = min((blocks[partition].tick if partition in blocks else -1 for partition in range(partitions)), default=-1)
     published = int(ledger.get("step", -1))
     totals = Counter(sum((Seen.of(block.totals).tally for block in blocks.values()), Counter()))
@@ -160,13 +160,13 @@ async def _stream_status(
 
 
 async def _newest_blocks(
-    end: Tail, lane: tuple[str, int], stream: Stream, partitions: int
+    end: Tail, tp: tuple[str, int], stream: Stream, partitions: int
 ) -> tuple[dict[int, Block], Counter[tuple[str, str]]]:
     """The last block of each source partition of a stream, and what the last blocks count."""
     found: dict[int, Block] = {}
     recent = Seen()
     looked_at = 0
-    async for record in end.backwards(lane):
+    async for record in end.backwards(tp):
         if record.key == stream.name.encode():
             with contextlib.suppress(WireError):
                 block = Block.decode(record.value)

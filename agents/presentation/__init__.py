@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.presentation.contract import Presentation, Rehearsal
+from agents.presentation.contract import AuditPlan, Presentation
 from engines.registry import part
 from schemas.config import Stream
 
@@ -13,4 +13,4 @@ def presentation(stream: Stream) -> Presentation:
     return found
 
 
-__all__ = ["Presentation", "Rehearsal", "presentation"]
+__all__ = ["AuditPlan", "Presentation", "presentation"]

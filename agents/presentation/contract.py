@@ -13,7 +13,7 @@ from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from agents.pages.report import StepRow
-    from agents.protocol.release.held_out import TruthAudit
+    from agents.protocol.release.held_out import HeldOutAudit
 
 Fields = Mapping[str, Any]
 """Fields of a raw event, but for its time, its user and its operation."""
@@ -23,7 +23,7 @@ Known = tuple[int, Fields, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rehearsal:
+class AuditPlan:
     """How `privstream audit CONFIG` tries a stream: what others send in every step, and where the audited unit goes.
 
     Attributes:
@@ -55,13 +55,13 @@ class Presentation:
     warnings: what `validate` says of a stream that is well, where its answers may disappoint.
     sections: HTML of `report.html` after the tiles: plots and tables of truth beside releases, after the last step.
     tiles: label and text of the last step's metrics.
-    rehearsal: for `privstream audit CONFIG`.
+    audit_plan: for `privstream audit CONFIG`.
     """
 
     domain: Callable[[Stream], str]
     error_model: Callable[[Stream, Guarantee], ErrorModel]
-    sections: Callable[[Stream, TruthAudit, Sequence[StepRow]], Sequence[str]]
+    sections: Callable[[Stream, HeldOutAudit, Sequence[StepRow]], Sequence[str]]
     tiles: Callable[[Mapping[str, float]], Sequence[tuple[str, str]]]
-    rehearsal: Callable[[Stream], Rehearsal]
+    audit_plan: Callable[[Stream], AuditPlan]
     remarks: Callable[[Stream], Iterator[str]] = lambda stream: iter(())
     warnings: Callable[[Stream], Iterator[str]] = lambda stream: iter(())

@@ -53,7 +53,7 @@ def noise_facts(mechanism: Mechanism) -> NoiseFacts:
     except KeyError:
         raise PrivstreamError(
             f'explain does not know the noise "{mechanism.distribution}" of "{mechanism.name}". '
-            "Mend: add its law to agents/presentation/laws.py."
+            "Fix: add its law to agents/presentation/laws.py."
         ) from None
     return law(mechanism.scale)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agents.pages.plots import BLUE, curves
-from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
+from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from agents.presentation.markov_leakage import leakage_lines, leakage_section
@@ -21,7 +21,7 @@ from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from agents.pages.report import StepRow
-    from agents.protocol.release.held_out import TruthAudit
+    from agents.protocol.release.held_out import HeldOutAudit
 
 _BESIDE = 3
 
@@ -88,7 +88,7 @@ def _error(metrics: Mapping[str, float | None]) -> float | None:
     return None if mse is None or math.isnan(mse) else math.sqrt(mse)
 
 
-def _sections(stream: Stream, audit: TruthAudit, steps: Sequence[StepRow]) -> Sequence[str]:
+def _sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[str]:
     released = [(row.start, error) for row in steps if (error := _error(row.metrics)) is not None]
     if not released:
         return []
@@ -110,7 +110,7 @@ def _tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
     return [("last error, rms in users", "nothing released" if error is None else f"{error:.3g}")]
 
 
-def _rehearsal(stream: Stream) -> Rehearsal:
+def _audit_plan(stream: Stream) -> AuditPlan:
     """`DENSE` users in the first state and a few in the second, each step; the audited one joins them or is alone."""
     section = _section(stream)
     dense: dict[str, Any] = {section.field: section.values[0]}
@@ -127,7 +127,7 @@ def _rehearsal(stream: Stream) -> Rehearsal:
 
     horizon = stream.options.horizon
     late = 2 if horizon is None else max(0, min(2, horizon - 2))
-    return Rehearsal(places=places, crowd=crowd, late=late, held=0, expiries_known=False, focuses=focuses)
+    return AuditPlan(places=places, crowd=crowd, late=late, held=0, expiries_known=False, focuses=focuses)
 
 
 PRESENTATION = Presentation(
@@ -135,6 +135,6 @@ PRESENTATION = Presentation(
     error_model=_error_model,
     sections=_sections,
     tiles=_tiles,
-    rehearsal=_rehearsal,
+    audit_plan=_audit_plan,
     remarks=_remarks,
 )

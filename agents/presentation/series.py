@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any
 
-from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
+from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from engines.accounting import gaussian
@@ -19,7 +19,7 @@ from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from agents.pages.report import StepRow
-    from agents.protocol.release.held_out import TruthAudit
+    from agents.protocol.release.held_out import HeldOutAudit
 
 _CROWD = 20
 _LATE, _LATE_READINGS = 3, 6
@@ -135,7 +135,7 @@ def _independent(recipe: SeriesConfig) -> str:
     return told
 
 
-def _rehearsal(stream: Stream) -> Rehearsal:
+def _audit_plan(stream: Stream) -> AuditPlan:
     """Events of the largest size, and of a middling one, beside a crowd of middling ones."""
     fields = config(stream).domain.fields
     limits = {field.name: field.limits for field in fields if field.limits is not None}
@@ -157,7 +157,7 @@ def _rehearsal(stream: Stream) -> Rehearsal:
         return dict.fromkeys(places, focus)
 
     readings = config(stream).domain.readings
-    return Rehearsal(
+    return AuditPlan(
         places={"all": middle} if readings else {"largest": high, "middling": middle},
         crowd=((middle, 1 if readings else _CROWD),),
         late=_LATE_READINGS if readings else _LATE,
@@ -178,7 +178,7 @@ def _known(value: float | None) -> bool:
     return value is not None and not isnan(value)
 
 
-def sections(stream: Stream, truth: TruthAudit, steps: Sequence[StepRow]) -> Sequence[str]:
+def sections(stream: Stream, truth: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[str]:
     """A plot of truth and release with its band for each field."""
     found = []
     names = [field.name for field in config(stream).domain.fields]
@@ -227,6 +227,6 @@ PRESENTATION = Presentation(
     error_model=error_model,
     sections=sections,
     tiles=tiles,
-    rehearsal=_rehearsal,
+    audit_plan=_audit_plan,
     remarks=remarks,
 )

@@ -8,7 +8,7 @@ from pathlib import PurePath
 import numpy as np
 
 from agents.presentation import spatial_zones
-from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
+from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.spatial_error import error_model
 from agents.presentation.spatial_report import sections, tiles
 from engines.auditor.fixture import DENSE, Focus
@@ -59,12 +59,12 @@ def _places_on_map(stream: Stream, domain: PlanarDomain) -> tuple[dict[str, Fiel
     starts = mapped.tree.start
     shares = [_AT["dense cell"][0], _AT["dense cell"][0] + 1 / 16, _AT["empty cell"][0]]
     nodes = starts[[int(share * len(starts)) for share in shares]] + (1 << mapped.depth)
-    x, y = mapped.points(Placement("rehearsal"), nodes, np.zeros(3, np.int64))
+    x, y = mapped.points(Placement("audit plan"), nodes, np.zeros(3, np.int64))
     dense, beside, empty = ({domain.x: px, domain.y: py} for px, py in zip(x.tolist(), y.tolist(), strict=True))
     return {"dense cell": dense, "empty cell": empty}, beside
 
 
-def _rehearsal(stream: Stream) -> Rehearsal:
+def _audit_plan(stream: Stream) -> AuditPlan:
     """`DENSE` events in one place and a few beside it, each step; the audited unit joins them or is alone."""
     domain = stream.domain
     if isinstance(domain, ZonesDomain):
@@ -81,7 +81,7 @@ def _rehearsal(stream: Stream) -> Rehearsal:
         located = [(step, fields[domain.x], fields[domain.y], count) for step, fields, count in known]
         return {name: spatial_focus(at[domain.x], at[domain.y], located) for name, at in places.items()}
 
-    return Rehearsal(
+    return AuditPlan(
         places=places,
         crowd=((dense, DENSE), (beside, _BESIDE)),
         late=stream.options.initial_steps + 1,
@@ -102,6 +102,6 @@ PRESENTATION = Presentation(
     error_model=error_model,
     sections=sections,
     tiles=tiles,
-    rehearsal=_rehearsal,
+    audit_plan=_audit_plan,
     warnings=_warnings,
 )

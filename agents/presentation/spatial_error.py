@@ -53,7 +53,7 @@ class LeafNoise:
         counting = [mechanism for mechanism in guarantee if mechanism.name.endswith(COUNTS)]
         if len(counting) != 1:
             raise PrivstreamError(
-                f'engine "{stream.engine}" does not say which of its mechanisms counts. Mend: name it.'
+                f'engine "{stream.engine}" does not say which of its mechanisms counts. Fix: name it.'
             )
         noise = noise_facts(counting[0])
         return LeafNoise(lambda releases: releases * noise.variance, noise.interval)

@@ -15,7 +15,7 @@ from schemas.config import Stream, ZonesDomain
 
 if TYPE_CHECKING:
     from agents.pages.report import StepRow
-    from agents.protocol.release.held_out import TruthAudit
+    from agents.protocol.release.held_out import HeldOutAudit
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -53,7 +53,7 @@ class Maps:
     outline: Sequence[FloatArray] = ()
 
     @staticmethod
-    def of(stream: Stream, audit: TruthAudit) -> Maps:
+    def of(stream: Stream, audit: HeldOutAudit) -> Maps:
         """True events in the middle of their cell of the evaluation grid, and the synthetic points."""
         grid: Any = audit.evaluator.domain
         truth = audit.truth
@@ -75,7 +75,7 @@ def tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
     return [(f"last error, {name.removeprefix(_PREFIX)}", f"{value:.1%}") for name, value in metrics.items()]
 
 
-def sections(stream: Stream, audit: TruthAudit, steps: Sequence[StepRow]) -> Sequence[str]:
+def sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[str]:
     zones = isinstance(stream.domain, ZonesDomain)
     parts = [spatial_zones.bars(audit) if zones else _maps(Maps.of(stream, audit))]
     released = [row for row in steps if not row.gathered]

@@ -17,7 +17,7 @@ from engines.spatial.zones import ZoneEvaluator
 from schemas.config import Stream, ZonesDomain
 
 if TYPE_CHECKING:
-    from agents.protocol.release.held_out import TruthAudit
+    from agents.protocol.release.held_out import HeldOutAudit
 
 MOST_SHOWN = 30
 ERRORS = (
@@ -62,7 +62,7 @@ def _focus(zone: str, known: Sequence[tuple[int, str, int]]) -> Focus:
     return focus
 
 
-def bars(audit: TruthAudit) -> str:
+def bars(audit: HeldOutAudit) -> str:
     """True and released counts of the zones that hold most."""
     evaluator = audit.evaluator
     assert isinstance(evaluator, ZoneEvaluator)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
+from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from agents.presentation.tabular_report import sections, tiles
@@ -119,7 +119,7 @@ def _value(stream: Stream, index: int, last: bool) -> Scalar:
     return values[-1 if last else 0]
 
 
-def _rehearsal(stream: Stream) -> Rehearsal:
+def _audit_plan(stream: Stream) -> AuditPlan:
     """A common row, one beside it, and one that nobody has; the audited unit joins the first or is the last."""
     domain = _table(stream)
     first = {name: _value(stream, index, False) for index, name in enumerate(domain.names)}
@@ -135,7 +135,7 @@ def _rehearsal(stream: Stream) -> Rehearsal:
         located = [(step, codes(fields), count) for step, fields, count in known]
         return {name: table_focus(codes(at), sizes, located) for name, at in places.items()}
 
-    return Rehearsal(
+    return AuditPlan(
         places={"dense cell": first, "empty cell": last},
         crowd=((first, CROWD), (beside, BESIDE)),
         late=2,
@@ -150,6 +150,6 @@ PRESENTATION = Presentation(
     error_model=_error_model,
     sections=sections,
     tiles=tiles,
-    rehearsal=_rehearsal,
+    audit_plan=_audit_plan,
     remarks=_remarks,
 )

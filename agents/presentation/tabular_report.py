@@ -16,7 +16,7 @@ from schemas.config import Stream
 
 if TYPE_CHECKING:
     from agents.pages.report import StepRow
-    from agents.protocol.release.held_out import TruthAudit
+    from agents.protocol.release.held_out import HeldOutAudit
 
 LABELS = {
     "avg_we": "mean workload error",
@@ -32,7 +32,7 @@ def tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
     return [(f"last {LABELS[name]}", f"{metrics[name]:.4f}") for name in METRICS if name in metrics]
 
 
-def sections(stream: Stream, audit: TruthAudit, steps: Sequence[StepRow]) -> Sequence[str]:
+def sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[str]:
     evaluator = audit.evaluator
     assert isinstance(evaluator, TableEvaluator)
     parts = [_marginals(evaluator, audit)]
@@ -58,7 +58,7 @@ _EXPLAINED = {
 }
 
 
-def _marginals(evaluator: TableEvaluator, audit: TruthAudit) -> str:
+def _marginals(evaluator: TableEvaluator, audit: HeldOutAudit) -> str:
     domain = evaluator.domain
     layout = Marginals(domain.sizes, tuple((index,) for index in range(len(domain.sizes))))
     synthetic = {name: [row.get(name) for row in audit.alive.values()] for name in domain.names}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agents.pages.plots import BLUE, curves
-from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
+from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from engines.auditor.fixture import DENSE, Focus
@@ -25,7 +25,7 @@ from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from agents.pages.report import StepRow
-    from agents.protocol.release.held_out import TruthAudit
+    from agents.protocol.release.held_out import HeldOutAudit
 
 _CELLS = {"default": "starts", "grid": "density", "paper": "pairs"}
 _SHOWN = ("se_jsd", "fp_are", "qe")
@@ -117,7 +117,7 @@ def _steps(count: int) -> str:
     return "1 step" if count == 1 else f"{count:,} steps"
 
 
-def _sections(stream: Stream, audit: TruthAudit, steps: Sequence[StepRow]) -> Sequence[str]:
+def _sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[str]:
     known = [(row.start, qe) for row in steps if (qe := _known(row.metrics, "qe")) is not None]
     if not known:
         return []
@@ -141,7 +141,7 @@ def _known(metrics: Mapping[str, float | None], name: str) -> float | None:
     return None if value is None or math.isnan(value) else value
 
 
-def _rehearsal(stream: Stream) -> Rehearsal:
+def _audit_plan(stream: Stream) -> AuditPlan:
     """Trips of one point: `DENSE` in one corner each step; the audited one joins them or is alone in the other."""
     section = _section(stream)
     xmin, ymin, xmax, ymax = section.bounds
@@ -159,7 +159,7 @@ def _rehearsal(stream: Stream) -> Rehearsal:
         located = [(step + lag, *unit(fields), count) for step, fields, count in known]
         return {name: trip_focus(*unit(fields), located) for name, fields in places.items()}
 
-    return Rehearsal(
+    return AuditPlan(
         places=places,
         crowd=((places["dense cell"], DENSE),),
         late=2,
@@ -194,7 +194,7 @@ PRESENTATION = Presentation(
     error_model=_error_model,
     sections=_sections,
     tiles=_tiles,
-    rehearsal=_rehearsal,
+    audit_plan=_audit_plan,
     remarks=_remarks,
     warnings=_warnings,
 )

@@ -74,7 +74,7 @@ class Fingerprint:
         return {name: (before, after) for name, (before, after) in both.items() if before != after}
 
     def check(self, now: Fingerprint) -> None:
-        """Compare with what is asked for now. Raises: FingerprintError with every field and its mend."""
+        """Compare with what is asked for now. Raises: FingerprintError with every field and its fix."""
         lines = [
             f"{name} was {before!r} and is {after!r}: {MENDS.get(name, CONFIGURED)}"
             for name, (before, after) in self.differing(now).items()

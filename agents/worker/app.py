@@ -1,6 +1,6 @@
 """The Faust application: which agents run, with the settings that were measured to work.
 
-Why these settings: docs/notes/0011-faust-settings.md. Nothing here decides anything about privacy; the owners do, and
+Why these settings: docs/notes/0011-faust-settings.md. Nothing here decides anything about privacy; the tasks do, and
 they keep their promises whatever Faust redelivers, skips or forgets.
 """
 
@@ -16,10 +16,10 @@ from yarl import URL
 from agents.kafka.membership import HEARTBEAT_S
 from agents.kafka.security import faust_credentials
 from agents.kafka.transport import JobTransport
-from agents.worker.audit import AuditOwner, truth_start
-from agents.worker.engine import EngineOwner, blocks_start
-from agents.worker.partition_tasks import Owners, PartitionOwner
-from agents.worker.publish import PublishOwner
+from agents.worker.audit import AuditTask, held_out_start
+from agents.worker.engine import EngineTask, blocks_start
+from agents.worker.partition_tasks import PartitionTask, PartitionTasks
+from agents.worker.publish import PublishTask
 from agents.worker.table import DurableTable, EagerTables, durable_table
 from schemas.errors import StoreError
 
@@ -43,46 +43,46 @@ def build_app(job: Job, *, roles: Iterable[str] = ROLES, services: Sequence[type
     starts = {
         topics.blocks: blocks_start(job, table),
         topics.releases: lambda partition: 0,
-        topics.truth: truth_start(job, table),
+        topics.held_out: held_out_start(job, table),
     }
     app.transport = JobTransport(app.conf.broker, app, starts=starts)
 
-    factories: dict[str, Callable[[int], PartitionOwner]] = {}
+    factories: dict[str, Callable[[int], PartitionTask]] = {}
     sources: dict[str, str] = {}
     if "engine" in roles:
-        factories["engine"], sources["engine"] = (lambda partition: EngineOwner(job, table, partition)), topics.blocks
+        factories["engine"], sources["engine"] = (lambda partition: EngineTask(job, table, partition)), topics.blocks
     if "publish" in roles:
-        factories["publish"], sources["publish"] = (lambda partition: PublishOwner(job, partition)), topics.releases
+        factories["publish"], sources["publish"] = (lambda partition: PublishTask(job, partition)), topics.releases
     if "audit" in roles and any(stream.audit for stream in config.streams):
-        factories["audit"], sources["audit"] = (lambda partition: AuditOwner(job, table, partition)), topics.truth
-    owners = Owners(factories, app.crash)
+        factories["audit"], sources["audit"] = (lambda partition: AuditTask(job, table, partition)), topics.held_out
+    tasks = PartitionTasks(factories, app.crash)
     for role, topic in sources.items():
-        _attach(app, owners, role, topic)
-    _follow_assignment(app, table, owners, set(sources.values()))
+        _attach(app, tasks, role, topic)
+    _follow_assignment(app, table, tasks, set(sources.values()))
     for service in services:
         app.service(service)
     return app
 
 
-def _attach(app: faust.App, owners: Owners, role: str, topic: str) -> None:
+def _attach(app: faust.App, tasks: PartitionTasks, role: str, topic: str) -> None:
     async def agent(stream: Any) -> None:
         # `noack`, because a plain `async for event` acknowledges even when the body raises.
         async for event in stream.noack().events():
-            await owners.deliver(role, event)
+            await tasks.deliver(role, event)
 
     app.agent(app.topic(topic, key_serializer="raw", value_serializer="raw"), name=f"{app.conf.id}.{role}")(agent)
 
 
-def _follow_assignment(app: faust.App, table: DurableTable, owners: Owners, topics: set[str]) -> None:
+def _follow_assignment(app: faust.App, table: DurableTable, tasks: PartitionTasks, topics: set[str]) -> None:
     holding = False
 
     @table.on_recover
     async def recovered() -> None:
-        # Not at the first event: an owner's state may be able to close steps without one. A recovery can also end late,
-        # when its partitions are revoked already.
+        # Not at the first event: the state of a task may be able to close steps without one. A recovery can also end
+        # late, when its partitions are revoked already.
         if holding:
             table.notice_lost_changelog(app.tables.recovery.active_highwaters)
-            owners.open({tp.partition for tp in app.consumer.assignment() if tp.topic in topics})
+            tasks.open({tp.partition for tp in app.consumer.assignment() if tp.topic in topics})
 
     @app.on_partitions_assigned.connect(weak=False)
     async def assigned(app: Any, partitions: Any, **_: Any) -> None:
@@ -93,11 +93,11 @@ def _follow_assignment(app: faust.App, table: DurableTable, owners: Owners, topi
     async def revoked(app: Any, partitions: Any, **_: Any) -> None:
         nonlocal holding
         holding = False
-        owners.revoke()
+        tasks.revoke()
 
     @app.on_before_shutdown.connect(weak=False)
     async def leaving(app: Any, **_: Any) -> None:
-        await owners.stop()
+        await tasks.stop()
 
 
 def data_folder(config: Config) -> Path:

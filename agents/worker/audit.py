@@ -18,8 +18,8 @@ from agents.kafka.clients import close_client
 from agents.kafka.security import security_kwargs
 from agents.lifecycle.cancellations import told
 from agents.lifecycle.stops import alone
-from agents.protocol.release.held_out import TruthAudit
-from agents.worker.partition_tasks import AckList, StreamsOwner, streams_of
+from agents.protocol.release.held_out import HeldOutAudit
+from agents.worker.partition_tasks import AckList, StreamsTask, streams_of
 from agents.worker.publish import public_step
 from agents.worker.trimming import Trimmer
 from schemas.blocks import Block
@@ -38,7 +38,7 @@ def state_name(stream: str) -> str:
     return f"audit:{stream}"
 
 
-class AuditOwner(StreamsOwner):
+class AuditTask(StreamsTask):
     """Audits of the streams on one partition."""
 
     role = "audit"
@@ -48,9 +48,9 @@ class AuditOwner(StreamsOwner):
         self.job = job
         self.table = table
         self.producer: Any = None
-        self._lanes: dict[str, AuditLane] = {}
+        self._stream_tasks: dict[str, AuditStreamTask] = {}
         self._acks = AckList()
-        self._trimmer = Trimmer(job.config, job.topics.truth, partition, held=self._holds_back)
+        self._trimmer = Trimmer(job.config, job.topics.held_out, partition, held=self._holds_back)
 
     async def open(self) -> None:
         kafka = self.job.config.kafka
@@ -67,34 +67,34 @@ class AuditOwner(StreamsOwner):
         for stream in streams:
             saved = self.table.load(self.partition, state_name(stream.name))
             with self.serving(stream.name), alone(stream.name):
-                machine = TruthAudit(stream, self.job.audit_partitions[stream.name])
+                machine = HeldOutAudit(stream, self.job.audit_partitions[stream.name])
                 if saved is not None:
                     machine.restore(saved)
                 log.info("audit of %s: step %s is next", stream.name, machine.step)
-                self._lanes[stream.name] = AuditLane(self, machine)
+                self._stream_tasks[stream.name] = AuditStreamTask(self, machine)
 
     async def run(self) -> None:
         await self.open()
-        async with asyncio.TaskGroup() as lanes:
-            for lane in self._lanes.values():
-                lanes.create_task(told(self._follow(lane), f"audit of {lane.name}"))
+        async with asyncio.TaskGroup() as group:
+            for stream_task in self._stream_tasks.values():
+                group.create_task(told(self._follow(stream_task), f"audit of {stream_task.name}"))
             while True:
                 await self.handle(await self.queue.get())
 
-    async def _follow(self, lane: AuditLane) -> None:
-        with self.serving(lane.name):
-            await lane.follow()
+    async def _follow(self, stream_task: AuditStreamTask) -> None:
+        with self.serving(stream_task.name):
+            await stream_task.follow()
 
     async def handle(self, event: Any) -> None:
         needed = False
-        with self.serving(*streams_of(event.message.key, list(self._lanes), self.job.kept)):
+        with self.serving(*streams_of(event.message.key, list(self._stream_tasks), self.job.kept)):
             block = Block.decode(event.value)
             self.job.meet(block.stream)
-            lane = self._lanes.get(block.stream)
-            if lane is not None and self.serves(block.stream):
+            stream_task = self._stream_tasks.get(block.stream)
+            if stream_task is not None and self.serves(block.stream):
                 needed = True
                 self._acks.hold(block.stream, event.message.offset, event)
-                await lane.on_block(event.message.offset, block)
+                await stream_task.on_block(event.message.offset, block)
         if not needed:
             event.ack()
             self._acknowledge()
@@ -112,7 +112,7 @@ class AuditOwner(StreamsOwner):
         """The audit of a stream stops as a whole: the ingest of its held-out events is a part of it."""
 
     def leave_out(self, stream: str) -> None:
-        """A lane ends by itself once its audit has stopped."""
+        """A stream_task ends by itself once its audit has stopped."""
 
     async def close(self) -> None:
         await super().close()
@@ -122,17 +122,19 @@ class AuditOwner(StreamsOwner):
     def saved(self) -> None:
         """A checkpoint is durable: acknowledge what is in it, and delete what nothing else needs."""
         self._acknowledge()
-        self._trimmer.below(min(lane.saved_floor for lane in self._lanes.values()))
+        self._trimmer.below(min(stream_task.saved_floor for stream_task in self._stream_tasks.values()))
 
     def _acknowledge(self) -> None:
-        self._acks.settle({name: lane.saved_position for name, lane in self._lanes.items() if self.serves(name)})
+        self._acks.settle(
+            {name: stream_task.saved_position for name, stream_task in self._stream_tasks.items() if self.serves(name)}
+        )
 
 
-class AuditLane:
+class AuditStreamTask:
     """One stream's audit."""
 
-    def __init__(self, owner: AuditOwner, machine: TruthAudit) -> None:
-        self._owner = owner
+    def __init__(self, task: AuditTask, machine: HeldOutAudit) -> None:
+        self._task = task
         self._machine = machine
         self.name = machine.stream.name
         self._lock = asyncio.Lock()
@@ -147,7 +149,7 @@ class AuditLane:
 
     async def follow(self) -> None:
         """Read the public topics for as long as the stream lives, with nothing but what their readers have."""
-        job, stream = self._owner.job, self._machine.stream
+        job, stream = self._task.job, self._machine.stream
         kafka, topics = job.config.kafka, job.topics
         synthetic = TopicPartition(topics.synthetic(stream.name), 0)
         ledger = TopicPartition(topics.ledger(stream.name), 0)
@@ -164,7 +166,7 @@ class AuditLane:
         try:
             consumer.seek(synthetic, self._machine.synthetic_offset)
             await consumer.seek_to_beginning(ledger)
-            while self._owner.serves(self.name):
+            while self._task.serves(self.name):
                 batches = await consumer.getmany(timeout_ms=500, max_records=5_000)
                 async with self._lock:
                     with alone(self.name):
@@ -183,27 +185,27 @@ class AuditLane:
             self._machine.on_synthetic(record.offset, step, record.key, record.value)
 
     async def _advance(self) -> None:
-        machine, owner = self._machine, self._owner
+        machine, task = self._machine, self._task
         moved = False
         while machine.ready:
             step = machine.step
             with alone(self.name):
                 utility = await asyncio.to_thread(machine.measure)
-            topic = owner.job.topics.utility(machine.stream.name)
-            await owner.producer.send_and_wait(topic, utility, key=b"%d" % step, partition=0)
+            topic = task.job.topics.utility(machine.stream.name)
+            await task.producer.send_and_wait(topic, utility, key=b"%d" % step, partition=0)
             log.info("stream %s: step %s is audited", machine.stream.name, step)
             moved = True
         if moved and time.monotonic() - self._saved_at >= CHECKPOINT_S:
             body = await asyncio.to_thread(machine.encode)
             facts = {"position": machine.position, "step": machine.step}
-            await owner.table.save(owner.partition, state_name(machine.stream.name), body, facts=facts)
+            await task.table.save(task.partition, state_name(machine.stream.name), body, facts=facts)
             self._saved_at = time.monotonic()
             self.saved_position, self.saved_floor = machine.position, machine.merge.floor
-            owner.saved()
+            task.saved()
 
 
-def truth_start(job: Job, table: DurableTable) -> Callable[[int], int]:
-    """Where a partition of the truth topic is read from."""
+def held_out_start(job: Job, table: DurableTable) -> Callable[[int], int]:
+    """Where a partition of the topic of held-out data is read from."""
 
     def start(partition: int) -> int:
         names = [state_name(stream.name) for stream in job.streams_on(partition) if stream.audit]

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from agents.kafka.clients import close_client, fenced_producer, log_reader
 from agents.lifecycle.stops import alone
-from agents.protocol.release.candidates import Effects, StreamOwner
+from agents.protocol.release.candidates import Effects, StreamCandidates
 from agents.protocol.release.effects import Adopted, CommitCandidates, CommitSeeds, Compute, Effect, SaveState
 from agents.protocol.release.stepper import Stepper
 from agents.worker.failpoints import failpoint
-from agents.worker.partition_tasks import AckList, StreamsOwner, streams_of
+from agents.worker.partition_tasks import AckList, StreamsTask, streams_of
 from agents.worker.trimming import Trimmer
 from schemas.blocks import Block
 from schemas.releases import LogRecord, Seed, decode_log_record
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class EngineOwner(StreamsOwner):
+class EngineTask(StreamsTask):
     """Sole writer of one partition of the release log."""
 
     role = "engine"
@@ -45,7 +45,7 @@ class EngineOwner(StreamsOwner):
         self._job = job
         self._table = table
         self._producer: Any = None
-        self._streams: dict[str, StreamOwner] = {}
+        self._streams: dict[str, StreamCandidates] = {}
         self._positions: dict[str, int] = {}
         self._floors: dict[str, int] = {}
         self._acks = AckList()
@@ -54,7 +54,7 @@ class EngineOwner(StreamsOwner):
     async def open(self) -> None:
         job, partition = self._job, self.partition
         self._producer = await fenced_producer(job.config.kafka, f"{job.config.job.name}-engine-{partition}")
-        # Only now: whatever a former owner had under way is settled, and the log ends where it ends.
+        # Only now: whatever a former task had under way is settled, and the log ends where it ends.
         await job.meet_all()
         streams = job.streams_on(partition)
         for name in job.stops.among(stream.name for stream in streams):
@@ -68,46 +68,46 @@ class EngineOwner(StreamsOwner):
                 continue
             with self.serving(stream.name), alone(stream.name):
                 stepper = Stepper.of(stream, job.source_partitions[stream.name], caveat=job.caveat)
-                self._streams[stream.name] = StreamOwner(stepper)
+                self._streams[stream.name] = StreamCandidates(stepper)
         # Batch by batch: where a stream has stopped nothing is trimmed, and the log grows for as long as nobody comes.
         async with log_reader(job.config.kafka, job.topics.releases, partition) as releases:
             async for records in releases.read():
                 await self._read_log(records)
-        for name, owner in list(self._streams.items()):
+        for name, machine in list(self._streams.items()):
             with self.serving(name):
                 saved = self._table.load(partition, name)
-                await self._drive(name, owner.recover(saved, log_is_trimmed=releases.beginning > 0))
-                log.info("engine of %s: step %s is next, blocks from %s", name, owner.step, owner.position)
-        for name, owner in list(self._streams.items()):
+                await self._drive(name, machine.recover(saved, log_is_trimmed=releases.beginning > 0))
+                log.info("engine of %s: step %s is next, blocks from %s", name, machine.step, machine.position)
+        for name, machine in list(self._streams.items()):
             with self.serving(name):
-                await self._drive(name, owner.advance())
+                await self._drive(name, machine.advance())
 
     async def _read_log(self, records: Iterable[Any]) -> None:
         entries: list[tuple[int, LogRecord]] = []
         for record in records:
-            if self._streams.keys() & set(self._owners_of(record.key)):
-                with self.serving(*self._owners_of(record.key)):
+            if self._streams.keys() & set(self._streams_of(record.key)):
+                with self.serving(*self._streams_of(record.key)):
                     entries.append((record.offset, decode_log_record(record.value)))
         for name, mine in groupby(entries, key=lambda entry: entry[1].stream):
-            if owner := self._streams.get(name):
+            if machine := self._streams.get(name):
                 with self.serving(name), alone(name):
-                    await asyncio.to_thread(owner.read, list(mine))
+                    await asyncio.to_thread(machine.read, list(mine))
 
     async def handle(self, event: Any) -> None:
         offset = event.message.offset
         for stream in self._job.stops.among(self._streams):
             self.leave_out(stream)
         needed = False
-        with self.serving(*self._owners_of(event.message.key)):
+        with self.serving(*self._streams_of(event.message.key)):
             block = Block.decode(event.value)
             self._job.meet(block.stream)
-            owner = self._streams.get(block.stream)
-            if owner is not None and offset >= owner.position:
+            machine = self._streams.get(block.stream)
+            if machine is not None and offset >= machine.position:
                 needed = True
                 self._acks.hold(block.stream, offset, event)
                 with alone(block.stream):
-                    owner.fold(offset, block)
-                await self._drive(block.stream, owner.advance())
+                    machine.fold(offset, block)
+                await self._drive(block.stream, machine.advance())
         if not needed:  # it cannot be read, or is in the state, or of a stream that has stopped or is not configured
             event.ack()
             self._acks.settle(self._positions)
@@ -117,14 +117,14 @@ class EngineOwner(StreamsOwner):
         if self._producer is not None:
             await close_client(self._producer)
 
-    def _owners_of(self, key: bytes | None) -> Sequence[str]:
+    def _streams_of(self, key: bytes | None) -> Sequence[str]:
         return streams_of(key, [stream.name for stream in self._job.streams_on(self.partition)], self._job.kept)
 
     def leave_out(self, stream: str) -> int | None:
         """Its records hold back no acknowledgement: where it goes on after a restart is said by its own state."""
         self._positions.pop(stream, None)
-        owner = self._streams.pop(stream, None)
-        return None if owner is None else owner.step
+        machine = self._streams.pop(stream, None)
+        return None if machine is None else machine.step
 
     async def _drive(self, stream: str, effects: Effects) -> None:
         """Carry out one effect after the other and send back what came of it.

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Job:
-    """What the owners of one worker share.
+    """What the tasks of one worker share.
 
     Attributes:
         source_partitions: stream -> partitions of its source topic; `audit_partitions` the same of its audit topic.

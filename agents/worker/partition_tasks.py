@@ -1,10 +1,10 @@
-"""Who works on a partition: one owner for each role and partition, opened when the partition is assigned and recovered.
+"""Who works on a partition: one task for each role and partition, opened when the partition is assigned and recovered.
 
-An owner fences its predecessors, catches up, and only then takes records: see `PartitionOwner.open`. It is one task,
-so that a slow partition holds up no other. What a revoked owner still does is dropped. An error inside of one stream's
-own work, from which nothing is sent, stops that stream (`agents.lifecycle.stops`); any other stops the worker, because
-going on after an error of unknown effect is how a second answer is made. Restarting is cheap: everything is read back
-from committed records.
+It fences its predecessors, catches up, and only then takes records: see `PartitionTask.open`. Each is a task of its
+own, so that a slow partition holds up no other. What a revoked one still does is dropped. An error inside of one
+stream's own work, from which nothing is sent, stops that stream (`agents.lifecycle.stops`); any other stops the
+worker, because going on after an error of unknown effect is how a second answer is made. Restarting is cheap:
+everything is read back from committed records.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from schemas.errors import PrivstreamError, WireError
 
 log = logging.getLogger(__name__)
 
-QUEUE_RECORDS = 16  # read ahead for each owner; a record can be a megabyte
+QUEUE_RECORDS = 16  # read ahead for each task; a record can be a megabyte
 STOP_TIMEOUT_S = 10.0
-AGAIN_S = 3.0  # what an owner may take to end before it is told once more
+AGAIN_S = 3.0  # what a task may take to end before it is cancelled once more
 
 
-class PartitionOwner(abc.ABC):
+class PartitionTask(abc.ABC):
     """One role on one partition, from assignment to revocation."""
 
     role: str
@@ -56,7 +56,7 @@ class PartitionOwner(abc.ABC):
             await self.handle(await self.queue.get())
 
 
-class StreamsOwner(PartitionOwner):
+class StreamsTask(PartitionTask):
     """One that serves all streams at home on its partition: what fails in one of them stops that stream alone."""
 
     role: Part
@@ -76,7 +76,7 @@ class StreamsOwner(PartitionOwner):
 
     @contextlib.contextmanager
     def serving(self, *streams: str) -> Iterator[None]:
-        """For what may go wrong with some streams alone: they stop, the owner goes on.
+        """For what may go wrong with some streams alone: they stop, the task goes on.
 
         Raises: the error, if nothing is left to do in this job.
         """
@@ -117,88 +117,89 @@ class AckList:
             self._held.popleft()
 
 
-class Owners:
-    """All owners of this worker.
+class PartitionTasks:
+    """All tasks of this worker.
 
     Args:
-        factories: role -> how to make the owner of a partition.
+        factories: role -> how to make the task of a partition.
         crash: stops the worker with an error.
     """
 
     def __init__(
-        self, factories: Mapping[str, Callable[[int], PartitionOwner]], crash: Callable[[BaseException], Any]
+        self, factories: Mapping[str, Callable[[int], PartitionTask]], crash: Callable[[BaseException], Any]
     ) -> None:
         self._factories = factories
         self._crash = crash
-        self._owners: dict[tuple[str, int], PartitionOwner] = {}
-        self._tasks: dict[PartitionOwner, asyncio.Task[None]] = {}
+        self._open: dict[tuple[str, int], PartitionTask] = {}
+        self._running: dict[PartitionTask, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Any:
-        return iter(list(self._owners.values()))
+        return iter(list(self._open.values()))
 
     def open(self, partitions: Iterable[int]) -> None:
-        """Open the owners of newly assigned partitions; they start at once, in the background."""
+        """Open the tasks of newly assigned partitions; they start at once, in the background."""
         for partition in sorted(partitions):
             for role, make in self._factories.items():
-                if (role, partition) not in self._owners:
-                    owner = self._owners[role, partition] = make(partition)
-                    self._tasks[owner] = asyncio.ensure_future(self._run(owner))
+                if (role, partition) not in self._open:
+                    task = self._open[role, partition] = make(partition)
+                    self._running[task] = asyncio.ensure_future(self._run(task))
 
     async def deliver(self, role: str, event: Any) -> None:
-        """Hand a record to its owner; waits while the owner's queue is full.
+        """Hand a record to its task; waits while the task's queue is full.
 
-        A record without an owner is left over from an earlier assignment; an owner opened for it would fence the right
-        one.
+        A record without a task is left over from an earlier assignment; one opened for it would fence the right one.
         """
-        owner = self._owners.get((role, event.message.partition))
-        while owner is not None and not owner.closed:
-            if not owner.queue.full():
-                owner.queue.put_nowait(event)
+        task = self._open.get((role, event.message.partition))
+        while task is not None and not task.closed:
+            if not task.queue.full():
+                task.queue.put_nowait(event)
                 return
             await asyncio.sleep(0.01)
 
     def revoke(self) -> None:
-        """Close every owner. Kafka revokes all partitions in a rebalance and assigns again what stays."""
-        owners, self._owners = list(self._owners.values()), {}
-        for owner in owners:
-            owner.closed = True
-            task = self._tasks.pop(owner)
-            task.cancel()
-            leaving = asyncio.ensure_future(self._leave(owner, task))
+        """Close every task. Kafka revokes all partitions in a rebalance and assigns again what stays."""
+        tasks, self._open = list(self._open.values()), {}
+        for task in tasks:
+            task.closed = True
+            running = self._running.pop(task)
+            running.cancel()
+            leaving = asyncio.ensure_future(self._leave(task, running))
             self._leaving.add(leaving)
             leaving.add_done_callback(self._leaving.discard)
 
     async def stop(self) -> None:
-        """Close every owner and wait until they are gone."""
+        """Close every task and wait until they are gone."""
         self.revoke()
         if self._leaving:
             await asyncio.wait(set(self._leaving), timeout=STOP_TIMEOUT_S)
 
-    async def _run(self, owner: PartitionOwner) -> None:
+    async def _run(self, task: PartitionTask) -> None:
         try:
-            await told(owner.run(), f"{owner.role} of partition {owner.partition}")
+            await told(task.run(), f"{task.role} of partition {task.partition}")
         except asyncio.CancelledError:
-            if not owner.closed:
+            if not task.closed:
                 raise
         except Exception as error:
-            if owner.closed:
-                log.info("%s of partition %s was revoked while it worked: dropped", owner.role, owner.partition)
+            if task.closed:
+                log.info("%s of partition %s was revoked while it worked: dropped", task.role, task.partition)
                 return
-            while isinstance(error, ExceptionGroup):  # an owner may run several lanes; the first to fail is the cause
+            while isinstance(
+                error, ExceptionGroup
+            ):  # a partition task may run several stream tasks; the first to fail is the cause
                 error = error.exceptions[0]
-            error.add_note(f"{owner.role} of partition {owner.partition}")
+            error.add_note(f"{task.role} of partition {task.partition}")
             await self._crash(error)
 
-    async def _leave(self, owner: PartitionOwner, task: asyncio.Task[None]) -> None:
-        # Told again, because libraries lose cancellations; and held until it is gone, because nobody else may hold it.
-        while not (await asyncio.wait([task], timeout=AGAIN_S))[0]:
-            task.cancel()
+    async def _leave(self, task: PartitionTask, running: asyncio.Task[None]) -> None:
+        # Cancelled again, because libraries lose cancellations; awaited, because nobody else may hold its partition.
+        while not (await asyncio.wait([running], timeout=AGAIN_S))[0]:
+            running.cancel()
         try:
-            await asyncio.wait_for(owner.close(), STOP_TIMEOUT_S)
+            await asyncio.wait_for(task.close(), STOP_TIMEOUT_S)
         except Exception as error:
             # Its producer may be fenced, or the cluster away: nothing that the successor does not settle.
-            log.info("%s of partition %s left with %s", owner.role, owner.partition, type(error).__name__)
+            log.info("%s of partition %s left with %s", task.role, task.partition, type(error).__name__)
 
 
 def streams_of(key: bytes | None, served: Sequence[str], others: Collection[str]) -> Sequence[str]:

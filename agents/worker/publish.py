@@ -27,7 +27,7 @@ from agents.protocol.clock import StepClock
 from agents.protocol.release.candidates import ENOUGH_BYTES, MOST_STEPS
 from agents.protocol.release.publisher import Publication, StreamPublisher
 from agents.worker.failpoints import failpoint
-from agents.worker.partition_tasks import AckList, StreamsOwner, streams_of
+from agents.worker.partition_tasks import AckList, StreamsTask, streams_of
 from agents.worker.trimming import Trimmer
 from schemas.errors import LostTopicError
 from schemas.releases import Channel, LogRecord, PublicRecord, decode_log_record
@@ -47,7 +47,7 @@ PUBLISHED = Counter("privstream_published_steps", "Steps made public by this wor
 LATE = Counter("privstream_late_publications", "Steps made public after their time on the public schedule", ["stream"])
 
 
-class PublishOwner(StreamsOwner):
+class PublishTask(StreamsTask):
     """Sole writer of the public topics of the streams on one partition."""
 
     role = "publish"
@@ -55,75 +55,76 @@ class PublishOwner(StreamsOwner):
     def __init__(self, job: Job, partition: int) -> None:
         super().__init__(partition, job.stops)
         self._job = job
-        self._lanes: dict[str, Lane] = {}
+        self._stream_tasks: dict[str, PublishStreamTask] = {}
         self._acks = AckList()
         self._trimmer = Trimmer(job.config, job.topics.releases, partition, held=lambda: job.holds_back(partition))
 
     async def open(self) -> None:
         for stream in self._job.streams_on(self.partition):
-            lane = self._lanes[stream.name] = Lane(self, stream, self._job.stops)
+            stream_task = self._stream_tasks[stream.name] = PublishStreamTask(self, stream, self._job.stops)
             with self.serving(stream.name):
-                await lane.open(self._job.config.kafka)
+                await stream_task.open(self._job.config.kafka)
 
     async def run(self) -> None:
         await self.open()
-        async with asyncio.TaskGroup() as lanes:
-            for lane in self._lanes.values():
-                lanes.create_task(told(self._run(lane), f"publisher of {lane.name}"))
+        async with asyncio.TaskGroup() as group:
+            for stream_task in self._stream_tasks.values():
+                group.create_task(told(self._run(stream_task), f"publisher of {stream_task.name}"))
             while True:
                 await self.handle(await self.queue.get())
 
-    async def _run(self, lane: Lane) -> None:
+    async def _run(self, stream_task: PublishStreamTask) -> None:
         try:
-            with self.serving(lane.name):
-                await lane.run()
+            with self.serving(stream_task.name):
+                await stream_task.run()
         except (KafkaError, OSError, TimeoutError) as error:
-            if lane.serves():
+            if stream_task.serves():
                 raise
             # A topic of a stream that has stopped may be the reason. Whatever became of its last transaction, its
             # producer is not used again, and the next one fences before it reads.
-            log.info("publisher of %s ended with %s", lane.name, type(error).__name__)
-        lane.queue = asyncio.Queue()  # nothing of what waits there is needed by this process
+            log.info("publisher of %s ended with %s", stream_task.name, type(error).__name__)
+        stream_task.queue = asyncio.Queue()  # nothing of what waits there is needed by this process
 
     async def handle(self, event: Any) -> None:
         needed = False
-        with self.serving(*streams_of(event.message.key, list(self._lanes), self._job.kept)):
+        with self.serving(*streams_of(event.message.key, list(self._stream_tasks), self._job.kept)):
             record = decode_log_record(event.value)
             self._job.meet(record.stream)
-            lane = self._lanes.get(record.stream)
-            if lane is not None and lane.serves():
+            stream_task = self._stream_tasks.get(record.stream)
+            if stream_task is not None and stream_task.serves():
                 needed = True
                 self._acks.hold(record.stream, record.step, event)
-                await lane.take(event.message.offset, record)
+                await stream_task.take(event.message.offset, record)
         if not needed:
             event.ack()
             self._acknowledge()
 
     def leave_out(self, stream: str) -> int:
-        """A lane ends by itself once its stream has stopped."""
-        return self._lanes[stream].machine.last_step + 1
+        """A stream_task ends by itself once its stream has stopped."""
+        return self._stream_tasks[stream].machine.last_step + 1
 
     async def close(self) -> None:
         await super().close()
-        for lane in self._lanes.values():
-            await lane.close()
+        for stream_task in self._stream_tasks.values():
+            await stream_task.close()
 
     def settled(self) -> None:
         """A step is public: acknowledge and delete what is older on the release log."""
         self._acknowledge()
-        needed = [offset for lane in self._lanes.values() if (offset := lane.first_needed()) is not None]
+        needed = [offset for each in self._stream_tasks.values() if (offset := each.first_needed()) is not None]
         if needed:
             self._trimmer.below(min(needed))
 
     def _acknowledge(self) -> None:
-        self._acks.settle({lane.name: lane.machine.last_step + 1 for lane in self._lanes.values() if lane.serves()})
+        serving = [each for each in self._stream_tasks.values() if each.serves()]
+        self._acks.settle({each.name: each.machine.last_step + 1 for each in serving})
 
 
-class Lane:
+class PublishStreamTask:
     """One stream of a publisher: its producer, machine and schedule, and which log records it still needs."""
 
-    def __init__(self, owner: PublishOwner, stream: Stream, stops: Stops | None = None) -> None:
-        self._owner = owner
+    def __init__(self, task: PublishTask, stream: Stream, stops: Stops | None = None) -> None:
+        self._task = task
         self._stream = stream
         self._stops = Stops.of([stream.name]) if stops is None else stops
         self.name = stream.name
@@ -238,7 +239,7 @@ class Lane:
                 PUBLISHED.labels(self._stream.name).inc(len(due))
                 steps = f"step {due[0].step} is" if len(due) == 1 else f"steps {due[0].step} to {due[-1].step} are"
                 log.info("stream %s: %s public", self._stream.name, steps)
-            self._owner.settled()
+            self._task.settled()
 
     async def _read(self, offset: int, record: LogRecord) -> Publication | None:
         """In a thread: a large candidate takes seconds to unpack, in which the event loop must go on."""

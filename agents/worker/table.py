@@ -123,7 +123,7 @@ class DurableTable(faust.Table):
             )
             for key, value in items
         ]
-        # Not `wait_for`: on Python 3.11 it loses a cancellation that comes with the answer; a revoked owner would go on
+        # Not `wait_for`: on Python 3.11 it loses a cancellation that comes with the answer; a revoked task would go on
         # and open the store of its former partition again.
         async with asyncio.timeout(SAVE_TIMEOUT_S):
             records = await asyncio.gather(*futures)

@@ -74,7 +74,7 @@ def concerned(topic: str, config: Config) -> list[tuple[str, Part]]:
         own = topics.published(stream.name)
         if topic in (topics.blocks, topics.releases, topics.bounds, topics.fingerprints, *own):
             found.append((stream.name, "topics"))
-        elif stream.audit is not None and topic in (topics.truth, topics.utility(stream.name)):
+        elif stream.audit is not None and topic in (topics.held_out, topics.utility(stream.name)):
             found.append((stream.name, "audit"))
     return found
 

@@ -1,6 +1,6 @@
 """Deleting private records that nothing can need again. Promptly: old seeds beside old blocks would undo the noise.
 
-The job deletes, never time. What may go is decided by the owners; a deletion that fails is tried again with the next
+The job deletes, never time. What may go is decided by the tasks; a deletion that fails is tried again with the next
 one.
 """
 

@@ -17,7 +17,13 @@ from benchmarks.step.twin_points import Points
 from engines.contract import State
 from engines.noise import NoiseSource
 from engines.spatial.held.config import HeldConfig
-from engines.spatial.held.estimate import DISTRUST, DOUBT, HASTE, PATIENCE, SMOOTHING
+from engines.spatial.held.estimate import (
+    EMPTY_CELL_VARIANCES,
+    HYSTERESIS_SD,
+    MAX_MOVE,
+    SHARE_SMOOTHING_SD,
+    SPLIT_HYSTERESIS_SD,
+)
 from engines.spatial.held.measure import DRIFT, DRIFT_FLOOR, MERGE, PRICE, SPLIT, WORN, WORTH
 from engines.spatial.held.step import MERGE_EVERY
 from engines.spatial.held.watch import ALARM, MEMORY
@@ -154,7 +160,7 @@ class Twin:
                 continue
             left, right = sums[2 * name], sums[2 * name + 1]
             shared = above[name] + self.nodes[name].measured
-            smooth = SMOOTHING * math.sqrt(left[2] + right[2]) + 0.5
+            smooth = SHARE_SMOOTHING_SD * math.sqrt(left[2] + right[2]) + 0.5
             positive = max(left[0], 0.0), max(right[0], 0.0)
             seen = positive[0] + positive[1] + 2 * smooth
             share = (positive[0] + 2 * 0.5 * smooth) / seen
@@ -244,11 +250,11 @@ class Twin:
             part = left.variance / (left.variance + right.variance)
             wanted = left.value + (total - left.value - right.value) * part
             spread = part * right.variance
-            some, most = (_emptied(wanted, total, doubt * spread) for doubt in DOUBT)
-            slack = PATIENCE * math.sqrt(spread) + DISTRUST * math.sqrt(estimates[name].unsure) + 0.5
+            some, most = (_emptied(wanted, total, doubt * spread) for doubt in EMPTY_CELL_VARIANCES)
+            slack = HYSTERESIS_SD * math.sqrt(spread) + SPLIT_HYSTERESIS_SD * math.sqrt(estimates[name].unsure) + 0.5
             kept, moved = was[2 * name], total - was[2 * name + 1]
             low, high = min(kept, moved), max(kept, moved)
-            room = HASTE[0] * math.sqrt(spread) * (1 + HASTE[1] / max(total, 1))
+            room = MAX_MOVE[0] * math.sqrt(spread) * (1 + MAX_MOVE[1] / max(total, 1))
             near = min(max((some + most) / 2, low), high)
             near = min(max(near, min(some, most) - slack), max(some, most) + slack)
             near = min(max(near, low - room), high + room)

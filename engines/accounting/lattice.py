@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise as the post-processing of continuous noise that is a trifle smaller.
+"""Discrete Gaussian noise as the post-processing of continuous noise that is slightly smaller.
 
 Gaussian DP adds up in squares under any adaptivity, but it is a theorem about continuous noise. On a fine lattice
 nothing is lost: discrete noise of parameter sigma**2 is, up to a factor of 1 +- 1e-75 in every probability, what one

@@ -115,7 +115,7 @@ class Marginals:
 def check_memory(
     sizes: Sequence[int], cliques: Sequence[Clique], names: Sequence[str], *, max_cells: int, bytes_per_cell: int
 ) -> None:
-    """Refuse marginals that need too much memory, with the numbers and the mend. Makes no large array.
+    """Refuse marginals that need too much memory, with the numbers and the fix. Makes no large array.
 
     Raises: EngineInputError.
     """

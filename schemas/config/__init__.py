@@ -1,4 +1,4 @@
-"""The configuration: one TOML file as frozen models. Every refusal names the key, the reason and the mend.
+"""The configuration: one TOML file as frozen models. Every refusal names the key, the reason and the fix.
 
 Start at `load_config`. Models are named after the sections, attributes after the keys:
 `config.streams[0].privacy.epsilon` is `epsilon` in `[streams.privacy]` of the first stream.

@@ -55,8 +55,8 @@ def _values(environment: Mapping[str, str], problems: list[ConfigProblem]) -> It
             )
         elif key not in SECTIONS[section].model_fields:
             near = difflib.get_close_matches(key, list(SECTIONS[section].model_fields), n=1, cutoff=0.6)
-            mend = f"did you mean {PREFIX}{section.upper()}__{near[0].upper()}?" if near else "unset it"
-            problems.append(ConfigProblem(variable, f"[{section}] has no such key", mend))
+            fix = f"did you mean {PREFIX}{section.upper()}__{near[0].upper()}?" if near else "unset it"
+            problems.append(ConfigProblem(variable, f"[{section}] has no such key", fix))
         else:
             yield (section, key), environment[variable]
 

@@ -32,13 +32,13 @@ def _read(value: object, info: ValidationInfo) -> object:
         raise refusal("must be the path of a file", "write the path in double quotes")
     folder: Any = info.context.get(FOLDER) if isinstance(info.context, dict) else None
     path = Path(folder or ".") / value
-    mend = "name a file that this user may read; its path is relative to the configuration file"
+    fix = "name a file that this user may read; its path is relative to the configuration file"
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
-        raise refusal(f"cannot be read: {reason}", mend) from None
+        raise refusal(f"cannot be read: {reason}", fix) from None
     if len(content) > LARGEST_FILE_BYTES:
         raise refusal(f"is larger than {LARGEST_FILE_BYTES >> 20} MiB", "simplify it")
     return {"path": str(path), "sha256": hashlib.sha256(content).hexdigest(), "content": content}

@@ -38,7 +38,7 @@ def load_config(path: Path | str, environment: Mapping[str, str] | None = None) 
         environment: pass `os.environ`. PRIVSTREAM_BOOTSTRAP, PRIVSTREAM_JOB__<KEY>, PRIVSTREAM_KAFKA__<KEY> (such as
             PRIVSTREAM_KAFKA__SASL_PASSWORD_FILE) win over the file; PRIVSTREAM_USER_KEY_FILE is used for each stream
             with unit = "user" that names no user_key_file. None: the file alone.
-    Raises: ConfigError with every problem: key, reason, mend.
+    Raises: ConfigError with every problem: key, reason, fix.
     """
     path = Path(path)
     try:

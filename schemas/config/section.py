@@ -32,9 +32,9 @@ class Section(BaseModel):
         return self
 
 
-def refusal(reason: str, mend: str, *, at: str = "") -> PydanticCustomError:
+def refusal(reason: str, fix: str, *, at: str = "") -> PydanticCustomError:
     """An error for a validator to raise; `at` names a key below the one being validated."""
-    return PydanticCustomError("refused", "{reason}; {mend}", {"reason": reason, "mend": mend, "at": at})
+    return PydanticCustomError("refused", "{reason}; {fix}", {"reason": reason, "fix": fix, "at": at})
 
 
 def below(prefix: str, problems: Iterable[ConfigProblem], *, stream: str | None = None) -> Iterator[ConfigProblem]:
@@ -42,4 +42,4 @@ def below(prefix: str, problems: Iterable[ConfigProblem], *, stream: str | None 
     for problem in problems:
         joint = "." if prefix and problem.key and not problem.key.startswith("[") else ""
         reason = f'stream "{stream}": {problem.reason}' if stream is not None else problem.reason
-        yield ConfigProblem(f"{prefix}{joint}{problem.key}", reason, problem.mend)
+        yield ConfigProblem(f"{prefix}{joint}{problem.key}", reason, problem.fix)

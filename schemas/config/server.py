@@ -123,7 +123,7 @@ class Kafka(Section):
                 yield ConfigProblem(key, f"missing, and {why}", f"add {key} to [kafka]")
             elif secured and mechanism and key != "sasl_mechanism" and key not in needed and given:
                 if bearer:
-                    mend = "remove the key: the token says who comes"
+                    fix = "remove the key: the token says who comes"
                 else:
-                    mend = 'set sasl_mechanism = "OAUTHBEARER", or remove the key'
-                yield ConfigProblem(key, f"would be ignored: sasl_mechanism is {mechanism}", mend)
+                    fix = 'set sasl_mechanism = "OAUTHBEARER", or remove the key'
+                yield ConfigProblem(key, f"would be ignored: sasl_mechanism is {mechanism}", fix)

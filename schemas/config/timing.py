@@ -27,16 +27,16 @@ _START_MEND = 'write a local time such as "2016-01-01T00:00:00", or "now" with c
 def _format(value: str) -> str:
     if value in ("iso", *NUMERIC_FORMATS):
         return value
-    mend = 'write iso, s, ms or us, or a strptime pattern such as "%Y-%m-%d %H:%M:%S"'
+    fix = 'write iso, s, ms or us, or a strptime pattern such as "%Y-%m-%d %H:%M:%S"'
     if "%" not in value:
-        raise refusal("is neither iso, s, ms, us nor a strptime pattern", mend)
+        raise refusal("is neither iso, s, ms, us nor a strptime pattern", fix)
     try:
         probe = _PROBE.replace(tzinfo=UTC)
         read = datetime.strptime(probe.strftime(value), value)
     except (ValueError, KeyError):
-        raise refusal("is not a usable strptime pattern", mend) from None
+        raise refusal("is not a usable strptime pattern", fix) from None
     if read.date() != _PROBE.date():
-        raise refusal("does not hold year, month and day", mend)
+        raise refusal("does not hold year, month and day", fix)
     return value
 
 

@@ -1,4 +1,4 @@
-"""pydantic's errors in plain words: key path, reason, mend. No value from the file is repeated, so no secret can be."""
+"""pydantic's errors in plain words: key path, reason, fix. No value from the file is repeated, so no secret can be."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _problem(details: ErrorDetails) -> ConfigProblem:
     location, context = details["loc"], details.get("ctx", {})
     kind, key = details["type"], key_path(without_tags(location))
     if kind == "refused":
-        return ConfigProblem(f"{key}.{context['at']}" if context["at"] else key, context["reason"], context["mend"])
+        return ConfigProblem(f"{key}.{context['at']}" if context["at"] else key, context["reason"], context["fix"])
     if kind == "missing":
         return ConfigProblem(key, "missing", _how_to_add(location))
     if kind == "extra_forbidden":
@@ -76,10 +76,10 @@ def _problem(details: ErrorDetails) -> ConfigProblem:
         if location == ("streams",):
             return ConfigProblem(key, "is empty", "describe at least one stream in a [[streams]] section")
         return ConfigProblem(key, "has too few entries", "add the missing ones")
-    reason, mend = _TYPES.get(kind, ("cannot be used", _how_to_add(location)))
+    reason, fix = _TYPES.get(kind, ("cannot be used", _how_to_add(location)))
     if location == ("streams",) and kind == "tuple_type":
-        mend = "write each stream as a section in double brackets: [[streams]]"
-    return ConfigProblem(key, reason, mend)
+        fix = "write each stream as a section in double brackets: [[streams]]"
+    return ConfigProblem(key, reason, fix)
 
 
 def section_name(location: Sequence[int | str]) -> str:

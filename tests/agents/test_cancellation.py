@@ -1,4 +1,4 @@
-"""A revoked owner is told once to end: no await on its way may lose that, or it goes on beside its successor."""
+"""A revoked task is told once to end: no await on its way may lose that, or it goes on beside its successor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import agents.kafka.clients
 import agents.worker.partition_tasks
 from agents.kafka.clients import fenced_producer
-from agents.worker.partition_tasks import Owners, PartitionOwner
+from agents.worker.partition_tasks import PartitionTask, PartitionTasks
 from agents.worker.table import DurableTable
 from schemas.config.server import Kafka
 
@@ -71,12 +71,12 @@ def test_the_end_is_not_lost_where_an_answer_comes_at_the_same_time(
     asyncio.run(scenario())
 
 
-def test_an_owner_that_missed_its_end_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_missed_its_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Libraries have such awaits as well."""
     monkeypatch.setattr(agents.worker.partition_tasks, "AGAIN_S", 0.01)
     ended = asyncio.Event()
 
-    class Deaf(PartitionOwner):
+    class Deaf(PartitionTask):
         role = "deaf"
 
         async def open(self) -> None:
@@ -95,10 +95,10 @@ def test_an_owner_that_missed_its_end_is_told_again(monkeypatch: pytest.MonkeyPa
             await super().close()
 
     async def scenario() -> None:
-        owners = Owners({"deaf": Deaf}, lambda error: None)
-        owners.open([0])
+        tasks = PartitionTasks({"deaf": Deaf}, lambda error: None)
+        tasks.open([0])
         await asyncio.sleep(0)
-        await owners.stop()
+        await tasks.stop()
         assert ended.is_set()
 
     asyncio.run(scenario())

@@ -12,7 +12,7 @@ from aiokafka import TopicPartition
 from agents.kafka import source_check
 from agents.kafka.topics.ids import TopicIdentity
 from agents.lifecycle.stops import Stops
-from agents.worker.ingest.partition_task import IngestOptions, SourceOwner
+from agents.worker.ingest.partition_task import IngestOptions, SourceTask
 from agents.worker.ingest.service import IngestService, source_specs
 from schemas.errors import GapError, SourceError
 from tests.kafka.support import job_config, stream_table
@@ -53,10 +53,10 @@ class Bench:
         self.found = dict(KNOWN)
         for topic, each in specs.items():
             source = TopicPartition(topic, 0)
-            self.service.owners[source] = SourceOwner(
+            self.service.partition_tasks[source] = SourceTask(
                 config, source, each, options=IngestOptions(), counters=self.service.counters, stops=self.stops
             )
-        self.service._wanted = frozenset(self.service.owners)
+        self.service._wanted = frozenset(self.service.partition_tasks)
 
         async def identities(_: Any, topics: Any) -> dict[str, TopicIdentity]:
             return {topic: self.found[topic] for topic in topics if topic in self.found}
@@ -71,8 +71,10 @@ class Bench:
         return {(stop.stream, stop.part, stop.partition) for stop in self.stops}
 
     def read(self) -> set[str]:
-        assert {source.topic for source in self.service.owners} == {source.topic for source in self.service._readable()}
-        return {source.topic for source in self.service.owners}
+        assert {source.topic for source in self.service.partition_tasks} == {
+            source.topic for source in self.service._readable()
+        }
+        return {source.topic for source in self.service.partition_tasks}
 
 
 @pytest.fixture
@@ -96,10 +98,10 @@ def test_every_stream_that_reads_it_stops_and_says_how_and_what_to_do(
     bench.found |= {} if now is None else {"raw.both": now}
 
     async def scenario() -> None:
-        owner = bench.service.owners[TopicPartition("raw.both", 0)]
+        task = bench.service.partition_tasks[TopicPartition("raw.both", 0)]
         await asyncio.gather(bench.look(), bench.look())  # the main loop's, and the one every five seconds
         await bench.look()
-        assert owner.closed
+        assert task.closed
 
     asyncio.run(scenario())
     assert bench.stopped() == {("a", "ingest", None), ("b", "ingest", None)}

@@ -28,4 +28,4 @@ def test_noise_wider_than_integers_is_refused_with_the_key() -> None:
         check_streams(parse_config(TEXT.replace("EPSILON", "0.00002")))
     (problem,) = refused.value.problems
     assert problem.key == "streams[0].privacy.epsilon"
-    assert "raise epsilon" in problem.mend
+    assert "raise epsilon" in problem.fix

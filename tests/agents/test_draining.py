@@ -14,7 +14,7 @@ import pytest
 import agents.worker.topic_watch
 from agents.lifecycle.stops import Part, Stops
 from agents.protocol.release.stepper import Stepper
-from agents.worker.publish import Lane
+from agents.worker.publish import PublishStreamTask
 from agents.worker.topic_watch import TopicWatch
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError, PrivstreamError, StepError
@@ -52,8 +52,8 @@ def test_what_was_answered_and_waits_for_its_time_is_published_then(
     sent: list[Any] = []
 
     async def scenario() -> None:
-        lane = Lane(partition.publisher(), stream, stops)
-        lane._producer = PublicTopics(sent)
+        stream_task = PublishStreamTask(partition.publisher(), stream, stops)
+        stream_task._producer = PublicTopics(sent)
         waits, due, public_all = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
         async def until_due(step: int) -> None:
@@ -61,13 +61,15 @@ def test_what_was_answered_and_waits_for_its_time_is_published_then(
                 waits.set()
                 await due.wait()
 
-        monkeypatch.setattr(lane, "_wait_until_due", until_due)
-        monkeypatch.setattr(lane, "_due_s", lambda step: float("inf"))  # one at a time
-        monkeypatch.setattr(lane._owner, "settled", lambda: lane.machine.last_step == 1 and public_all.set())
-        monkeypatch.setattr(lane, "_tell_late", lambda _: None)
+        monkeypatch.setattr(stream_task, "_wait_until_due", until_due)
+        monkeypatch.setattr(stream_task, "_due_s", lambda step: float("inf"))  # one at a time
+        monkeypatch.setattr(
+            stream_task._task, "settled", lambda: stream_task.machine.last_step == 1 and public_all.set()
+        )
+        monkeypatch.setattr(stream_task, "_tell_late", lambda _: None)
         for offset, chunk in enumerate(chunks):
-            await lane.take(offset, chunk)
-        running = asyncio.ensure_future(lane.run())
+            await stream_task.take(offset, chunk)
+        running = asyncio.ensure_future(stream_task.run())
         await asyncio.wait_for(waits.wait(), 60)
         stops.add("a", part, None, error, step=2 if part == "engine" else None)
         due.set()

@@ -96,13 +96,13 @@ def test_a_restart_deletes_no_block_that_another_stream_needs(tmp_path: Path, mo
     job = Job(config=config, source_partitions={"fast": 1, "slow": 1})
 
     async def scenario() -> None:
-        owner = engine.EngineOwner(job, table, 0)
-        await owner.open()
+        task = engine.EngineTask(job, table, 0)
+        await task.open()
         for offset, each in enumerate(blocks):
             message = SimpleNamespace(offset=offset, key=each.stream.encode())
             event = SimpleNamespace(message=message, value=each.encode(), ack=lambda: None)
-            await owner.handle(event)
-        await engine.EngineOwner(job, table, 0).open()
+            await task.handle(event)
+        await engine.EngineTask(job, table, 0).open()
 
     asyncio.run(scenario())
     assert table.bodies.keys() == {"fast"}, "the slow stream has not settled anything yet"

@@ -1,5 +1,5 @@
-"""What an owner holds of the records that it is given: no value for longer than it takes to read it, and nothing at all
-of streams that it does not serve. Where a stream has stopped, records come for as long as nobody looks.
+"""What a partition task holds of the records that it is given: no value for longer than it takes to read it, and
+nothing at all of streams that it does not serve. Where a stream has stopped, records come for as long as nobody looks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pytest
 
-from agents.protocol.release.candidates import StreamOwner
+from agents.protocol.release.candidates import StreamCandidates
 from agents.worker import engine
 from agents.worker.partition_tasks import AckList
 from schemas.blocks import Block
@@ -74,7 +74,7 @@ def test_publisher_and_audit_acknowledge_at_once_what_they_do_not_need(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: Literal["publish", "audit"], stream: str
 ) -> None:
     partition = Partition(tmp_path, monkeypatch)
-    owner: Any = partition.publisher() if role == "publish" else partition.audit()
+    task: Any = partition.publisher() if role == "publish" else partition.audit()
     acked: list[int] = []
 
     def value(step: int) -> bytes:
@@ -87,13 +87,13 @@ def test_publisher_and_audit_acknowledge_at_once_what_they_do_not_need(
 
     async def scenario() -> None:
         if stream == "a":
-            await owner.handle(event(0, "a", value(0), acked))
+            await task.handle(event(0, "a", value(0), acked))
             assert not acked, "it is served"
             with pytest.raises(GapError):  # the last one
                 partition.job.stops.add("a", "publish", 0, GapError("stream a"))
         for step in range(1, STEPS):
-            await owner.handle(event(step, stream, value(step), acked))
-        assert not owner._acks._held
+            await task.handle(event(step, stream, value(step), acked))
+        assert not task._acks._held
         assert sorted(acked) == list(range(0 if stream == "a" else 1, STEPS))
 
     asyncio.run(scenario())
@@ -111,9 +111,9 @@ def test_what_is_held_for_its_acknowledgement_holds_no_value() -> None:
 def test_the_release_log_is_read_batch_by_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It grows for as long as a stream of the partition has stopped."""
     taken: list[int] = []
-    read = StreamOwner.read
+    read = StreamCandidates.read
 
-    def counting(self: StreamOwner, log: list[tuple[int, LogRecord]]) -> None:
+    def counting(self: StreamCandidates, log: list[tuple[int, LogRecord]]) -> None:
         read(self, log)
         taken.extend(offset for offset, _ in log)
 
@@ -135,7 +135,7 @@ def test_the_release_log_is_read_batch_by_batch(tmp_path: Path, monkeypatch: pyt
                 yield SimpleNamespace(beginning=0, read=batches)
 
         monkeypatch.setattr(engine, "log_reader", watched)
-        monkeypatch.setattr(StreamOwner, "read", counting)
+        monkeypatch.setattr(StreamCandidates, "read", counting)
         await bench.life([])
         assert sorted(taken) == list(range(len(bench.log))) == list(range(4 * STEPS))
 

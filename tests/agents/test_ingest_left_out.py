@@ -16,7 +16,7 @@ from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.places import Places
 from agents.worker.ingest import restore
 from agents.worker.ingest.counters import IngestCounters
-from agents.worker.ingest.partition_task import IngestOptions, SourceOwner
+from agents.worker.ingest.partition_task import IngestOptions, SourceTask
 from agents.worker.ingest.service import source_specs
 from schemas.blocks import Block
 from schemas.errors import GapError
@@ -80,54 +80,54 @@ class Bench:
         self.config = config
         self.specs = specs = source_specs(config, source_partitions={"a": 1, "b": 1}, audit_partitions=None)
         self.stops = Stops.of(["a", "b"])
-        self.owner = SourceOwner(
+        self.task = SourceTask(
             config, SOURCE, specs["raw.both"], options=IngestOptions(), counters=IngestCounters(), stops=self.stops
         )
         self.producer = Producer()
-        self.owner._producer = self.producer  # type: ignore[assignment]
-        self.owner.restored(None, [])
+        self.task._producer = self.producer  # type: ignore[assignment]
+        self.task.restored(None, [])
 
     @classmethod
     def behind(cls) -> Bench:
         """Stream a was left out for a while: its blocks end at 10, those of b at 30."""
         bench = cls()
-        for machine, end in zip(bench.owner.machines, (10, 30), strict=True):
+        for machine, end in zip(bench.task.machines, (10, 30), strict=True):
             machine.apply(Block(machine.spec.stream, 0, 0, end, -1, {}))
-        bench.owner.position, bench.owner.places = 10, Places()
-        bench.owner.restored(30, [])
+        bench.task.position, bench.task.places = 10, Places()
+        bench.task.restored(30, [])
         return bench
 
     async def restart(self, monkeypatch: pytest.MonkeyPatch, *, stopped: str = "", expired: bool = False) -> Consumer:
         """A new worker, which reads back what was committed. `stopped`: a stream whose records cannot be read."""
         self.stops = Stops.of(["a", "b"])
-        owner = SourceOwner(
+        task = SourceTask(
             self.config, SOURCE, self.specs[SOURCE.topic], options=IngestOptions(), counters=IngestCounters(),
             stops=self.stops,
         )  # fmt: skip
-        by_stream = {machine.spec.stream: machine for machine in owner.machines}
+        by_stream = {machine.spec.stream: machine for machine in task.machines}
 
         async def fold(*_: Any) -> None:
             for at, block in enumerate(self.producer.blocks):
-                with owner.serving(by_stream[block.stream]):
+                with task.serving(by_stream[block.stream]):
                     by_stream[block.stream].apply(block, at=at)
             if stopped:
-                with owner.serving(by_stream[stopped]):
+                with task.serving(by_stream[stopped]):
                     raise GapError("a foreign record")
 
         async def fence() -> None:
-            owner._producer = self.producer  # type: ignore[assignment]
+            task._producer = self.producer  # type: ignore[assignment]
 
-        monkeypatch.setattr(owner, "fence", fence)
+        monkeypatch.setattr(task, "fence", fence)
         monkeypatch.setattr(restore, "_fold_blocks", fold)
         consumer = Consumer(None if expired else self.producer)
-        await restore.restore(self.config, consumer, [owner])  # type: ignore[arg-type]
-        self.owner = owner
+        await restore.restore(self.config, consumer, [task])  # type: ignore[arg-type]
+        self.task = task
         return consumer
 
     async def take(self, begin: int, end: int) -> None:
-        await self.owner.take([record(offset) for offset in range(begin, end)])
-        await self.owner.flush()
-        await self.owner.settled()
+        await self.task.take([record(offset) for offset in range(begin, end)])
+        await self.task.flush()
+        await self.task.settled()
 
     def covered(self, stream: str) -> list[tuple[int, int]]:
         return [(block.lo, block.hi) for block in self.producer.blocks if block.stream == stream]
@@ -144,7 +144,7 @@ def test_a_machine_that_fails_is_left_out_where_its_blocks_end(monkeypatch: pyte
         bench = Bench()
         await bench.take(0, 10)
         assert bench.producer.places == {"a": 10, "b": 10}
-        machine = next(each for each in bench.owner.machines if each.spec.stream == "a")
+        machine = next(each for each in bench.task.machines if each.spec.stream == "a")
 
         def fail(*_: Any) -> Any:
             raise GapError("a gap")
@@ -183,8 +183,8 @@ def test_a_tick_while_one_catches_up_passes_no_record_over() -> None:
 
     async def scenario() -> None:
         bench = Bench.behind()
-        bench.owner.tick_at(bench.owner.machines[1], 0, 12)
-        bench.owner.reached(12)
+        bench.task.tick_at(bench.task.machines[1], 0, 12)
+        bench.task.reached(12)
         await bench.take(12, 20)
         assert bench.covered("a") == [(10, 20)]
         assert sum(block.counts["ACCEPTED"] for block in bench.producer.blocks if block.stream == "a") == 8
@@ -204,7 +204,7 @@ def test_a_stream_that_stops_on_its_first_records_misses_none_of_them_when_it_is
     async def scenario() -> None:
         bench = Bench()
         with monkeypatch.context() as patch:
-            patch.setattr(bench.owner.machines[0], "take", failing)
+            patch.setattr(bench.task.machines[0], "take", failing)
             await bench.take(0, 30)
         assert bench.covered("a") == []
         assert (bench.producer.offset, bench.producer.places) == (30, {"new:a": 0, "b": 30})
@@ -259,7 +259,7 @@ def test_when_offsets_have_expired_each_stream_goes_on_where_its_blocks_end(
         bench = Bench()
         await bench.take(0, 10)
         with monkeypatch.context() as patch:
-            patch.setattr(bench.owner.machines[0], "take", failing)
+            patch.setattr(bench.task.machines[0], "take", failing)
             await bench.take(10, 30)
         assert (await bench.restart(monkeypatch, stopped="a", expired=True)).sought == 30
         assert "group both-ingest has no offset" in caplog.text

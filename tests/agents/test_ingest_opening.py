@@ -1,4 +1,4 @@
-"""An owner goes to work only if it was restored to its end: without its bounds users would be counted again."""
+"""A partition task goes to work only if it was restored to its end: without its bounds users would be counted again."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from aiokafka import TopicPartition
 
 import agents.worker.ingest.service
-from agents.worker.ingest.partition_task import SourceOwner
+from agents.worker.ingest.partition_task import SourceTask
 from agents.worker.ingest.service import IngestService
 from schemas.errors import BrokerError, StrayCancellationError
-from tests.agents.test_ingest_ticks import owner_of
+from tests.agents.test_ingest_ticks import task_of
 
 SOURCE = TopicPartition("raw.s", 0)
 
@@ -43,14 +43,14 @@ async def failed() -> None:
 
 class Bench:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, restoring: Any) -> None:
-        config = owner_of()._config
-        self.service = IngestService(config, {"raw.s": [owner_of().machines[0].spec]})
+        config = task_of()._config
+        self.service = IngestService(config, {"raw.s": [task_of().machines[0].spec]})
         self.consumer = self.service._consumer = Consumer()
-        self.made: list[SourceOwner] = []
+        self.made: list[SourceTask] = []
         self.begun = asyncio.Event()
 
-        async def restore(_: Any, consumer: Any, owners: list[SourceOwner]) -> None:
-            self.made += owners
+        async def restore(_: Any, consumer: Any, tasks: list[SourceTask]) -> None:
+            self.made += tasks
             self.begun.set()
             await restoring()
 
@@ -66,14 +66,14 @@ class Bench:
 
     @property
     def works(self) -> bool:
-        return bool(self.service.owners or self.consumer.resumed)
+        return bool(self.service.partition_tasks or self.consumer.resumed)
 
 
 def test_who_is_restored_goes_to_work(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         bench = Bench(monkeypatch, whole)
         await bench.open()
-        assert list(bench.service.owners.values()) == bench.made
+        assert list(bench.service.partition_tasks.values()) == bench.made
         assert bench.consumer.resumed == [SOURCE]
 
     asyncio.run(scenario())
@@ -86,7 +86,7 @@ def test_who_is_not_does_not(monkeypatch: pytest.MonkeyPatch, restoring: Any, er
         with pytest.raises(error):
             await bench.open()
         assert not bench.works
-        assert [owner.closed for owner in bench.made] == [True]
+        assert [task.closed for task in bench.made] == [True]
 
     asyncio.run(scenario())
 
@@ -106,6 +106,6 @@ def test_an_opening_that_was_told_to_end_is_void(monkeypatch: pytest.MonkeyPatch
             bench.service._opening.cancel()
         await opening
         assert not bench.works
-        assert [owner.closed for owner in bench.made] == [True]
+        assert [task.closed for task in bench.made] == [True]
 
     asyncio.run(scenario())

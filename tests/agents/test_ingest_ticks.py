@@ -1,4 +1,4 @@
-"""Wall-clock ticks stand at their offset, however Kafka cuts the fetch. No broker: the owner is fed by hand."""
+"""Wall-clock ticks stand at their offset, however Kafka cuts the fetch. No broker: the task is fed by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from agents.protocol.ingest.events import RawRecord
 from agents.worker.ingest.counters import IngestCounters
-from agents.worker.ingest.partition_task import IngestOptions, SourceOwner
+from agents.worker.ingest.partition_task import IngestOptions, SourceTask
 from agents.worker.ingest.service import IngestService, source_specs
 from tests.kafka.support import job_config, stream_table
 
@@ -24,7 +24,7 @@ START_S = 1_577_836_800
 RECORDS = 12
 
 
-def owner_of(*names: str) -> SourceOwner:
+def task_of(*names: str) -> SourceTask:
     tables = [
         stream_table(
             name,
@@ -38,7 +38,7 @@ def owner_of(*names: str) -> SourceOwner:
     partitions = dict.fromkeys(names or ("s",), 1)
     specs = source_specs(config, source_partitions=partitions, audit_partitions=None)
     source = TopicPartition("raw.s", 0)
-    return SourceOwner(config, source, specs[source.topic], options=IngestOptions(), counters=IngestCounters())
+    return SourceTask(config, source, specs[source.topic], options=IngestOptions(), counters=IngestCounters())
 
 
 def record(offset: int) -> RawRecord:
@@ -49,14 +49,14 @@ def record(offset: int) -> RawRecord:
 
 def steps_of(cuts: list[int], ticks_at: list[int]) -> dict[int, int]:
     async def scenario() -> Any:
-        owner = owner_of()
-        (machine,) = owner.machines
+        task = task_of()
+        (machine,) = task.machines
         for step, at in enumerate(ticks_at):
-            owner.tick_at(machine, step, at)
+            task.tick_at(machine, step, at)
         edges = sorted({0, *cuts, RECORDS})
         for low, high in pairwise(edges):
-            await owner.take([record(offset) for offset in range(low, high)])
-            owner.reached(high)
+            await task.take([record(offset) for offset in range(low, high)])
+            task.reached(high)
         return machine.seal()[0]
 
     block = asyncio.run(scenario())
@@ -92,25 +92,25 @@ def test_a_stream_that_catches_up_stops_no_clock_but_its_own(
     """
 
     async def scenario() -> None:
-        owner = owner_of("a", "b")
-        for machine, begin in zip(owner.machines, begins, strict=True):
+        task = task_of("a", "b")
+        for machine, begin in zip(task.machines, begins, strict=True):
             machine.resume(begin)
-        owner.position = min(begins)
+        task.position = min(begins)
         placed: list[list[int]] = [[], []]
         edges = [edge for edge in sorted({min(begins), *cuts, RECORDS}) if edge >= min(begins)]
         for piece, (low, high) in enumerate([(min(begins),) * 2, *pairwise(edges)]):
             for index, before, place in ticks:
                 if before == piece:
-                    owner.tick_at(owner.machines[index], len(placed[index]), max(place, low))
+                    task.tick_at(task.machines[index], len(placed[index]), max(place, low))
                     placed[index].append(max(place, low, *placed[index][-1:]))
-            await owner.take([record(offset) for offset in range(low, high) if offset not in gaps])
+            await task.take([record(offset) for offset in range(low, high) if offset not in gaps])
             told = not by_take or high == RECORDS
             if told:
-                owner.reached(high)
-            for index, machine in enumerate(owner.machines):
+                task.reached(high)
+            for index, machine in enumerate(task.machines):
                 due = sum(place <= max(high, begins[index]) for place in placed[index]) - 1
                 assert machine.ticked == due if told else machine.ticked <= due
-        for index, machine in enumerate(owner.machines):
+        for index, machine in enumerate(task.machines):
             joined: dict[int, int] = {}
             for offset in range(begins[index], RECORDS):
                 if offset not in gaps:
@@ -124,15 +124,15 @@ def test_a_stream_that_catches_up_stops_no_clock_but_its_own(
 
 
 def test_a_later_tick_never_stands_before_an_earlier_one() -> None:
-    owner = owner_of()
-    (machine,) = owner.machines
-    owner.tick_at(machine, 0, 7)
-    owner.tick_at(machine, 1, 5)  # the end of a partition can seem to fall where its leader changes
-    owner.tick_at(machine, 1, 9)  # its place is given
-    assert owner.asked(machine) == 1
-    owner.reached(6)
+    task = task_of()
+    (machine,) = task.machines
+    task.tick_at(machine, 0, 7)
+    task.tick_at(machine, 1, 5)  # the end of a partition can seem to fall where its leader changes
+    task.tick_at(machine, 1, 9)  # its place is given
+    assert task.asked(machine) == 1
+    task.reached(6)
     assert machine.ticked == -1
-    owner.reached(7)
+    task.reached(7)
     assert machine.ticked == 1
 
 
@@ -146,21 +146,21 @@ def test_ticks_get_their_places_while_records_are_worked_on() -> None:
             return dict.fromkeys(sources, self.end)
 
     async def scenario() -> None:
-        owner, partition, now_s = owner_of(), Partition(), [START_S + 60]
-        service = IngestService(owner._config, {"raw.s": [owner.machines[0].spec]}, now_us=lambda: now_s[0] * 1_000_000)
+        task, partition, now_s = task_of(), Partition(), [START_S + 60]
+        service = IngestService(task._config, {"raw.s": [task.machines[0].spec]}, now_us=lambda: now_s[0] * 1_000_000)
         service._grace_us = {"s": 0}
         service._broker_clock._bound.measured(now_s[0] * 10**6 + 3600 * 10**6, at_s=time.monotonic())
         service._consumer = partition
-        service.owners[owner.source] = owner
+        service.partition_tasks[task.source] = task
         clock = asyncio.create_task(service._clock.fun(service))
         for step, end in ((0, 3), (1, 8)):
             partition.end = end
-            while owner.asked(owner.machines[0]) < step:  # noqa: ASYNC110 - nothing else tells of it
+            while task.asked(task.machines[0]) < step:  # noqa: ASYNC110 - nothing else tells of it
                 await asyncio.sleep(0.01)
             now_s[0] += 60
         clock.cancel()
-        await owner.take([record(offset) for offset in range(RECORDS)])
-        block, _ = owner.machines[0].seal()
+        await task.take([record(offset) for offset in range(RECORDS)])
+        block, _ = task.machines[0].seal()
         assert block is not None
         assert {step: folded.total for step, folded in block.steps.items()} == {0: 3, 1: 5, 2: RECORDS - 8}
 
@@ -175,14 +175,14 @@ def test_a_failed_transaction_is_noticed_even_if_nothing_follows() -> None:
             raise RuntimeError("the broker refused")
 
     async def scenario() -> None:
-        owner = owner_of()
-        owner._producer = Failing()  # type: ignore[assignment]
-        (machine,) = owner.machines
-        owner.tick_at(machine, 0, 2)
-        await owner.take([record(0), record(1)])
-        owner.reached(2)
+        task = task_of()
+        task._producer = Failing()  # type: ignore[assignment]
+        (machine,) = task.machines
+        task.tick_at(machine, 0, 2)
+        await task.take([record(0), record(1)])
+        task.reached(2)
         for _ in range(20):
-            await owner.flush_if_due()
+            await task.flush_if_due()
             await asyncio.sleep(0.001)
 
     with pytest.raises(RuntimeError, match="the broker refused"):
@@ -194,11 +194,11 @@ def test_no_step_ends_before_the_brokers_were_asked() -> None:
         async def end_offsets(self, sources: Any) -> Any:
             raise AssertionError("asked where the partition ends")
 
-    owner = owner_of()
-    service = IngestService(owner._config, {"raw.s": [owner.machines[0].spec]})
+    task = task_of()
+    service = IngestService(task._config, {"raw.s": [task.machines[0].spec]})
     service._grace_us = {"s": 0}
     service._consumer = Nobody()
-    service.owners[owner.source] = owner
+    service.partition_tasks[task.source] = task
     asyncio.run(service._place_ticks())
     service._broker_clock._bound.measured(START_S * 10**6, at_s=time.monotonic())
     asyncio.run(service._place_ticks())  # 2020, for the brokers: nothing is over

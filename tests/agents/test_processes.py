@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.kafka.support import PATIENCE_S
+from tests.kafka.support import WAIT_AT_MOST_S
 
 ROOT = Path(__file__).resolve().parents[2]
 POOL = """
@@ -54,7 +54,7 @@ def workers_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 def wait_for(condition: object, what: str) -> None:
     assert callable(condition)
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + WAIT_AT_MOST_S
     while not condition():
         assert time.monotonic() < end, what
         time.sleep(0.05)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.worker.ingest.gaps import pass_over
-from agents.worker.ingest.partition_task import SourceOwner
-from tests.agents.test_ingest_ticks import owner_of, record
+from agents.worker.ingest.partition_task import SourceTask
+from tests.agents.test_ingest_ticks import record, task_of
 
 END = 10
 
@@ -19,13 +19,13 @@ END = 10
 class Consumer:
     """A Kafka consumer on a log that ends at `end`: further than that it knows nothing, and begins again."""
 
-    def __init__(self, owner: SourceOwner, end: int) -> None:
-        self._owner, self.end, self.at = owner, end, owner.position
+    def __init__(self, task: SourceTask, end: int) -> None:
+        self._task, self.end, self.at = task, end, task.position
         self.asked = 0
 
     async def end_offsets(self, sources: Any) -> Any:
         self.asked += 1
-        return {self._owner.source: self.end}
+        return {self._task.source: self.end}
 
     def seek(self, source: Any, offset: int) -> None:
         self.at = offset
@@ -36,17 +36,17 @@ class Consumer:
             self.at = 0
         begin, self.at = self.at, min(self.at + most, self.end)
         if begin < self.at:
-            await pass_over(self, self._owner, begin, look=nothing)
-            await self._owner.take([record(offset) for offset in range(begin, self.at)])
-        await pass_over(self, self._owner, self.at, look=nothing)
+            await pass_over(self, self._task, begin, look=nothing)
+            await self._task.take([record(offset) for offset in range(begin, self.at)])
+        await pass_over(self, self._task, self.at, look=nothing)
 
 
 async def nothing() -> None: ...
 
 
-def counts(owner: SourceOwner, stream: str) -> tuple[int, int]:
+def counts(task: SourceTask, stream: str) -> tuple[int, int]:
     """Accepted and lost."""
-    (machine,) = (each for each in owner.machines if each.spec.stream == stream)
+    (machine,) = (each for each in task.machines if each.spec.stream == stream)
     block = machine.seal()[0]
     return (0, 0) if block is None else (block.counts.get("ACCEPTED", 0), block.counts.get("LOST", 0))
 
@@ -61,11 +61,11 @@ def test_each_new_event_is_counted_once_or_as_lost(cut: int, ahead: int, grown: 
     """Stream b had read further than a, which catches up."""
 
     async def scenario() -> None:
-        owner = owner_of("a", "b")
-        for machine, begin in zip(owner.machines, (END, END + ahead), strict=True):
+        task = task_of("a", "b")
+        for machine, begin in zip(task.machines, (END, END + ahead), strict=True):
             machine.resume(begin)
-        owner.position = END
-        consumer = Consumer(owner, END)
+        task.position = END
+        consumer = Consumer(task, END)
         consumer.end = cut
         for more in [0, *grown, 0, 0]:
             consumer.end += more
@@ -74,23 +74,23 @@ def test_each_new_event_is_counted_once_or_as_lost(cut: int, ahead: int, grown: 
         new = consumer.end - cut
         behind = max(0, consumer.end - END)
         ahead_of = max(0, consumer.end - END - ahead)
-        await owner.take([record(END + 40)])  # sealed even if nothing has come beyond
-        assert counts(owner, "a") == (behind + 1, new - behind)
-        assert counts(owner, "b") == (ahead_of + 1, new - ahead_of)
+        await task.take([record(END + 40)])  # sealed even if nothing has come beyond
+        assert counts(task, "a") == (behind + 1, new - behind)
+        assert counts(task, "b") == (ahead_of + 1, new - ahead_of)
 
     asyncio.run(scenario())
 
 
 def test_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        owner = owner_of()
-        owner.machines[0].resume(END)
-        owner.position = END
-        consumer = Consumer(owner, 4)
+        task = task_of()
+        task.machines[0].resume(END)
+        task.position = END
+        consumer = Consumer(task, 4)
         for consumer.end in (4, 6, 9, 14, 20):
             for _ in range(5):
                 await consumer.fetch(2)
-        assert counts(owner, "s") == (10, 6)
+        assert counts(task, "s") == (10, 6)
         assert consumer.asked == 1
 
     asyncio.run(scenario())
@@ -103,14 +103,14 @@ def test_a_source_that_has_grown_again_before_it_is_asked_is_named_all_the_same(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
-        owner = owner_of()
-        owner.machines[0].resume(END)
-        owner.position = END
-        consumer = Consumer(owner, 12)
+        task = task_of()
+        task.machines[0].resume(END)
+        task.position = END
+        consumer = Consumer(task, 12)
         consumer.at = 0  # it asked while the source was short
         for _ in range(6):
             await consumer.fetch(3)
-        assert counts(owner, "s") == (2, 0)
+        assert counts(task, "s") == (2, 0)
 
     asyncio.run(scenario())
     assert caplog.text.count("how many cannot be told") == 1

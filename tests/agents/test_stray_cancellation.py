@@ -13,7 +13,7 @@ from mode import Service
 
 from agents.kafka.clients import close_client
 from agents.lifecycle.cancellations import LongService, told
-from agents.worker.partition_tasks import Owners, PartitionOwner
+from agents.worker.partition_tasks import PartitionTask, PartitionTasks
 from schemas.errors import BrokerError, StrayCancellationError
 
 
@@ -36,7 +36,7 @@ class Whole(LongService):
         await asyncio.sleep(3600)
 
 
-class TornOwner(PartitionOwner):
+class TornTask(PartitionTask):
     role = "engine"
 
     async def open(self) -> None: ...
@@ -71,18 +71,18 @@ def test_a_service_that_is_stopped_does_not() -> None:
     assert asyncio.run(scenario()) is None
 
 
-def test_an_owner_that_is_cut_off_stops_the_worker() -> None:
+def test_a_task_that_is_cut_off_stops_the_worker() -> None:
     async def scenario() -> BaseException:
         crashed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
         async def crash(error: BaseException) -> None:
             crashed.set_result(error)
 
-        owners = Owners({"engine": TornOwner}, crash)
-        owners.open([0])
+        tasks = PartitionTasks({"engine": TornTask}, crash)
+        tasks.open([0])
         async with asyncio.timeout(30):
             error = await crashed
-        await owners.stop()
+        await tasks.stop()
         return error
 
     assert isinstance(asyncio.run(scenario()), StrayCancellationError)

@@ -17,7 +17,7 @@ from prometheus_client import REGISTRY
 from agents.lifecycle.stops import Stops
 from agents.protocol.release.stepper import Stepper
 from agents.worker import engine, job
-from agents.worker.engine import EngineOwner
+from agents.worker.engine import EngineTask
 from agents.worker.job import Job
 from schemas.blocks import Block
 from schemas.errors import ForkError, GapError, WireError
@@ -59,11 +59,11 @@ class Bench:
     async def life(self, records: Iterable[tuple[bytes | None, bytes]], *, restarted: bool = True) -> None:
         if restarted:
             self.job.stops = Stops.of(["a", "b"])
-        owner = EngineOwner(self.job, self.table, 0)
-        await owner.open()
+        task = EngineTask(self.job, self.table, 0)
+        await task.open()
         for offset, (key, value) in enumerate(records):
             message = SimpleNamespace(offset=offset, key=key)
-            await owner.handle(
+            await task.handle(
                 SimpleNamespace(message=message, value=value, ack=lambda at=offset: self.acked.append(at))
             )
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from agents.protocol.release.held_out import TruthAudit
+from agents.protocol.release.held_out import HeldOutAudit
 from agents.worker import audit, publish
-from agents.worker.audit import AuditLane, AuditOwner
+from agents.worker.audit import AuditStreamTask, AuditTask
 from agents.worker.job import Job
-from agents.worker.publish import Lane, PublishOwner
+from agents.worker.publish import PublishStreamTask, PublishTask
 from schemas.blocks import Block
 from schemas.releases import Seed
 from tests.agents.test_stream_stops_alone import Bench, block, both
@@ -83,15 +83,15 @@ class Partition:
     def _trimmer(self, *_: Any, held: Any) -> Any:
         return SimpleNamespace(below=lambda offset: None if held() else self.trimmed.append(offset))
 
-    def publisher(self) -> PublishOwner:
-        owner = PublishOwner(self.job, 0)
-        owner._lanes["a"] = Lane(owner, self.job.config.streams[0], self.job.stops)
-        return owner
+    def publisher(self) -> PublishTask:
+        task = PublishTask(self.job, 0)
+        task._stream_tasks["a"] = PublishStreamTask(task, self.job.config.streams[0], self.job.stops)
+        return task
 
-    def audit(self) -> AuditOwner:
-        owner = AuditOwner(self.job, self.table, 0)
-        owner._lanes["a"] = AuditLane(owner, TruthAudit(self.job.config.streams[0], 1))
-        return owner
+    def audit(self) -> AuditTask:
+        task = AuditTask(self.job, self.table, 0)
+        task._stream_tasks["a"] = AuditStreamTask(task, HeldOutAudit(self.job.config.streams[0], 1))
+        return task
 
 
 def event(offset: int, stream: str, value: bytes, acked: list[int] | None = None) -> Any:
@@ -104,13 +104,13 @@ def test_the_publisher_keeps_the_log_of_a_stream_that_was_added_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, kept: bool
 ) -> None:
     partition = Partition(tmp_path, monkeypatch)
-    owner = partition.publisher()
+    task = partition.publisher()
 
     async def scenario() -> None:
         for offset, (stream, step) in enumerate([(other, 0), ("a", 1), ("a", 2)]):
-            await owner.handle(event(offset, stream, Seed(stream, step, bytes(32)).encode()))
-        owner._lanes["a"].machine.last_step = 1
-        owner.settled()
+            await task.handle(event(offset, stream, Seed(stream, step, bytes(32)).encode()))
+        task._stream_tasks["a"].machine.last_step = 1
+        task.settled()
 
     asyncio.run(scenario())
     assert partition.trimmed == ([] if kept else [1])
@@ -121,12 +121,12 @@ def test_the_audit_keeps_the_blocks_of_a_stream_that_was_added_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, kept: bool
 ) -> None:
     partition = Partition(tmp_path, monkeypatch)
-    owner = partition.audit()
+    task = partition.audit()
 
     async def scenario() -> None:
-        await owner.handle(event(0, other, Block(other, 0, 0, 1, -1, {}).encode()))
-        owner._lanes["a"].saved_floor = 1
-        owner.saved()
+        await task.handle(event(0, other, Block(other, 0, 0, 1, -1, {}).encode()))
+        task._stream_tasks["a"].saved_floor = 1
+        task.saved()
 
     asyncio.run(scenario())
     assert partition.trimmed == ([] if kept else [1])

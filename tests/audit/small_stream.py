@@ -1,4 +1,4 @@
-"""A stream small enough to be run thousands of times, and one whose owner crashes, through the job's own machines."""
+"""A stream small enough to be run thousands of times, and one whose machine crashes, through the job's own machines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.offline.audit_stream import StreamAudit
 from agents.offline.audit_units import Sent
-from agents.protocol.release.candidates import StreamOwner
+from agents.protocol.release.candidates import StreamCandidates
 from agents.protocol.release.effects import CommitCandidates, CommitSeeds, Compute, SaveState
 from engines.noise import NoiseSource
 from schemas.blocks import Block
@@ -84,13 +84,13 @@ class CrashingStream(SmallStream):
 
     def live(self, job: Job, blocks: Sequence[Block], seeds: Iterator[bytes], *, dies: bool) -> None:
         """One worker: recover, read all blocks, answer what is complete."""
-        owner = StreamOwner(self.stepper())
-        owner.read(self.remembered(job.read()))
-        self._perform(job, owner.recover(job.table, log_is_trimmed=False), seeds, dies=False)
+        machine = StreamCandidates(self.stepper())
+        machine.read(self.remembered(job.read()))
+        self._perform(job, machine.recover(job.table, log_is_trimmed=False), seeds, dies=False)
         for offset, block in enumerate(blocks):
-            if offset >= owner.position:
-                owner.fold(offset, block)
-        self._perform(job, owner.advance(), seeds, dies=dies)
+            if offset >= machine.position:
+                machine.fold(offset, block)
+        self._perform(job, machine.advance(), seeds, dies=dies)
 
     def _perform(self, job: Job, effects: Any, seeds: Iterator[bytes], *, dies: bool) -> None:
         result: Any = None

@@ -108,12 +108,12 @@ def test_validate_says_how_many_steps_a_start_long_ago_brings(tmp_path: Path) ->
     assert "are over" not in call("validate", path).output
 
 
-def test_validate_lists_every_problem_with_its_mend(tmp_path: Path) -> None:
+def test_validate_lists_every_problem_with_its_fix(tmp_path: Path) -> None:
     result = call("validate", broken(tmp_path))
     assert result.exit_code == 2
     assert result.stdout == ""
     assert "the configuration is refused: 2 problems" in result.stderr
-    assert 'streams[0].privacy.epsilon\n    stream "taxi": must be greater than 0\n    mend: ' in result.stderr
+    assert 'streams[0].privacy.epsilon\n    stream "taxi": must be greater than 0\n    fix: ' in result.stderr
     assert "did you mean clock?" in result.stderr
 
 
@@ -126,7 +126,7 @@ def test_validate_for_machines(tmp_path: Path) -> None:
     assert result.exit_code == 2
     bad = as_json(result)
     assert bad["ok"] is False
-    assert {"key", "reason", "mend"} == set(bad["problems"][0])
+    assert {"key", "reason", "fix"} == set(bad["problems"][0])
     assert len(bad["problems"]) == 2
 
 
@@ -186,7 +186,7 @@ def test_no_broker_is_one_clean_block(monkeypatch: pytest.MonkeyPatch, arguments
     assert machine["error"] == "BrokerError"
 
 
-def test_doctor_says_what_to_mend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_doctor_says_what_to_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     alone = as_json(call("doctor", "--json"))
     assert alone["ok"] is True
     assert {finding["what"] for finding in alone["findings"]} == {"python", "libraries", "java"}
@@ -212,13 +212,13 @@ def test_doctor_says_what_to_mend(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     key.unlink()
     assert "No such file" in findings()["user key of rides"]
     told = call("doctor", config)
-    assert "mend: head -c 32 /dev/urandom" in told.stdout
+    assert "fix: head -c 32 /dev/urandom" in told.stdout
 
 
 def test_doctor_reports_a_refused_configuration(tmp_path: Path) -> None:
     result = call("doctor", broken(tmp_path))
     assert result.exit_code == 1
-    assert "MEND  configuration" in result.stdout
+    assert "FIX  configuration" in result.stdout
 
 
 def test_run_refuses_roles_and_levels_that_do_not_exist() -> None:

@@ -38,11 +38,11 @@ def call(*arguments: object, code: int = 0) -> Any:
 
 
 def test_topics_replay_status_doctor(config: Path) -> None:
-    assert {each["mend"] for each in call("topics", config, "--check", code=1)["problems"]}
+    assert {each["fix"] for each in call("topics", config, "--check", code=1)["problems"]}
     assert "does not exist" in call("status", config, code=2)["problems"][0]["reason"]
     missing = call("topics", config, "--create")
     assert not any(name.startswith(("raw.", "audit.")) for name in missing["created"])
-    assert "--source-partitions" in call("replay", config, FILE, code=2)["problems"][0]["mend"]
+    assert "--source-partitions" in call("replay", config, FILE, code=2)["problems"][0]["fix"]
     assert len(call("topics", config, "--create", "--source-partitions", 2)["created"]) == 2
     assert call("topics", config, "--create")["created"] == []
     assert call("topics", config, "--check")["ok"]
@@ -51,7 +51,7 @@ def test_topics_replay_status_doctor(config: Path) -> None:
     assert (done["rows"], done["rows_before"]) == (5_000, 0)
     assert (
         "2016-01-08T00:00:00"
-        in call("replay", config, FILE, "--until", "2016-01-08T12:00", code=2)["problems"][0]["mend"]
+        in call("replay", config, FILE, "--until", "2016-01-08T12:00", code=2)["problems"][0]["fix"]
     )
     done = call("replay", config, FILE, "--until", "2016-01-11T00:00:00")
     assert (done["step"], done["rows"] + done["left_out"]) == (9, 15_000)
@@ -76,4 +76,4 @@ def test_topics_replay_status_doctor(config: Path) -> None:
     (event,) = (finding for what, finding in findings.items() if what.startswith("events of"))
     assert event["verdict"] == "problem"
     assert "100% refused: OUTSIDE_DOMAIN of pickup_latitude 9" in event["detail"]
-    assert "in this order" in event["mend"]
+    assert "in this order" in event["fix"]

@@ -112,7 +112,7 @@ def test_no_noise_is_left_out(mode: str, epsilon: str) -> None:
 
 
 def test_a_noise_without_a_law_is_refused_rather_than_left_out() -> None:
-    with pytest.raises(PrivstreamError, match=r'does not know the noise "Cauchy" of "sums".* Mend'):
+    with pytest.raises(PrivstreamError, match=r'does not know the noise "Cauchy" of "sums".* Fix'):
         noise_facts(
             Mechanism(name="sums", distribution="Cauchy", l1_sensitivity=1, scale=Fraction(1), epsilon=Fraction(1))
         )

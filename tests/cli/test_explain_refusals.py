@@ -31,7 +31,7 @@ NO_BUDGET = [
 
 
 @pytest.mark.parametrize(("key", "value", "privacy"), NO_BUDGET)
-def test_a_budget_that_is_none_is_refused_with_key_reason_and_mend(
+def test_a_budget_that_is_none_is_refused_with_key_reason_and_fix(
     key: str, value: str, privacy: str, tmp_path: Path
 ) -> None:
     text = toml(epsilon=value, privacy=privacy) if key == "epsilon" else toml(privacy=f"{privacy}\ndelta = {value}")
@@ -45,7 +45,7 @@ def test_a_budget_that_is_none_is_refused_with_key_reason_and_mend(
         (problem,) = json.loads(result.stdout)["problems"]
         assert problem["key"] == f"streams[0].privacy.{key}"
         assert problem["reason"]
-        assert problem["mend"]
+        assert problem["fix"]
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1), 0.5, float("nan"), float("inf"), None])
@@ -128,7 +128,7 @@ def test_a_unit_changed_in_mid_stream_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "mend"),
+    ("name", "value", "fix"),
     [
         ("source_topic_id", "B", "deleted and created again"),
         ("source_partitions", 5, "users moved between them"),
@@ -137,8 +137,8 @@ def test_a_unit_changed_in_mid_stream_is_refused() -> None:
         ("job_partitions", 16, "set .kafka. partitions back"),
     ],
 )
-def test_what_lies_under_the_configuration_must_not_change_either(name: str, value: object, mend: str) -> None:
-    with pytest.raises(FingerprintError, match=mend):
+def test_what_lies_under_the_configuration_must_not_change_either(name: str, value: object, fix: str) -> None:
+    with pytest.raises(FingerprintError, match=fix):
         taken().check(taken(**{name: value}))
 
 

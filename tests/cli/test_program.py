@@ -62,4 +62,4 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     data = "examples/nyc_taxi/taxi_2016_01_sample_20k.csv.gz"
     result = run("simulate", "examples/taxi.toml", data, "--out", str(folder))
     assert result.returncode == 2
-    assert "mend: name a folder" in result.stderr
+    assert "fix: name a folder" in result.stderr

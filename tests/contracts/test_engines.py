@@ -198,7 +198,7 @@ def test_the_ingest_fills_the_words_of_a_key_that_the_domain_declares_and_no_oth
     spec = (
         SourceSpec.of(stream, domain, key=bytes(16), partitions=1)
         if role == "engine"
-        else SourceSpec.truth(stream, domain, partitions=1)
+        else SourceSpec.held_out(stream, domain, partitions=1)
     )
     declared = domain.filled if isinstance(domain, FilledDomain) else None
     filled = [] if declared is None else [*declared.trip, declared.admitted, declared.time]

@@ -26,7 +26,7 @@ from schemas.events import TICK_HEADER, encode_tick
 from schemas.topics import Topics
 from tests.crash.machine import CLOCK_VARIABLE, Clock
 from tests.crash.verify import Verdict, collect, judge
-from tests.kafka.support import PATIENCE_S, fresh_name, job_config, producing, records_of, stream_table
+from tests.kafka.support import WAIT_AT_MOST_S, fresh_name, job_config, producing, records_of, stream_table
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE_PARTITIONS = 2
@@ -222,7 +222,7 @@ class Field:
                 self._last_public[at] = max((int(entry.key) for entry in entries), default=-1)
         return list(self._last_public)
 
-    async def until_public(self, step: int, *, timeout_s: float = 2 * PATIENCE_S) -> None:
+    async def until_public(self, step: int, *, timeout_s: float = 2 * WAIT_AT_MOST_S) -> None:
         """Wait until every stream has published `step`; ended workers are started again. Raises: TimeoutError."""
         end = time.monotonic() + timeout_s
         while min(await self.last_public()) < step:
@@ -233,7 +233,7 @@ class Field:
                 raise TimeoutError(f"step {step} is not public: {await self.last_public()}\n{self.logs()}")
             await asyncio.sleep(0.3)
 
-    async def settle(self, *, timeout_s: float = 2 * PATIENCE_S) -> None:
+    async def settle(self, *, timeout_s: float = 2 * WAIT_AT_MOST_S) -> None:
         """Stop the replay, leave healthy workers alone and wait for every step."""
         self._stop.set()
         assert self._feeder is not None

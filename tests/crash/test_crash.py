@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from tests.crash.field import ROOT, Field
-from tests.kafka.support import PATIENCE_S, until
+from tests.kafka.support import WAIT_AT_MOST_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -170,7 +170,7 @@ async def asleep(pid: int) -> None:
     await until(lambda: bool(process.status() == psutil.STATUS_STOPPED))
 
 
-async def ended(poll: Callable[[], int | None], *, timeout_s: float = PATIENCE_S) -> None:
+async def ended(poll: Callable[[], int | None], *, timeout_s: float = WAIT_AT_MOST_S) -> None:
     end = time.monotonic() + timeout_s
     while poll() is None:
         assert time.monotonic() < end, "the worker did not end"

@@ -28,10 +28,10 @@ from agents.offline.replay import ReplayOptions, replay
 from agents.protocol.partitioner import home_partition
 from agents.protocol.release.publisher import Publication
 from agents.worker.ingest.counters import IngestCounters
-from agents.worker.ingest.partition_task import SourceOwner
+from agents.worker.ingest.partition_task import SourceTask
 from agents.worker.ingest.restore import restore
 from agents.worker.job import Job
-from agents.worker.publish import STEP_HEADER, Lane, PublishOwner, public_step
+from agents.worker.publish import STEP_HEADER, PublishStreamTask, PublishTask, public_step
 from schemas.config import Config, parse_config
 from schemas.config.server import Kafka
 from schemas.errors import BrokerError, OutcomeUnknownError
@@ -46,7 +46,7 @@ from tests.kafka.test_replay import PARTITIONS, assert_every_row_once, text_of, 
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-IMPATIENCE_MS = 1_500
+SHORT_TIMEOUT_MS = 1_500
 """How long a sender waits for an answer here: a held request comes after that, however long it takes."""
 ONE_EPOCH = ("Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 PRODUCER_FENCED = 90  # which aiokafka has no number for
@@ -56,7 +56,7 @@ ANSWERS = {(each.API_KEY, each.API_VERSION): each.RESPONSE_TYPE for request in W
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents.kafka.clients, "REQUEST_TIMEOUT_MS", IMPATIENCE_MS)
+    monkeypatch.setattr(agents.kafka.clients, "REQUEST_TIMEOUT_MS", SHORT_TIMEOUT_MS)
 
 
 @pytest.fixture
@@ -175,23 +175,23 @@ class Publishing:
         self.steps = publications(self.stream.name, 2)
 
     @contextlib.asynccontextmanager
-    async def lane(self) -> AsyncIterator[Lane]:
+    async def stream_task(self) -> AsyncIterator[PublishStreamTask]:
         job = Job(config=self.config, source_partitions={self.stream.name: 2})
         home = home_partition(self.stream.name, self.config.kafka.partitions)
-        lane = Lane(PublishOwner(job, home), self.stream)
-        await lane.open(self.config.kafka)
+        stream_task = PublishStreamTask(PublishTask(job, home), self.stream)
+        await stream_task.open(self.config.kafka)
         try:
-            yield lane
+            yield stream_task
         finally:
-            await lane.close()
+            await stream_task.close()
 
     async def work(self) -> None:
         """One worker, until every step is public or something ends it."""
-        async with self.lane() as lane:
-            for whole in self.steps[lane.machine.last_step + 1 :]:
-                data = lane.machine._missing(whole.step, whole.records[:-1])
-                await lane.publish([Publication(whole.stream, whole.step, (*data, whole.records[-1]), 0)])
-                lane.machine.last_step = whole.step
+        async with self.stream_task() as stream_task:
+            for whole in self.steps[stream_task.machine.last_step + 1 :]:
+                data = stream_task.machine._missing(whole.step, whole.records[:-1])
+                await stream_task.publish([Publication(whole.stream, whole.step, (*data, whole.records[-1]), 0)])
+                stream_task.machine.last_step = whole.step
 
     async def public(self, bootstrap: str) -> dict[str, list[int | None]]:
         """Steps of the committed records of the public topics."""
@@ -221,9 +221,9 @@ def test_careless_publishing_tears_a_step_and_the_next_worker_completes_it(
         async with Proxy(bootstrap) as proxy:
             job = await publishing(proxy, tmp_path)
             proxy.plan = Once("EndTxn", Fault(Kind.HOLD))
-            async with job.lane() as lane:
-                await lane.publish([job.steps[0]])
-                producer = lane._producer
+            async with job.stream_task() as stream_task:
+                await stream_task.publish([job.steps[0]])
+                producer = stream_task._producer
                 await producer.begin_transaction()
                 for record in job.steps[1].records[:appended]:
                     topic, headers = f"{job.stream.name}.{record.channel}", [(STEP_HEADER, b"1")]
@@ -264,14 +264,14 @@ def test_a_held_commit_publishes_nothing_twice(bootstrap: str, tmp_path: Path, l
 
 
 class Ingesting:
-    """Owners of the one source partition of a job, one after the other."""
+    """PartitionTasks of the one source partition of a job, one after the other."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.source = TopicPartition(bench.source, 0)
 
     @contextlib.asynccontextmanager
-    async def owner(self) -> AsyncIterator[tuple[SourceOwner, AIOKafkaConsumer]]:
+    async def task(self) -> AsyncIterator[tuple[SourceTask, AIOKafkaConsumer]]:
         config = self.bench.config
         consumer = AIOKafkaConsumer(
             bootstrap_servers=config.kafka.bootstrap,
@@ -281,32 +281,32 @@ class Ingesting:
         )
         consumer.assign([self.source])
         await consumer.start()
-        owner = SourceOwner(
+        task = SourceTask(
             config, self.source, self.bench.specs()[self.bench.source], options=OPTIONS, counters=IngestCounters()
         )
         try:
-            await restore(config, consumer, [owner])
-            yield owner, consumer
+            await restore(config, consumer, [task])
+            yield task, consumer
         finally:
             with contextlib.suppress(BrokerError):
-                await owner.close()
+                await task.close()
             await consumer.stop()
 
-    async def take(self, owner: SourceOwner, consumer: AIOKafkaConsumer, *, until: int) -> None:
+    async def take(self, task: SourceTask, consumer: AIOKafkaConsumer, *, until: int) -> None:
         """One transaction with all records below an offset; it may be under way on return."""
         records: list[Any] = []
         while await consumer.position(self.source) < until:
             for batch in (await consumer.getmany(timeout_ms=200, max_records=until - len(records))).values():
                 records += batch
-        await owner.take([record for record in records if record.offset < until])
-        await owner.flush()
+        await task.take([record for record in records if record.offset < until])
+        await task.flush()
 
     async def finish(self) -> None:
-        """A healthy owner takes the rest."""
-        async with self.owner() as (owner, consumer):
+        """A healthy task takes the rest."""
+        async with self.task() as (task, consumer):
             end = (await consumer.end_offsets([self.source]))[self.source]
-            await self.take(owner, consumer, until=end)
-            await owner.settled()
+            await self.take(task, consumer, until=end)
+            await task.settled()
 
 
 async def ingesting(proxy: Proxy, folder: Path) -> tuple[Ingesting, list[Any], int, int]:
@@ -331,18 +331,18 @@ def test_careless_ingest_tears_a_transaction_and_the_next_worker_goes_on(
     async def scenario() -> None:
         async with Proxy(bootstrap) as proxy:
             job, events, first, second = await ingesting(proxy, tmp_path)
-            async with job.owner() as (owner, consumer):
+            async with job.task() as (task, consumer):
                 proxy.plan = Once("EndTxn", Fault(Kind.HOLD))
-                await job.take(owner, consumer, until=first)
-                await owner.settled()  # repeated, and so it is committed
+                await job.take(task, consumer, until=first)
+                await task.settled()  # repeated, and so it is committed
                 proxy.plan = Once("AddOffsetsToTxn", Fault(Kind.HOLD))
-                await job.take(owner, consumer, until=second)
+                await job.take(task, consumer, until=second)
                 await proxy.until_held(2)  # the block is appended
                 proxy.held[0].release()
                 await proxy.held[0].answer
-                await abandon(owner._producer)
-                assert owner._running is not None
-                owner._running.cancel()
+                await abandon(task._producer)
+                assert task._running is not None
+                task._running.cancel()
                 assert await consumer.committed(job.source) == first
             assert (await job.bench.result()).next_offsets == {0: second}
             await job.finish()
@@ -356,11 +356,11 @@ def test_a_held_commit_leaves_an_ingest_that_starts(bootstrap: str, tmp_path: Pa
     async def scenario() -> None:
         async with Proxy(bootstrap) as proxy:
             job, events, first, _ = await ingesting(proxy, tmp_path)
-            async with job.owner() as (owner, consumer):
+            async with job.task() as (task, consumer):
                 proxy.plan = Once("EndTxn", Fault(Kind.HOLD))
-                await job.take(owner, consumer, until=first)
+                await job.take(task, consumer, until=first)
                 with pytest.raises(OutcomeUnknownError):
-                    await owner.settled()
+                    await task.settled()
             await job.finish()
             assert await refused(proxy.held[0])
             check(await job.bench.until_ticked(2), events)

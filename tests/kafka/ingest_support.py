@@ -31,7 +31,7 @@ from schemas.config import Config
 from schemas.config.load import config_from_mapping
 from schemas.events import TICK_HEADER, encode_tick
 from schemas.topics import Topics
-from tests.kafka.support import PATIENCE_S, create, fresh_name, producing, records_of
+from tests.kafka.support import WAIT_AT_MOST_S, create, fresh_name, producing, records_of
 
 START_S = 1_577_836_800  # 2020-01-01T00:00:00Z, the start of every stream here
 STEP_S = 60
@@ -166,7 +166,7 @@ class Bench:
         """Everything committed for a stream, after checking that offsets are covered without gap or overlap."""
         result = Result()
         expected: dict[int, int] = defaultdict(int)
-        topic = self.topics.truth if truth else self.topics.blocks
+        topic = self.topics.held_out if truth else self.topics.blocks
         for partition in range(2):
             for record in await records_of(self.bootstrap, topic, partition=partition):
                 block = Block.decode(record.value)
@@ -187,7 +187,7 @@ class Bench:
         return [DeadLetter.decode(record.value) for record in records]
 
     async def until_ticked(
-        self, step: int, *, timeout_s: float = PATIENCE_S, stream: str = "s", truth: bool = False
+        self, step: int, *, timeout_s: float = WAIT_AT_MOST_S, stream: str = "s", truth: bool = False
     ) -> Result:
         """Wait until a step is closed on every source partition."""
         end = time.monotonic() + timeout_s

@@ -17,7 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from schemas.config import Config
 from schemas.config.load import config_from_mapping
 
-PATIENCE_S = 120.0
+WAIT_AT_MOST_S = 120.0
 """How long to wait for what must come: never the point of a test, so enough for a machine with much else to do."""
 
 _numbers = itertools.count()
@@ -102,7 +102,7 @@ async def records_of(bootstrap: str, topic: str, *, partition: int = 0, committe
         await consumer.stop()
 
 
-async def until(condition: Callable[[], bool | Awaitable[bool]], *, timeout_s: float = PATIENCE_S) -> None:
+async def until(condition: Callable[[], bool | Awaitable[bool]], *, timeout_s: float = WAIT_AT_MOST_S) -> None:
     """Wait for a condition. Raises: TimeoutError."""
     end = time.monotonic() + timeout_s
     while True:

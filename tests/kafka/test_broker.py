@@ -174,7 +174,7 @@ def test_a_failed_start_quotes_kafkas_log_and_leaves_nothing(monkeypatch: pytest
     monkeypatch.setattr(
         agents.broker.embedded, "_PROPERTIES", agents.broker.embedded._PROPERTIES + "num.io.threads=none\n"
     )
-    with pytest.raises(BrokerError, match=r"(?s)did not start.*Mend: .*num\.io\.threads"):
+    with pytest.raises(BrokerError, match=r"(?s)did not start.*Fix: .*num\.io\.threads"):
         EmbeddedBroker().start()
     assert list(tmp_path.iterdir()) == []
 
@@ -195,7 +195,7 @@ def test_no_way_to_the_jars_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_pa
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(BrokerError, match=r"(?s)could not be downloaded.*Mend: .*HTTPS_PROXY"):
+    with pytest.raises(BrokerError, match=r"(?s)could not be downloaded.*Fix: .*HTTPS_PROXY"):
         jars()
 
 

@@ -20,7 +20,7 @@ from agents.worker.ingest.records import hand_out_bare_records
 from schemas.blocks import Block
 from schemas.errors import GapError
 from tests.kafka.ingest_support import BOUND, START_S, STEP_S, Bench, check, crowd, event, expected_steps, in_loop
-from tests.kafka.support import PATIENCE_S, create, fresh_name, producing, records_of, until
+from tests.kafka.support import WAIT_AT_MOST_S, create, fresh_name, producing, records_of, until
 
 
 @in_loop
@@ -100,8 +100,8 @@ async def test_records_come_bare_and_whole(bootstrap: str, tmp_path: Path) -> No
     hand_out_bare_records(bare)
     await plain.start()
     try:
-        [[short]] = (await bare.getmany(timeout_ms=1000 * int(PATIENCE_S))).values()
-        [[whole]] = (await plain.getmany(timeout_ms=1000 * int(PATIENCE_S))).values()
+        [[short]] = (await bare.getmany(timeout_ms=1000 * int(WAIT_AT_MOST_S))).values()
+        [[whole]] = (await plain.getmany(timeout_ms=1000 * int(WAIT_AT_MOST_S))).values()
     finally:
         await bare.stop()
         await plain.stop()

@@ -17,7 +17,7 @@ import agents.worker.ingest.partition_task
 from agents.kafka.clients import fenced_producer
 from schemas.config.server import Kafka
 from tests.kafka.ingest_support import Bench, check, crowd, in_loop
-from tests.kafka.support import PATIENCE_S, until
+from tests.kafka.support import WAIT_AT_MOST_S, until
 
 FAILPOINTS = (
     "ingest_block_appended",
@@ -49,7 +49,7 @@ async def test_killed_at_a_failpoint(bootstrap: str, tmp_path: Path, name: str) 
             await bench.tick(step)
             # Steps one by one, however slowly the process starts: else all of them are fewer than four transactions.
             await until(partial(_closed_or_dead, bench, process, step))
-        assert await asyncio.to_thread(process.wait, PATIENCE_S) == -signal.SIGKILL
+        assert await asyncio.to_thread(process.wait, WAIT_AT_MOST_S) == -signal.SIGKILL
     finally:
         process.kill()
         process.wait()
@@ -97,10 +97,10 @@ async def test_a_second_worker_takes_over_and_gives_back(bootstrap: str, tmp_pat
         await more(0)
         await bench.until_ticked(0)
         async with bench.running() as second:
-            await until(lambda: len(first.owners) == 1 and len(second.owners) == 1)
+            await until(lambda: len(first.tasks) == 1 and len(second.tasks) == 1)
             await more(1)
             await bench.until_ticked(1)
-        await until(lambda: len(first.owners) == 2)
+        await until(lambda: len(first.tasks) == 2)
         await more(2)
         check(await bench.until_ticked(2), events)
 
@@ -125,14 +125,14 @@ async def test_a_worker_that_is_still_opening_does_not_fence_its_successor(boots
         async with bench.running() as first:
             await until(lambda: slow == bench.partitions)
             async with bench.running() as second:
-                await until(lambda: len(second.owners) == 1)
+                await until(lambda: len(second.tasks) == 1)
                 resume.set()
                 for step in range(3):
                     events += crowd(step)
                     await bench.send(crowd(step))
                     await bench.tick(step)
                     check(await bench.until_ticked(step), events)
-                assert len(first.owners) == len(second.owners) == 1
+                assert len(first.tasks) == len(second.tasks) == 1
 
 
 def _stopped(pid: int) -> bool:

@@ -62,7 +62,7 @@ async def _made_again(admin: AIOKafkaAdminClient, bench: Bench) -> None:
         await create_topics(bench.config)
     [problem] = [each for each in await check_topics(bench.config) if each.topic == bounds]
     assert "must not be made again" in problem.reason
-    assert "--create" not in problem.mend
+    assert "--create" not in problem.fix
     settings = next(dict(topic.settings) for topic in bench.topics.private() if topic.name == bounds)
     await admin.create_topics([NewTopic(bounds, 2, 1, topic_configs=settings)])
 
@@ -105,7 +105,7 @@ async def test_a_lost_bounds_topic_is_refused(
 
     await until(noticed)  # brokers know of a change a moment later
     findings = await cluster_findings(bench.config)
-    assert any(each.verdict == "problem" and says in each.detail and "anew" in each.mend for each in findings)
+    assert any(each.verdict == "problem" and says in each.detail and "anew" in each.fix for each in findings)
     with pytest.raises(GapError, match=r"has lost snapshots.*Restore the private topics.*under another name"):
         async with bench.running() as service:
             await until(lambda: service.crash_reason is not None)
@@ -134,7 +134,7 @@ async def test_lost_held_out_events_stop_an_audit_and_at_a_start_all(
     twins: Twins, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The topic is deleted under a running worker, is missing at a start, and is back as it was earlier."""
-    config, truth = twins.config(), twins.topics.truth
+    config, truth = twins.config(), twins.topics.held_out
     await twins.create()
     await twins.send(range(2))
     async with twins.worker(config) as app:
@@ -176,7 +176,7 @@ async def test_topics_for_people_alone_are_made_again_and_no_event_counts_twice(
     await twins.begin(2)
     await twins.delete(stops)
     async with admin_of(twins.bootstrap) as admin:
-        await admin.delete_records({TopicPartition(twins.topics.truth, 0): RecordsToDelete(before_offset=-1)})
+        await admin.delete_records({TopicPartition(twins.topics.held_out, 0): RecordsToDelete(before_offset=-1)})
     with pytest.raises(TopicError, match=rf"(?s){stops}: does not exist.*topics --create"):
         await prepare(config, insecure_seed=None, roles=ROLES)
     assert await twins.stopped(config) == {twins.a: [], twins.b: []}

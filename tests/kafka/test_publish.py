@@ -18,7 +18,7 @@ from agents.kafka.topics.admin import create_topics
 from agents.protocol.partitioner import home_partition
 from agents.protocol.release.publisher import Publication
 from agents.worker.job import Job
-from agents.worker.publish import Lane, PublishOwner
+from agents.worker.publish import PublishStreamTask, PublishTask
 from schemas.blocks import Block
 from schemas.config import Config
 from schemas.errors import ForkError
@@ -164,21 +164,21 @@ def test_two_jobs_with_one_stream_name_cannot_both_publish(bootstrap: str, tmp_p
         second = job_config(bootstrap, tmp_path / "2", streams=[stream_table(name)])
         await create_topics(first)
         home = home_partition(name, first.kafka.partitions)
-        lanes = []
+        stream_tasks = []
         for config in (first, second):
-            owner = PublishOwner(Job(config=config, source_partitions={name: 2}), home)
-            lanes.append(Lane(owner, config.streams[0]))
-        await lanes[0].open(first.kafka)
-        await lanes[1].open(second.kafka)
+            task = PublishTask(Job(config=config, source_partitions={name: 2}), home)
+            stream_tasks.append(PublishStreamTask(task, config.streams[0]))
+        await stream_tasks[0].open(first.kafka)
+        await stream_tasks[1].open(second.kafka)
 
         def step(value: bytes) -> Publication:
             return Publication(name, 0, (PublicRecord("ledger", b"0", value),), 0)
 
         with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
-            await lanes[0].publish([step(b"first")])
-        await lanes[1].publish([step(b"second")])
-        for lane in lanes:
-            await lane.close()
+            await stream_tasks[0].publish([step(b"first")])
+        await stream_tasks[1].publish([step(b"second")])
+        for stream_task in stream_tasks:
+            await stream_task.close()
         found: list[Any] = []
 
         async def settled() -> bool:

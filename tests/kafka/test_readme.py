@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.support import PATIENCE_S
+from tests.kafka.support import WAIT_AT_MOST_S
 
 ROOT = Path(__file__).parents[2]
 NOT_RUN = {"make setup": "it has run, or this test would not"}
@@ -46,7 +46,7 @@ def runnable(command: str) -> str:
 
 def until_it_works(worker: subprocess.Popen[bytes], log: Path) -> None:
     """Until the ingest of every source partition, an engine and a publisher are open."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + WAIT_AT_MOST_S
     while True:
         said = log.read_text()
         assert worker.poll() is None, said[-3000:]
@@ -93,14 +93,14 @@ def test_every_command_of_the_readme_works(bootstrap: str, tmp_path: Path) -> No
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=PATIENCE_S,
+                timeout=WAIT_AT_MOST_S,
                 check=False,
             )
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         assert (tmp_path / "try" / "report.html").stat().st_size > 50_000
         assert worker is not None
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(PATIENCE_S) == 0, log.read_text()[-3000:]
+        assert worker.wait(WAIT_AT_MOST_S) == 0, log.read_text()[-3000:]
     finally:
         if worker is not None and worker.poll() is None:
             worker.kill()

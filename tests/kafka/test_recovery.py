@@ -95,7 +95,7 @@ def test_the_next_worker_goes_on(bootstrap: str, tmp_path: Path, monkeypatch: py
 def test_steps_that_one_block_closed_need_no_further_block(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, passes: int, most: int
 ) -> None:
-    """The saved position is behind the last block, so no record will ever wake the owner. They go together."""
+    """The saved position is behind the last block, so no record will ever wake the task. They go together."""
 
     async def scenario() -> None:
         config = keeping(one_stream(bootstrap, tmp_path))

@@ -30,7 +30,7 @@ from agents.protocol.replay.plan import Chunk, ReplayError, ReplayPlan
 from schemas.config import Config, parse_config
 from schemas.errors import BrokerError
 from schemas.events import tick_progress
-from tests.kafka.support import PATIENCE_S
+from tests.kafka.support import WAIT_AT_MOST_S
 
 PARTITIONS = 3
 DAY = 86_400
@@ -119,14 +119,14 @@ def assert_every_row_once(config: Config, count: int) -> None:
     for topic in topics(config):
         partitions = records(config, topic)
         assert rows_in(partitions) == Counter(range(count))
-        for lane in partitions:
-            ticks = [tick_progress(tick) for tick in map(tick_of, lane) if tick is not None]
+        for tp in partitions:
+            ticks = [tick_progress(tick) for tick in map(tick_of, tp) if tick is not None]
             steps = [step for step, _, _ in ticks]
             assert steps == sorted(steps)
             assert ticks[-1][:2] == (4, count)
-            assert tick_of(lane[-1]) is not None
+            assert tick_of(tp[-1]) is not None
             closed = -1
-            for record in lane:
+            for record in tp:
                 tick = tick_of(record)
                 if tick is not None:
                     closed = tick_progress(tick)[0]
@@ -150,8 +150,8 @@ def test_users_are_keyed_and_stay_on_one_partition(bootstrap: str, tmp_path: Pat
     config = job(bootstrap, privacy=USER)
     run(config, write_rows(tmp_path / "a.csv.gz", 500))
     homes: dict[bytes, set[int]] = {}
-    for partition, lane in enumerate(records(config, config.streams[0].source)):
-        for record in lane:
+    for partition, tp in enumerate(records(config, config.streams[0].source)):
+        for record in tp:
             if tick_of(record) is None:
                 assert record.key == orjson.loads(record.value)["user"].encode()
                 homes.setdefault(record.key, set()).add(partition)
@@ -260,10 +260,10 @@ def test_a_topic_whose_ticks_were_deleted_is_refused(bootstrap: str, tmp_path: P
     run(config, path)
 
     async def delete() -> None:
-        async with admin_client(config.kafka) as admin, tail(config.kafka, lanes) as end:
-            await admin.delete_records({TopicPartition(*lane): RecordsToDelete(end.ends[lane]) for lane in lanes})
+        async with admin_client(config.kafka) as admin, tail(config.kafka, tps) as end:
+            await admin.delete_records({TopicPartition(*tp): RecordsToDelete(end.ends[tp]) for tp in tps})
 
-    lanes = [(config.streams[0].source, partition) for partition in range(PARTITIONS)]
+    tps = [(config.streams[0].source, partition) for partition in range(PARTITIONS)]
     asyncio.run(delete())
     with pytest.raises(ReplayError, match="lost its first records"):
         run(config, path)
@@ -272,8 +272,8 @@ def test_a_topic_whose_ticks_were_deleted_is_refused(bootstrap: str, tmp_path: P
 def test_another_field_can_key_the_rows(bootstrap: str, tmp_path: Path) -> None:
     config = job(bootstrap)
     run(config, write_rows(tmp_path / "a.csv.gz", 50), user_field="row")
-    for lane in records(config, config.streams[0].source):
-        for record in lane:
+    for tp in records(config, config.streams[0].source):
+        for record in tp:
             assert tick_of(record) is not None or record.key == str(orjson.loads(record.value)["row"]).encode()
 
 
@@ -296,7 +296,7 @@ def test_a_second_replay_fences_the_first(bootstrap: str, tmp_path: Path) -> Non
         under_way = asyncio.Event()
         slowly = ReplayOptions(speed=DAY / 20, chunk_rows=10)  # 100 s, were it left alone
         first = asyncio.create_task(replay(config, stream, path, slowly, progress=lambda row: under_way.set()))
-        await asyncio.wait_for(under_way.wait(), PATIENCE_S)
+        await asyncio.wait_for(under_way.wait(), WAIT_AT_MOST_S)
         second = asyncio.create_task(replay(config, stream, path, ReplayOptions()))
         return await asyncio.gather(first, second, return_exceptions=True)
 

@@ -173,10 +173,10 @@ async def test_a_source_that_lost_its_tail_is_named_and_what_is_new_is_counted(
     async with bench.running() as service:
         await bench.send([event(f"u{n}", 0) for n in range(10)])
         await until(lambda: service.counters.records[stream, "blocks", "ACCEPTED", ""] == 10)
-        owner = service.owners[source]
-        owner.machines[0].advance(30)
-        owner.position = owner.explained = 30
-        owner._oldest_s = 0.0
+        task = service.partition_tasks[source]
+        task.machines[0].advance(30)
+        task.position = task.explained = 30
+        task._oldest_s = 0.0
 
         async def committed() -> bool:
             return (await bench.result()).next_offsets == {0: 30}

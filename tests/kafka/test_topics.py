@@ -35,7 +35,7 @@ def test_created_topics_pass_the_check_and_are_created_once(bootstrap: str, tmp_
     asyncio.run(scenario())
 
 
-def test_a_topic_of_another_shape_is_named_with_its_mend(bootstrap: str, tmp_path: Path) -> None:
+def test_a_topic_of_another_shape_is_named_with_its_fix(bootstrap: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
         topics = Topics(config.job.name, config.kafka.partitions)
@@ -65,7 +65,7 @@ def test_a_compacted_source_is_refused_unless_every_reader_allows_it(
         (problem,) = await check_topics(config)
         assert problem.topic == source
         assert "cleanup.policy = compact" in problem.reason
-        assert "allow_compacted = true" in problem.mend
+        assert "allow_compacted = true" in problem.fix
         findings = await cluster_findings(config)
         assert [each.verdict for each in findings if each.what == "topic"] == ["problem"]
         with pytest.raises(BrokerError, match=f"{source}: is a source with cleanup.policy = compact"):

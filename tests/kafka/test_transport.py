@@ -1,6 +1,6 @@
 """Faust's consumer as we need it: committed records only, and none lost when a table is recovered.
 
-The last test shows that stock Faust does lose records in the same situation; when it fails, Faust was mended and half
+The last test shows that stock Faust does lose records in the same situation; when it fails, Faust was fixed and half
 of agents/kafka/transport.py can go.
 """
 

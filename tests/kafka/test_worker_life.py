@@ -21,7 +21,7 @@ from agents.broker.embedded import EmbeddedBroker
 from schemas.topics import Topics
 from tests.crash.field import ROOT, Field, Worker, to_toml
 from tests.kafka.ingest_support import in_loop
-from tests.kafka.support import PATIENCE_S, until
+from tests.kafka.support import WAIT_AT_MOST_S, until
 from tests.kafka.test_streams_alone import admin_of
 
 NOISE = re.compile(r"Traceback|Event loop is closed|never retrieved|Unclosed AIOKafka|^\s+File ", re.MULTILINE)
@@ -52,7 +52,7 @@ def lines(worker: Worker) -> list[str]:
     return worker.log.read_text(errors="replace").splitlines()
 
 
-async def ended(worker: Worker, *, within_s: float = PATIENCE_S) -> int:
+async def ended(worker: Worker, *, within_s: float = WAIT_AT_MOST_S) -> int:
     await until(lambda: worker.ended is not None, timeout_s=within_s)
     code = worker.ended
     assert code is not None
@@ -111,7 +111,7 @@ def test_it_leaves_with_a_line_while_it_starts(tmp_path: Path) -> None:
         first = process.stderr.readline()
         assert "WAITING for 0 s: no answer from the cluster at 127.0.0.1:1: 127.0.0.1:1 refused the connection" in first
         process.send_signal(signal.SIGTERM)
-        _, rest = process.communicate(timeout=PATIENCE_S)
+        _, rest = process.communicate(timeout=WAIT_AT_MOST_S)
         assert process.returncode == 0
         assert [line.split(": ", 1)[1] for line in rest.splitlines()] == [
             "asked to leave (SIGTERM) while nothing was under way",
@@ -137,7 +137,7 @@ def full_disk(field: Field) -> list[str]:
     environment = {**os.environ, "PRIVSTREAM_JOB__DATA_DIR": str(field.folder / "limited")}
     command = [sys.executable, "-c", LIMITED, str(path)]
     done = subprocess.run(
-        command, env=environment, stderr=subprocess.PIPE, text=True, cwd=ROOT, timeout=PATIENCE_S, check=False
+        command, env=environment, stderr=subprocess.PIPE, text=True, cwd=ROOT, timeout=WAIT_AT_MOST_S, check=False
     )
     assert done.returncode == 1
     assert not NOISE.search(done.stderr)

@@ -10,13 +10,13 @@ import pytest
 
 from schemas.releases import Seed
 from tests.protocol.test_promise import BULKS
-from tests.protocol.world import PARTITIONS, OwnerProcess, PublisherProcess, World, golden
+from tests.protocol.world import PARTITIONS, EngineProcess, PublisherProcess, World, golden
 
 STEPS = 6
 FAILS = 3
 
 
-def work(process: OwnerProcess | PublisherProcess) -> None:
+def work(process: EngineProcess | PublisherProcess) -> None:
     for _ in range(20 * STEPS):
         process.act()
 
@@ -35,8 +35,8 @@ def test_the_steps_before_it_are_answered_and_its_seed_is_used_later(enough_byte
     world = World(enough_bytes=enough_bytes)
     for partition in range(PARTITIONS):
         world.ingest(partition, dict.fromkeys(range(STEPS), 1), STEPS)
-    process = OwnerProcess(world)
-    engine = process.owner.stepper.engine
+    process = EngineProcess(world)
+    engine = process.machine.stepper.engine
     step = engine.step
 
     def failing(batch: Any, noise: Any) -> Any:
@@ -47,14 +47,14 @@ def test_the_steps_before_it_are_answered_and_its_seed_is_used_later(enough_byte
     engine.step = failing  # type: ignore[method-assign]
     with pytest.raises(ZeroDivisionError):
         work(process)
-    assert process.owner.step == fails
+    assert process.machine.step == fails
     assert answered(world) == list(range(fails))
     assert world.saved == fails - 1
     assert seeds(world) == list(range(STEPS))
     publisher = PublisherProcess(world)
     work(publisher)
     assert list(world.answers()) == list(range(fails))
-    work(OwnerProcess(world))
+    work(EngineProcess(world))
     work(publisher)
     assert seeds(world) == answered(world) == list(range(STEPS)), "with the seeds that were committed"
     assert world.answers() == {step: [copy] for step, copy in golden(world).items()}

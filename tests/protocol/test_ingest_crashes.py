@@ -35,8 +35,8 @@ def busy_logs(draw: st.DrawFn) -> list[RawRecord]:
     return records
 
 
-class CrashingOwners(RuleBasedStateMachine):
-    """Two owners of one partition, of which the log lets only the fenced newest commit; crashes at any moment.
+class CrashingTasks(RuleBasedStateMachine):
+    """Two tasks of one partition, of which the log lets only the fenced newest commit; crashes at any moment.
 
     What Kafka gives is here in memory: transactions that commit whole or not at all, and fencing. Everything else, the
     table, the snapshots, the fold, the floor and the trimming below it, is the product's.
@@ -56,15 +56,15 @@ class CrashingOwners(RuleBasedStateMachine):
         self.committed = 0
         self.epoch = 0
         self.outcome = Outcome()
-        self.owners: list[tuple[int, PartitionIngest, Any]] = []
+        self.tasks: list[tuple[int, PartitionIngest, Any]] = []
         self.assign()
 
     @rule(counts=st.lists(st.integers(1, 5), min_size=1, max_size=4), budget=BUDGETS)
     def run_undisturbed(self, counts: list[int], budget: int) -> None:
-        """The newest owner gets some transactions done."""
-        if not self.owners or self.owners[-1][0] != self.epoch:
+        """The newest task gets some transactions done."""
+        if not self.tasks or self.tasks[-1][0] != self.epoch:
             self.assign()
-        newest = len(self.owners) - 1
+        newest = len(self.tasks) - 1
         for count in counts:
             self.commit(newest, True)
             self.take(newest, count)
@@ -73,7 +73,7 @@ class CrashingOwners(RuleBasedStateMachine):
 
     @rule()
     def assign(self) -> None:
-        """A new owner: fence, then restore."""
+        """A new task: fence, then restore."""
         self.epoch += 1
         machine = PartitionIngest(self.spec, 0)
         for value in self.snapshots.values():
@@ -82,33 +82,33 @@ class CrashingOwners(RuleBasedStateMachine):
             machine.apply(Block.decode(value), at=offset, trimmed_to=self.beginning)
         machine.check_restored(trimmed_to=self.beginning)
         assert machine.next_offset == self.committed
-        self.owners = [*self.owners[-1:], (self.epoch, machine, None)]
+        self.tasks = [*self.tasks[-1:], (self.epoch, machine, None)]
 
     @rule(which=st.integers(0, 1), count=st.integers(1, 7))
     def take(self, which: int, count: int) -> None:
-        if which < len(self.owners):
-            epoch, machine, sealed = self.owners[which]
+        if which < len(self.tasks):
+            epoch, machine, sealed = self.tasks[which]
             coming = [record for record in self.records if record.offset >= machine.next_offset]
             machine.take(coming[:count])
-            self.owners[which] = (epoch, machine, sealed)
+            self.tasks[which] = (epoch, machine, sealed)
 
     @rule(which=st.integers(0, 1), budget=BUDGETS)
     def seal(self, which: int, budget: int) -> None:
-        if which < len(self.owners) and self.owners[which][2] is None:
-            epoch, machine, _ = self.owners[which]
+        if which < len(self.tasks) and self.tasks[which][2] is None:
+            epoch, machine, _ = self.tasks[which]
             snapshots = machine.snapshots(budget)
             block, letters = machine.seal()
             if block is not None:
-                self.owners[which] = (epoch, machine, (block.encode(), letters, snapshots))
+                self.tasks[which] = (epoch, machine, (block.encode(), letters, snapshots))
 
     @rule(which=st.integers(0, 1), answered=st.booleans())
     def commit(self, which: int, answered: bool) -> None:
-        """Only the newest commits; the others crash. The answer may be lost: then the owner crashes as well."""
-        if which >= len(self.owners) or self.owners[which][2] is None:
+        """Only the newest commits; the others crash. The answer may be lost: then the task crashes as well."""
+        if which >= len(self.tasks) or self.tasks[which][2] is None:
             return
-        epoch, machine, (value, letters, snapshots) = self.owners[which]
+        epoch, machine, (value, letters, snapshots) = self.tasks[which]
         if epoch != self.epoch:
-            del self.owners[which]
+            del self.tasks[which]
             return
         offset = self.end
         self.end += 3  # the transaction's other records and marker
@@ -120,13 +120,13 @@ class CrashingOwners(RuleBasedStateMachine):
         self.outcome.add(block, letters)
         if answered:
             machine.committed(at=offset)
-            self.owners[which] = (epoch, machine, None)
+            self.tasks[which] = (epoch, machine, None)
         else:
-            del self.owners[which]
+            del self.tasks[which]
 
     @rule()
     def trim(self) -> None:
-        """As the engine's owner does it: below the floor of the last block it has seen."""
+        """As the engine's task does it: below the floor of the last block it has seen."""
         if self.blocks:
             self.beginning = max(self.beginning, Block.decode(self.blocks[-1][1]).floor)
             self.blocks = [(offset, value) for offset, value in self.blocks if offset >= self.beginning]
@@ -141,8 +141,8 @@ class CrashingOwners(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1))
     def crash(self, which: int) -> None:
-        if which < len(self.owners):
-            del self.owners[which]
+        if which < len(self.tasks):
+            del self.tasks[which]
 
     @invariant()
     def it_is_what_one_undisturbed_machine_says(self) -> None:
@@ -152,8 +152,8 @@ class CrashingOwners(RuleBasedStateMachine):
         assert run(done, [], [], spec=self.spec) == self.outcome
 
 
-CrashingOwners.TestCase.settings = settings(max_examples=100, stateful_step_count=20)
-test_bounds_hold_under_crashes_zombies_and_trimming = CrashingOwners.TestCase
+CrashingTasks.TestCase.settings = settings(max_examples=100, stateful_step_count=20)
+test_bounds_hold_under_crashes_zombies_and_trimming = CrashingTasks.TestCase
 
 
 @pytest.mark.parametrize("budget", [1, 1 << 20])
@@ -161,7 +161,7 @@ test_bounds_hold_under_crashes_zombies_and_trimming = CrashingOwners.TestCase
 @pytest.mark.parametrize("capped", [False, True])
 def test_trimming_below_the_floor_forgets_nobody(budget: int, transactions: int, capped: bool) -> None:
     """The slow rotation through the buckets, step by step: what a random search seldom reaches."""
-    world = CrashingOwners()
+    world = CrashingTasks()
     users = ["ann", "bob", "eve", "kim", "lou", "mia"]
     values = [body(u=users[index % 6], t=index / 20) for index in range(60)]
     world.start([RawRecord(2 * index, -1, None, value) for index, value in enumerate(values)], capped, False)

@@ -211,7 +211,7 @@ def test_a_wall_clock_takes_no_ticks_from_records() -> None:
 
 def test_the_truth_has_no_users_no_bounds_and_no_letters() -> None:
     fields = EventFields(time="t", time_is_number=True, operation="op", numbers=("x", "y"))
-    truth = replace(SPEC, role="truth", fields=fields, key=None, partitioner=None, bounds=None)
+    truth = replace(SPEC, role="held_out", fields=fields, key=None, partitioner=None, bounds=None)
     machine = PartitionIngest(truth, 0)
     machine.take([RawRecord(offset, -1, None, body(u=None)) for offset in range(9)] + [RawRecord(9, -1, None, b"{")])
     assert machine.snapshots(1 << 20) == []

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 import pytest
 
-from agents.protocol.release.candidates import Effects, StreamOwner
+from agents.protocol.release.candidates import Effects, StreamCandidates
 from agents.protocol.release.effects import CommitCandidates, CommitSeeds, Compute, SaveState
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.stepper import Stepper
@@ -62,12 +62,12 @@ class Life:
         return self
 
     def _engine(self) -> None:
-        owner = StreamOwner(Stepper.of(STREAM, 1))
-        owner.read(self.history.log)
-        self._drive(owner.recover(self.history.table, log_is_trimmed=self.history.trimmed))
+        machine = StreamCandidates(Stepper.of(STREAM, 1))
+        machine.read(self.history.log)
+        self._drive(machine.recover(self.history.table, log_is_trimmed=self.history.trimmed))
         for offset, block in self.history.blocks:
-            owner.fold(offset, block)
-            self._drive(owner.advance())
+            machine.fold(offset, block)
+            self._drive(machine.advance())
 
     def _drive(self, effects: Effects) -> None:
         result: Any = None

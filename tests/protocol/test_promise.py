@@ -1,4 +1,4 @@
-"""The promise, over arbitrary interleavings of two owners, two publishers and their crashes (see `world.py`)."""
+"""The promise, over arbitrary interleavings of two engines, two publishers and their crashes (see `world.py`)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from schemas.releases import Seed, decode_log_record, unframe_records
 from tests.protocol.world import (
     PARTITIONS,
     STREAM,
+    EngineProcess,
     FencedError,
-    OwnerProcess,
     PublisherProcess,
     UnansweredError,
     World,
@@ -47,13 +47,13 @@ class Promise(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World(self.planted)
-        self.owners: dict[str, OwnerProcess] = {"first": OwnerProcess(self.world)}
+        self.engines: dict[str, EngineProcess] = {"first": EngineProcess(self.world)}
         self.publishers: dict[str, PublisherProcess] = {"first": PublisherProcess(self.world)}
 
     @initialize(enough_bytes=st.sampled_from(BULKS))
     def bulks(self, enough_bytes: int) -> None:
         self.world.enough_bytes = enough_bytes
-        self.owners["first"] = OwnerProcess(self.world)
+        self.engines["first"] = EngineProcess(self.world)
 
     @rule(events=st.integers(0, 3), ticks=st.integers(1, 3))
     def everywhere(self, events: int, ticks: int) -> None:
@@ -71,20 +71,20 @@ class Promise(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def assign_engine(self, name: str) -> None:
-        """A worker becomes the owner. The former one is not told: it goes on as a zombie."""
-        self.owners[name] = OwnerProcess(self.world)
+        """A worker becomes the engine. The former one is not told: it goes on as a zombie."""
+        self.engines[name] = EngineProcess(self.world)
 
     @rule(name=NAMES, effects=st.integers(1, 12))
     def engine_works(self, name: str, effects: int) -> None:
-        self.work(self.owners, name, effects)
+        self.work(self.engines, name, effects)
 
     @rule(name=NAMES)
     def engine_dies_after_effect(self, name: str) -> None:
-        self.die(self.owners, name)
+        self.die(self.engines, name)
 
     @rule(name=NAMES)
     def engine_dies(self, name: str) -> None:
-        self.owners.pop(name, None)
+        self.engines.pop(name, None)
 
     @rule(name=NAMES)
     def assign_publisher(self, name: str) -> None:
@@ -113,7 +113,7 @@ class Promise(RuleBasedStateMachine):
     @rule(name=NAMES, network=NETWORKS)
     def engine_is_not_answered(self, name: str, network: str) -> None:
         """The end of its next transaction is held on the way, or comes and comes again."""
-        self.unanswered(self.owners, name, network)
+        self.unanswered(self.engines, name, network)
 
     @rule(name=NAMES, network=NETWORKS)
     def publisher_is_not_answered(self, name: str, network: str) -> None:
@@ -145,7 +145,7 @@ class Promise(RuleBasedStateMachine):
     def unanswered(self, processes: dict, name: str, network: str) -> None:
         """A producer that was not answered is of no more use: its process ends, and a new one reads what came of it."""
         process = processes.get(name)
-        log = self.world.releases if processes is self.owners else self.world.public
+        log = self.world.releases if processes is self.engines else self.world.public
         before = len(log.late)
         for _ in range(TO_THE_END if process is not None else 0):
             try:
@@ -183,20 +183,25 @@ class Promise(RuleBasedStateMachine):
             assert all(copy[-1].channel == "ledger" for copy in copies), "a step without its ledger record"
 
     def teardown(self) -> None:
-        """Whatever happened, new owners finish the work, and what is public is what one calm process would have
+        """Whatever happened, new engines finish the work, and what is public is what one calm process would have
         said.
         """
-        owner, publisher = OwnerProcess(self.world), PublisherProcess(self.world)
+        engine, publisher = EngineProcess(self.world), PublisherProcess(self.world)
         while self.world.releases.late or self.world.public.late:  # after the successors' first word
             self.world.releases.deliver()
             self.world.public.deliver()
         for _ in range(2000):
-            before = (owner.owner.step, owner.owner.position, publisher.position, publisher.publisher.last_step)
+            before = (engine.machine.step, engine.machine.position, publisher.position, publisher.publisher.last_step)
             for _ in range(20):
-                owner.act()
+                engine.act()
                 publisher.act()
-            if owner.effects is None and not publisher.due:
-                after = (owner.owner.step, owner.owner.position, publisher.position, publisher.publisher.last_step)
+            if engine.effects is None and not publisher.due:
+                after = (
+                    engine.machine.step,
+                    engine.machine.position,
+                    publisher.position,
+                    publisher.publisher.last_step,
+                )
                 if before == after:
                     break
         self.one_seed_per_step()

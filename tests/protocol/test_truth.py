@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import pytest
 
-from agents.protocol.release.held_out import TruthAudit
+from agents.protocol.release.held_out import HeldOutAudit
 from schemas.blocks import Block, Folded
 from schemas.config import Stream
 from schemas.errors import WireError
@@ -38,14 +38,14 @@ def point(x: float) -> bytes:
     return orjson.dumps({"at": 0, "x": x, "y": x})
 
 
-def measured(audit: TruthAudit) -> dict[str, Any]:
+def measured(audit: HeldOutAudit) -> dict[str, Any]:
     assert audit.ready
     found: dict[str, Any] = orjson.loads(audit.measure())
     return found
 
 
 def test_a_step_waits_for_its_truth_its_ledger_entry_and_its_last_record(stream: Stream) -> None:
-    audit = TruthAudit(stream, 1)
+    audit = HeldOutAudit(stream, 1)
     audit.on_ledger(entry(0, added=2))
     assert not audit.ready
     audit.fold(0, block(0))
@@ -59,7 +59,7 @@ def test_a_step_waits_for_its_truth_its_ledger_entry_and_its_last_record(stream:
 
 
 def test_a_record_of_a_later_step_ends_the_waiting_and_is_not_applied_early(stream: Stream) -> None:
-    audit = TruthAudit(stream, 1)
+    audit = HeldOutAudit(stream, 1)
     for step in (0, 1):
         audit.fold(step, block(step))
         audit.on_ledger(entry(step, added=2))
@@ -72,7 +72,7 @@ def test_a_record_of_a_later_step_ends_the_waiting_and_is_not_applied_early(stre
 
 
 def test_a_gathered_step_has_no_error(stream: Stream) -> None:
-    audit = TruthAudit(stream, 1)
+    audit = HeldOutAudit(stream, 1)
     audit.fold(0, block(0))
     audit.on_ledger(entry(0, added=0, gathered=True))
     found = measured(audit)
@@ -81,7 +81,7 @@ def test_a_gathered_step_has_no_error(stream: Stream) -> None:
 
 
 def test_a_checkpoint_goes_on_as_if_nothing_had_been(stream: Stream) -> None:
-    def play(audit: TruthAudit, steps: range) -> list[dict[str, Any]]:
+    def play(audit: HeldOutAudit, steps: range) -> list[dict[str, Any]]:
         found = []
         for step in steps:
             audit.fold(step, block(step))
@@ -90,10 +90,10 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_been(stream: Stream) -> None:
             found.append(measured(audit))
         return found
 
-    straight = play(TruthAudit(stream, 1), range(6))
-    first = TruthAudit(stream, 1)
+    straight = play(HeldOutAudit(stream, 1), range(6))
+    first = HeldOutAudit(stream, 1)
     before = play(first, range(3))
-    second = TruthAudit(stream, 1)
+    second = HeldOutAudit(stream, 1)
     second.restore(first.encode())
     # Everything is delivered again; what is in the checkpoint is passed over.
     for step in range(3):
@@ -107,13 +107,13 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_been(stream: Stream) -> None:
 def test_a_checkpoint_of_another_stream_is_refused(stream: Stream) -> None:
     other = stream.model_copy(update={"name": "bikes"})
     with pytest.raises(WireError, match="bikes"):
-        TruthAudit(stream, 1).restore(TruthAudit(other, 1).encode())
+        HeldOutAudit(stream, 1).restore(HeldOutAudit(other, 1).encode())
 
 
 def test_events_leave_the_truth_when_their_life_is_over(tmp_path: Path) -> None:
     table = stream_table("taxi", audit="audit.taxi", privacy={"epsilon": 1.0, "unit": "event"})
     table["domain"] = {**table["domain"], "ttl": "120s"}
-    audit = TruthAudit(job_config("localhost:9092", tmp_path, streams=[table]).streams[0], 1)
+    audit = HeldOutAudit(job_config("localhost:9092", tmp_path, streams=[table]).streams[0], 1)
     alive = []
     for step in range(4):
         audit.fold(step, Block("taxi", 0, step, step + 1, step, {step: block(step).steps[step]} if step < 2 else {}))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.protocol.release.candidates import ENOUGH_BYTES, StreamOwner
+from agents.protocol.release.candidates import ENOUGH_BYTES, StreamCandidates
 from agents.protocol.release.effects import Adopted, CommitCandidates, CommitSeeds, Compute, SaveState
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.publisher import Publication, StreamPublisher
@@ -212,14 +212,14 @@ class World:
         return {step: [frame_records(each) for each in copies] for step, copies in self.publications().items()}
 
 
-class OwnerProcess:
-    """A worker's engine owner. `act` performs the pending effect; dropping the object at any time is a crash."""
+class EngineProcess:
+    """A worker's engine machine. `act` performs the pending effect; dropping the object at any time is a crash."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.epoch = world.releases.epoch if world.planted == "no fencing" and world.releases.epoch else None
         self.epoch = self.epoch or world.releases.fence()
-        self.owner = StreamOwner(toy_stepper(), chunk_bytes=world.chunk_bytes, enough_bytes=world.enough_bytes)
+        self.machine = StreamCandidates(toy_stepper(), chunk_bytes=world.chunk_bytes, enough_bytes=world.enough_bytes)
         log = [] if world.planted == "log not read" else list(world.log_records())
         if world.planted == "seed not reused":
             log = [(offset, record) for offset, record in log if not isinstance(record, Seed)]
@@ -227,8 +227,8 @@ class OwnerProcess:
             answered = max((offset for offset, record in log if not isinstance(record, Seed)), default=-1)
             log = [(offset, record) for offset, record in log if offset > answered or not isinstance(record, Seed)]
         trimmed = world.releases.start > 0
-        self.owner.read(log)
-        self.effects: Generator[Any, Any, None] | None = self.owner.recover(world.table, log_is_trimmed=trimmed)
+        self.machine.read(log)
+        self.effects: Generator[Any, Any, None] | None = self.machine.recover(world.table, log_is_trimmed=trimmed)
         self.effect: Any = None
         self.sent = 0  # records of the present effect
         self._send(None)
@@ -265,11 +265,11 @@ class OwnerProcess:
         self._send(result)
 
     def _read_block(self) -> None:
-        waiting = self.world.blocks.read(self.owner.position)
+        waiting = self.world.blocks.read(self.machine.position)
         if waiting:
             offset, data = waiting[0]
-            self.owner.fold(offset, Block.decode(data))
-        self.effects = self.owner.advance()
+            self.machine.fold(offset, Block.decode(data))
+        self.effects = self.machine.advance()
         self._send(None)
 
     def _perform(self, effect: Any, network: str) -> Any:

@@ -85,7 +85,7 @@ def test_files_that_are_no_maps_are_refused(tmp_path: Path, content: Any, reason
     (problem,) = refused.value.problems
     assert problem.key == f"{KEY}.file"
     assert reason in problem.reason
-    assert problem.mend
+    assert problem.fix
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ def test_the_user_key_file_reaches_streams_that_name_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "key", "mend"),
+    ("variable", "value", "key", "fix"),
     [
         ("PRIVSTREAM_KAFKA__BOOTSTRP", "hunter2", "PRIVSTREAM_KAFKA__BOOTSTRP", "PRIVSTREAM_KAFKA__BOOTSTRAP"),
         ("PRIVSTREAM_STREAMS__EPSILON", "hunter2", "PRIVSTREAM_STREAMS__EPSILON", "unset"),
@@ -230,12 +230,12 @@ def test_the_user_key_file_reaches_streams_that_name_none() -> None:
         ("PRIVSTREAM_BOOTSTRAP", "hunter2", "kafka.bootstrap", "host:9092"),
     ],
 )
-def test_the_environment_is_checked_like_the_file(variable: str, value: str, key: str, mend: str) -> None:
+def test_the_environment_is_checked_like_the_file(variable: str, value: str, key: str, fix: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(TAXI, {variable: value})
     (problem,) = caught.value.problems
     assert problem.key == key
-    assert mend in problem.mend
+    assert fix in problem.fix
     assert "hunter2" not in str(caught.value)
 
 

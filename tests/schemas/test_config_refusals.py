@@ -1,4 +1,4 @@
-"""Every refusal names the key, the reason and the mend; all of them at once; and never a secret."""
+"""Every refusal names the key, the reason and the fix; all of them at once; and never a secret."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ sasl_token_file = "t"'''
 FORMAT, START = 'format = "%Y-%m-%d %H:%M:%S"', 'start = "2016-01-01T00:00:00"'
 BOUNDS = "bounds = [-74.05, 40.60, -73.75, 40.90]"
 
-# what is replaced, by what, key, fragment of the reason, fragment of the mend
+# what is replaced, by what, key, fragment of the reason, fragment of the fix
 BAD: list[tuple[str, str, str, str, str]] = [
     # privacy
     ("epsilon = 1.0", "epsilon = 0", f"{P}.epsilon", "greater than 0", "positive"),
@@ -227,19 +227,19 @@ def test_the_good_one_is_good() -> None:
     assert len(BAD) >= 40
 
 
-@pytest.mark.parametrize(("old", "new", "key", "reason", "mend"), BAD, ids=[f"{row[2]}: {row[3]}" for row in BAD])
-def test_each_refusal_names_key_reason_and_mend(old: str, new: str, key: str, reason: str, mend: str) -> None:
+@pytest.mark.parametrize(("old", "new", "key", "reason", "fix"), BAD, ids=[f"{row[2]}: {row[3]}" for row in BAD])
+def test_each_refusal_names_key_reason_and_fix(old: str, new: str, key: str, reason: str, fix: str) -> None:
     assert old in GOOD
     problems = refused(GOOD.replace(old, new, 1)).problems
     found = [problem for problem in problems if problem.key == key]
     assert found, [problem.key for problem in problems]
-    assert any(reason in problem.reason and mend in problem.mend for problem in found), found
+    assert any(reason in problem.reason and fix in problem.fix for problem in found), found
     if key.startswith("streams[0].") and key != "streams[0].name":
         assert all(problem.reason.startswith('stream "taxi": ') for problem in found)
 
 
-@pytest.mark.parametrize(("old", "new", "key", "reason", "mend"), BAD, ids=[f"{row[2]}: {row[3]}" for row in BAD])
-def test_messages_are_plain_words(old: str, new: str, key: str, reason: str, mend: str) -> None:
+@pytest.mark.parametrize(("old", "new", "key", "reason", "fix"), BAD, ids=[f"{row[2]}: {row[3]}" for row in BAD])
+def test_messages_are_plain_words(old: str, new: str, key: str, reason: str, fix: str) -> None:
     text = str(refused(GOOD.replace(old, new, 1)))
     assert not re.search(r"pydantic|validation|type=|input_value|Traceback|NoneType|\{\w*\}", text), text
 
@@ -251,7 +251,7 @@ def test_a_user_with_measured_deletes_needs_two_contributions(key: str, line: st
     (problem,) = refused(text.replace("max_contributions = 2", "max_contributions = 1")).problems
     assert problem.key == f"{P}.max_contributions"
     assert f"with {key} an insert and its delete" in problem.reason
-    assert "2 or more" in problem.mend
+    assert "2 or more" in problem.fix
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_no_value_that_may_be_secret_is_repeated(text: str) -> None:
 
 def test_a_password_in_the_file_is_answered_with_the_key_for_its_file() -> None:
     error = refused(GOOD.replace("[kafka]", '[kafka]\nsasl_password = "hunter2"'))
-    assert error.problems[0].mend == "did you mean sasl_password_file?"
+    assert error.problems[0].fix == "did you mean sasl_password_file?"
 
 
 def test_objects_built_by_hand_are_checked_too() -> None:

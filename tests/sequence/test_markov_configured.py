@@ -1,4 +1,4 @@
-"""Engine markov from a configuration: what is refused and how to mend it, what explain says, a job without Kafka."""
+"""Engine markov from a configuration: what is refused and how to fix it, what explain says, a job without Kafka."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ PER_STEP = ("max_contributions = 10", 'max_contributions = 1\nper = "1h"')
 
 
 @pytest.mark.parametrize(
-    ("changes", "key", "reason", "mend"),
+    ("changes", "key", "reason", "fix"),
     [
         ([('unit = "replace"', 'unit = "user"')], "privacy.unit", "needs engine", 'unit = "replace"'),
         ([("max_per_step = 1\n", "")], "privacy.max_per_step", "one state in a step", "max_per_step = 1"),
@@ -87,15 +87,15 @@ PER_STEP = ("max_contributions = 10", 'max_contributions = 1\nper = "1h"')
         ([("population = 300", "population = 0")], "domain.population", "1", ""),
     ],
 )
-def test_what_is_refused_names_key_reason_and_mend(
-    tmp_path: Path, changes: list[tuple[str, str]], key: str, reason: str, mend: str
+def test_what_is_refused_names_key_reason_and_fix(
+    tmp_path: Path, changes: list[tuple[str, str]], key: str, reason: str, fix: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         parsed(tmp_path, changed(*changes))
     found = [problem for problem in caught.value.problems if problem.key == f"streams[0].{key}"]
     assert found, caught.value
     assert reason in found[0].reason
-    assert mend in found[0].mend
+    assert fix in found[0].fix
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_file_that_is_no_transition_matrix_is_refused_by_its_line(tmp_path: Pa
         parsed(tmp_path, chain=chain)
     (problem,) = [problem for problem in caught.value.problems if problem.key == "streams[0].domain.transition"]
     assert reason in problem.reason
-    assert "row of probabilities" in problem.mend
+    assert "row of probabilities" in problem.fix
 
 
 def test_a_file_of_moves_is_the_matrix_and_bytes_that_are_no_text_are_refused() -> None:

@@ -159,7 +159,7 @@ def test_what_cannot_be_read_says_where_and_repeats_nothing(
     with pytest.raises(FileError, match=message) as caught:
         read(path)
     assert "secret" not in str(caught.value)
-    assert "Mend: " in str(caught.value)
+    assert "Fix: " in str(caught.value)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from agents.protocol.replay.plan import (
     LARGEST_JUMP,
     Chunk,
-    Lane,
     Planned,
     Progress,
     ReplayError,
     ReplayPlan,
+    TopicAndPartition,
     progress_of,
     resumed,
 )
@@ -37,25 +37,25 @@ def place(rows: Sequence[Mapping[str, Any]], first: int, partitions: int) -> tup
 
 @dataclass
 class Topics:
-    """Committed records of each lane, as a broker would hold them."""
+    """Committed records of each tp, as a broker would hold them."""
 
-    lanes: dict[Lane, list[Planned]] = field(default_factory=dict)
+    tps: dict[TopicAndPartition, list[Planned]] = field(default_factory=dict)
 
     def commit(self, chunk: Chunk) -> None:
-        for lane, records in chunk.lanes.items():
-            self.lanes.setdefault(lane, []).extend(records)
+        for tp, records in chunk.records.items():
+            self.tps.setdefault(tp, []).extend(records)
 
     def last_ticks(self) -> list[bytes | None]:
-        lanes = [(topic, p) for topic, count in TOPICS.items() for p in range(count)]
+        tps = [(topic, p) for topic, count in TOPICS.items() for p in range(count)]
         return [
-            next((record.tick for record in reversed(self.lanes.get(lane, [])) if record.tick is not None), None)
-            for lane in lanes
+            next((record.tick for record in reversed(self.tps.get(tp, [])) if record.tick is not None), None)
+            for tp in tps
         ]
 
     def rows(self, topic: str) -> list[int]:
         found = [
             orjson.loads(record.value)["row"]
-            for (name, _), records in self.lanes.items()
+            for (name, _), records in self.tps.items()
             for record in records
             if name == topic and record.value is not None
         ]
@@ -63,12 +63,12 @@ class Topics:
 
     def steps(self, topic: str) -> dict[int, int]:
         """Row -> the step that it joins."""
-        return dict(pair for lane in self.lanes if lane[0] == topic for pair in self.joined(lane))
+        return dict(pair for tp in self.tps if tp[0] == topic for pair in self.joined(tp))
 
-    def joined(self, lane: Lane) -> list[tuple[int, int]]:
+    def joined(self, tp: TopicAndPartition) -> list[tuple[int, int]]:
         """(row, step that it joins), by the rule of the architecture: max(its step, last ticked step + 1)."""
         closed, joined = -1, []
-        for record in self.lanes.get(lane, []):
+        for record in self.tps.get(tp, []):
             if record.tick is not None:
                 closed = decode_tick(record.tick)
             elif record.value is not None:
@@ -144,8 +144,8 @@ def test_interrupted_replays_write_every_row_once_and_into_the_same_step(
     assert once_more.left_out == len(rows) - written
     for topic in TOPICS:
         assert broken.rows(topic) == whole.rows(topic) == list(range(written))
-    for lane in whole.lanes:
-        assert broken.joined(lane) == whole.joined(lane)
+    for tp in whole.tps:
+        assert broken.joined(tp) == whole.joined(tp)
     last = max((step for step, _ in stream if step is not None), default=-1)
     expected = max(last, -1) if until is None else until - 1
     assert progress_of(broken.last_ticks()) == progress_of(whole.last_ticks()) == Progress(expected, written, SOURCE)
@@ -163,8 +163,8 @@ def test_a_later_end_goes_on_at_the_first_row_that_was_left_out(
     run(twice, rows, cuts, until=until)
     for topic in TOPICS:
         assert twice.rows(topic) == whole.rows(topic)
-    for lane in whole.lanes:
-        assert twice.joined(lane) == whole.joined(lane)
+    for tp in whole.tps:
+        assert twice.joined(tp) == whole.joined(tp)
 
 
 @given(stream=streams, cuts=sizes, until=untils, data=st.data())
@@ -197,10 +197,10 @@ def test_a_row_whose_step_is_closed_is_refused_before_its_chunk_is_written(
     if ends == sorted(ends):
         run(topics, rows, cuts, until=until)
         return
-    with pytest.raises(ReplayError, match=r"row \d+ of the file comes too late.*Mend: sort the file by time"):
+    with pytest.raises(ReplayError, match=r"row \d+ of the file comes too late.*Fix: sort the file by time"):
         run(topics, rows, cuts, until=until)
-    for lane in topics.lanes:
-        assert all(step == rows[row]["step"] for row, step in topics.joined(lane) if own(rows[row]["step"]))
+    for tp in topics.tps:
+        assert all(step == rows[row]["step"] for row, step in topics.joined(tp) if own(rows[row]["step"]))
 
 
 @given(stream=streams)
@@ -211,10 +211,10 @@ def test_sorted_rows_join_their_own_step_and_find_every_earlier_one_closed(
     rows = rows_of(steps, [None] * len(steps))
     topics = Topics()
     run(topics, rows, [5])
-    for lane in topics.lanes:
-        assert all(step == rows[row]["step"] for row, step in topics.joined(lane))
+    for tp in topics.tps:
+        assert all(step == rows[row]["step"] for row, step in topics.joined(tp))
         closed = -1
-        for record in topics.lanes[lane]:
+        for record in topics.tps[tp]:
             if record.tick is not None:
                 closed = decode_tick(record.tick)
             else:
@@ -227,17 +227,17 @@ def test_sorted_rows_join_their_own_step_and_find_every_earlier_one_closed(
 def test_ticks_never_go_back_and_each_chunk_ends_in_one(stream: list[tuple[Step, int | None]], chunk: int) -> None:
     rows = split(stream)
     plan = ReplayPlan(TOPICS, place, SOURCE)
-    last: dict[Lane, int] = {}
+    last: dict[TopicAndPartition, int] = {}
     for at in range(0, len(rows), chunk):
         part = rows[at : at + chunk]
         planned = plan.chunk(part, [row["step"] for row in part])
-        for lane, records in planned.lanes.items():
+        for tp, records in planned.tps.items():
             for record in records:
                 if record.tick is not None:
                     assert (record.key, record.value) == (None, None)
                     step = decode_tick(record.tick)
-                    assert step >= last.get(lane, -1)
-                    last[lane] = step
+                    assert step >= last.get(tp, -1)
+                    last[tp] = step
             assert records[-1].tick is not None
             assert tick_progress(records[-1].tick) == (plan.step, plan.row, SOURCE)
         assert planned.rows == len(part)
@@ -250,7 +250,7 @@ def test_a_refused_row_is_named_by_number_and_changes_nothing() -> None:
         plan.chunk(rows_of([1, 2, 1], ["secret", "secret", "secret"]), [1, 2, 1])  # type: ignore[list-item]
     assert "secret" not in str(refused.value)
     assert (plan.step, plan.row, plan.last) == (-1, 2, 0)
-    records = plan.chunk(rows_of([1, 2], [1, 1]), [1, 2]).lanes["raw", 0]
+    records = plan.chunk(rows_of([1, 2], [1, 1]), [1, 2]).tps["raw", 0]
     assert [orjson.loads(r.value)["row"] if r.value else decode_tick(r.tick or b"") for r in records] == [0, 0, 1, 1, 1]
 
 
@@ -288,7 +288,7 @@ def test_a_public_end_that_is_past_or_beyond_reason_is_refused() -> None:
 def test_public_time_can_close_steps_without_rows() -> None:
     plan = ReplayPlan({"raw": 2}, place, SOURCE)
     chunk = plan.close(4)
-    assert [decode_tick(r.tick or b"") for lane in chunk.lanes.values() for r in lane] == [4, 4]
+    assert [decode_tick(r.tick or b"") for tp in chunk.records.values() for r in tp] == [4, 4]
     assert plan.close(2).progress.step == 4
 
 
@@ -308,7 +308,7 @@ def test_another_file_is_refused_unless_appended() -> None:
 
 def test_partitions_that_disagree_are_refused() -> None:
     plan = ReplayPlan({"raw": 1}, place, SOURCE)
-    tick = plan.chunk([], []).lanes["raw", 0][-1].tick
+    tick = plan.chunk([], []).tps["raw", 0][-1].tick
     assert progress_of([tick, tick]) == Progress(-1, 0, SOURCE)
     with pytest.raises(ReplayError, match="different ticks"):
         progress_of([tick, None])

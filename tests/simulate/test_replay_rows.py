@@ -99,9 +99,9 @@ def test_a_public_end_is_a_local_time_at_which_a_step_begins() -> None:
     assert until_of(stream, clock, "2016-03-15T01:00") == 14  # clocks went forward, steps are 24 hours long
     for text, said in [
         ("2016-03-15T00:00:00", "begins, 2016-03-14T01:00:00, or where it ends, 2016-03-15T01:00:00"),
-        ("2016-02-28T00:00:00", "before the start.*Mend: give 2016-03-01T00:00:00 or a later"),
+        ("2016-02-28T00:00:00", "before the start.*Fix: give 2016-03-01T00:00:00 or a later"),
         ("2016-03-05T00:00:00Z", "offset of its own.*America/New_York"),
-        ("tomorrow", "not an ISO time. Mend: write a local time such as 2016-03-01T00:00:00"),
+        ("tomorrow", "not an ISO time. Fix: write a local time such as 2016-03-01T00:00:00"),
         ("9999-12-31T23:30:00", "where it ends, the end of the calendar"),
     ]:
         with pytest.raises(ReplayError, match=said):

@@ -19,7 +19,7 @@ from agents.protocol.ingest.snapshots import BucketLog
 from agents.protocol.ingest.user_table import BUCKETS
 from agents.protocol.partitioner import bounds_partition
 from agents.protocol.release.effects import CommitCandidates, CommitSeeds
-from agents.worker.engine import EngineOwner
+from agents.worker.engine import EngineTask
 from schemas.releases import Seed
 
 Patches = dict[str, Any]
@@ -27,7 +27,7 @@ Patches = dict[str, Any]
 
 def late_seed() -> Patches:
     """The seed is committed with the candidate, and not before anything is computed."""
-    do = EngineOwner._do
+    do = EngineTask._do
 
     async def changed(self: Any, effect: Any) -> Any:
         match effect:
@@ -39,7 +39,7 @@ def late_seed() -> Patches:
                 return await self._commit("candidate", stream, [*drawn, *chunks])
         return await do(self, effect)
 
-    return {"agents.worker.engine.EngineOwner._do": changed}
+    return {"agents.worker.engine.EngineTask._do": changed}
 
 
 def ledger_not_read() -> Patches:
@@ -103,7 +103,7 @@ def trimmed_too_early() -> Patches:
         later = [at for step, at in self._first_offsets.items() if step > self.machine.last_step]
         return min(later, default=None)
 
-    return {"agents.worker.publish.Lane.first_needed": changed}
+    return {"agents.worker.publish.PublishStreamTask.first_needed": changed}
 
 
 def trimmed_by_position() -> Patches:
@@ -119,7 +119,7 @@ def no_fencing() -> Patches:
     async def changed(kafka: Any, transactional_id: str, **settings: Any) -> Any:
         return await fenced(kafka, f"{transactional_id}-{next(numbers)}", **settings)
 
-    return {f"agents.{module}.fenced_producer": changed for module in ("engine", "publish", "ingest_owner", "replay")}
+    return {f"agents.{module}.fenced_producer": changed for module in ("engine", "publish", "ingest_task", "replay")}
 
 
 def tick_forgotten() -> Patches:

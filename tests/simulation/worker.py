@@ -2,7 +2,7 @@
 process.
 
 Only Faust is left out. What it does for the job is small and is done here: a consumer group over the private topics,
-a state table that is brought up to date when partitions are assigned, records handed to the owners.
+a state table that is brought up to date when partitions are assigned, records handed to the tasks.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from agents.kafka.clients import log_reader
 from agents.kafka.fingerprint import Checked, check_fingerprints
 from agents.kafka.membership import give_place_up, keep_place
 from agents.lifecycle.advice import explain
-from agents.worker.audit import AuditOwner, truth_start
-from agents.worker.engine import EngineOwner, blocks_start
+from agents.worker.audit import AuditTask, held_out_start
+from agents.worker.engine import EngineTask, blocks_start
 from agents.worker.ingest.service import ingest_service
 from agents.worker.ingest.user_keys import user_key_ids
 from agents.worker.job import Job
-from agents.worker.partition_tasks import Owners
-from agents.worker.publish import PublishOwner
+from agents.worker.partition_tasks import PartitionTasks
+from agents.worker.publish import PublishTask
 from agents.worker.table import SAVE_TIMEOUT_S, DurableTable
 from schemas.config import Config
 from tests.simulation.patches import HEARTBEAT_S
@@ -122,16 +122,16 @@ class Assignment(ConsumerRebalanceListener):
     def __init__(self, job: Job, table: Table, crash: Any) -> None:
         topics = job.topics
         factories: dict[str, Any] = {
-            "engine": lambda partition: EngineOwner(job, table, partition),
-            "publish": lambda partition: PublishOwner(job, partition),
+            "engine": lambda partition: EngineTask(job, table, partition),
+            "publish": lambda partition: PublishTask(job, partition),
         }
         self._roles = {topics.blocks: "engine", topics.releases: "publish"}
         self._starts: dict[str, Any] = {topics.blocks: blocks_start(job, table), topics.releases: lambda partition: 0}
         if any(stream.audit for stream in job.config.streams):
-            factories["audit"] = lambda partition: AuditOwner(job, table, partition)
-            self._roles[topics.truth] = "audit"
-            self._starts[topics.truth] = truth_start(job, table)
-        self.owners = Owners(factories, crash)
+            factories["audit"] = lambda partition: AuditTask(job, table, partition)
+            self._roles[topics.held_out] = "audit"
+            self._starts[topics.held_out] = held_out_start(job, table)
+        self.tasks = PartitionTasks(factories, crash)
         self._crash = crash
         self._job = job
         self._table = table
@@ -180,7 +180,7 @@ class Assignment(ConsumerRebalanceListener):
             return -1
         for tp in assigned:
             consumer.seek(tp, max(beginnings[tp], self._starts[tp.topic](tp.partition)))
-        self.owners.open({tp.partition for tp in assigned})
+        self.tasks.open({tp.partition for tp in assigned})
         consumer.resume(*assigned)
         return generation
 
@@ -188,12 +188,12 @@ class Assignment(ConsumerRebalanceListener):
         while True:
             generation, event = await self._queues[role].get()
             if generation == self._generation:
-                await self.owners.deliver(role, event)
+                await self.tasks.deliver(role, event)
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         self._assigned = frozenset()
         self._generation += 1
-        self.owners.revoke()
+        self.tasks.revoke()
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         self._assigned = frozenset(assigned)
@@ -202,7 +202,7 @@ class Assignment(ConsumerRebalanceListener):
         self._consumer.pause(*assigned)
 
     async def stop(self) -> None:
-        await self.owners.stop()
+        await self.tasks.stop()
         if self._consumer is not None:
             give_place_up(self._consumer)
             await self._consumer.stop()

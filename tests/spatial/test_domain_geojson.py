@@ -1,4 +1,4 @@
-"""GeoJSON that is not what it should be: refused with the mend, or repaired, and never a wrong domain."""
+"""GeoJSON that is not what it should be: refused with the fix, or repaired, and never a wrong domain."""
 
 from __future__ import annotations
 

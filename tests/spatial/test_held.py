@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engines.contract import Batch
 from engines.noise import seeded
 from engines.spatial import BoxDomain, HeldConfig, HeldLeaves, SpatialEvaluator
-from engines.spatial.held.estimate import SMOOTHING, Estimates, estimate, project
+from engines.spatial.held.estimate import SHARE_SMOOTHING_SD, Estimates, estimate, project
 from engines.spatial.held.first import ROUNDS
 from engines.spatial.held.measure import MeasuredLeaves
 from engines.spatial.held.retire import Windows
@@ -230,7 +230,7 @@ def brute(tree: HeldTree, node: int, *, now: int, unit: float) -> tuple[float, f
         if v == 1:
             return 0.0
         pair = (v & ~1, v | 1)
-        smooth = SMOOTHING * np.sqrt(sum(unit * tree.parts[at[u]] for w in pair for u in leaves(w))) + 0.5
+        smooth = SHARE_SMOOTHING_SD * np.sqrt(sum(unit * tree.parts[at[u]] for w in pair for u in leaves(w))) + 0.5
         share = (max(measured(v), 0) + smooth) / (sum(max(measured(w), 0) for w in pair) + 2 * smooth)
         return float((above(v >> 1) + tree.measured[at[v >> 1]]) * share)
 

@@ -149,7 +149,7 @@ def test_what_cannot_be_fitted_is_refused(name: str) -> None:
         fitter.fit(fitter.initial(), [Observed((0, 1), fine.counts, 0.0)], total=1.0)
 
 
-def test_a_joint_table_that_is_too_large_is_refused_with_the_mend() -> None:
+def test_a_joint_table_that_is_too_large_is_refused_with_the_fix() -> None:
     with pytest.raises(EngineInputError, match=r"48 combinations.*model_cells = 47.*fit = 'pgm'"):
         FITTERS["joint"](domain(), PAIRS, 47)
     zero = Impossible(left=0, left_codes=(0,), right=1, right_codes=(0,))

@@ -196,7 +196,7 @@ def test_the_example_is_on_its_streets() -> None:
 def test_an_audit_of_a_stream_on_a_map_has_its_trips_on_the_map() -> None:
     """Else all of them would be refused, and the audit would see nothing."""
     (stream,) = load_config(Path(__file__).parents[2] / "examples" / "trips.toml").streams
-    places = list(presentation(stream).rehearsal(stream).places.values())
+    places = list(presentation(stream).audit_plan(stream).places.values())
     numbers = {name: np.array([place[name] for place in places]) for name in ("lon", "lat")}
     columns = Columns(numbers, {}, np.ones(len(places), np.int8), {"last": [place["last"] for place in places]})
     keys, reasons = build_domain(stream).encode(columns)

@@ -97,12 +97,12 @@ def test_other_trips_under_the_same_releases_give_the_same_synthetic_trips(name:
     assert same_under_the_same_releases(MODES[name], count)
 
 
-def test_a_glance_at_the_longest_trip_would_be_caught() -> None:
+def test_a_use_of_the_longest_true_trip_would_be_caught() -> None:
     """The check above can fail: here the true number of points of the longest trip caps the synthetic ones."""
     longest: list[int] = []
     original, sizes_of = mode_default.Questions.of, dwell.sizes_of
 
-    def glance(trips: Trips, *given: Any, **named: Any) -> Any:
+    def noting(trips: Trips, *given: Any, **named: Any) -> Any:
         longest.append(int(trips.sizes.max()))
         return original(trips, *given, **named)
 
@@ -110,7 +110,7 @@ def test_a_glance_at_the_longest_trip_would_be_caught() -> None:
         return sizes_of(per_cell, visits, most=min(most, longest[-1]))
 
     with (
-        patch("engines.trajectory.default.mode.Questions.of", glance),
+        patch("engines.trajectory.default.mode.Questions.of", noting),
         patch("engines.trajectory.default.mode.sizes_of", capped),
         patch("engines.trajectory.default.dwell.sizes_of", capped),
     ):

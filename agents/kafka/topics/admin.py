@@ -47,10 +47,10 @@ class TopicProblem:
 
     topic: str
     reason: str
-    mend: str
+    fix: str
 
     def __str__(self) -> str:
-        return f"{self.topic}: {self.reason}\n    mend: {self.mend}"
+        return f"{self.topic}: {self.reason}\n    fix: {self.fix}"
 
 
 def needed_topics(config: Config) -> list[Topic]:
@@ -165,13 +165,13 @@ async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicPro
         if topic.name in lost:
             problems.append(lost[topic.name])
         elif identity is None:
-            mend = (
+            fix = (
                 "run privstream topics --create"
                 if topic.partitions
                 else "create it, or correct source in the stream; a stream that has read it needs the very topic back, "
                 "or goes on as a new stream under another name"
             )
-            problems.append(TopicProblem(topic.name, "does not exist", mend))
+            problems.append(TopicProblem(topic.name, "does not exist", fix))
         elif topic.partitions not in (None, identity.partitions):
             problems.append(
                 TopicProblem(
@@ -278,6 +278,6 @@ def _setting_problems(topic: Topic, found: Mapping[str, Any]) -> list[TopicProbl
         if name == "max.message.bytes" and value is not None:
             enough = int(value) >= int(wanted)
         if not enough:
-            mend = f"kafka-configs.sh --alter --topic {topic.name} --add-config {name}={wanted}"
-            problems.append(TopicProblem(topic.name, f"has {name} = {value} and needs {wanted}", mend))
+            fix = f"kafka-configs.sh --alter --topic {topic.name} --add-config {name}={wanted}"
+            problems.append(TopicProblem(topic.name, f"has {name} = {value} and needs {wanted}", fix))
     return problems

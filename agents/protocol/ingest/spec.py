@@ -14,7 +14,7 @@ from agents.protocol.partitioner import Partitioner
 from engines.contract import Domain, FilledDomain, FilledWords
 from schemas.errors import ConfigError, ConfigProblem
 
-Role = Literal["blocks", "truth"]
+Role = Literal["blocks", "held_out"]
 _BLOCK_RAW_BYTES = 7 << 19  # 3.5 MiB: an encoded block stays below 4 MiB even where nothing compresses
 _BLOCK_RECORDS = 50_000
 
@@ -24,10 +24,10 @@ class SourceSpec:
     """Recipe of a `PartitionIngest`. Holds a key: never print or log it.
 
     Attributes:
-        role: `blocks` feed the engine; `truth` is the held-out audit topic, unbounded and without dead letters.
+        role: `blocks` feed the engine; `held_out` is the audit topic, unbounded and without dead letters.
         partitions: of the source topic.
         key: of the user hash; None exactly where there are no bounds.
-        replay: ticks come as records; otherwise the owner makes them by the wall clock.
+        replay: ticks come as records; otherwise the task makes them by the wall clock.
     """
 
     stream: str
@@ -83,11 +83,11 @@ class SourceSpec:
         )
 
     @staticmethod
-    def truth(stream: Any, domain: Domain, *, partitions: int, start_us: int | None = None) -> SourceSpec:
+    def held_out(stream: Any, domain: Domain, *, partitions: int, start_us: int | None = None) -> SourceSpec:
         """The spec of a stream's audit topic, with its evaluator's domain; arguments as of `of`."""
         return SourceSpec(
             topic=stream.audit,
-            role="truth",
+            role="held_out",
             domain=domain,
             fields=_fields(stream, domain, user=None),
             key=None,
@@ -98,8 +98,8 @@ class SourceSpec:
 
     @property
     def name(self) -> str:
-        """What its place is noted under. Stream names hold no colon."""
-        return self.stream if self.role == "blocks" else f"{self.role}:{self.stream}"
+        """What its place is noted under; stored, so it never changes. Stream names hold no colon."""
+        return self.stream if self.role == "blocks" else f"truth:{self.stream}"
 
     @property
     def dead_letters(self) -> bool:
@@ -163,5 +163,5 @@ def _bounds(stream: Any) -> BoundSpec:
     )
 
 
-def _refused(key: str, reason: str, mend: str) -> ConfigError:
-    return ConfigError([ConfigProblem(key, reason, mend)])
+def _refused(key: str, reason: str, fix: str) -> ConfigError:
+    return ConfigError([ConfigProblem(key, reason, fix)])

@@ -8,7 +8,7 @@ Where many steps are closed they go together: one transaction holds their seeds,
 events are fixed by then, so a seed is no sooner there than its step could use it. Where one of them cannot be computed,
 those before it get their answers all the same; the seeds of the others are committed, and are used after a restart.
 
-The owner is the only writer (its producer fences every earlier one), and reads the whole log before it acts. A
+The engine's task is the only writer (its producer fences every earlier one), and reads the whole log before it acts. A
 committed seed is never drawn again, so the same step always has the same noise; a committed candidate is never
 computed again. State comes from the newest of the state table and the log; where both have a step they must agree.
 """
@@ -32,7 +32,7 @@ MOST_STEPS = 64  # in one transaction
 ENOUGH_BYTES = 4 << 20  # of candidates in one transaction, from which on it takes no further one
 
 
-class StreamOwner:
+class StreamCandidates:
     """State machine of one stream. `read` the log, drive `recover` to its end, then `fold` blocks and drive `advance`
     after each.
     """

@@ -40,7 +40,7 @@ class LedgerFacts:
         return LedgerFacts(int(entry["step"]), str(entry["end"]), records, bool(entry["gathered"]))
 
 
-class TruthAudit:
+class HeldOutAudit:
     """Merges the held-out events as the engine merges its own, and applies the public records in step order.
 
     Attributes:

@@ -27,7 +27,7 @@ from schemas.events import LARGEST_JUMP, TICK_HEADER, encode_tick, tick_progress
 Row = Mapping[str, Any]
 Place = Callable[[Sequence[Row], int, int], tuple[Sequence[bytes | None], Sequence[int]]]
 """`(rows, number of the first, partitions) -> (keys, partitions)`, one of each for every row and by that row alone."""
-Lane = tuple[str, int]
+TopicAndPartition = tuple[str, int]
 """A topic and one of its partitions."""
 
 
@@ -50,9 +50,9 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one transaction writes, all of it or nothing: records of each lane in order. It ends at `progress`."""
+    """What one transaction writes, all of it or nothing: in order by topic and partition. It ends at `progress`."""
 
-    lanes: Mapping[Lane, Sequence[Planned]]
+    records: Mapping[TopicAndPartition, Sequence[Planned]]
     progress: Progress
     rows: int
 
@@ -99,7 +99,7 @@ class ReplayPlan:
     def __post_init__(self) -> None:
         if self.until is not None and self.step >= self.until:
             raise ReplayError(
-                f"steps to {self.step} are closed already, and --until is the start of step {self.until}. Mend: give a "
+                f"steps to {self.step} are closed already, and --until is the start of step {self.until}. Fix: give a "
                 "later --until, or replay into new topics."
             )
 
@@ -115,7 +115,7 @@ class ReplayPlan:
         self.left_out += len(steps) - kept
         if kept < len(steps):
             rows, steps = rows[:kept], steps[:kept]
-        lanes: dict[Lane, list[Planned]] = {
+        written: dict[TopicAndPartition, list[Planned]] = {
             (topic, partition): [] for topic, count in self.topics.items() for partition in range(count)
         }
         places = [(topic, *self.place(rows, self.row, count)) for topic, count in self.topics.items()]
@@ -124,13 +124,13 @@ class ReplayPlan:
                 self.last = max(self.last, step)
                 if step > self.step + 1:
                     self.step = step - 1
-                    self._tick(lanes)
+                    self._tick(written)
             value = orjson.dumps(row)
             for topic, keys, partitions in places:
-                lanes[topic, partitions[index]].append(Planned(keys[index], value))
+                written[topic, partitions[index]].append(Planned(keys[index], value))
             self.row += 1
-        self._tick(lanes)
-        return Chunk(lanes, self.progress, len(rows))
+        self._tick(written)
+        return Chunk(written, self.progress, len(rows))
 
     def close(self, step: int) -> Chunk:
         """Close every step up to `step`: public time has passed it and no row of it is left."""
@@ -146,7 +146,7 @@ class ReplayPlan:
             return self.close(self.last)
         if self.until - self.step > LARGEST_JUMP:
             raise ReplayError(
-                f"--until lies {self.until - self.step} steps after the last closed one. Mend: check its year, and "
+                f"--until lies {self.until - self.step} steps after the last closed one. Fix: check its year, and "
                 "time.start and time.step in the configuration."
             )
         return self.close(self.until - 1)
@@ -170,12 +170,12 @@ class ReplayPlan:
                     raise ReplayError(
                         f"row {number} of the file comes too late: its step is closed by a row before it, by --until "
                         "or by what was replayed before, and if it moved to another step, one row could move other "
-                        f"people's. Mend: sort the file by {self.time_field} and replay it into new topics; with "
+                        f"people's. Fix: sort the file by {self.time_field} and replay it into new topics; with "
                         "--append, start behind the steps that are closed."
                     )
                 if step - closed > LARGEST_JUMP:
                     raise ReplayError(
-                        f"row {number} of the file lies {step - closed} steps after the row before it. Mend: check "
+                        f"row {number} of the file lies {step - closed} steps after the row before it. Fix: check "
                         "time.format, time.start and time.step in the configuration, and the row; rows must be sorted "
                         f"by {self.time_field}."
                     )
@@ -183,10 +183,10 @@ class ReplayPlan:
             kept += not ended
         return kept
 
-    def _tick(self, lanes: Mapping[Lane, list[Planned]]) -> None:
+    def _tick(self, written: Mapping[TopicAndPartition, list[Planned]]) -> None:
         tick = Planned(None, None, encode_tick(self.step, row=self.row, source=self.source))
-        for lane in lanes.values():
-            lane.append(tick)
+        for records in written.values():
+            records.append(tick)
 
 
 def progress_of(ticks: Iterable[bytes | None]) -> Progress:
@@ -198,13 +198,13 @@ def progress_of(ticks: Iterable[bytes | None]) -> Progress:
         found = {Progress() if tick is None else Progress(*tick_progress(tick)) for tick in ticks}
     except RecordError:
         raise ReplayError(
-            "a tick in the source topics cannot be read. Mend: replay into topics that only `privstream replay` ticks."
+            "a tick in the source topics cannot be read. Fix: replay into topics that only `privstream replay` ticks."
         ) from None
     if len(found) > 1:
         raise ReplayError(
             "the partitions of the source (and audit) topics end with different ticks, so they were not written by one "
             "replay, or a topic or partition was added since, or an earlier version wrote them over a bad network and "
-            "a chunk was committed in part. Mend: replay into new topics."
+            "a chunk was committed in part. Fix: replay into new topics."
         )
     return found.pop() if found else Progress()
 
@@ -219,6 +219,6 @@ def resumed(progress: Progress, *, source: str, append: bool) -> Progress:
     if not append:
         raise ReplayError(
             f"the topic already holds {progress.row} rows of another file (SHA-256 {progress.source[:12]}...). "
-            "Mend: replay that file, or add --append to write this one after it; it must begin behind the closed steps."
+            "Fix: replay that file, or add --append to write this one after it; it must begin behind the closed steps."
         )
     return Progress(progress.step, 0, source)

@@ -77,7 +77,7 @@ def clock_of(stream: Stream) -> StepClock:
     if stream.time.clock != "replay" or stream.time.start_us is None:
         raise ReplayError(
             f'stream {stream.name} has clock = "{stream.time.clock}": its steps end by the clock on the wall, so a '
-            'file of the past would be late as a whole. Mend: set clock = "replay" and a start in [streams.time].'
+            'file of the past would be late as a whole. Fix: set clock = "replay" and a start in [streams.time].'
         )
     return StepClock(stream.time.start_us, stream.time.step_us, stream.time.max_ahead)
 
@@ -92,18 +92,18 @@ def until_of(stream: Stream, clock: StepClock, text: str) -> int:
     try:
         local = datetime.fromisoformat(text)
     except ValueError:
-        raise ReplayError(f"--until is not an ISO time. Mend: write a local time such as {start}.") from None
+        raise ReplayError(f"--until is not an ISO time. Fix: write a local time such as {start}.") from None
     if local.tzinfo is not None:
         raise ReplayError(
-            f"--until has an offset of its own. Mend: write the local time without it; it is in {stream.time.timezone}."
+            f"--until has an offset of its own. Fix: write the local time without it; it is in {stream.time.timezone}."
         )
     at_us = (local.replace(tzinfo=stream.time.zone) - EPOCH) // ONE_US
     step, over_us = divmod(at_us - clock.start_us, clock.step_us)
     if step < 0:
-        raise ReplayError(f"--until lies before the start of the stream. Mend: give {start} or a later step boundary.")
+        raise ReplayError(f"--until lies before the start of the stream. Fix: give {start} or a later step boundary.")
     if over_us:
         raise ReplayError(
-            f"--until lies within step {step}, and a step is closed as a whole. Mend: give the time where it begins, "
+            f"--until lies within step {step}, and a step is closed as a whole. Fix: give the time where it begins, "
             f"{_local(stream, clock.start_of(step))}, or where it ends, {_local(stream, clock.end_of(step))}."
         )
     return step

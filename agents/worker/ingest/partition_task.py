@@ -1,4 +1,4 @@
-"""The owner of one source partition: its fenced producer, its state machines, one transaction after the other.
+"""The task of one source partition: its fenced producer, its state machines, one transaction after the other.
 
 A transaction holds a block for each stream that reads the partition, their bound snapshots and dead letters, and the
 source offset: all of it or nothing. While it runs, the machines already take the next records.
@@ -61,7 +61,7 @@ class IngestOptions:
     poll_timeout_ms: int = 200
 
 
-class SourceOwner:
+class SourceTask:
     """See the module.
 
     Life: `fence`, the machines are restored, then `take` and `reached`, each followed by `flush_if_due`; `close` once.
@@ -112,7 +112,7 @@ class SourceOwner:
         return f"{self.source.topic}-{self.source.partition}"
 
     async def fence(self) -> None:
-        """End whatever a former owner has under way; from now on nobody else can commit for this partition."""
+        """End whatever a former task has under way; from now on nobody else can commit for this partition."""
         transactional_id = f"{self._config.job.name}-ingest-{self.source.topic}-{self.source.partition}"
         self._producer = await fenced_producer(self._config.kafka, transactional_id)
 
@@ -367,12 +367,12 @@ class SourceOwner:
 
 def part_of(spec: SourceSpec) -> Part:
     """Which part of its stream stops where a source cannot be read: held-out events concern its audit alone."""
-    return "audit" if spec.role == "truth" else "ingest"
+    return "audit" if spec.role == "held_out" else "ingest"
 
 
 def place_of_blocks(spec: SourceSpec, topics: Topics) -> tuple[str, int]:
     """Topic and partition of a stream's blocks."""
-    topic = topics.truth if spec.role == "truth" else topics.blocks
+    topic = topics.held_out if spec.role == "held_out" else topics.blocks
     return topic, home_partition(spec.stream, topics.partitions)
 
 

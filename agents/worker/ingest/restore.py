@@ -1,4 +1,4 @@
-"""Bringing the owners of newly assigned partitions to where their last committed transaction left them.
+"""Bringing the tasks of newly assigned partitions to where their last committed transaction left them.
 
 Fenced first: nothing below can change any more. Then the group's offset, the latest bound snapshots, and all of the
 partition's own blocks that are still there. Block and offset were committed together, so they must agree; where an
@@ -21,7 +21,7 @@ from agents.protocol.ingest.places import Places, Standing, starts
 from agents.protocol.ingest.snapshots import BucketLog
 from agents.protocol.ingest.user_table import BUCKETS
 from agents.protocol.partitioner import bounds_partition
-from agents.worker.ingest.partition_task import SourceOwner, place_of_blocks
+from agents.worker.ingest.partition_task import SourceTask, place_of_blocks
 from schemas.blocks import Block
 from schemas.errors import WireError
 from schemas.topics import Topics
@@ -32,49 +32,49 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-async def restore(config: Config, consumer: AIOKafkaConsumer, owners: Sequence[SourceOwner]) -> None:
-    """Fence, restore and seek. Streams whose stored history contradicts itself are left out by their owners.
+async def restore(config: Config, consumer: AIOKafkaConsumer, tasks: Sequence[SourceTask]) -> None:
+    """Fence, restore and seek. Streams whose stored history contradicts itself are left out by their tasks.
 
     Raises: GapError, TornError, if nothing is left to do in this job; BrokerError.
     """
-    specified = {owner: list(owner.machines) for owner in owners}
-    for owner in owners:
-        owner.leave_out_stopped()
-    await asyncio.gather(*(owner.fence() for owner in owners))
+    specified = {task: list(task.machines) for task in tasks}
+    for task in tasks:
+        task.leave_out_stopped()
+    await asyncio.gather(*(task.fence() for task in tasks))
     topics = Topics(config.job.name, config.kafka.partitions)
-    committed = await consumer._coordinator.fetch_committed_offsets([owner.source for owner in owners])
-    for owner in owners:
-        if (found := committed.get(owner.source)) is not None:
-            owner.places = Places.decode(found.metadata)
+    committed = await consumer._coordinator.fetch_committed_offsets([task.source for task in tasks])
+    for task in tasks:
+        if (found := committed.get(task.source)) is not None:
+            task.places = Places.decode(found.metadata)
     # One pass over each private partition, whoever needs it: a worker often owns many source partitions of a stream.
-    await _load_snapshots(config, topics, owners)
-    await _fold_blocks(config, topics, owners)
-    beginnings = await consumer.beginning_offsets([owner.source for owner in owners])
-    for owner in owners:
-        found = committed.get(owner.source)
+    await _load_snapshots(config, topics, tasks)
+    await _fold_blocks(config, topics, tasks)
+    beginnings = await consumer.beginning_offsets([task.source for task in tasks])
+    for task in tasks:
+        found = committed.get(task.source)
         offset = None if found is None or found.offset < 0 else int(found.offset)
-        begin = _begin(owner, offset, beginnings[owner.source], group=f"{config.job.name}-ingest")
-        left_out = [machine for machine in specified[owner] if machine not in owner.machines]
-        owner.restored(offset, left_out, begin=begin)
-        log.info("ingest of %s goes on at offset %d", owner, owner.position)
-        owner.lose(beginnings[owner.source])
-        consumer.seek(owner.source, owner.position)
+        begin = _begin(task, offset, beginnings[task.source], group=f"{config.job.name}-ingest")
+        left_out = [machine for machine in specified[task] if machine not in task.machines]
+        task.restored(offset, left_out, begin=begin)
+        log.info("ingest of %s goes on at offset %d", task, task.position)
+        task.lose(beginnings[task.source])
+        consumer.seek(task.source, task.position)
 
 
-def _begin(owner: SourceOwner, committed: int | None, beginning: int, *, group: str) -> int:
+def _begin(task: SourceTask, committed: int | None, beginning: int, *, group: str) -> int:
     """Put each machine where it goes on; those that are further than others pass over what they have already. Returns:
     the source offset at which a stream begins of which nothing is known.
     """
     found = starts(
-        [Standing(each.spec.name, each.last_begin, each.next_offset) for each in owner.machines],
+        [Standing(each.spec.name, each.last_begin, each.next_offset) for each in task.machines],
         committed=committed,
-        places=owner.places,
+        places=task.places,
         beginning=beginning,
-        where=str(owner),
+        where=str(task),
         group=group,
     )
-    for machine in list(owner.machines):
-        with owner.serving(machine):
+    for machine in list(task.machines):
+        with task.serving(machine):
             if (refused := found.refused.get(machine.spec.name)) is not None:
                 raise refused
             machine.resume(found.offsets[machine.spec.name])
@@ -82,49 +82,49 @@ def _begin(owner: SourceOwner, committed: int | None, beginning: int, *, group: 
         log.warning(
             "ingest of %s, %s: the last block was committed and its offset %d was not (a commit that came late over "
             "a bad network, or the group was set back by one block). Nothing is missing: it goes on behind the block",
-            owner, name, found.offsets[name],
+            task, name, found.offsets[name],
         )  # fmt: skip
-    if committed is None and any(machine.has_history for machine in owner.machines):
+    if committed is None and any(machine.has_history for machine in task.machines):
         log.warning(
             "ingest of %s: group %s has no offset (expired while nobody was there, offsets.retention.minutes of the "
             "brokers, or deleted). Each stream goes on where its own blocks end; one without blocks begins at %d",
-            owner, group, found.begin,
+            task, group, found.begin,
         )  # fmt: skip
-    behind = [machine for machine in owner.machines if machine.next_offset < owner.next_offset]
+    behind = [machine for machine in task.machines if machine.next_offset < task.next_offset]
     for machine in behind:
-        log.info("ingest of %s: %s was left out and goes on at %d", owner, machine.spec.name, machine.next_offset)
-    owner.position = min((machine.next_offset for machine in owner.machines), default=beginning)
+        log.info("ingest of %s: %s was left out and goes on at %d", task, machine.spec.name, machine.next_offset)
+    task.position = min((machine.next_offset for machine in task.machines), default=beginning)
     return found.begin
 
 
-async def _load_snapshots(config: Config, topics: Topics, owners: Sequence[SourceOwner]) -> None:
-    wanted: dict[int, dict[bytes, tuple[SourceOwner, PartitionIngest]]] = defaultdict(dict)
-    for owner, machine in _machines(owners):
+async def _load_snapshots(config: Config, topics: Topics, tasks: Sequence[SourceTask]) -> None:
+    wanted: dict[int, dict[bytes, tuple[SourceTask, PartitionIngest]]] = defaultdict(dict)
+    for task, machine in _machines(tasks):
         if machine.spec.bounds is not None:
             partition = bounds_partition(machine.spec.stream, machine.partition, topics.partitions)
             for bucket in range(BUCKETS):
                 key = BucketLog.key(machine.spec.stream, machine.partition, bucket)
-                wanted[partition][key] = owner, machine
+                wanted[partition][key] = task, machine
     for partition, keys in sorted(wanted.items()):
         latest: dict[bytes, bytes] = {}
         async with log_reader(config.kafka, topics.bounds, partition) as reader:
             async for records in reader.read():
                 latest.update((record.key, record.value) for record in records if record.key in keys)
         for key, value in latest.items():
-            owner, machine = keys[key]
-            with owner.serving(machine):
+            task, machine = keys[key]
+            with task.serving(machine):
                 machine.load(value)
             await asyncio.sleep(0)
 
 
-def _machines(owners: Sequence[SourceOwner]) -> list[tuple[SourceOwner, PartitionIngest]]:
-    return [(owner, machine) for owner in owners for machine in owner.machines]
+def _machines(tasks: Sequence[SourceTask]) -> list[tuple[SourceTask, PartitionIngest]]:
+    return [(task, machine) for task in tasks for machine in task.machines]
 
 
-async def _fold_blocks(config: Config, topics: Topics, owners: Sequence[SourceOwner]) -> None:
-    wanted: dict[tuple[str, int], dict[tuple[str, int], tuple[SourceOwner, PartitionIngest]]] = defaultdict(dict)
-    for owner, machine in _machines(owners):
-        wanted[place_of_blocks(machine.spec, topics)][machine.spec.stream, machine.partition] = owner, machine
+async def _fold_blocks(config: Config, topics: Topics, tasks: Sequence[SourceTask]) -> None:
+    wanted: dict[tuple[str, int], dict[tuple[str, int], tuple[SourceTask, PartitionIngest]]] = defaultdict(dict)
+    for task, machine in _machines(tasks):
+        wanted[place_of_blocks(machine.spec, topics)][machine.spec.stream, machine.partition] = task, machine
     for (topic, partition), mine in sorted(wanted.items()):
         streams = {stream.encode() for stream, _ in mine}
         async with log_reader(config.kafka, topic, partition) as reader:
@@ -133,22 +133,22 @@ async def _fold_blocks(config: Config, topics: Topics, owners: Sequence[SourceOw
                     if record.key in streams:
                         _fold(record, mine, reader.beginning)
                         await asyncio.sleep(0)
-            for owner, machine in mine.values():
-                with owner.serving(machine):  # once more where it has failed: the first error stands
+            for task, machine in mine.values():
+                with task.serving(machine):  # once more where it has failed: the first error stands
                     machine.check_restored(trimmed_to=reader.beginning)
 
 
-def _fold(record: Any, mine: Mapping[tuple[str, int], tuple[SourceOwner, PartitionIngest]], beginning: int) -> None:
+def _fold(record: Any, mine: Mapping[tuple[str, int], tuple[SourceTask, PartitionIngest]], beginning: int) -> None:
     """Give a block to its machine. One that cannot be read stops all machines of its stream: it may be anyone's."""
     try:
         block = Block.decode(record.value)
     except WireError as error:
-        for (stream, _), (owner, machine) in mine.items():
+        for (stream, _), (task, machine) in mine.items():
             if stream.encode() == record.key:
-                with owner.serving(machine):
+                with task.serving(machine):
                     raise error
         return
     if (owned := mine.get((block.stream, block.partition))) is not None and owned[1] in owned[0].machines:
-        owner, machine = owned
-        with owner.serving(machine):
+        task, machine = owned
+        with task.serving(machine):
             machine.apply(block, at=record.offset, trimmed_to=beginning)

@@ -29,7 +29,7 @@ from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.gaps import pass_over
-from agents.worker.ingest.partition_task import IngestOptions, SourceOwner, part_of
+from agents.worker.ingest.partition_task import IngestOptions, SourceTask, part_of
 from agents.worker.ingest.records import hand_out_bare_records
 from agents.worker.ingest.restore import restore
 from agents.worker.ingest.user_keys import user_keys
@@ -62,8 +62,10 @@ def source_specs(
         spec = SourceSpec.of(stream, build_domain(stream), key=keys[stream.name], partitions=partitions)
         specs.setdefault(spec.topic, []).append(spec)
         if stream.audit is not None and audit_partitions is not None:
-            truth = SourceSpec.truth(stream, build_evaluator(stream).domain, partitions=audit_partitions[stream.name])
-            specs.setdefault(truth.topic, []).append(truth)
+            held_out = SourceSpec.held_out(
+                stream, build_evaluator(stream).domain, partitions=audit_partitions[stream.name]
+            )
+            specs.setdefault(held_out.topic, []).append(held_out)
     return specs
 
 
@@ -129,7 +131,7 @@ class IngestService(LongService):
         super().__init__(**service_settings)
         self.counters = IngestCounters() if counters is None else counters
         self.stops = Stops.of(stream.name for stream in config.streams) if stops is None else stops
-        self.owners: dict[TopicPartition, SourceOwner] = {}
+        self.partition_tasks: dict[TopicPartition, SourceTask] = {}
         self._config = config
         self._specs = specs
         self._watch = SourceWatch(specs, sources or {})
@@ -159,10 +161,10 @@ class IngestService(LongService):
                 )
                 await self._work(consumer, fetched)
                 await self._catch_up(consumer)
-                for source, owner in list(self.owners.items()):
-                    await owner.flush_if_due()
-                    owner.leave_out_stopped()
-                    if not owner.machines and source in consumer.assignment():
+                for source, task in list(self.partition_tasks.items()):
+                    await task.flush_if_due()
+                    task.leave_out_stopped()
+                    if not task.machines and source in consumer.assignment():
                         consumer.pause(source)
         finally:
             await self._give_up()
@@ -187,16 +189,16 @@ class IngestService(LongService):
         )
 
     async def _open_assigned(self, consumer: AIOKafkaConsumer) -> None:
-        """Make and restore the owners of what is assigned but not owned. A rebalance meanwhile makes it all void."""
-        if self._readable() <= self.owners.keys():
+        """Make and restore the tasks of what is assigned but not owned. A rebalance meanwhile makes it all void."""
+        if self._readable() <= self.partition_tasks.keys():
             return
         await self._look(consumer)  # before anything of a changed topic is read, or fails because it is gone
-        missing = sorted(self._readable() - self.owners.keys())
+        missing = sorted(self._readable() - self.partition_tasks.keys())
         if not missing:
             return
         generation = self._generation
-        owners = [
-            SourceOwner(
+        tasks = [
+            SourceTask(
                 self._config,
                 source,
                 self._specs[source.topic],
@@ -206,16 +208,16 @@ class IngestService(LongService):
             )
             for source in missing
         ]
-        restoring = told(restore(self._config, consumer, owners), "restoring what the ingest owns")
+        restoring = told(restore(self._config, consumer, tasks), "restoring what the ingest owns")
         opening = self._opening = asyncio.create_task(restoring)
         await asyncio.wait([opening])
         error = None if opening.cancelled() else opening.exception()
         if generation == self._generation and error is None and not opening.cancelled():
-            self.owners.update(zip(missing, owners, strict=True))
+            self.partition_tasks.update(zip(missing, tasks, strict=True))
             consumer.resume(*missing)
             return
-        for owner in owners:
-            await owner.close()
+        for task in tasks:
+            await task.close()
         if generation == self._generation and error is not None:
             raise error
         log.info("ingest: assignment changed while its partitions were opened")
@@ -234,14 +236,14 @@ class IngestService(LongService):
 
     async def _work(self, consumer: AIOKafkaConsumer, fetched: Mapping[TopicPartition, Sequence[Any]]) -> None:
         for source, records in fetched.items():
-            owner = self.owners.get(source)
-            if owner is not None and records:
-                await self._pass_over(consumer, owner, records[0].offset)
-                await owner.take(records)
-                await owner.flush_if_due()
+            task = self.partition_tasks.get(source)
+            if task is not None and records:
+                await self._pass_over(consumer, task, records[0].offset)
+                await task.take(records)
+                await task.flush_if_due()
 
-    async def _pass_over(self, consumer: AIOKafkaConsumer, owner: SourceOwner, position: int) -> None:
-        await pass_over(consumer, owner, position, look=lambda: self._look(consumer))
+    async def _pass_over(self, consumer: AIOKafkaConsumer, task: SourceTask, position: int) -> None:
+        await pass_over(consumer, task, position, look=lambda: self._look(consumer))
 
     @Service.task
     async def _look_at_sources(self) -> None:
@@ -255,17 +257,17 @@ class IngestService(LongService):
         for topic, change in (await self._watch.look(consumer, self._topics())).items():
             if topic not in self._topics():
                 continue  # another look was faster
-            owners = [self.owners.pop(source) for source in list(self.owners) if source.topic == topic]
-            for owner in owners:
-                owner.closed = True
+            tasks = [self.partition_tasks.pop(source) for source in list(self.partition_tasks) if source.topic == topic]
+            for task in tasks:
+                task.closed = True
             consumer.pause(*(source for source in consumer.assignment() if source.topic == topic))
             try:
                 for spec in self._specs[topic]:
                     if not self.stops.has(spec.stream, part_of(spec), None):
                         self.stops.add(spec.stream, part_of(spec), None, change)
             finally:
-                for owner in owners:
-                    await owner.close()
+                for task in tasks:
+                    await task.close()
 
     @Service.task
     async def _clock(self) -> None:
@@ -295,25 +297,25 @@ class IngestService(LongService):
         consumer = self._consumer
         if (now_us := self._broker_clock.bounded_us()) is None:
             return
-        due: list[tuple[SourceOwner, PartitionIngest, int]] = []
-        for owner in self.owners.values():
-            for machine in owner.machines:
+        due: list[tuple[SourceTask, PartitionIngest, int]] = []
+        for task in self.partition_tasks.values():
+            for machine in task.machines:
                 if machine.spec.replay:
                     continue
                 step = machine.spec.clock.last_over(now_us, grace_us=self._grace_us[machine.spec.stream])
-                if step > owner.asked(machine):
-                    due.append((owner, machine, step))
-                    self._tell_backlog(machine, step - owner.asked(machine))
+                if step > task.asked(machine):
+                    due.append((task, machine, step))
+                    self._tell_backlog(machine, step - task.asked(machine))
         if not due or consumer is None:
             return
         try:
             async with asyncio.timeout(GIVE_UP_S):
-                ends = await consumer.end_offsets(sorted({owner.source for owner, _, _ in due}))
+                ends = await consumer.end_offsets(sorted({task.source for task, _, _ in due}))
         except TimeoutError:
             return  # asked again at once; the look at the sources sees whether one is gone
-        for owner, machine, step in due:
-            if not owner.closed:
-                owner.tick_at(machine, step, ends[owner.source])
+        for task, machine, step in due:
+            if not task.closed:
+                task.tick_at(machine, step, ends[task.source])
 
     def _tell_backlog(self, machine: PartitionIngest, steps: int) -> None:
         stream = machine.spec.stream
@@ -323,17 +325,17 @@ class IngestService(LongService):
 
     async def _catch_up(self, consumer: AIOKafkaConsumer) -> None:
         """Where reading has come to with no record there: ticks that have their place, offsets that hold nothing."""
-        for source, owner in list(self.owners.items()):
-            if owner.closed or source not in consumer.assignment():
+        for source, task in list(self.partition_tasks.items()):
+            if task.closed or source not in consumer.assignment():
                 continue
             try:
                 async with asyncio.timeout(1.0):
                     position = await consumer.position(source)
             except TimeoutError:
                 continue  # Kafka's consumer is finding its place again
-            await self._pass_over(consumer, owner, position)
-            if owner.waits and not owner.closed:
-                owner.reached(position)
+            await self._pass_over(consumer, task, position)
+            if task.waits and not task.closed:
+                task.reached(position)
 
     async def revoked(self) -> None:
         """Kafka takes all partitions in a rebalance and assigns again what stays."""
@@ -354,11 +356,11 @@ class IngestService(LongService):
             # A fence that is still under way would hit whoever is given the partition next.
             self._opening.cancel()
             await asyncio.wait([self._opening])
-        owners, self.owners = list(self.owners.values()), {}
-        for owner in owners:
-            owner.closed = True
-        for owner in owners:
-            await owner.close()
+        tasks, self.partition_tasks = list(self.partition_tasks.values()), {}
+        for task in tasks:
+            task.closed = True
+        for task in tasks:
+            await task.close()
 
 
 def _calm_collector() -> None:

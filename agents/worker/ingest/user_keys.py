@@ -26,10 +26,10 @@ def _user_key(stream: Stream) -> bytes | None:
     if not stream.privacy.bounds_users:
         return None
     where = f"streams.{stream.name}.privacy.user_key_file"
-    mend = "name a file with at least 16 random bytes, or set PRIVSTREAM_USER_KEY_FILE"
+    fix = "name a file with at least 16 random bytes, or set PRIVSTREAM_USER_KEY_FILE"
     if stream.privacy.user_key_file is None:
-        raise ConfigError([ConfigProblem(where, "missing: the hash of user ids needs a secret", mend)])
+        raise ConfigError([ConfigProblem(where, "missing: the hash of user ids needs a secret", fix)])
     secret = read_secret(stream.privacy.user_key_file, key=where)
     if len(secret) < KEY_BYTES:
-        raise ConfigError([ConfigProblem(where, f"the file holds less than {KEY_BYTES} bytes", mend)])
+        raise ConfigError([ConfigProblem(where, f"the file holds less than {KEY_BYTES} bytes", fix)])
     return user_key(secret, stream=stream.name)

@@ -91,12 +91,12 @@ def _check(points: FloatArray, *, edges: FloatArray) -> None:
     if len(points) > MOST_VERTICES:
         raise EngineInputError(f"the geometry has more than {MOST_VERTICES:,} vertices: simplify it")
     if not np.isfinite(points).all():
-        raise EngineInputError("the geometry has coordinates that are not finite numbers: mend them at their source")
+        raise EngineInputError("the geometry has coordinates that are not finite numbers: fix them at their source")
     if (np.abs(points[:, 1]) > 90).any():
         swapped = (np.abs(points[:, 0]) <= 90).all() and (np.abs(points[:, 1]) <= 180).all()
         reason = "latitude first, longitude second" if swapped else "not longitudes and latitudes in degrees"
-        mend = "swap them" if swapped else "transform them to WGS 84 (EPSG:4326)"
-        raise EngineInputError(f"the geometry's coordinates are {reason}: {mend}")
+        fix = "swap them" if swapped else "transform them to WGS 84 (EPSG:4326)"
+        raise EngineInputError(f"the geometry's coordinates are {reason}: {fix}")
     if (np.abs(points[:, 0]) > 540).any() or np.ptp(points[:, 0]) > 720:
         raise EngineInputError("the geometry's coordinates are not longitudes: transform them to WGS 84 (EPSG:4326)")
     long = np.abs(edges[:, 1, 0] - edges[:, 0, 0])

@@ -19,22 +19,22 @@ from engines.spatial.domain import FloatArray
 from engines.spatial.held.tree import HeldTree
 from engines.spatial.placement import Placement
 
-SMOOTHING = 0.6
+SHARE_SMOOTHING_SD = 0.6
 """Standard deviations of what was measured below by which each child's share is smoothed."""
 
 
-PATIENCE = 0.1
+HYSTERESIS_SD = 0.1
 """Standard deviations by which a released count may lag behind its estimate, if that keeps points where they are."""
 
-DISTRUST = 1.5
+SPLIT_HYSTERESIS_SD = 1.5
 """The same, of how what was measured in a cell before it was divided is shared between its parts."""
 
-HASTE = (0.1, 2048)
+MAX_MOVE = (0.1, 2048)
 """Standard deviations by which old points at most go from a cell to its sibling in a step, and the points of both up to
 which it is more, in proportion. Where cells have ten thousands of points, one new event would else move hundreds.
 """
 
-DOUBT = (2.0, 4.0)
+EMPTY_CELL_VARIANCES = (2.0, 4.0)
 """Variances of noise that the emptier of two cells gives up, each divided by its count: at least, and at most."""
 
 
@@ -70,7 +70,7 @@ def estimate(tree: HeldTree, *, now: int, unit: float) -> Estimates:
     positive = np.maximum(measured, 0.0)
     # The children of the i-th inner node are the nodes 2i + 1 and 2i + 2, of all levels.
     (left_noise, right_noise), (left_seen, right_seen) = ((each[1::2], each[2::2]) for each in (noise, positive))
-    smooth = SMOOTHING * np.sqrt(left_noise + right_noise) + 0.5
+    smooth = SHARE_SMOOTHING_SD * np.sqrt(left_noise + right_noise) + 0.5
     seen = left_seen + right_seen + 2 * smooth
     # What nothing was measured in is shared by measure.
     share = (left_seen + 2 * tree.shares * smooth) / seen
@@ -108,8 +108,8 @@ def project(tree: HeldTree, estimates: Estimates, *, placement: Placement) -> In
     Children's estimates are moved to add up to their parent's count, each in proportion to its variance, and rounded.
     The emptier one gives up what its noise explains (`emptied`), so that empty land stays empty: cut at zero only, the
     noise of many empty cells would add up to points. Where that leaves a choice, or differs from the counts released
-    last by less than `PATIENCE` standard deviations, the fewest points possible come and go; and where old points must
-    move, no more of them in a step than `HASTE` says. Of a cell that is new, the last counts are where its points lay.
+    last by less than `HYSTERESIS_SD` standard deviations, the fewest points possible come and go; and where old points
+    must move, no more of them in a step than `MAX_MOVE` says. Of a new cell, the last counts are where its points lay.
     """
     counts = np.zeros(len(tree.nodes), np.int64)
     counts[0] = max(int(np.rint(estimates.values[0])), 0)
@@ -119,9 +119,9 @@ def project(tree: HeldTree, estimates: Estimates, *, placement: Placement) -> In
     )
     part = left_variance / (left_variance + right_variance)
     spread = part * right_variance
-    doubts = np.multiply.outer(DOUBT, spread)
-    slacks = PATIENCE * np.sqrt(spread) + DISTRUST * np.sqrt(estimates.unsure) + 0.5
-    haste = HASTE[0] * np.sqrt(spread)
+    doubts = np.multiply.outer(EMPTY_CELL_VARIANCES, spread)
+    slacks = HYSTERESIS_SD * np.sqrt(spread) + SPLIT_HYSTERESIS_SD * np.sqrt(estimates.unsure) + 0.5
+    most_moved = MAX_MOVE[0] * np.sqrt(spread)
     for first, end in tree.levels:
         rows, at = slice(first, end), tree.inner[first:end]
         left, right = slice(2 * first + 1, 2 * end, 2), slice(2 * first + 2, 2 * end + 1, 2)
@@ -137,7 +137,7 @@ def project(tree: HeldTree, estimates: Estimates, *, placement: Placement) -> In
         low, high = np.minimum(kept, moved), np.maximum(kept, moved)
         near = np.clip((some + most) / 2, low, high)
         near = np.clip(near, np.minimum(some, most) - slack, np.maximum(some, most) + slack)
-        room = haste[rows] * (1 + HASTE[1] / np.maximum(total, 1))
+        room = most_moved[rows] * (1 + MAX_MOVE[1] / np.maximum(total, 1))
         near = np.clip(near, low - room, high + room)
         counts[left] = np.clip(np.rint(near), 0, total).astype(np.int64)
         counts[right] = total - counts[left]

@@ -1,4 +1,4 @@
-"""The watch: one noisy count of a step's events per coarse cell, which finds bursts that held leaves would sleep over.
+"""The watch: one noisy count of a step's events per coarse cell, which finds bursts where leaves are held.
 
 Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream: it is in one cell of one step's counts.
 Source: ours. A cell is hot where its count leaves its moving average by more than noise and habit explain.

@@ -17,7 +17,7 @@ from itertools import combinations
 from engines.tabular.workload import Clique
 from schemas.errors import EngineInputError
 
-_PATIENCE = 64
+_MAX_REFUSALS = 64
 """Marginals that do not fit, one after the other, before larger ones are no longer tried."""
 
 
@@ -107,7 +107,7 @@ class JunctionTree:
                     _join(part, clique)
                 elif not joins:
                     refused += 1
-                if refused == _PATIENCE:
+                if refused == _MAX_REFUSALS:
                     return tree
         return tree
 

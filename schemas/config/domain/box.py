@@ -18,14 +18,14 @@ _HALVINGS = 15  # of one axis at the greatest depth, 30
 
 def check_box(bounds: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
     """Refuse a rectangle that is inverted or has no room in it."""
-    mend = "write bounds = [xmin, ymin, xmax, ymax] with xmin < xmax and ymin < ymax"
+    fix = "write bounds = [xmin, ymin, xmax, ymax] with xmin < xmax and ymin < ymax"
     for name, low, high in (("x", bounds[0], bounds[2]), ("y", bounds[1], bounds[3])):
         if low > high:
-            raise refusal(f"are inverted: {name}min is above {name}max", mend)
+            raise refusal(f"are inverted: {name}min is above {name}max", fix)
         # A cell of the deepest level needs room for points that stay inside it after rounding: 2**14 numbers.
         width = high - low
         if not math.isfinite(width) or width / 2**_HALVINGS < 2**14 * math.ulp(max(abs(low), abs(high))):
-            raise refusal(f"are degenerate: no room between {name}min and {name}max", mend)
+            raise refusal(f"are degenerate: no room between {name}min and {name}max", fix)
     return bounds
 
 

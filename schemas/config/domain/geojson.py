@@ -28,18 +28,18 @@ MOST_REACH_M = 100_000.0
 
 def _geojson(file: PublicFile) -> PublicFile:
     """What can be told without geometry: the engine looks at the shapes when it is built."""
-    mend = "write a FeatureCollection of polygons, or one of lines (RFC 7946)"
+    fix = "write a FeatureCollection of polygons, or one of lines (RFC 7946)"
     try:
         document = orjson.loads(file.content)
     except orjson.JSONDecodeError:
-        raise refusal("is not JSON", mend) from None
+        raise refusal("is not JSON", fix) from None
     kind = document.get("type") if isinstance(document, dict) else None
     if kind == "Topology":
         raise refusal("is TopoJSON, not GeoJSON", "convert it, for example with ogr2ogr or topo2geo")
     if kind not in _TYPES:
-        raise refusal("is not GeoJSON of polygons or lines", mend)
+        raise refusal("is not GeoJSON of polygons or lines", fix)
     if kind == "FeatureCollection" and not document.get("features"):
-        raise refusal("holds no features", mend)
+        raise refusal("holds no features", fix)
     crs = document.get("crs")
     name = str(crs.get("properties", {}).get("name", "")) if isinstance(crs, dict) else ""
     if name and not name.endswith(("CRS84", "EPSG::4326", "EPSG:4326", "4269")):

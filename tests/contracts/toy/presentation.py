@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agents.presentation.contract import Fields, Known, Presentation, Rehearsal
+from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from engines.auditor.fixture import Focus
@@ -31,14 +31,14 @@ def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
     )
 
 
-def _rehearsal(stream: Stream) -> Rehearsal:
+def _audit_plan(stream: Stream) -> AuditPlan:
     at = {stream.domain.fields[0]: "there"}
 
     def focuses(places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
         focus = total_focus([(step, count) for step, _, count in known])
         return dict.fromkeys(places, focus)
 
-    return Rehearsal(
+    return AuditPlan(
         places={"dense cell": at}, crowd=[(at, CROWD)], late=2, held=0, expiries_known=False, focuses=focuses
     )
 
@@ -52,5 +52,5 @@ def _sections(stream: Stream, truth: Any, steps: Sequence[Any]) -> Sequence[str]
 
 
 PRESENTATION = Presentation(
-    domain=_domain, error_model=_error_model, sections=_sections, tiles=_tiles, rehearsal=_rehearsal
+    domain=_domain, error_model=_error_model, sections=_sections, tiles=_tiles, audit_plan=_audit_plan
 )
