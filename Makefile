@@ -32,7 +32,7 @@ check: setup  ## format, lint, strict types, import rules, doctests; no broker
 	$(VENV)/bin/ruff format --check $(SOURCES)
 	$(VENV)/bin/ruff check $(SOURCES)
 	$(VENV)/bin/mypy
-	$(PY) -m pytest -q --doctest-modules schemas engines tests/test_architecture.py tests/test_docs.py tests/test_doors.py
+	$(PY) -m pytest -q --doctest-modules schemas engines tests/test_architecture.py tests/test_docs.py tests/test_doors.py tests/test_names.py
 
 bench: bench-ingest bench-step bench-growth  ## speed and memory
 

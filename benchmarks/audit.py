@@ -26,7 +26,7 @@ from pathlib import Path
 from agents.cli.audit import audit_case, case_names, draw
 from agents.offline.processes import process_pool
 from agents.pages.text import table
-from engines.auditor import COVERED, HEAD, Finding, audit, powerless, remedies, table_rows, violations
+from engines.auditor import COVERED, HEAD, AuditFinding, audit, powerless, remedies, table_rows, violations
 from tests.audit.cheats import CHEATS
 
 RUNS = 200
@@ -72,7 +72,7 @@ CONFIGURED = (
 )
 
 
-def judge(index: int, honest: bool) -> tuple[list[Finding], float]:
+def judge(index: int, honest: bool) -> tuple[list[AuditFinding], float]:
     """Findings of a cheat or of its twin, and seconds. Here, so that another process can be asked for it."""
     began = time.perf_counter()
     cheat = CHEATS[index]
@@ -114,7 +114,7 @@ def main() -> int:
     return int(bool(broken) or bool(weak) or bool(missing) or caught < len(CHEATS))
 
 
-def _coverage(findings: list[Finding]) -> list[str]:
+def _coverage(findings: list[AuditFinding]) -> list[str]:
     """Print how often each thing that must be tried occurred; returns those that never did, or not where they must."""
     counts = {
         what: sum(found.runs for found in findings if found.detector == "coverage" and found.check.endswith(what))
@@ -125,16 +125,16 @@ def _coverage(findings: list[Finding]) -> list[str]:
     return nowhere + [f"{found.case}: {found.check}" for found in findings if found.uncovered]
 
 
-def _work(options: argparse.Namespace, config: Path) -> tuple[list[Finding], int, int]:
+def _work(options: argparse.Namespace, config: Path) -> tuple[list[AuditFinding], int, int]:
     # Longest first, so that no worker ends alone with the longest one.
     names = sorted(case_names(None, None), key=lambda name: not name.startswith("engine"))
     with process_pool(options.workers) as pool:
-        honest: list[Future[list[Finding]]] = [
+        honest: list[Future[list[AuditFinding]]] = [
             pool.submit(audit_case, (name, options.stream_runs, config, None)) for name in case_names(config, None)
         ]
         honest += [pool.submit(audit_case, (name, options.runs, None, None)) for name in names]
         planted = [[pool.submit(judge, index, twin) for twin in (False, True)] for index in range(len(CHEATS))]
-        findings: list[Finding] = []
+        findings: list[AuditFinding] = []
         for future in honest:
             findings += future.result()
             print(f"{findings[-1].case}: done", file=sys.stderr, flush=True)

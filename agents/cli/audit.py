@@ -13,7 +13,7 @@ from agents.pages.text import table
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
-    from engines.auditor import Case, Finding
+    from engines.auditor import AuditFinding, Case
 
 
 def audit(
@@ -50,7 +50,7 @@ def audit(
     names = case_names(config, only)
     if not names:
         raise PrivstreamError(f"nothing has {only!r} in its name. Fix: leave --only out to see what there is.")
-    findings: list[Finding] = []
+    findings: list[AuditFinding] = []
     with rows_progress("audit", quiet=as_json) as rows:
         rows.begun(len(names))
         for some in audited(names, runs=runs, config=config, seed=seed, workers=workers):
@@ -80,7 +80,7 @@ def case_names(config: Path | None, only: str | None) -> list[str]:
 
 def audited(
     names: Sequence[str], *, runs: int, config: Path | None = None, seed: int | None = None, workers: int | None = None
-) -> Iterator[list[Finding]]:
+) -> Iterator[list[AuditFinding]]:
     """Findings of each case, in the order of `names`, worked out by several processes."""
     import os
 
@@ -95,7 +95,7 @@ def audited(
         yield from pool.map(audit_case, tasks)
 
 
-def audit_case(task: tuple[str, int, Path | None, int | None]) -> list[Finding]:
+def audit_case(task: tuple[str, int, Path | None, int | None]) -> list[AuditFinding]:
     """All findings of one case, by name, so that another process can be asked for it."""
     from engines.auditor import audit as run
     from engines.noise import seeded
@@ -115,7 +115,7 @@ def _cases(config: Path | None) -> list[Case]:
     return [StreamAudit(stream).case() for stream in config_of(config).streams]
 
 
-def draw(findings: Sequence[Finding], path: Path) -> None:
+def draw(findings: Sequence[AuditFinding], path: Path) -> None:
     """Every claim as a line, every lower bound as a dot: exact ones filled, those of runs open.
 
     Raises: PrivstreamError if the file cannot be written.

@@ -43,7 +43,7 @@ class StepSeen:
 
 
 @dataclass(slots=True)
-class Seen:
+class StepsSeen:
     """All steps so far, and what the final table is made of."""
 
     steps: list[StepSeen] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Screen:
 
     def __init__(self, console: Console, streams: Sequence[Stream]) -> None:
         self.console = console
-        self.seen = Seen()
+        self.seen = StepsSeen()
         main, *others = streams
         self.others = {stream.name: Other(stream) for stream in others}
         self._main = main.name

@@ -5,7 +5,7 @@ Start at `explain`. Nothing here is typed in twice: budgets, sensitivities and s
 """
 
 from agents.explain.build import explain
-from agents.explain.parts import Budget, Explanation, Notch, Point, Share, Shared, StreamExplanation
+from agents.explain.parts import Budget, Explanation, Notch, Point, Share, SharedBudget, StreamExplanation
 from agents.presentation.error import ErrorModel
 from agents.presentation.laws import NoiseFacts, noise_facts
 
@@ -17,7 +17,7 @@ __all__ = [
     "Notch",
     "Point",
     "Share",
-    "Shared",
+    "SharedBudget",
     "StreamExplanation",
     "explain",
     "noise_facts",

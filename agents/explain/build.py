@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from agents.explain import words
-from agents.explain.parts import Budget, Explanation, Notch, Shared, StreamExplanation
+from agents.explain.parts import Budget, Explanation, Notch, SharedBudget, StreamExplanation
 from agents.explain.sentences import promise
 from agents.presentation import presentation
 from engines.accounting.streams import totals
@@ -28,7 +28,7 @@ def explain(config: Config, names: Sequence[str] | None = None, *, earlier: Iter
         its configuration; KeyError if there is no such stream.
     """
     chosen = config.streams if names is None else tuple(config.stream(name) for name in names)
-    shared = tuple(Shared(total) for total in totals(config, earlier) if len(total.streams) > 1)
+    shared = tuple(SharedBudget(total) for total in totals(config, earlier) if len(total.streams) > 1)
     return Explanation(config.job.name, tuple(explain_stream(stream, job=config.job.name) for stream in chosen), shared)
 
 

@@ -256,7 +256,7 @@ class StreamExplanation:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedBudget:
     """Streams whose budgets add up for the same people, or the same events: a total of the ledger, in words."""
 
     total: Total
@@ -307,7 +307,7 @@ class Explanation:
 
     job: str
     streams: tuple[StreamExplanation, ...]
-    shared: tuple[Shared, ...]
+    shared: tuple[SharedBudget, ...]
 
     def as_json(self) -> dict[str, Any]:
         return {

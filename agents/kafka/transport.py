@@ -24,7 +24,7 @@ StartOffset = Callable[[int], int]
 """Partition -> first offset that is still needed; 0 means all there is."""
 
 
-class Batch(dict[Any, Any]):
+class FetchedBatch(dict[Any, Any]):
     """Fetched records by partition, the seek epoch in which they left the fetcher, and what it had sought by then."""
 
     epoch = 0
@@ -54,8 +54,8 @@ class JobConsumerThread(AIOKafkaConsumerThread):
             give_place_up(self._consumer)
         await super().on_thread_stop()
 
-    async def _fetch_records(self, *args: Any, **kwargs: Any) -> Batch:
-        batch = Batch(await super()._fetch_records(*args, **kwargs))
+    async def _fetch_records(self, *args: Any, **kwargs: Any) -> FetchedBatch:
+        batch = FetchedBatch(await super()._fetch_records(*args, **kwargs))
         batch.epoch, batch.sought = self.epoch, self.sought
         return batch
 

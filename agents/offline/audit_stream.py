@@ -30,7 +30,7 @@ from agents.protocol.release.stepper import Stepper
 from agents.protocol.userhash import IdBytes
 from engines.auditor import Canaries, Case, Claim, Fresh, Neighbours, Observations, Trials
 from engines.auditor.audit import coins
-from engines.auditor.engines import COLLISION, MEASURED, SEEDS, Shared, by_focus, faintly
+from engines.auditor.engines import COLLISION, MEASURED, SEEDS, SharedRuns, by_focus, faintly
 from engines.auditor.features import Features
 from engines.auditor.fixture import Focus
 from engines.auditor.worlds import Measurements, focused, trials
@@ -207,7 +207,7 @@ class StreamAudit:
 
     def _pairs(self, units: Sequence[str] | None, focuses: Mapping[str, Focus]) -> tuple[Neighbours, ...]:
         others = self.others()
-        base = Shared(self._observe(others, focuses))
+        base = SharedRuns(self._observe(others, focuses))
         if self.audit_plan.moved is not None:
             moved = [replace(sent, fields={**sent.fields, **self.audit_plan.moved}) for sent in others]
             return (Neighbours(EVERYWHERE, base.beside(self._observe(moved, focuses)), times=1),)

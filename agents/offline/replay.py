@@ -23,7 +23,7 @@ from agents.kafka.topics.ids import topic_identities
 from agents.offline.columns import check_columns
 from agents.offline.files import Row, RowFile, open_rows
 from agents.protocol.clock import StepClock
-from agents.protocol.replay.plan import Chunk, ReplayError, ReplayPlan, progress_of, resumed
+from agents.protocol.replay.plan import ReplayChunk, ReplayError, ReplayPlan, progress_of, resumed
 from agents.protocol.replay.rows import clock_of, plan_of, steps_of, times_of, until_of
 from schemas.errors import BrokerError, OutcomeUnknownError
 from schemas.events import TICK_HEADER
@@ -150,7 +150,7 @@ class _Feed:
     options: ReplayOptions
     _origin: tuple[float, int] | None = field(default=None, init=False)
 
-    async def chunks(self, rows: list[Row]) -> AsyncIterator[Chunk]:
+    async def chunks(self, rows: list[Row]) -> AsyncIterator[ReplayChunk]:
         times = times_of(self.stream).of(rows)
         steps = steps_of(self.clock, times)
         if self.options.speed is None:
@@ -172,7 +172,7 @@ class _Feed:
                 yield self.plan.close(over)
             await asyncio.sleep(PACE_S)
 
-    async def end(self) -> AsyncIterator[Chunk]:
+    async def end(self) -> AsyncIterator[ReplayChunk]:
         """Behind the last row: close what the end of the file closes; where that is a time, when it has come."""
         plan = self.plan
         if plan.until is None:
@@ -211,7 +211,7 @@ def _is_due(at: int | None, due_us: int | None) -> bool:
     return at is None or (due_us is not None and at <= due_us)
 
 
-async def _commit(producer: Any, chunk: Chunk) -> None:
+async def _commit(producer: Any, chunk: ReplayChunk) -> None:
     """All of the chunk, or nothing of it."""
     async with producer.transaction():
         waiting = []

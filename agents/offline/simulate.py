@@ -26,7 +26,7 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.held_out import HeldOutAudit
 from agents.protocol.release.public_records import instant
 from agents.protocol.release.stepper import Stepper
-from agents.protocol.replay.plan import Chunk, Planned, Progress
+from agents.protocol.replay.plan import Planned, Progress, ReplayChunk
 from agents.protocol.replay.rows import clock_of, plan_of, steps_of, times_of
 from agents.protocol.userhash import user_key
 from engines.noise import fresh_seed
@@ -163,7 +163,7 @@ class Simulation:
             },
         )
 
-    def _take(self, chunk: Chunk) -> None:
+    def _take(self, chunk: ReplayChunk) -> None:
         records = chunk.records[self.stream.source, 0]
         self._fold(self._ingest, self._stepper, records)
         self._fold(self._truth, self._audit, records)

@@ -16,7 +16,7 @@ from engines.markov.engine import Markov
 from engines.markov.fixture import state_focus
 from engines.registry import build_engine
 from schemas.config import Stream
-from schemas.config.domain.states import StatesDomain
+from schemas.config.domain.states import StatesDomainSection
 from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 _BESIDE = 3
 
 
-def _section(stream: Stream) -> StatesDomain:
+def _section(stream: Stream) -> StatesDomainSection:
     section = stream.domain
-    assert isinstance(section, StatesDomain)
+    assert isinstance(section, StatesDomainSection)
     return section
 
 

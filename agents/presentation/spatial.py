@@ -17,7 +17,7 @@ from engines.spatial.domain import LineDomain
 from engines.spatial.domain.mapped import MappedDomain
 from engines.spatial.focus import spatial_focus
 from engines.spatial.placement import Placement
-from schemas.config import BoxDomain, GeoJsonDomain, PlanarDomain, Stream, ZonesDomain
+from schemas.config import BoxDomainSection, GeoJsonDomainSection, PlanarDomainSection, Stream, ZonesDomainSection
 from schemas.config.discovery import measures_expiry
 
 _AT = {"dense cell": (0.28, 0.28), "empty cell": (0.91, 0.91)}
@@ -26,9 +26,9 @@ _BESIDE = 3
 
 def _domain(stream: Stream) -> str:
     domain = stream.domain
-    if isinstance(domain, ZonesDomain):
+    if isinstance(domain, ZonesDomainSection):
         return spatial_zones.domain_sentence(domain)
-    if isinstance(domain, GeoJsonDomain):
+    if isinstance(domain, GeoJsonDomainSection):
         name, digest = PurePath(domain.file.path).name, domain.file.sha256[:12]
         halved = f"whose bounds are halved {stream.options.depth} times, by declaration and not from the data."
         if isinstance(build_domain(stream), LineDomain):
@@ -36,7 +36,7 @@ def _domain(stream: Stream) -> str:
         else:
             where = f"inside the polygons of {name} (SHA-256 {digest}...), borders included"
         return f"{domain.x} and {domain.y} as longitude and latitude, {where}, {halved}"
-    assert isinstance(domain, BoxDomain)
+    assert isinstance(domain, BoxDomainSection)
     (xmin, ymin), (xmax, ymax) = domain.bounds[:2], domain.bounds[2:]
     return (
         f"{domain.x} in [{xmin:g}, {xmax:g}) and {domain.y} in [{ymin:g}, {ymax:g}), halved {stream.options.depth} "
@@ -44,7 +44,7 @@ def _domain(stream: Stream) -> str:
     )
 
 
-def _places_in_box(domain: BoxDomain) -> tuple[dict[str, Fields], Fields]:
+def _places_in_box(domain: BoxDomainSection) -> tuple[dict[str, Fields], Fields]:
     xmin, ymin, xmax, ymax = domain.bounds
     width, height = xmax - xmin, ymax - ymin
     places = {name: {domain.x: xmin + fx * width, domain.y: ymin + fy * height} for name, (fx, fy) in _AT.items()}
@@ -52,7 +52,7 @@ def _places_in_box(domain: BoxDomain) -> tuple[dict[str, Fields], Fields]:
     return dict(places), {domain.x: dense[domain.x] + width / 16, domain.y: dense[domain.y] + height / 16}
 
 
-def _places_on_map(stream: Stream, domain: PlanarDomain) -> tuple[dict[str, Fields], Fields]:
+def _places_on_map(stream: Stream, domain: PlanarDomainSection) -> tuple[dict[str, Fields], Fields]:
     """Synthetic points of cells of the shape: they lie on it, whatever it is."""
     mapped = build_domain(stream)
     assert isinstance(mapped, MappedDomain)
@@ -67,17 +67,19 @@ def _places_on_map(stream: Stream, domain: PlanarDomain) -> tuple[dict[str, Fiel
 def _audit_plan(stream: Stream) -> AuditPlan:
     """`DENSE` events in one place and a few beside it, each step; the audited unit joins them or is alone."""
     domain = stream.domain
-    if isinstance(domain, ZonesDomain):
+    if isinstance(domain, ZonesDomainSection):
         places, beside = spatial_zones.places(stream, domain)
     else:
-        assert isinstance(domain, PlanarDomain)
-        places, beside = _places_in_box(domain) if isinstance(domain, BoxDomain) else _places_on_map(stream, domain)
+        assert isinstance(domain, PlanarDomainSection)
+        places, beside = (
+            _places_in_box(domain) if isinstance(domain, BoxDomainSection) else _places_on_map(stream, domain)
+        )
     dense = places["dense cell"]
 
     def focuses(places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
-        if isinstance(domain, ZonesDomain):
+        if isinstance(domain, ZonesDomainSection):
             return spatial_zones.focuses(domain, places, known)
-        assert isinstance(domain, PlanarDomain)
+        assert isinstance(domain, PlanarDomainSection)
         located = [(step, fields[domain.x], fields[domain.y], count) for step, fields, count in known]
         return {name: spatial_focus(at[domain.x], at[domain.y], located) for name, at in places.items()}
 

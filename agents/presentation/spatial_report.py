@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from agents.pages.plots import AMBER, BLUE, GREY, RED, TRUE, curves, figure, image, quiet
 from agents.presentation import spatial_zones
-from schemas.config import Stream, ZonesDomain
+from schemas.config import Stream, ZonesDomainSection
 
 if TYPE_CHECKING:
     from agents.pages.report import StepRow
@@ -39,7 +39,7 @@ class Points:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Maps:
+class MapPair:
     """True and synthetic points alive after the last step, and the public domain they lie in.
 
     Attributes:
@@ -53,7 +53,7 @@ class Maps:
     outline: Sequence[FloatArray] = ()
 
     @staticmethod
-    def of(stream: Stream, audit: HeldOutAudit) -> Maps:
+    def of(stream: Stream, audit: HeldOutAudit) -> MapPair:
         """True events in the middle of their cell of the evaluation grid, and the synthetic points."""
         grid: Any = audit.evaluator.domain
         truth = audit.truth
@@ -65,10 +65,10 @@ class Maps:
         true = Points((xmin + xmax) / 2, (ymin + ymax) / 2, (truth.counts * signs).astype(np.float64))
         mapped = getattr(grid, "mapped", None)
         if mapped is None:
-            return Maps(true, Points(x, y, np.ones(len(x))), grid.bounds, fields)
+            return MapPair(true, Points(x, y, np.ones(len(x))), grid.bounds, fields)
         # Across the antimeridian the map goes on beyond 180 degrees.
         x = np.where(x < grid.bounds[0], x + 360.0, x)
-        return Maps(true, Points(x, y, np.ones(len(x))), grid.bounds, fields, mapped.outline())
+        return MapPair(true, Points(x, y, np.ones(len(x))), grid.bounds, fields, mapped.outline())
 
 
 def tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
@@ -76,8 +76,8 @@ def tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
 
 
 def sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[str]:
-    zones = isinstance(stream.domain, ZonesDomain)
-    parts = [spatial_zones.bars(audit) if zones else _maps(Maps.of(stream, audit))]
+    zones = isinstance(stream.domain, ZonesDomainSection)
+    parts = [spatial_zones.bars(audit) if zones else _maps(MapPair.of(stream, audit))]
     released = [row for row in steps if not row.gathered]
     if released:
         names = [name.removeprefix(_PREFIX) for name in released[-1].metrics]
@@ -87,7 +87,7 @@ def sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> S
     return parts
 
 
-def _maps(maps: Maps) -> str:
+def _maps(maps: MapPair) -> str:
     """The same colours mean the same number of events in both, or they could not be compared."""
     grids = [_density(points, maps.bounds) for points in (maps.true, maps.synthetic)]
     top = max(float(grid.max()) for grid in grids)
@@ -109,7 +109,7 @@ def _density(points: Points, bounds: tuple[float, float, float, float]) -> Float
     return np.maximum(np.asarray(grid, np.float64), 0.0)
 
 
-def _map(grid: FloatArray, maps: Maps, top: float) -> str:
+def _map(grid: FloatArray, maps: MapPair, top: float) -> str:
     xmin, ymin, xmax, ymax = maps.bounds
     made, axes = figure(4.6, 4.8)
     colours = np.ma.masked_equal(np.log1p(grid), 0.0)  # where nothing is, the page shows

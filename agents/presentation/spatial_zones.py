@@ -14,7 +14,7 @@ from engines.auditor.fixture import Focus
 from engines.registry import build_domain
 from engines.spatial.domain import ZoneDomain
 from engines.spatial.zones import ZoneEvaluator
-from schemas.config import Stream, ZonesDomain
+from schemas.config import Stream, ZonesDomainSection
 
 if TYPE_CHECKING:
     from agents.protocol.release.held_out import HeldOutAudit
@@ -26,14 +26,14 @@ ERRORS = (
 )
 
 
-def domain_sentence(domain: ZonesDomain) -> str:
+def domain_sentence(domain: ZonesDomainSection) -> str:
     """The public domain, for `explain`."""
     names = domain.names
     where = "as listed" if domain.file is None else f"with the outlines of SHA-256 {domain.file.sha256[:12]}..."
     return f"{domain.field} is one of {len(names):,} zones, {names[0]} to {names[-1]}, {where}, and not from the data."
 
 
-def places(stream: Stream, domain: ZonesDomain) -> tuple[dict[str, Fields], Fields]:
+def places(stream: Stream, domain: ZonesDomainSection) -> tuple[dict[str, Fields], Fields]:
     """Where an audit goes, and the zone beside the dense one."""
     built = build_domain(stream)
     assert isinstance(built, ZoneDomain)
@@ -43,7 +43,7 @@ def places(stream: Stream, domain: ZonesDomain) -> tuple[dict[str, Fields], Fiel
     return {"dense cell": {domain.field: names[dense]}, "empty cell": {domain.field: names[-1]}}, {domain.field: beside}
 
 
-def focuses(domain: ZonesDomain, places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
+def focuses(domain: ZonesDomainSection, places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
     """What a release says of each place, beyond the events that both inputs have."""
     located = [(step, fields[domain.field], count) for step, fields, count in known]
     return {name: _focus(at[domain.field], located) for name, at in places.items()}

@@ -20,7 +20,7 @@ from engines.trajectory.fixture import AT, trip_focus
 from engines.trajectory.grid import Grid
 from engines.trajectory.trips import LATTICE, Trips
 from schemas.config import Stream
-from schemas.config.domain.trips import TripsDomain
+from schemas.config.domain.trips import TripsDomainSection
 from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ _CELLS = {"default": "starts", "grid": "density", "paper": "pairs"}
 _SHOWN = ("se_jsd", "fp_are", "qe")
 
 
-def _section(stream: Stream) -> TripsDomain:
+def _section(stream: Stream) -> TripsDomainSection:
     section = stream.domain
-    assert isinstance(section, TripsDomain)
+    assert isinstance(section, TripsDomainSection)
     return section
 
 
@@ -51,7 +51,7 @@ def _domain(stream: Stream) -> str:
     )
 
 
-def _map(section: TripsDomain) -> str:
+def _map(section: TripsDomainSection) -> str:
     if section.file is None:
         return ""
     return (

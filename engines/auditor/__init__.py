@@ -1,6 +1,6 @@
 """The auditor: tries to break what is claimed, and says how far it came. Knows no Kafka; `privstream audit` runs it."""
 
-from engines.auditor.audit import ALPHA, HEAD, RUNS, Finding, audit, powerless, remedies, table_rows, violations
+from engines.auditor.audit import ALPHA, HEAD, RUNS, AuditFinding, audit, powerless, remedies, table_rows, violations
 from engines.auditor.cases import COVERED, Canaries, Case, Claim, Exact, Fresh, Neighbours, Trials
 from engines.auditor.observations import Marked, Observations
 
@@ -9,11 +9,11 @@ __all__ = [
     "COVERED",
     "HEAD",
     "RUNS",
+    "AuditFinding",
     "Canaries",
     "Case",
     "Claim",
     "Exact",
-    "Finding",
     "Fresh",
     "Marked",
     "Neighbours",

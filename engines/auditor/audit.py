@@ -29,7 +29,7 @@ _ROUNDING = 1e-9  # relative, of exact losses that are computed in float64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class AuditFinding:
     """One row of the auditor's table.
 
     Attributes:
@@ -96,7 +96,7 @@ class Finding:
 
 def audit(
     case: Case, *, runs: int = RUNS, source: NoiseSource | None = None, alpha: float = ALPHA
-) -> Iterator[Finding]:
+) -> Iterator[AuditFinding]:
     """Check a case: a finding for each exact computation, comparison of seeds, pair of neighbours and kind of canary.
 
     Args:
@@ -109,7 +109,7 @@ def audit(
     claimed, delta = float(case.claim.epsilon), case.claim.delta
     common: dict[str, Any] = {"case": case.name, "kind": case.kind, "claimed": claimed, "delta": delta}
     for exact in case.exact:
-        yield Finding(
+        yield AuditFinding(
             **common, check=exact.name, detector="exact", lower_bound=float(exact.epsilon()), confidence=1.0, runs=0
         )
     for fresh in case.fresh:
@@ -137,12 +137,12 @@ def _sides(pair: Neighbours, runs: int, source: NoiseSource) -> Marked:
 
 def _canaries(
     canaries: Canaries, runs: int, common: dict[str, Any], source: NoiseSource, *, alpha: float
-) -> Iterator[Finding]:
+) -> Iterator[AuditFinding]:
     trials = canaries.observe(runs * canaries.times, source)
     for kind, marked in trials.marked.items():
         yield _guessed(f"{canaries.name}: {kind}", marked, common, factor=canaries.times, alpha=alpha)
     for what in canaries.covers:
-        yield Finding(
+        yield AuditFinding(
             **common,
             check=f"{canaries.name} comes across: {what}",
             detector="coverage",
@@ -152,11 +152,11 @@ def _canaries(
         )
 
 
-def _guessed(check: str, marked: Marked, common: dict[str, Any], *, factor: int, alpha: float) -> Finding:
+def _guessed(check: str, marked: Marked, common: dict[str, Any], *, factor: int, alpha: float) -> AuditFinding:
     claimed, delta = common["claimed"], common["delta"]
     found = bound(marked, alpha=alpha, delta=delta)
     needed = guesses_needed(claimed, alpha=alpha, delta=delta)
-    return Finding(
+    return AuditFinding(
         **common,
         check=check,
         detector="monte carlo",
@@ -181,11 +181,11 @@ def _runs_for(guesses: int, each: int, factor: int) -> int:
     return runs
 
 
-def _fresh(fresh: Fresh, common: dict[str, Any]) -> Finding:
+def _fresh(fresh: Fresh, common: dict[str, Any]) -> AuditFinding:
     """Equal outputs of fresh seeds: the noise is not the seed's. Honest runs agree with probability 1 - confidence."""
     outputs = {fresh.release(NoiseSource(fresh_seed(), "audit", "fresh")) for _ in range(fresh.runs)}
     equal = fresh.runs - len(outputs)
-    return Finding(
+    return AuditFinding(
         **common,
         check="noise differs between runs",
         detector="fresh seeds",
@@ -202,12 +202,12 @@ HEAD = (
 )  # fmt: skip
 
 
-def table_rows(findings: Iterable[Finding]) -> list[tuple[str, ...]]:
-    """Rows under `HEAD`, as text. `sees from`: see `Finding.visible`."""
+def table_rows(findings: Iterable[AuditFinding]) -> list[tuple[str, ...]]:
+    """Rows under `HEAD`, as text. `sees from`: see `AuditFinding.visible`."""
     return [_row(found) for found in findings]
 
 
-def _row(found: Finding) -> tuple[str, ...]:
+def _row(found: AuditFinding) -> tuple[str, ...]:
     sampled, counted = found.detector == "monte carlo", found.detector == "coverage"
     return (
         found.case,
@@ -224,16 +224,16 @@ def _row(found: Finding) -> tuple[str, ...]:
     )
 
 
-def violations(findings: Sequence[Finding]) -> list[Finding]:
+def violations(findings: Sequence[AuditFinding]) -> list[AuditFinding]:
     return [found for found in findings if found.violated]
 
 
-def powerless(findings: Sequence[Finding]) -> list[Finding]:
+def powerless(findings: Sequence[AuditFinding]) -> list[AuditFinding]:
     """Rows that could not fail."""
     return [found for found in findings if found.powerless]
 
 
-def remedies(findings: Sequence[Finding]) -> list[str]:
+def remedies(findings: Sequence[AuditFinding]) -> list[str]:
     """What to do about rows that could not fail, and about what no run came across; one line for each case."""
     lines = []
     for case in dict.fromkeys(found.case for found in findings):

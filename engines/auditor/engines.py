@@ -92,7 +92,7 @@ def by_focus(focus: Focus, step: int, *, lags: int = LAGS) -> Seen:
     return seen
 
 
-class Shared:
+class SharedRuns:
     """Runs of the input that many neighbours share are made once. Each finding keeps its own error rate."""
 
     def __init__(self, base: Observe) -> None:
@@ -149,7 +149,7 @@ def observe(
 def one_at_a_time(fixture: AuditFixture, make: Callable[[], Engine]) -> tuple[Neighbours, ...]:
     """One unit more in the first or a later step; the only way for a claim with delta."""
     focuses = {place: focus for place, (_, _, focus) in fixture.places.items()}
-    base = Shared(observe(make, fixture.base, {}, focuses))
+    base = SharedRuns(observe(make, fixture.base, {}, focuses))
     return tuple(
         Neighbours(
             f"insert, {moment} step, {place}", base.beside(observe(make, fixture.base, {step: key}, focuses)), times=4

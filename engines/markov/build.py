@@ -13,12 +13,12 @@ from engines.markov.evaluator import MarkovEvaluator
 from engines.markov.leakage import EXACT_STATES, Adversary
 from engines.markov.leakage_budget import Allocation, allocate
 from schemas.config import Stream
-from schemas.config.domain.states import StatesDomain as StatesSection
+from schemas.config.domain.states import StatesDomainSection
 
 
-def _section(stream: Stream) -> StatesSection:
+def _section(stream: Stream) -> StatesDomainSection:
     section = stream.domain
-    assert isinstance(section, StatesSection)
+    assert isinstance(section, StatesDomainSection)
     return section
 
 

@@ -12,7 +12,7 @@ from engines.series.evaluator import SeriesEvaluator
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.presence import Presence
 from schemas.config import Stream
-from schemas.config.domain.series import SeriesDomain as SeriesSection
+from schemas.config.domain.series import SeriesDomainSection
 
 _DAY_US = 86_400_000_000
 _LONGEST_PERIOD = 1440
@@ -21,7 +21,7 @@ _WEEK = 7
 
 def domain(stream: Stream) -> SeriesDomain:
     section = stream.domain
-    assert isinstance(section, SeriesSection)
+    assert isinstance(section, SeriesDomainSection)
     return SeriesDomain(
         tuple(
             SeriesField(
@@ -39,7 +39,7 @@ def domain(stream: Stream) -> SeriesDomain:
 def presence(stream: Stream) -> Presence:
     """Where one unit may be: in all readings; or in as many steps as its bounds allow."""
     section, privacy = stream.domain, stream.privacy
-    assert isinstance(section, SeriesSection)
+    assert isinstance(section, SeriesDomainSection)
     per_us = privacy.per_us
     steps = stream.options.horizon if per_us is None else per_us // stream.time.step_us
     renews = per_us is not None

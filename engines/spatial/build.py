@@ -11,22 +11,21 @@ from engines.spatial.held.config import HeldConfig
 from engines.spatial.held.engine import HeldLeaves
 from engines.spatial.queries import SpatialEvaluator
 from engines.spatial.zones import ZoneEvaluator, outlined
-from schemas.config import BoxDomain as BoxSection
-from schemas.config import GeoJsonDomain, Stream, ZonesDomain
+from schemas.config import BoxDomainSection, GeoJsonDomainSection, Stream, ZonesDomainSection
 from schemas.config.domain.geojson import named_features
 
 
 def domain(stream: Stream) -> BoxDomain | PolygonDomain | LineDomain | ZoneDomain:
     section = stream.domain
-    if isinstance(section, ZonesDomain):
+    if isinstance(section, ZonesDomainSection):
         return _zones(section)
-    if isinstance(section, GeoJsonDomain):
+    if isinstance(section, GeoJsonDomainSection):
         return _mapped(section.file.content, (section.x, section.y), stream.options.depth, section.reach_m)
-    assert isinstance(section, BoxSection)
+    assert isinstance(section, BoxDomainSection)
     return BoxDomain(section.x, section.y, section.bounds, stream.options.depth)
 
 
-def _zones(section: ZonesDomain) -> ZoneDomain:
+def _zones(section: ZonesDomainSection) -> ZoneDomain:
     if section.file is None:
         names = section.names
         return ZoneDomain(section.field, names, section.measures or (1.0,) * len(names))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from schemas.config.domain.states import StatesDomain
+from schemas.config.domain.states import StatesDomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
 from schemas.config.options.markov import MarkovOptions
 
 SPEC = EngineSpec(
     name="markov",
     facts=EngineFacts(modes=("default", "kalman", "paper", "mle", "prior", "raw"), units=("replace",)),
-    domains={"states": StatesDomain},
+    domains={"states": StatesDomainSection},
     options=MarkovOptions,
     domain="engines.markov.build:domain",
     build="engines.markov.build:build",

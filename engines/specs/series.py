@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.config.domain.series import SeriesDomain
+from schemas.config.domain.series import SeriesDomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
 from schemas.config.options.series import SeriesOptions
 
@@ -18,7 +18,7 @@ SPEC = EngineSpec(
         # 2: every arrangement of a user's events over steps is accounted for.
         noise_versions={"paper-binomial": 2},
     ),
-    domains={"series": SeriesDomain},
+    domains={"series": SeriesDomainSection},
     options=SeriesOptions,
     domain="engines.series.build:domain",
     build="engines.series.build:build",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from schemas.config.domain.box import BoxDomain
-from schemas.config.domain.geojson import GeoJsonDomain
-from schemas.config.domain.zones import ZonesDomain
+from schemas.config.domain.box import BoxDomainSection
+from schemas.config.domain.geojson import GeoJsonDomainSection
+from schemas.config.domain.zones import ZonesDomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
 from schemas.config.options.spatial import SpatialOptions
 
@@ -17,7 +17,7 @@ SPEC = EngineSpec(
         # 2: a smaller lambda of PrivTree.
         noise_versions=dict.fromkeys(("paper", "fixed-tree", "offline-increments", "offline"), 2),
     ),
-    domains={"box": BoxDomain, "geojson": GeoJsonDomain, "zones": ZonesDomain},
+    domains={"box": BoxDomainSection, "geojson": GeoJsonDomainSection, "zones": ZonesDomainSection},
     options=SpatialOptions,
     domain="engines.spatial.build:domain",
     build="engines.spatial.build:build",

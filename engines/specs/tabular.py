@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.config.domain.table import TableDomain
+from schemas.config.domain.table import TableDomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
 from schemas.config.options.tabular import TabularOptions
 
@@ -11,7 +11,7 @@ SPEC = EngineSpec(
     facts=EngineFacts(
         modes=("default", "paper", "streaming-mwem"), measured_expiry=frozenset({"paper", "streaming-mwem"})
     ),
-    domains={"table": TableDomain},
+    domains={"table": TableDomainSection},
     options=TabularOptions,
     domain="engines.tabular.build:domain",
     build="engines.tabular.build:build",

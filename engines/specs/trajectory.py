@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.config.domain.trips import TripsDomain
+from schemas.config.domain.trips import TripsDomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
 from schemas.config.options.trajectory import TrajectoryOptions
 
@@ -11,7 +11,7 @@ SPEC = EngineSpec(
     # Contributions are trips: without a user whose they are, nobody tells whether two records are of one trip.
     # 2: a smaller lambda of PrivTree.
     facts=EngineFacts(modes=("default", "paper", "grid"), units=("user",), noise_versions={"paper": 2}),
-    domains={"trips": TripsDomain},
+    domains={"trips": TripsDomainSection},
     options=TrajectoryOptions,
     domain="engines.trajectory.build:domain",
     build="engines.trajectory.build:build",

@@ -15,8 +15,7 @@ from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.workload import Workload
 from schemas.config import Stream
-from schemas.config.domain.table import Attribute as AttributeSection
-from schemas.config.domain.table import TableDomain as TableSection
+from schemas.config.domain.table import AttributeSection, TableDomainSection
 from schemas.errors import EngineInputError
 
 
@@ -45,7 +44,7 @@ def _attribute(section: AttributeSection) -> Attribute:
 def domain(stream: Stream) -> TableDomain:
     """Raises: EngineInputError if attributes or structural zeros do not fit together."""
     section = stream.domain
-    assert isinstance(section, TableSection)
+    assert isinstance(section, TableDomainSection)
     attributes = tuple(_attribute(attribute) for attribute in section.all_attributes)
     places = {attribute.name: index for index, attribute in enumerate(attributes)}
     zeros = []

@@ -12,12 +12,12 @@ from engines.trajectory.evaluator import TrajectoryEvaluator
 from engines.trajectory.ground import Ground, ground_of
 from engines.trajectory.synthesis import Limits, TripMode
 from schemas.config import Stream
-from schemas.config.domain.trips import TripsDomain
+from schemas.config.domain.trips import TripsDomainSection
 
 
-def _section(stream: Stream) -> TripsDomain:
+def _section(stream: Stream) -> TripsDomainSection:
     section = stream.domain
-    assert isinstance(section, TripsDomain)
+    assert isinstance(section, TripsDomainSection)
     return section
 
 
@@ -26,7 +26,7 @@ def domain(stream: Stream) -> TripDomain:
     return TripDomain(section.x, section.y, section.bounds, section.end, section.end_value, _ground(section))
 
 
-def _ground(section: TripsDomain) -> Ground | None:
+def _ground(section: TripsDomainSection) -> Ground | None:
     if section.file is None:
         return None
     return ground_of(section.file.content, section.bounds, (section.x, section.y), section.reach_m)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from schemas.config.discovery import ENGINES
-    from schemas.config.domain.box import BoxDomain, PlanarDomain
+    from schemas.config.domain.box import BoxDomainSection, PlanarDomainSection
     from schemas.config.domain.common import DomainSection
-    from schemas.config.domain.geojson import GeoJsonDomain
-    from schemas.config.domain.zones import ZonesDomain
+    from schemas.config.domain.geojson import GeoJsonDomainSection
+    from schemas.config.domain.zones import ZonesDomainSection
     from schemas.config.engines import EngineFacts, EngineSpec
     from schemas.config.export import config_json_schema
     from schemas.config.load import config_from_mapping, load_config, parse_config, with_overrides
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from schemas.config.options.spatial import SpatialOptions
     from schemas.config.privacy import Privacy
     from schemas.config.root import Config
-    from schemas.config.server import Job, Kafka
+    from schemas.config.server import JobSection, Kafka
     from schemas.config.stream import Stream
     from schemas.config.timing import Timing
     from schemas.config.values import format_duration, microseconds, parse_duration
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 # for all engines, have not been loaded yet.
 _MODULES = {
     "ENGINES": "schemas.config.discovery",
-    "BoxDomain": "schemas.config.domain.box",
-    "PlanarDomain": "schemas.config.domain.box",
+    "BoxDomainSection": "schemas.config.domain.box",
+    "PlanarDomainSection": "schemas.config.domain.box",
     "DomainSection": "schemas.config.domain.common",
-    "GeoJsonDomain": "schemas.config.domain.geojson",
-    "ZonesDomain": "schemas.config.domain.zones",
+    "GeoJsonDomainSection": "schemas.config.domain.geojson",
+    "ZonesDomainSection": "schemas.config.domain.zones",
     "EngineFacts": "schemas.config.engines",
     "EngineSpec": "schemas.config.engines",
     "config_json_schema": "schemas.config.export",
@@ -48,7 +48,7 @@ _MODULES = {
     "SpatialOptions": "schemas.config.options.spatial",
     "Privacy": "schemas.config.privacy",
     "Config": "schemas.config.root",
-    "Job": "schemas.config.server",
+    "JobSection": "schemas.config.server",
     "Kafka": "schemas.config.server",
     "Stream": "schemas.config.stream",
     "Timing": "schemas.config.timing",
@@ -70,23 +70,23 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "ENGINES",
-    "BoxDomain",
+    "BoxDomainSection",
     "Config",
     "ConfigError",
     "ConfigProblem",
     "DomainSection",
     "EngineFacts",
     "EngineSpec",
-    "GeoJsonDomain",
-    "Job",
+    "GeoJsonDomainSection",
+    "JobSection",
     "Kafka",
     "OptionsSection",
-    "PlanarDomain",
+    "PlanarDomainSection",
     "Privacy",
     "SpatialOptions",
     "Stream",
     "Timing",
-    "ZonesDomain",
+    "ZonesDomainSection",
     "config_from_mapping",
     "config_json_schema",
     "format_duration",

@@ -18,13 +18,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from schemas.config.section import Section
-from schemas.config.server import Job, Kafka
+from schemas.config.server import JobSection, Kafka
 from schemas.errors import ConfigProblem
 
 PREFIX = "PRIVSTREAM_"
 BOOTSTRAP = "PRIVSTREAM_BOOTSTRAP"
 USER_KEY_FILE = "PRIVSTREAM_USER_KEY_FILE"
-SECTIONS: Mapping[str, type[Section]] = {"job": Job, "kafka": Kafka}
+SECTIONS: Mapping[str, type[Section]] = {"job": JobSection, "kafka": Kafka}
 
 
 def overridden(

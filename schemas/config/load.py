@@ -17,7 +17,7 @@ from schemas.config.options.common import OptionsSection
 from schemas.config.privacy import Privacy
 from schemas.config.root import Config, Named, clashes
 from schemas.config.section import COLLECT, FOLDER, Section, below
-from schemas.config.server import Job, Kafka
+from schemas.config.server import JobSection, Kafka
 from schemas.config.stream import StreamParts
 from schemas.config.tagged import Domain
 from schemas.config.timing import Timing
@@ -111,7 +111,7 @@ def below_streams(problems: Iterable[ConfigProblem], document: Mapping[str, Any]
 
 def _taken_together(document: Mapping[str, Any], folder: Path | None) -> Iterator[ConfigProblem]:
     """What keys say against each other, in every part that could be read, whatever is wrong with the others."""
-    job = _read(Job, document.get("job", {}))
+    job = _read(JobSection, document.get("job", {}))
     kafka = _read(Kafka, document.get("kafka"))
     if kafka is not None:
         yield from below("kafka", kafka.problems())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from schemas.config.section import Section
-from schemas.config.server import Job, Kafka
+from schemas.config.server import JobSection, Kafka
 from schemas.config.stream import Stream, output_topics
 from schemas.errors import ConfigProblem
 from schemas.topics import Topics
@@ -17,7 +17,7 @@ from schemas.topics import Topics
 class Config(Section):
     """One job. Build it with `load_config`, which explains each refusal."""
 
-    job: Job = Job()
+    job: JobSection = JobSection()
     kafka: Kafka
     streams: tuple[Stream, ...] = Field(min_length=1)
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from agents.cli import audit as command
 from agents.cli.app import build_app
-from engines.auditor import Finding
+from engines.auditor import AuditFinding
 
 CONFIG = """
 [kafka]
@@ -67,7 +67,7 @@ def test_a_stream_as_json(tmp_path: Path) -> None:
 
 
 def test_a_violation_ends_with_1(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    broken = Finding(
+    broken = AuditFinding(
         case="c", kind="engine", check="k", detector="monte carlo", claimed=1.0, delta=0.0, lower_bound=1.5,
         confidence=1 - 1e-6, runs=10,
     )  # fmt: skip
@@ -78,7 +78,7 @@ def test_a_violation_ends_with_1(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def test_too_few_runs_are_an_error_that_says_how_many_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    weak = Finding(
+    weak = AuditFinding(
         case="c", kind="stream", check="k", detector="monte carlo", claimed=3.0, delta=0.0, lower_bound=0.2,
         confidence=1 - 1e-6, runs=60, guesses=30, ceiling=0.3, visible=float("inf"), runs_needed=569,
     )  # fmt: skip

@@ -17,7 +17,7 @@ from engines.counters import SimpleConfig
 from engines.counters.contract import check_activation
 from engines.noise import scale_for
 from engines.spatial.split import SplitRule
-from schemas.config import BoxDomain, Privacy, SpatialOptions, Stream, Timing
+from schemas.config import BoxDomainSection, Privacy, SpatialOptions, Stream, Timing
 from schemas.errors import ConfigError, EngineInputError, FingerprintError
 from tests.cli.explain_support import EVENT, USER, config, series, toml
 
@@ -200,7 +200,7 @@ until somebody has thought about it."""
 def test_every_key_of_a_stream_is_in_the_fingerprint_or_known_to_be_free() -> None:
     fields = taken().fields
     flat = set(_names(fields)) | set(fields)
-    for model in (Stream, Privacy, Timing, BoxDomain, SpatialOptions):
+    for model in (Stream, Privacy, Timing, BoxDomainSection, SpatialOptions):
         for key in set(model.model_fields) - FREE - {"privacy", "time", "domain", "options"}:
             assert {key, f"{key}_us"} & flat, f"{model.__name__}.{key} is not in the fingerprint"
 

@@ -26,7 +26,7 @@ from agents.kafka.clients import read_to_end
 from agents.kafka.tail import tail
 from agents.kafka.topics.admin import admin_client, create_topics
 from agents.offline.replay import Replayed, ReplayOptions, last_ticks, replay, tick_of
-from agents.protocol.replay.plan import Chunk, ReplayError, ReplayPlan
+from agents.protocol.replay.plan import ReplayChunk, ReplayError, ReplayPlan
 from schemas.config import Config, parse_config
 from schemas.errors import BrokerError
 from schemas.events import tick_progress
@@ -218,7 +218,7 @@ def test_a_replay_that_died_between_the_last_row_and_its_tick_closes_the_step_wh
     config = job(bootstrap)
     path = write_rows(tmp_path / "a.csv.gz", 100)
 
-    def die(plan: ReplayPlan) -> Chunk:
+    def die(plan: ReplayPlan) -> ReplayChunk:
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patch:

@@ -11,7 +11,7 @@ import pytest
 from agents.offline.domains import check_streams, outside_warning
 from engines.registry import build_domain
 from engines.spatial.domain import LineDomain, PolygonDomain
-from schemas.config import Config, ConfigError, GeoJsonDomain, parse_config
+from schemas.config import Config, ConfigError, GeoJsonDomainSection, parse_config
 
 TEXT = """
 [kafka]
@@ -51,7 +51,7 @@ def read(folder: Path, content: Any, text: str = TEXT) -> Config:
 def test_a_map_is_read_relative_to_the_configuration(tmp_path: Path) -> None:
     config = read(tmp_path, GOOD)
     section = config.streams[0].domain
-    assert isinstance(section, GeoJsonDomain)
+    assert isinstance(section, GeoJsonDomainSection)
     assert section.fields == ("lon", "lat")
     domain = build_domain(config.streams[0])
     assert isinstance(domain, PolygonDomain)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from agents.protocol.replay.plan import (
     LARGEST_JUMP,
-    Chunk,
     Planned,
     Progress,
+    ReplayChunk,
     ReplayError,
     ReplayPlan,
     TopicAndPartition,
@@ -41,7 +41,7 @@ class Topics:
 
     tps: dict[TopicAndPartition, list[Planned]] = field(default_factory=dict)
 
-    def commit(self, chunk: Chunk) -> None:
+    def commit(self, chunk: ReplayChunk) -> None:
         for tp, records in chunk.records.items():
             self.tps.setdefault(tp, []).extend(records)
 

@@ -14,7 +14,7 @@ from engines.noise import DiscreteLaplace, scale_for, seeded
 from engines.tabular import Marginals
 from engines.tabular.forest import along_paths, dependences, spanning_forest
 from engines.tabular.growing.blocks import KEPT as KEPT_OF_PAST
-from engines.tabular.growing.blocks import Block, Evidence, improved, together
+from engines.tabular.growing.blocks import Evidence, StepBlock, improved, together
 from engines.tabular.growing.measure import measure, split, variances
 from engines.tabular.growing.schedule import block_weights, larger_weights
 from engines.tabular.growing.shrink import news_share, shrunken, simplex
@@ -203,8 +203,8 @@ def test_paths_multiply_conditionals() -> None:
     ]
 
 
-def block(first: int, last: int, value: float, *, larger: bool = True) -> Block:
-    return Block(
+def block(first: int, last: int, value: float, *, larger: bool = True) -> StepBlock:
+    return StepBlock(
         first,
         last,
         value,

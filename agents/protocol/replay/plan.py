@@ -49,7 +49,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ReplayChunk:
     """What one transaction writes, all of it or nothing: in order by topic and partition. It ends at `progress`."""
 
     records: Mapping[TopicAndPartition, Sequence[Planned]]
@@ -103,7 +103,7 @@ class ReplayPlan:
                 "later --until, or replay into new topics."
             )
 
-    def chunk(self, rows: Sequence[Row], steps: Sequence[int | None]) -> Chunk:
+    def chunk(self, rows: Sequence[Row], steps: Sequence[int | None]) -> ReplayChunk:
         """The records of the next rows, and their ticks.
 
         Args:
@@ -130,14 +130,14 @@ class ReplayPlan:
                 written[topic, partitions[index]].append(Planned(keys[index], value))
             self.row += 1
         self._tick(written)
-        return Chunk(written, self.progress, len(rows))
+        return ReplayChunk(written, self.progress, len(rows))
 
-    def close(self, step: int) -> Chunk:
+    def close(self, step: int) -> ReplayChunk:
         """Close every step up to `step`: public time has passed it and no row of it is left."""
         self.step = max(self.step, step)
         return self.chunk([], [])
 
-    def finish(self) -> Chunk:
+    def finish(self) -> ReplayChunk:
         """At the true end of the file: close every step before `until`, or else that of the last row.
 
         Raises: ReplayError if `until` lies more than LARGEST_JUMP steps ahead.

@@ -14,7 +14,7 @@ from schemas.blocks import Block
 
 
 @dataclass(slots=True)
-class Sealed:
+class SealedBlock:
     """What one machine gives to a transaction."""
 
     machine: PartitionIngest
@@ -45,7 +45,7 @@ class IngestCounters:
     users: dict[tuple[str, int], int] = field(default_factory=dict)
     bounds_bytes: dict[tuple[str, int], int] = field(default_factory=dict)
 
-    def count(self, sealed: Sealed) -> None:
+    def count(self, sealed: SealedBlock) -> None:
         """A sealed block is committed."""
         machine, spec = sealed.machine, sealed.machine.spec
         self.blocks += 1

@@ -32,7 +32,7 @@ from agents.protocol.ingest.snapshots import Snapshot
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import bounds_partition, home_partition
 from agents.worker.failpoints import failpoint
-from agents.worker.ingest.counters import IngestCounters, Sealed
+from agents.worker.ingest.counters import IngestCounters, SealedBlock
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -309,13 +309,13 @@ class SourceTask:
         if self._producer is not None:
             await close_client(self._producer)
 
-    def _seal(self, machine: PartitionIngest) -> Sealed | None:
+    def _seal(self, machine: PartitionIngest) -> SealedBlock | None:
         charged_bytes = 24 * machine.pending
         snapshots = machine.snapshots(max(LEAST_SNAPSHOT_BYTES, charged_bytes), most=MOST_SNAPSHOTS)
         block, letters = machine.seal()
-        return None if block is None else Sealed(machine, block, block.encode(), letters, snapshots)
+        return None if block is None else SealedBlock(machine, block, block.encode(), letters, snapshots)
 
-    async def _commit(self, sealed: list[Sealed], next_offset: int) -> None:
+    async def _commit(self, sealed: list[SealedBlock], next_offset: int) -> None:
         producer = self._producer
         assert producer is not None
         places = self.places.with_blocks({each.machine.spec.name: each.block.hi for each in sealed})
@@ -347,12 +347,12 @@ class SourceTask:
             each.machine.committed(at=metadata.offset)
             self._counters.count(each)
 
-    async def _send_block(self, each: Sealed) -> Any:
+    async def _send_block(self, each: SealedBlock) -> Any:
         spec = each.machine.spec
         topic, partition = place_of_blocks(spec, self._topics)
         return await self._send(topic, each.body, key=spec.stream.encode(), partition=partition)
 
-    async def _send_snapshot(self, each: Sealed, snapshot: Snapshot) -> Any:
+    async def _send_snapshot(self, each: SealedBlock, snapshot: Snapshot) -> Any:
         partition = bounds_partition(each.block.stream, each.block.partition, self._topics.partitions)
         return await self._send(self._topics.bounds, snapshot.value, key=snapshot.key, partition=partition)
 

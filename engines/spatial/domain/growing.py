@@ -15,7 +15,7 @@ import numpy as np
 from engines.spatial.domain.base import WHOLE, BoolArray, FloatArray
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.domain.cells import CellTree
-from engines.spatial.domain.pieces import Bounds, Pieces
+from engines.spatial.domain.pieces import CellBounds, Pieces
 from schemas.blocks import IntArray
 from schemas.errors import EngineInputError
 
@@ -62,9 +62,9 @@ def grown(grid: BoxDomain, shape: P, *, usable: Callable[[P, IntArray], BoolArra
     return _passed_over(grid, levels, codes), pieces.chosen(np.flatnonzero(alive)), float(sums[0])
 
 
-def bounds_of(grid: BoxDomain, codes: IntArray, depth: int) -> Bounds:
+def bounds_of(grid: BoxDomain, codes: IntArray, depth: int) -> CellBounds:
     """Of cells of one depth."""
-    return Bounds(*grid.corners((np.int64(1) << depth) + codes, np.full(len(codes), depth)))
+    return CellBounds(*grid.corners((np.int64(1) << depth) + codes, np.full(len(codes), depth)))
 
 
 def _cut(grid: BoxDomain, shape: P) -> tuple[list[_Level], IntArray, P]:

@@ -18,7 +18,7 @@ CRUMB = 2.0**-32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bounds:
+class CellBounds:
     """Of cells, `(cells,)` each, in degrees."""
 
     xmin: FloatArray
@@ -30,7 +30,7 @@ class Bounds:
 class Pieces(Protocol):
     """What lies in each of some cells."""
 
-    def halved(self, axis: int, middle: FloatArray, children: Bounds) -> Self:
+    def halved(self, axis: int, middle: FloatArray, children: CellBounds) -> Self:
         """Pieces of both halves of each cell: those of cell i are pieces 2i and 2i + 1.
 
         Args:
@@ -42,11 +42,11 @@ class Pieces(Protocol):
         """Pieces of the cells with these ascending numbers, numbered anew."""
         ...
 
-    def measures(self, cells: Bounds) -> FloatArray:
+    def measures(self, cells: CellBounds) -> FloatArray:
         """`(cells,)`: square metres, or metres."""
         ...
 
-    def crumbs(self, cells: Bounds, halvings: int) -> FloatArray:
+    def crumbs(self, cells: CellBounds, halvings: int) -> FloatArray:
         """`(cells,)`: the least measure that counts, of cells that are halved so many times more."""
         ...
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.spatial.domain.base import BoolArray, FloatArray
-from engines.spatial.domain.pieces import CRUMB, Bounds, Ragged
+from engines.spatial.domain.pieces import CRUMB, CellBounds, Ragged
 from engines.spatial.domain.sphere import band, mean_band
 from schemas.blocks import IntArray
 
 
-def areas_of(cells: Bounds) -> FloatArray:
+def areas_of(cells: CellBounds) -> FloatArray:
     """`(cells,)` square metres."""
     result: FloatArray = (cells.xmax - cells.xmin) * (band(cells.ymax) - band(cells.ymin))
     return result
@@ -39,7 +39,7 @@ class RingPieces:
     cells: IntArray
     cover: IntArray
 
-    def halved(self, axis: int, middle: FloatArray, children: Bounds) -> RingPieces:
+    def halved(self, axis: int, middle: FloatArray, children: CellBounds) -> RingPieces:
         along, across = (self.x, self.y) if axis == 0 else (self.y, self.x)
         line = np.repeat(middle[self.cells], np.diff(self.starts))
         side = along - line
@@ -66,7 +66,7 @@ class RingPieces:
         number[which] = np.arange(len(which))
         return self._select(number[self.cells] >= 0, number, self.cover[which])
 
-    def measures(self, cells: Bounds) -> FloatArray:
+    def measures(self, cells: CellBounds) -> FloatArray:
         following = self._following()
         of_vertex = np.repeat(self.cells, np.diff(self.starts))
         heights = mean_band(self.y, self.y[following]) - band(cells.ymin)[of_vertex]
@@ -75,7 +75,7 @@ class RingPieces:
         result: FloatArray = np.clip(areas + self.cover * whole, 0.0, whole)
         return result
 
-    def crumbs(self, cells: Bounds, halvings: int) -> FloatArray:
+    def crumbs(self, cells: CellBounds, halvings: int) -> FloatArray:
         return areas_of(cells) * (CRUMB * 0.5**halvings)
 
     def full(self) -> BoolArray:
@@ -84,7 +84,7 @@ class RingPieces:
         result: BoolArray = ~bordered & (self.cover == 1)
         return result
 
-    def edges(self, cells: Bounds) -> tuple[Ragged, FloatArray]:
+    def edges(self, cells: CellBounds) -> tuple[Ragged, FloatArray]:
         """Edges of each cell's piece, covers as rectangles: where each cell's begin, and `(edges, 4)` x, y, x, y."""
         following = self._following()
         of_vertex = np.repeat(self.cells, np.diff(self.starts))
@@ -106,7 +106,7 @@ class RingPieces:
         following[self.starts[1:] - 1] = self.starts[:-1]
         return following
 
-    def _without_borders(self, cells: Bounds) -> RingPieces:
+    def _without_borders(self, cells: CellBounds) -> RingPieces:
         """Drop rings that run along their cells' borders alone, and count how often they go round."""
         if not len(self.cells):
             return self

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.spatial.domain.base import BoolArray, FloatArray
-from engines.spatial.domain.pieces import CRUMB, Bounds, Ragged
+from engines.spatial.domain.pieces import CRUMB, CellBounds, Ragged
 from engines.spatial.domain.sphere import metres_per_degree
 from schemas.blocks import IntArray
 
@@ -24,7 +24,7 @@ class SegmentPieces:
     cells: IntArray
     count: int
 
-    def halved(self, axis: int, middle: FloatArray, children: Bounds) -> SegmentPieces:
+    def halved(self, axis: int, middle: FloatArray, children: CellBounds) -> SegmentPieces:
         """See `Pieces`. What runs along the line belongs to the second half, as its points do."""
         line = middle[self.cells]
         first, last = self.ends[:, axis] - line, self.ends[:, axis + 2] - line
@@ -50,10 +50,10 @@ class SegmentPieces:
         there = number[self.cells] >= 0
         return SegmentPieces(self.ends[there], number[self.cells[there]], len(which))
 
-    def measures(self, cells: Bounds) -> FloatArray:
+    def measures(self, cells: CellBounds) -> FloatArray:
         return np.bincount(self.cells, self.lengths(), minlength=self.count).astype(np.float64)
 
-    def crumbs(self, cells: Bounds, halvings: int) -> FloatArray:
+    def crumbs(self, cells: CellBounds, halvings: int) -> FloatArray:
         _, north = metres_per_degree((cells.ymin + cells.ymax) / 2)
         result: FloatArray = (cells.ymax - cells.ymin) * north * (CRUMB * 0.5 ** (halvings // 2))
         return result

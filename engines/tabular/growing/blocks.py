@@ -23,7 +23,7 @@ KEPT = 0.9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class StepBlock:
     """Attributes:
 
     first, last: it covers steps first + 1 .. last.
@@ -48,11 +48,11 @@ class Block:
         """True if the larger marginals were measured."""
         return len(self.larger) > 0
 
-    def weighted(self, share: float) -> Block:
+    def weighted(self, share: float) -> StepBlock:
         """The part of it that is left, by share."""
         if share == 1.0:
             return self
-        return Block(
+        return StepBlock(
             self.first,
             self.last,
             self.net * share,
@@ -75,19 +75,19 @@ class Block:
         }
 
     @staticmethod
-    def of(arrays: Mapping[str, np.ndarray]) -> Block:
+    def of(arrays: Mapping[str, np.ndarray]) -> StepBlock:
         """Raises: KeyError if an array is missing."""
         first, last = arrays["span"].tolist()
         net, *rest = (np.array(arrays[name], np.float64) for name in ("net", *_PARTS))
-        return Block(first, last, float(net[0]), *rest)
+        return StepBlock(first, last, float(net[0]), *rest)
 
 
-def together(blocks: Sequence[Block]) -> Block:
+def together(blocks: Sequence[StepBlock]) -> StepBlock:
     """One block for several; measured cells and variances add up. At least one block."""
     if len(blocks) == 1:
         return blocks[0]
     complete = [block for block in blocks if block.complete]
-    return Block(
+    return StepBlock(
         min(block.first for block in blocks),
         max(block.last for block in blocks),
         _sum([block.net for block in blocks]),
@@ -149,19 +149,19 @@ class Evidence:
         past: settled blocks that a ttl has taken, as one in which older ones count less.
     """
 
-    settled: tuple[Block, ...] = ()
-    recent: tuple[Block, ...] = ()
+    settled: tuple[StepBlock, ...] = ()
+    recent: tuple[StepBlock, ...] = ()
     ttl_steps: int | None = None
-    past: Block | None = None
+    past: StepBlock | None = None
 
-    def with_recent(self, block: Block) -> Evidence:
+    def with_recent(self, block: StepBlock) -> Evidence:
         """After a measurement of one-way marginals."""
         recent = (*self.recent, block)
         if self.ttl_steps is None:
             recent = (together(recent),)
         return Evidence(self.settled, recent, self.ttl_steps, self.past)
 
-    def settle(self, block: Block) -> Evidence:
+    def settle(self, block: StepBlock) -> Evidence:
         """After the recent blocks were replaced by one whose measurement is over."""
         settled = (*self.settled, block)
         if self.ttl_steps is None:
@@ -186,18 +186,18 @@ class Evidence:
             together([*known, *gone]) if gone else self.past,
         )
 
-    def sums(self, step: int) -> tuple[Block | None, Block | None]:
+    def sums(self, step: int) -> tuple[StepBlock | None, StepBlock | None]:
         """Settled and recent blocks, each as one, weighted by what a ttl leaves of them after this step."""
         return self._one(self.settled, step), self._one(self.recent, step)
 
-    def _one(self, blocks: Sequence[Block], step: int) -> Block | None:
+    def _one(self, blocks: Sequence[StepBlock], step: int) -> StepBlock | None:
         left = [block.weighted(self._share(block, step)) for block in blocks if self._share(block, step) > 0]
         if not left and blocks and (blocks is self.settled or not self.settled):
             # A table that is kept past its ttl still has the shape that was measured last.
             left = [blocks[-1]]
         return together(left) if left else None
 
-    def _share(self, block: Block, step: int) -> float:
+    def _share(self, block: StepBlock, step: int) -> float:
         if self.ttl_steps is None:
             return 1.0
         past = step - self.ttl_steps
@@ -218,7 +218,7 @@ class Evidence:
             for index in range(settled + recent + past):
                 prefix = f"blocks/{index}/"
                 blocks.append(
-                    Block.of({name.removeprefix(prefix): a for name, a in state.items() if name.startswith(prefix)})
+                    StepBlock.of({name.removeprefix(prefix): a for name, a in state.items() if name.startswith(prefix)})
                 )
         except (KeyError, ValueError) as error:
             raise EngineInputError(f"state lacks {error}") from None

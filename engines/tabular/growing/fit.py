@@ -18,7 +18,7 @@ from engines.noise import BoolArray, IntArray
 from engines.tabular.attributes import FloatArray
 from engines.tabular.fitted import Fitted
 from engines.tabular.forest import along_paths, dependences, spanning_forest
-from engines.tabular.growing.blocks import Block
+from engines.tabular.growing.blocks import StepBlock
 from engines.tabular.growing.shrink import news_share, shrunken, simplex
 from engines.tabular.growing.sides import Sides
 from engines.tabular.marginals import Marginals
@@ -58,7 +58,7 @@ class MarginalFitter:
         ones = 1 / self.ones.spread(self.ones.lengths.astype(np.float64))
         return Fitted(ones, larger, np.zeros(len(self.larger)), 0.0, np.zeros(0, np.int64))
 
-    def fit(self, settled: Block | None, recent: Block | None, past: Block | None, rows: float) -> Fitted:
+    def fit(self, settled: StepBlock | None, recent: StepBlock | None, past: StepBlock | None, rows: float) -> Fitted:
         """Args: past: what expired. rows: alive, at least 1."""
         margins, drift = self._ones(settled, recent, past, rows)
         if not len(self.larger):
@@ -71,7 +71,7 @@ class MarginalFitter:
         return Fitted(margins / rows, larger / rows, apart, drift, edges)
 
     def _ones(
-        self, settled: Block | None, recent: Block | None, past: Block | None, rows: float
+        self, settled: StepBlock | None, recent: StepBlock | None, past: StepBlock | None, rows: float
     ) -> tuple[FloatArray, float]:
         """Counts of all attributes, and the drift."""
         margins, drift = [], 0.0
@@ -83,7 +83,12 @@ class MarginalFitter:
         return np.concatenate(margins), drift / rows
 
     def _one(
-        self, attribute: int, settled: Block | None, recent: Block | None, past: Block | None, rows: float
+        self,
+        attribute: int,
+        settled: StepBlock | None,
+        recent: StepBlock | None,
+        past: StepBlock | None,
+        rows: float,
     ) -> tuple[FloatArray, float]:
         size = self.ones.sizes[attribute]
         if settled is None:
@@ -111,7 +116,7 @@ class MarginalFitter:
         return simplex(base + growth + share * residual, rows), share * float(np.abs(residual).sum())
 
     def _fit_pairs(
-        self, margins: FloatArray, known: Sequence[Block], rows: float
+        self, margins: FloatArray, known: Sequence[StepBlock], rows: float
     ) -> tuple[FloatArray, FloatArray, IntArray]:
         """Pairs, what they would be if attributes were independent, and the forest's edges."""
         sides = self._pairs
@@ -144,7 +149,7 @@ class MarginalFitter:
     def _tables(self, margins: FloatArray) -> Sequence[FloatArray]:
         return [self.ones.table(margins, attribute) for attribute in range(len(self.ones))]
 
-    def _fit_triples(self, pairs: FloatArray, known: Sequence[Block], rows: float) -> tuple[FloatArray, FloatArray]:
+    def _fit_triples(self, pairs: FloatArray, known: Sequence[StepBlock], rows: float) -> tuple[FloatArray, FloatArray]:
         """Marginals of three, and what they would be without an interaction of three."""
         sides = self._triples
         if not len(sides.layout):
@@ -165,12 +170,12 @@ class MarginalFitter:
         return fitted, prior
 
 
-def _usable(block: Block) -> bool:
+def _usable(block: StepBlock) -> bool:
     """Whether larger marginals are known of it, and of a table that is there."""
     return block.complete and bool((block.larger_net > 0).all())
 
 
-def _scaled(block: Block, layout: Marginals, first: int, cell: int, rows: float) -> tuple[FloatArray, FloatArray]:
+def _scaled(block: StepBlock, layout: Marginals, first: int, cell: int, rows: float) -> tuple[FloatArray, FloatArray]:
     """Noisy counts of a table of so many rows and their variances, of a layout that begins at a marginal and a cell."""
     part = slice(first, first + len(layout))
     scale = rows / block.larger_net[part]

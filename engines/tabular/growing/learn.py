@@ -19,7 +19,7 @@ from engines.noise import IntArray, NoiseSource
 from engines.tabular.attributes import FloatArray
 from engines.tabular.batches import EventRows
 from engines.tabular.fitted import Fitted
-from engines.tabular.growing.blocks import Block, Evidence, improved, together
+from engines.tabular.growing.blocks import Evidence, StepBlock, improved, together
 from engines.tabular.growing.config import GrowingParts
 from engines.tabular.growing.measure import measure, split, variances
 from engines.tabular.growing.schedule import FIRST_REST, REST, UNKNOWN, block_weights, larger_weights
@@ -142,7 +142,7 @@ class Learning:
         epsilons = split(epsilon, np.sqrt(np.sqrt(sizes)))
         counts = measure(now.ones.pending, parts.ones, epsilons, self.noise.child("ones"))
         self.measured.append(ClosedBlock(False, now.ones.step, counts, epsilons))
-        block = Block(
+        block = StepBlock(
             now.ones.step,
             step,
             now.totals.grown - now.ones.grown,
@@ -167,7 +167,7 @@ class Learning:
             parts.fitter.fit(*evidence.sums(step), evidence.past, max(now.totals.alive, 1.0)),
         )
 
-    def _settled(self, recent: Block) -> Block:
+    def _settled(self, recent: StepBlock) -> StepBlock:
         """Measure the larger marginals over the steps of these recent blocks."""
         now, parts = self.learnt, self.parts
         first = parts.sampled and now.blocks == 0
@@ -195,7 +195,7 @@ class Learning:
         )
         # Where rows are deleted, only the plain sum is what is left.
         weight = block_weights(recent.net, noise) if parts.sampled else np.ones(len(noise))
-        return Block(
+        return StepBlock(
             recent.first,
             recent.last,
             recent.net,

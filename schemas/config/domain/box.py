@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from schemas.config.domain.common import DeletableDomain
+from schemas.config.domain.common import DeletableDomainSection
 from schemas.config.section import refusal
 from schemas.config.values import FieldName, Number
 from schemas.errors import ConfigProblem
@@ -29,7 +29,7 @@ def check_box(bounds: tuple[float, float, float, float]) -> tuple[float, float, 
     return bounds
 
 
-class PlanarDomain(DeletableDomain):
+class PlanarDomainSection(DeletableDomainSection):
     """Events that are points: two coordinates in the units of the raw fields."""
 
     x: FieldName = Field(examples=["longitude"])
@@ -52,7 +52,7 @@ class PlanarDomain(DeletableDomain):
         yield from super().problems()
 
 
-class BoxDomain(PlanarDomain):
+class BoxDomainSection(PlanarDomainSection):
     """`kind = "box"`: a rectangle. Lower edges belong to it, upper edges do not; units are those of the raw fields."""
 
     kind: Literal["box"] = "box"

@@ -69,7 +69,7 @@ class DomainSection(Section):
         """Everything here that the guarantee and the meaning of stored states rest on: ints, texts, floats, None."""
 
 
-class DeletableDomain(DomainSection):
+class DeletableDomainSection(DomainSection):
     """A domain whose events can be deleted, by an event of their own or by time."""
 
     op: FieldName | None = Field(None, examples=["action"])

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import AfterValidator, Field
 
-from schemas.config.domain.box import PlanarDomain
+from schemas.config.domain.box import PlanarDomainSection
 from schemas.config.files import PublicFile, PublicFileAt
 from schemas.config.section import refusal
 from schemas.config.values import Number
@@ -69,7 +69,7 @@ def named_features(file: PublicFile, name_property: str) -> Iterator[tuple[str, 
             yield str(name), orjson.dumps(feature.get("geometry"))
 
 
-class GeoJsonDomain(PlanarDomain):
+class GeoJsonDomainSection(PlanarDomainSection):
     """`kind = "geojson"`: events in polygons (their border belongs to them), or near lines, onto which they are moved.
 
     `x` is the longitude and `y` the latitude, in degrees.

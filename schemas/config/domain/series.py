@@ -75,7 +75,7 @@ class SeriesFieldSection(Section):
             )
 
 
-class SeriesDomain(DomainSection):
+class SeriesDomainSection(DomainSection):
     """`kind = "series"`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, populate_by_name=True)

@@ -23,7 +23,7 @@ def _values(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
-class StatesDomain(DomainSection):
+class StatesDomainSection(DomainSection):
     """`kind = "states"`. A record says that its user is in a state in the step of its time."""
 
     kind: Literal["states"] = "states"

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from schemas.config.domain.common import DeletableDomain
+from schemas.config.domain.common import DeletableDomainSection
 from schemas.config.domain.json_schema import attributes_of_schema
 from schemas.config.files import PublicFileAt
 from schemas.config.section import Section, below, refusal
@@ -40,7 +40,7 @@ def _text(value: Value) -> str:
 Listed = Annotated[Value, BeforeValidator(_value)]
 
 
-class Attribute(Section):
+class AttributeSection(Section):
     """One entry of `attributes`: listed values, or numbers in bins."""
 
     field: FieldName = Field(examples=["age"])
@@ -140,11 +140,11 @@ class ImpossiblePair(Section):
     right_values: tuple[Listed, ...] = Field(min_length=1, examples=[[True]])
 
 
-class TableDomain(DeletableDomain):
+class TableDomainSection(DeletableDomainSection):
     """`kind = "table"`: rows of attributes, listed here or in a JSON Schema."""
 
     kind: Literal["table"] = "table"
-    attributes: tuple[Attribute, ...] = Field((), examples=[[{"field": "sex", "values": ["f", "m"]}]])
+    attributes: tuple[AttributeSection, ...] = Field((), examples=[[{"field": "sex", "values": ["f", "m"]}]])
     """In the order of the codes; those of `schema_file` come after these, and these override them."""
     schema_file: PublicFileAt | None = Field(None, examples=["person.schema.json"])
     """JSON Schema of an event: properties with `enum`, `const`, `boolean`, or whole numbers between bounds."""
@@ -152,16 +152,16 @@ class TableDomain(DeletableDomain):
     """Structural zeros; an event with one is OUTSIDE_DOMAIN."""
 
     @property
-    def all_attributes(self) -> tuple[Attribute, ...]:
+    def all_attributes(self) -> tuple[AttributeSection, ...]:
         """Listed ones and those of the schema, as far as it can be read."""
         listed = {attribute.field for attribute in self.attributes}
         return (*self.attributes, *(a for a in self._imported()[0] if a.field not in listed))
 
-    def _imported(self) -> tuple[list[Attribute], list[ConfigProblem]]:
+    def _imported(self) -> tuple[list[AttributeSection], list[ConfigProblem]]:
         if self.schema_file is None:
             return [], []
         found, problems = attributes_of_schema(self.schema_file.content, skip={a.field for a in self.attributes})
-        return [Attribute(**keys) for keys in found], problems
+        return [AttributeSection(**keys) for keys in found], problems
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from schemas.config.values import FieldName, Number
 from schemas.errors import ConfigProblem
 
 
-class TripsDomain(DomainSection):
+class TripsDomainSection(DomainSection):
     """`kind = "trips"`. Lower edges belong to the rectangle, upper edges do not; units are those of the raw fields."""
 
     outside: ClassVar[str] = "Points outside, or off the map, are refused and counted; a trip goes on without them."

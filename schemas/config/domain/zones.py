@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from schemas.config.domain.common import DeletableDomain
+from schemas.config.domain.common import DeletableDomainSection
 from schemas.config.domain.geojson import GeoJsonFileAt, named_features
 from schemas.config.values import FieldName, NotNegative
 from schemas.errors import ConfigProblem
@@ -15,7 +15,7 @@ from schemas.errors import ConfigProblem
 MOST_ZONES = 100_000
 
 
-class ZonesDomain(DeletableDomain):
+class ZonesDomainSection(DeletableDomainSection):
     """`kind = "zones"`: events say in which of some named zones they are. A name that is not in the table is outside.
 
     The table is `zones`, with `measures` or without, or the features of `file`.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from schemas.config.domain.common import DomainSection
-from schemas.config.domain.states import StatesDomain
+from schemas.config.domain.states import StatesDomainSection
 from schemas.config.options.common import OptionsSection
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
@@ -34,7 +34,7 @@ class MarkovOptions(OptionsSection):
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
         """A chain that is missing, and occupancy that nothing bounds in time."""
-        learnt = isinstance(domain, StatesDomain) and domain.transition is None
+        learnt = isinstance(domain, StatesDomainSection) and domain.transition is None
         if learnt and mode in NEED_TRANSITION:
             yield ConfigProblem(
                 "domain.transition",
@@ -77,7 +77,7 @@ class MarkovOptions(OptionsSection):
                 f"{privacy.max_contributions} is more than the {steps} steps there are, and each takes one",
                 f"set max_contributions = {steps}: every record then gets a larger share of epsilon",
             )
-        elif privacy.max_contributions < steps and not (isinstance(domain, StatesDomain) and domain.unseen):
+        elif privacy.max_contributions < steps and not (isinstance(domain, StatesDomainSection) and domain.unseen):
             yield ConfigProblem(
                 "privacy.max_contributions",
                 f"users would no longer be counted after {privacy.max_contributions} of {steps} steps, and the "

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from schemas.config.domain.common import DomainSection
-from schemas.config.domain.series import SeriesDomain
+from schemas.config.domain.series import SeriesDomainSection
 from schemas.config.options.common import OptionsSection, Share
 from schemas.config.privacy import Privacy
 from schemas.config.section import refusal
@@ -62,7 +62,7 @@ class SeriesOptions(OptionsSection):
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
         """Whether the promise can be kept for as long as the stream lives."""
-        if privacy is None or not isinstance(domain, SeriesDomain):
+        if privacy is None or not isinstance(domain, SeriesDomainSection):
             return
         if privacy.delta > LARGEST_DELTA:
             yield ConfigProblem(

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from schemas.config.domain.common import DomainSection
-from schemas.config.domain.table import TableDomain
+from schemas.config.domain.table import TableDomainSection
 from schemas.config.options.common import OptionsSection
 from schemas.config.options.spatial import NEED_HORIZON, CounterName
 from schemas.config.privacy import Privacy
@@ -108,7 +108,7 @@ class TabularOptions(OptionsSection):
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
         """Marginals of attributes that the table lacks, and a table too large for its marginals."""
-        if not isinstance(domain, TableDomain):
+        if not isinstance(domain, TableDomainSection):
             return
         known = set(domain.fields)
         yield from self._too_large(domain)
@@ -121,7 +121,7 @@ class TabularOptions(OptionsSection):
                         "name a field of attributes",
                     )
 
-    def _too_large(self, domain: TableDomain) -> Iterator[ConfigProblem]:
+    def _too_large(self, domain: TableDomainSection) -> Iterator[ConfigProblem]:
         sizes = {attribute.field: attribute.size for attribute in domain.all_attributes}
         if self.marginals:
             cliques = [tuple(field for field in marginal.of if field in sizes) for marginal in self.marginals]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from schemas.config.domain.common import DomainSection
-from schemas.config.domain.trips import TripsDomain
+from schemas.config.domain.trips import TripsDomainSection
 from schemas.config.options.common import OptionsSection
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
@@ -62,7 +62,7 @@ class TrajectoryOptions(OptionsSection):
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
         """A cap that does not fit trips, trips that live for too many steps, a map in a mode that keeps to none."""
-        if mode != "default" and isinstance(domain, TripsDomain) and domain.file is not None:
+        if mode != "default" and isinstance(domain, TripsDomainSection) and domain.file is not None:
             yield ConfigProblem(
                 "domain.file", f'mode "{mode}" keeps to no map', 'remove the key, or set mode = "default"'
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from engines.auditor.cases import Case, Claim, Neighbours
-from engines.auditor.engines import Shared, observe
+from engines.auditor.engines import SharedRuns, observe
 from engines.markov.engine import Markov
 from engines.markov.fixture import fixture as markov
 from engines.registry import build_engine
@@ -30,7 +30,7 @@ def _case(name: str, kind: type[Markov]) -> Case:
     focuses = {place: focus for place, (_, _, focus) in SCENE.places.items()}
     ((what, keys),) = SCENE.replaced.items()
     taken, put = (observe(make, SCENE.base, {0: key}, focuses, steps=1) for key in keys)
-    pair = Neighbours(what, Shared(taken).beside(put), times=1)
+    pair = Neighbours(what, SharedRuns(taken).beside(put), times=1)
     return Case(name, "engine", Claim(Fraction(1)), neighbours=(pair,))
 
 

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import numpy as np
 
 from engines.auditor.cases import Case, Claim, Exact, Neighbours
-from engines.auditor.engines import Shared, observe
+from engines.auditor.engines import SharedRuns, observe
 from engines.contract import Batch, Engine, Release
 from engines.noise import NoiseSource
 from engines.registry import build_engine
@@ -81,7 +81,7 @@ def _case(name: str, facts: Facts) -> Case:
     alone = observe(make, scene.base, {}, focuses, steps=1)
     base = scene.base.merge(type(scene.base).of(np.array([earlier], np.uint64)))
     beside = observe(make, base, {0: key}, focuses, steps=1)
-    pair = Neighbours("a trip of two points", Shared(alone).beside(beside), times=1)
+    pair = Neighbours("a trip of two points", SharedRuns(alone).beside(beside), times=1)
     return Case(name, "engine", Claim(honest.guarantee().epsilon), neighbours=(pair,))
 
 
