@@ -17,6 +17,7 @@ from engines.markov.fixture import state_focus
 from engines.registry import build_engine
 from schemas.config import Stream
 from schemas.config.domain.states import StatesDomainSection
+from schemas.config.options.markov import MarkovOptions
 from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def _audit_plan(stream: Stream) -> AuditPlan:
         located = [(step, fields[section.field], count) for step, fields, count in known]
         return {name: state_focus(at[section.field], located) for name, at in places.items()}
 
-    horizon = stream.options.horizon
+    horizon = MarkovOptions.of(stream).horizon
     late = 2 if horizon is None else max(0, min(2, horizon - 2))
     return AuditPlan(places=places, crowd=crowd, late=late, held=0, expiries_known=False, focuses=focuses)
 

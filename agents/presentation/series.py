@@ -15,6 +15,7 @@ from engines.auditor.fixture import Focus
 from engines.series.build import config
 from engines.series.config import GAUSSIAN_MODES, WINDOW_MODES, SeriesConfig
 from schemas.config import Stream
+from schemas.config.options.series import SeriesOptions
 from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def _audit_plan(stream: Stream) -> AuditPlan:
         places={"all": middle} if readings else {"largest": high, "middling": middle},
         crowd=((middle, 1 if readings else _CROWD),),
         late=_LATE_READINGS if readings else _LATE,
-        held=stream.options.delay if stream.mode == "dft" else 1,
+        held=SeriesOptions.of(stream).delay if stream.mode == "dft" else 1,
         expiries_known=False,
         focuses=focuses,
         moved={field.name: middle[field.name] + (field.sensitivity or 0.0) for field in fields} if readings else None,

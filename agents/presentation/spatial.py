@@ -19,18 +19,19 @@ from engines.spatial.focus import spatial_focus
 from engines.spatial.placement import Placement
 from schemas.config import BoxDomainSection, GeoJsonDomainSection, PlanarDomainSection, Stream, ZonesDomainSection
 from schemas.config.discovery import measures_expiry
+from schemas.config.options.spatial import SpatialOptions
 
 _AT = {"dense cell": (0.28, 0.28), "empty cell": (0.91, 0.91)}
 _BESIDE = 3
 
 
 def _domain(stream: Stream) -> str:
-    domain = stream.domain
+    domain, depth = stream.domain, SpatialOptions.of(stream).depth
     if isinstance(domain, ZonesDomainSection):
         return spatial_zones.domain_sentence(domain)
     if isinstance(domain, GeoJsonDomainSection):
         name, digest = PurePath(domain.file.path).name, domain.file.sha256[:12]
-        halved = f"whose bounds are halved {stream.options.depth} times, by declaration and not from the data."
+        halved = f"whose bounds are halved {depth} times, by declaration and not from the data."
         if isinstance(build_domain(stream), LineDomain):
             where = f"moved onto the nearest line of {name} (SHA-256 {digest}...) within {domain.reach_m:g} m"
         else:
@@ -39,7 +40,7 @@ def _domain(stream: Stream) -> str:
     assert isinstance(domain, BoxDomainSection)
     (xmin, ymin), (xmax, ymax) = domain.bounds[:2], domain.bounds[2:]
     return (
-        f"{domain.x} in [{xmin:g}, {xmax:g}) and {domain.y} in [{ymin:g}, {ymax:g}), halved {stream.options.depth} "
+        f"{domain.x} in [{xmin:g}, {xmax:g}) and {domain.y} in [{ymin:g}, {ymax:g}), halved {depth} "
         "times, by declaration and not from the data."
     )
 
@@ -86,7 +87,7 @@ def _audit_plan(stream: Stream) -> AuditPlan:
     return AuditPlan(
         places=places,
         crowd=((dense, DENSE), (beside, _BESIDE)),
-        late=stream.options.initial_steps + 1,
+        late=SpatialOptions.of(stream).initial_steps + 1,
         held=3,
         expiries_known=measures_expiry(stream.engine, stream.mode),
         focuses=focuses,

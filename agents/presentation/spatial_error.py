@@ -26,6 +26,7 @@ from engines.spatial.papers.config import PHDStreamConfig
 from engines.spatial.papers.phdstream import PHDStream
 from engines.spatial.queries import SIZES
 from schemas.config import Stream
+from schemas.config.options.spatial import SpatialOptions
 from schemas.errors import PrivstreamError
 from schemas.guarantee import Guarantee
 
@@ -102,7 +103,7 @@ def _growth(engine: Engine) -> str:
 def error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
     """Regions from one leaf to the whole domain."""
     noise = LeafNoise.of(stream, guarantee)
-    most = stream.options.max_leaves
+    most = SpatialOptions.of(stream).max_leaves
     answers = [noise.answer("one leaf", 1, "the smallest cell that is counted")]
     for name, (low, high) in SIZES.items():
         share = math.sqrt(low * high)

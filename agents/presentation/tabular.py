@@ -20,6 +20,7 @@ from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.measure import split, variances
 from schemas.config import Stream
 from schemas.config.discovery import measures_expiry
+from schemas.config.options.tabular import TabularOptions
 from schemas.guarantee import Guarantee
 
 _SHOWN = 8
@@ -104,7 +105,7 @@ def _remarks(stream: Stream) -> Iterator[str]:
             "Rows are private while a block is open. A block closes when enough events have come, by the noisy totals; "
             "its counts are then published with noise, once, and forgotten."
         )
-    if stream.options.records:
+    if TabularOptions.of(stream).records:
         yield (
             "Synthetic rows are made from what was published and cost nothing. Each is an invention: none stands for a "
             "person."

@@ -21,6 +21,7 @@ from engines.trajectory.grid import Grid
 from engines.trajectory.trips import LATTICE, Trips
 from schemas.config import Stream
 from schemas.config.domain.trips import TripsDomainSection
+from schemas.config.options.trajectory import TrajectoryOptions
 from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ def _domain(stream: Stream) -> str:
     section = _section(stream)
     xmin, ymin, xmax, ymax = section.bounds
     cells = {
-        "default": f"a grid of {stream.options.side} x {stream.options.side} cells at most",
-        "grid": f"a grid of {stream.options.grid} x {stream.options.grid} cells",
+        "default": f"a grid of {TrajectoryOptions.of(stream).side} x {TrajectoryOptions.of(stream).side} cells at most",
+        "grid": f"a grid of {TrajectoryOptions.of(stream).grid} x {TrajectoryOptions.of(stream).grid} cells",
         "paper": "cells that a private tree finds",
     }[stream.mode]
     return (
@@ -98,7 +99,7 @@ def _warnings(stream: Stream) -> Iterator[str]:
 
 
 def _remarks(stream: Stream) -> Iterator[str]:
-    section, options, step_us = _section(stream), stream.options, stream.time.step_us
+    section, options, step_us = _section(stream), TrajectoryOptions.of(stream), stream.time.step_us
     yield f"One contribution is one trip with all its records. Warning: {few_trips(stream)}"
     ends = f"on a record whose {section.end} is {section.end_value}, or " if section.end is not None else ""
     period = ", and at the end of each period of the bound" if stream.privacy.per_us is not None else ""
@@ -145,12 +146,12 @@ def _audit_plan(stream: Stream) -> AuditPlan:
     """Trips of one point: `DENSE` in one corner each step; the audited one joins them or is alone in the other."""
     section = _section(stream)
     xmin, ymin, xmax, ymax = section.bounds
-    idle = stream.options.idle_steps(stream.time.step_us)
+    idle = TrajectoryOptions.of(stream).idle_steps(stream.time.step_us)
     ended: dict[str, Any] = {} if section.end is None else {section.end: _scalar(section.end_value)}
     places: dict[str, Fields] = {
         name: {section.trip: "trip", section.x: x, section.y: y, **ended} for name, (x, y) in _spots(stream).items()
     }
-    lag = 0 if section.end is not None else min(idle, stream.options.life_steps(stream.time.step_us) - 1)
+    lag = 0 if section.end is not None else min(idle, TrajectoryOptions.of(stream).life_steps(stream.time.step_us) - 1)
 
     def focuses(places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
         def unit(fields: Fields) -> tuple[float, float]:
@@ -175,7 +176,7 @@ def _spots(stream: Stream) -> Mapping[str, tuple[float, float]]:
     points = Trips(corners[:, 0], corners[:, 1], np.arange(len(AT) + 1))
     domain = build_domain(stream)
     assert isinstance(domain, TripDomain)
-    grid = Grid(stream.options.side)
+    grid = Grid(TrajectoryOptions.of(stream).side)
     x, y = (
         domain.coordinates(points)
         if domain.ground is None

@@ -14,6 +14,7 @@ from engines.markov.leakage import EXACT_STATES, Adversary
 from engines.markov.leakage_budget import Allocation, allocate
 from schemas.config import Stream
 from schemas.config.domain.states import StatesDomainSection
+from schemas.config.options.markov import MarkovOptions
 
 
 def _section(stream: Stream) -> StatesDomainSection:
@@ -39,10 +40,10 @@ def transition(stream: Stream) -> Transition | None:
 def allocation(stream: Stream) -> Allocation | None:
     """Budgets of the steps under `allocation = "leakage"`, else None. Raises: EngineInputError if there are none."""
     chain = transition(stream)
-    if stream.options.allocation != "leakage" or chain is None:
+    if MarkovOptions.of(stream).allocation != "leakage" or chain is None:
         return None
     known = Adversary.of(chain.dense) if chain.states <= EXACT_STATES else Adversary.worst()
-    return allocate(stream.privacy.epsilon_fraction, known, horizon=stream.options.horizon)
+    return allocate(stream.privacy.epsilon_fraction, known, horizon=MarkovOptions.of(stream).horizon)
 
 
 def config_class(mode: str) -> type[MarkovConfig]:
@@ -55,7 +56,7 @@ def config_class(mode: str) -> type[MarkovConfig]:
 
 
 def build(stream: Stream) -> Engine:
-    section, options = _section(stream), stream.options
+    section, options = _section(stream), MarkovOptions.of(stream)
     return Markov(
         config_class(stream.mode)(
             name=stream.name,

@@ -13,6 +13,7 @@ from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.presence import Presence
 from schemas.config import Stream
 from schemas.config.domain.series import SeriesDomainSection
+from schemas.config.options.series import SeriesOptions
 
 _DAY_US = 86_400_000_000
 _LONGEST_PERIOD = 1440
@@ -41,7 +42,7 @@ def presence(stream: Stream) -> Presence:
     section, privacy = stream.domain, stream.privacy
     assert isinstance(section, SeriesDomainSection)
     per_us = privacy.per_us
-    steps = stream.options.horizon if per_us is None else per_us // stream.time.step_us
+    steps = SeriesOptions.of(stream).horizon if per_us is None else per_us // stream.time.step_us
     renews = per_us is not None
     if section.readings:
         return Presence(steps=steps, renews=renews)
@@ -56,7 +57,7 @@ def clock(stream: Stream) -> Clock | None:
     Places in the day go by the local time of the start; a change to summer time is not followed.
     """
     step_us, start_us = stream.time.step_us, stream.time.start_in_week_us
-    if not stream.options.seasonal or _DAY_US % step_us or _DAY_US // step_us > _LONGEST_PERIOD:
+    if not SeriesOptions.of(stream).seasonal or _DAY_US % step_us or _DAY_US // step_us > _LONGEST_PERIOD:
         return None
     if start_us is None:
         # "now": where a day begins is not known, which waves do not mind; weekends are not told apart.
@@ -78,7 +79,7 @@ def config_class(mode: str) -> type[SeriesConfig]:
 
 def config(stream: Stream) -> SeriesConfig:
     """The recipe of a configured stream. Raises: EngineInputError."""
-    options = stream.options
+    options = SeriesOptions.of(stream)
     return config_class(stream.mode)(
         name=stream.name,
         domain=domain(stream),

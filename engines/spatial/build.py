@@ -13,6 +13,7 @@ from engines.spatial.queries import SpatialEvaluator
 from engines.spatial.zones import ZoneEvaluator, outlined
 from schemas.config import BoxDomainSection, GeoJsonDomainSection, Stream, ZonesDomainSection
 from schemas.config.domain.geojson import named_features
+from schemas.config.options.spatial import SpatialOptions
 
 
 def domain(stream: Stream) -> BoxDomain | PolygonDomain | LineDomain | ZoneDomain:
@@ -20,9 +21,9 @@ def domain(stream: Stream) -> BoxDomain | PolygonDomain | LineDomain | ZoneDomai
     if isinstance(section, ZonesDomainSection):
         return _zones(section)
     if isinstance(section, GeoJsonDomainSection):
-        return _mapped(section.file.content, (section.x, section.y), stream.options.depth, section.reach_m)
+        return _mapped(section.file.content, (section.x, section.y), SpatialOptions.of(stream).depth, section.reach_m)
     assert isinstance(section, BoxDomainSection)
-    return BoxDomain(section.x, section.y, section.bounds, stream.options.depth)
+    return BoxDomain(section.x, section.y, section.bounds, SpatialOptions.of(stream).depth)
 
 
 def _zones(section: ZonesDomainSection) -> ZoneDomain:
@@ -46,7 +47,7 @@ def _mapped(content: bytes, fields: tuple[str, str], depth: int, reach_m: float)
 def build(stream: Stream) -> Engine:
     if stream.mode != "default":
         return _of_papers(stream)
-    options = stream.options
+    options = SpatialOptions.of(stream)
     return HeldLeaves(
         HeldConfig(
             name=stream.name,
@@ -64,7 +65,7 @@ def _of_papers(stream: Stream) -> Engine:
     from engines.spatial.papers.config import PARTS, PHDStreamConfig
     from engines.spatial.papers.phdstream import PHDStream
 
-    options = stream.options
+    options = SpatialOptions.of(stream)
     return PHDStream(
         PHDStreamConfig(
             name=stream.name,

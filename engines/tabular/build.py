@@ -16,6 +16,7 @@ from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.workload import Workload
 from schemas.config import Stream
 from schemas.config.domain.table import AttributeSection, TableDomainSection
+from schemas.config.options.tabular import TabularOptions
 from schemas.errors import EngineInputError
 
 
@@ -70,7 +71,7 @@ def _codes(attribute: Attribute, values: Sequence[Scalar]) -> tuple[int, ...]:
 
 
 def _workload(stream: Stream, domain: TableDomain) -> Workload:
-    options = stream.options
+    options = TabularOptions.of(stream)
     if not options.marginals:
         return Workload.all(len(domain.names), options.ways)
     places = {name: index for index, name in enumerate(domain.names)}
@@ -83,7 +84,7 @@ def _workload(stream: Stream, domain: TableDomain) -> Workload:
 def build(stream: Stream) -> Engine:
     if stream.mode != "default":
         return _of_papers(stream)
-    options, table = stream.options, domain(stream)
+    options, table = TabularOptions.of(stream), domain(stream)
     return GrowingBlocks(
         GrowingConfig(
             name=stream.name,
@@ -104,7 +105,7 @@ def _of_papers(stream: Stream) -> Engine:
     from engines.tabular.papers.paper_table import PaperTable
     from engines.tabular.papers.streaming_mwem import StreamingMwem
 
-    options, table = stream.options, domain(stream)
+    options, table = TabularOptions.of(stream), domain(stream)
     made = PaperTable if stream.mode == "paper" else StreamingMwem
     return made(
         RoundsConfig(

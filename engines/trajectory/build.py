@@ -13,6 +13,7 @@ from engines.trajectory.ground import Ground, ground_of
 from engines.trajectory.synthesis import Limits, TripMode
 from schemas.config import Stream
 from schemas.config.domain.trips import TripsDomainSection
+from schemas.config.options.trajectory import TrajectoryOptions
 
 
 def _section(stream: Stream) -> TripsDomainSection:
@@ -33,7 +34,7 @@ def _ground(section: TripsDomainSection) -> Ground | None:
 
 
 def _mode(stream: Stream) -> TripMode:
-    options = stream.options
+    options = TrajectoryOptions.of(stream)
     if stream.mode == "default":
         return Default(side=options.side, ground=_ground(_section(stream)))
     from engines.trajectory.papers.paper_trees import Paper
@@ -43,7 +44,7 @@ def _mode(stream: Stream) -> TripMode:
 
 
 def build(stream: Stream) -> Trajectories:
-    section, options, step_us = _section(stream), stream.options, stream.time.step_us
+    section, options, step_us = _section(stream), TrajectoryOptions.of(stream), stream.time.step_us
     per_us = stream.privacy.per_us
     return Trajectories(
         TrajectoryConfig(

@@ -111,8 +111,7 @@ class Stream(Section):
         """Steps in which records of a trip pass, where trips are what is bounded."""
         if self.domain.trip_field is None:
             return None
-        life: int = self.options.life_steps(self.time.step_us)
-        return life
+        return self.options.life_steps(self.time.step_us)
 
     @property
     def contributions(self) -> int:

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from schemas.config.discovery import DOMAINS, ENGINES
 from schemas.config.domain.common import DomainSection
+from schemas.config.options.common import OptionsSection
 from schemas.config.section import Section, refusal
 
 
@@ -75,10 +76,9 @@ def _engine(value: Any) -> str | None:
     return next((name for name, spec in ENGINES.items() if isinstance(value, spec.options)), next(iter(ENGINES)))
 
 
-Options: Any
 if TYPE_CHECKING:
     Domain = DomainSection
-    Options = Any  # each engine reads its own
+    Options = OptionsSection  # each engine reads its own, see `OptionsSection.of`
 else:
     Domain = Annotated[tagged(DOMAINS, _kind), BeforeValidator(_choose)]
     Options = tagged({name: spec.options for name, spec in ENGINES.items()}, _engine)

@@ -218,7 +218,7 @@ def test_doctor_says_what_to_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_doctor_reports_a_refused_configuration(tmp_path: Path) -> None:
     result = call("doctor", broken(tmp_path))
     assert result.exit_code == 1
-    assert "FIX  configuration" in result.stdout
+    assert "FIX   configuration" in result.stdout
 
 
 def test_run_refuses_roles_and_levels_that_do_not_exist() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
 
 from agents.protocol.clock import StepClock
@@ -13,6 +13,9 @@ from agents.protocol.ingest.times import TimeParser
 from agents.protocol.partitioner import Partitioner
 from engines.contract import Domain, FilledDomain, FilledWords
 from schemas.errors import ConfigError, ConfigProblem
+
+if TYPE_CHECKING:
+    from schemas.config import Stream
 
 Role = Literal["blocks", "held_out"]
 _BLOCK_RAW_BYTES = 7 << 19  # 3.5 MiB: an encoded block stays below 4 MiB even where nothing compresses
@@ -47,7 +50,7 @@ class SourceSpec:
 
     @staticmethod
     def of(
-        stream: Any, domain: Domain, *, key: bytes | None, partitions: int, start_us: int | None = None
+        stream: Stream, domain: Domain, *, key: bytes | None, partitions: int, start_us: int | None = None
     ) -> SourceSpec:
         """The spec of a stream's source topic.
 
@@ -83,10 +86,10 @@ class SourceSpec:
         )
 
     @staticmethod
-    def held_out(stream: Any, domain: Domain, *, partitions: int, start_us: int | None = None) -> SourceSpec:
+    def held_out(stream: Stream, domain: Domain, *, partitions: int, start_us: int | None = None) -> SourceSpec:
         """The spec of a stream's audit topic, with its evaluator's domain; arguments as of `of`."""
         return SourceSpec(
-            topic=stream.audit,
+            topic=stream.audit or "",  # a simulation has held-out data without a topic
             role="held_out",
             domain=domain,
             fields=_fields(stream, domain, user=None),
@@ -123,7 +126,7 @@ class SourceSpec:
         return TimeParser(self.format, self.zone)
 
 
-def _common(stream: Any, *, partitions: int, start_us: int | None) -> dict[str, Any]:
+def _common(stream: Stream, *, partitions: int, start_us: int | None) -> dict[str, Any]:
     start_us = stream.time.start_us if start_us is None else start_us
     if start_us is None:
         raise _refused(
@@ -139,7 +142,7 @@ def _common(stream: Any, *, partitions: int, start_us: int | None) -> dict[str, 
     }
 
 
-def _fields(stream: Any, domain: Domain, *, user: str | None) -> EventFields:
+def _fields(stream: Stream, domain: Domain, *, user: str | None) -> EventFields:
     return EventFields(
         time=stream.time.field,
         time_is_number=stream.time.format in ("s", "ms", "us"),
@@ -152,8 +155,9 @@ def _fields(stream: Any, domain: Domain, *, user: str | None) -> EventFields:
     )
 
 
-def _bounds(stream: Any) -> BoundSpec:
+def _bounds(stream: Stream) -> BoundSpec:
     per_us = stream.privacy.per_us
+    assert stream.privacy.max_contributions is not None, "the configuration bounds the users of this stream"
     return BoundSpec(
         max_contributions=stream.privacy.max_contributions,
         charge=stream.insert_charge,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, Self
 
 from pydantic import AfterValidator
 
@@ -17,8 +17,29 @@ from schemas.config.values import ExactDecimal
 from schemas.errors import ConfigProblem
 
 
+class Optioned(Protocol):
+    """A configured stream, of which the options are asked."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def options(self) -> OptionsSection: ...
+
+
 class OptionsSection(Section):
     """`[streams.options]` of any engine."""
+
+    @classmethod
+    def of(cls, stream: Optioned) -> Self:
+        """The options of a stream of this engine, for whoever builds or shows it."""
+        options = stream.options
+        assert isinstance(options, cls), f"stream {stream.name} has the options of another engine"
+        return options
+
+    def life_steps(self, step_us: int) -> int:
+        """Steps in which records of one contribution pass; asked where it is a trip of many records."""
+        raise NotImplementedError(f"{type(self).__name__} bounds no trips")
 
     @property
     def accepts_not_private(self) -> bool:
