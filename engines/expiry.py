@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.noise import aggregate
+from engines.state import reading
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 
@@ -56,11 +57,9 @@ class Expiry:
     @staticmethod
     def of(arrays: Mapping[str, np.ndarray]) -> Expiry:
         """Raises: EngineInputError if arrays are missing or do not fit together."""
-        try:
+        with reading():
             due, rows = arrays["expiry/due"].tolist(), arrays["expiry/rows"].tolist()
             keys, counts = arrays["expiry/keys"].copy(), arrays["expiry/counts"].copy()
-        except KeyError as error:
-            raise EngineInputError(f"state lacks {error}") from None
         if len(due) != len(rows) or sum(rows) != len(keys) or len(keys) != len(counts):
             raise EngineInputError("the state's deletes to come do not fit together")
         parts, start = [], 0

@@ -9,6 +9,7 @@ import numpy as np
 
 from engines.contract import Batch, State
 from engines.noise import IntArray, aggregate
+from engines.state import reading
 from schemas.blocks import Folded, KeyArray
 from schemas.errors import EngineInputError
 
@@ -77,12 +78,10 @@ class Gathered:
     @staticmethod
     def of(arrays: Mapping[str, np.ndarray]) -> Gathered:
         """Raises: EngineInputError if arrays are missing or of different lengths."""
-        try:
+        with reading():
             keys = np.array(arrays["pending/keys"], np.uint64).reshape(-1, 1)
             counts = np.array(arrays["pending/counts"], np.int64)
             steps = np.array(arrays["pending/steps"], np.int64)
-        except KeyError as error:
-            raise EngineInputError(f"state lacks {error}") from None
         if not len(keys) == len(counts) == len(steps):
             raise EngineInputError("the state's gathered events do not fit together")
         return Gathered(keys, counts, steps)

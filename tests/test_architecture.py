@@ -118,7 +118,7 @@ LAYERS = (
         *("engines.expiry", "engines.gathering", "engines.identity"),
     ),
     grimp.Layer("engines.contract"),
-    grimp.Layer("engines.noise"),
+    grimp.Layer("engines.noise", "engines.state"),
     grimp.Layer("schemas"),
 )
 

@@ -24,6 +24,7 @@ from engines.contract import Batch, Release, State, SyntheticRecord
 from engines.markov.config import MarkovConfig
 from engines.markov.estimate import Estimate
 from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
+from engines.state import head, numbers_of
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
 
@@ -134,28 +135,20 @@ class Markov:
     def state(self) -> State:
         """See `engines.contract.Engine.state`. Released values only, so it is no more private than the releases."""
         return {
-            "header": np.array([STATE_FORMAT, self._next], np.int64),
-            "identity": self.config.identity.copy(),
+            **head(STATE_FORMAT, self.config.identity, self._next),
             **{_ESTIMATE + name: array.copy() for name, array in self._estimate.items()},
             **self._budget.state(),
         }
 
     def restore(self, state: State) -> None:
         """See `engines.contract.Engine.restore`."""
-        try:
-            header, identity = state["header"], state["identity"]
-        except KeyError as error:
-            raise EngineInputError(f"state lacks {error}") from None
-        if header.shape != (2,) or int(header[0]) != STATE_FORMAT:
-            raise EngineInputError("state is of another version")
-        if not np.array_equal(identity, self.config.identity):
-            raise EngineInputError("state is of another stream, mode, domain or budget")
+        (step,) = numbers_of(state, STATE_FORMAT, self.config.identity, count=1)
         held = {name.removeprefix(_ESTIMATE): array for name, array in state.items() if name.startswith(_ESTIMATE)}
         if held.keys() != self._estimator.begin().keys():
             raise EngineInputError("state lacks parts of its estimate")
         budget = self._budget.restore(state)
         self._estimate = {name: array.copy() for name, array in held.items()}
-        self._budget, self._next = budget, int(header[1])
+        self._budget, self._next = budget, step
 
     def guarantee(self) -> Guarantee:
         """See `engines.contract.Engine.guarantee`: of one replaced record."""

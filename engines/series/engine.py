@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from engines.contract import Batch, Release, State, SyntheticRecord
 from engines.noise import NoiseSource
 from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesField
 from engines.series.guarantee import guarantee
 from engines.series.modes import SeriesOutcome, Value
+from engines.state import head, numbers_of, reading
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 
@@ -109,25 +108,19 @@ class Series:
     def state(self) -> State:
         """See `engines.contract.Engine.state`. In mode default some 0.5 MB for each field with a clock."""
         mode = {f"mode/{name}": array for name, array in self._mode.arrays().items()}
-        header = np.array([STATE_FORMAT, self._next, self._alive], np.int64)
-        return {"header": header, "identity": self.config.identity.copy(), **mode}
+        return {**head(STATE_FORMAT, self.config.identity, self._next, self._alive), **mode}
 
     def restore(self, state: State) -> None:
         """See `engines.contract.Engine.restore`."""
         mode = self.config.build()
+        step, alive = numbers_of(state, STATE_FORMAT, self.config.identity, count=2)
         try:
-            header, identity = state["header"], state["identity"]
-            if header.shape != (3,) or int(header[0]) != STATE_FORMAT:
-                raise EngineInputError("state is of another version")
-            if not np.array_equal(identity, self.config.identity):
-                raise EngineInputError("state is of another stream, mode, domain or budget")
-            mode.restore({name.removeprefix("mode/"): array for name, array in state.items()})
-        except KeyError as error:
-            raise EngineInputError(f"state lacks {error}") from None
+            with reading():
+                mode.restore({name.removeprefix("mode/"): array for name, array in state.items()})
         except ValueError as error:
             raise error if isinstance(error, EngineInputError) else EngineInputError("state is damaged") from None
         self._mode = mode
-        self._next, self._alive = int(header[1]), int(header[2])
+        self._next, self._alive = step, alive
 
     def guarantee(self) -> Guarantee:
         """See `engines.contract.Engine.guarantee`: of one unit over a span, since one event is not the unit here."""

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.noise import BoolArray, IntArray
+from engines.state import reading
 from schemas.errors import EngineInputError
 
 UNRELEASED = -1
@@ -50,10 +51,8 @@ class Tree:
     @staticmethod
     def of(arrays: Mapping[str, np.ndarray]) -> Tree:
         """Raises: EngineInputError if arrays are missing, of different lengths, or not a tree."""
-        try:
+        with reading():
             parts = [np.array(arrays[f"tree/{name}"], dtype=np.int64) for name in _FIELDS]
-        except KeyError as error:
-            raise EngineInputError(f"state lacks {error}") from None
         nodes = parts[0]
         if len({part.shape for part in parts}) > 1 or nodes.ndim != 1 or len(nodes) == 0 or nodes[0] != 1:
             raise EngineInputError("state holds no tree")

@@ -9,8 +9,8 @@ import numpy as np
 
 from engines.contract import State
 from engines.noise import IntArray
+from engines.state import reading
 from engines.tabular.attributes import FloatArray
-from schemas.errors import EngineInputError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,10 +43,8 @@ class Fitted:
         """None where nothing was fitted yet. Raises: EngineInputError if an array is missing."""
         if "fitted/ones" not in state:
             return None
-        try:
+        with reading():
             ones, larger, apart, drift = (
                 np.array(state[f"fitted/{name}"], np.float64) for name in ("ones", "larger", "apart", "drift")
             )
             return Fitted(ones, larger, apart, float(drift[0]), np.array(state["fitted/edges"], np.int64))
-        except KeyError as error:
-            raise EngineInputError(f"state lacks {error}") from None

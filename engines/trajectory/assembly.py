@@ -20,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from engines.noise import aggregate
+from engines.state import reading
 from engines.trajectory.domain import ADMITTED, ENDS, HASH, PLACE, TIME, WORDS, places
 from engines.trajectory.trips import LATTICE_BITS, Trips
 from schemas.blocks import Folded, IntArray, KeyArray
@@ -124,10 +125,8 @@ class Assembly:
     @staticmethod
     def of(state: State) -> Assembly:
         """Raises: EngineInputError."""
-        try:
+        with reading():
             rows, closed = state["trips/rows"].copy(), state["trips/closed"].copy()
-        except KeyError as error:
-            raise EngineInputError(f"state lacks {error}") from None
         if rows.shape[1:] != (WORDS + 1,) or closed.shape[1:] != (_NAME,):
             raise EngineInputError("state has trips of another version")
         return Assembly(rows, closed)

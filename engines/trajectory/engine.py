@@ -21,6 +21,7 @@ from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
 from engines.identity import written
 from engines.noise import NoiseSource
+from engines.state import head, numbers_of
 from engines.trajectory.assembly import Assembly, Closing
 from engines.trajectory.default.mode import Default
 from engines.trajectory.domain import TripDomain
@@ -115,24 +116,16 @@ class Trajectories:
     def state(self) -> State:
         """See `engines.contract.Engine.state`. O(points of trips under way)."""
         return {
-            "header": np.array([STATE_FORMAT, self._next, self._total], np.int64),
-            "identity": self.config.identity.copy(),
+            **head(STATE_FORMAT, self.config.identity, self._next, self._total),
             **self._assembly.arrays(),
             **self._budgets.arrays(),
         }
 
     def restore(self, state: State) -> None:
         """See `engines.contract.Engine.restore`."""
-        try:
-            header, identity = state["header"], state["identity"]
-        except KeyError as error:
-            raise EngineInputError(f"state lacks {error}") from None
-        if header.shape != (3,) or int(header[0]) != STATE_FORMAT:
-            raise EngineInputError("state is of another version")
-        if not np.array_equal(identity, self.config.identity):
-            raise EngineInputError("state is of another stream, mode or domain")
+        step, total = numbers_of(state, STATE_FORMAT, self.config.identity, count=2)
         assembly, budgets = Assembly.of(state), self._budgets.restored(state)
-        self._next, self._total, self._assembly, self._budgets = int(header[1]), int(header[2]), assembly, budgets
+        self._next, self._total, self._assembly, self._budgets = step, total, assembly, budgets
 
     def guarantee(self) -> Guarantee:
         """See `engines.contract.Engine.guarantee`. Pure; of one trip."""

@@ -29,7 +29,7 @@ from engines.spatial.held.retire import Windows
 from engines.spatial.held.step import StepWork
 from engines.spatial.held.tree import HeldTree
 from engines.spatial.points import difference
-from schemas.errors import EngineInputError
+from engines.state import head, numbers_of, reading
 from schemas.guarantee import Guarantee, Mechanism
 
 STATE_FORMAT = 1
@@ -134,8 +134,7 @@ class HeldLeaves:
     def state(self) -> State:
         """See `engines.contract.Engine.state`. O(leaves), plus measurements that are alive under a ttl."""
         return {
-            "header": np.array([STATE_FORMAT, self._next, self._started], np.int64),
-            "identity": self.config.identity.copy(),
+            **head(STATE_FORMAT, self.config.identity, self._next, self._started),
             **self._tree.arrays(),
             "watch/average": self._average.copy(),
             **self._windows.arrays(),
@@ -145,17 +144,12 @@ class HeldLeaves:
 
     def restore(self, state: State) -> None:
         """See `engines.contract.Engine.restore`."""
-        try:
-            header, identity, average = state["header"], state["identity"], np.array(state["watch/average"], np.float64)
-        except KeyError as error:
-            raise EngineInputError(f"state lacks {error}") from None
-        if header.shape != (3,) or int(header[0]) != STATE_FORMAT:
-            raise EngineInputError("state is of another version")
-        if not np.array_equal(identity, self.config.identity):
-            raise EngineInputError("state is of another stream, mode or domain")
+        step, started = numbers_of(state, STATE_FORMAT, self.config.identity, count=2)
+        with reading():
+            average = np.array(state["watch/average"], np.float64)
         tree = HeldTree.of(self.config.domain, state)
         windows, gathered, budgets = Windows.of(state), Gathered.of(state), self._budgets.restored(state)
-        self._next, self._started = int(header[1]), bool(header[2])
+        self._next, self._started = step, bool(started)
         self._tree, self._average, self._windows, self._gathered = tree, average, windows, gathered
         self._budgets = budgets
 

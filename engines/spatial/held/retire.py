@@ -17,6 +17,7 @@ from engines.contract import State
 from engines.noise import BoolArray, IntArray
 from engines.spatial.held.measure import MeasuredLeaves
 from engines.spatial.held.tree import HeldTree
+from engines.state import reading
 from schemas.errors import EngineInputError
 
 _FIELDS = ("nodes", "after", "until", "increments", "parts")
@@ -49,10 +50,8 @@ class Windows:
     @staticmethod
     def of(arrays: Mapping[str, np.ndarray]) -> Windows:
         """Raises: EngineInputError if arrays are missing or of different lengths."""
-        try:
+        with reading():
             parts = [np.array(arrays[f"windows/{name}"], np.int64) for name in _FIELDS]
-        except KeyError as error:
-            raise EngineInputError(f"state lacks {error}") from None
         if len({part.shape for part in parts}) > 1 or parts[0].ndim != 1:
             raise EngineInputError("the state's measurements alive do not fit together")
         return Windows(*parts)

@@ -18,6 +18,7 @@ from engines.noise import BoolArray, IntArray, check_zero
 from engines.spatial.domain import FloatArray, SpatialDomain, nodes_to
 from engines.spatial.domain.base import WHOLE
 from engines.spatial.points import Counts, node_depths
+from engines.state import reading
 from schemas.errors import EngineInputError
 
 _WHOLE = ("nodes", "measured", "parts", "pending", "last", "since", "counts")
@@ -78,11 +79,9 @@ class HeldTree:
     @staticmethod
     def of(domain: SpatialDomain, arrays: Mapping[str, np.ndarray]) -> HeldTree:
         """Raises: EngineInputError if arrays are missing, of different lengths, or not a tree."""
-        try:
+        with reading():
             parts = {name: np.array(arrays[f"tree/{name}"], np.int64) for name in _WHOLE}
             parts |= {name: np.array(arrays[f"tree/{name}"], np.float64) for name in _REAL}
-        except KeyError as error:
-            raise EngineInputError(f"state lacks {error}") from None
         nodes = parts["nodes"]
         if len({part.shape for part in parts.values()}) > 1 or nodes.ndim != 1 or len(nodes) == 0 or nodes[0] != 1:
             raise EngineInputError("state holds no tree")

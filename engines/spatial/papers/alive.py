@@ -9,6 +9,7 @@ import numpy as np
 
 from engines.contract import State
 from engines.noise import IntArray, aggregate
+from engines.state import reading
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 
@@ -52,10 +53,8 @@ class Alive:
     @staticmethod
     def of(arrays: Mapping[str, np.ndarray]) -> Alive:
         """Raises: EngineInputError if arrays are missing or of different lengths."""
-        try:
+        with reading():
             codes, net = np.array(arrays["alive/codes"], np.int64), np.array(arrays["alive/net"], np.int64)
-        except KeyError as error:
-            raise EngineInputError(f"state lacks {error}") from None
         if codes.shape != net.shape or codes.ndim != 1:
             raise EngineInputError("the state's living events do not fit together")
         return Alive(codes, net)

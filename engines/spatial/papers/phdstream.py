@@ -35,8 +35,8 @@ from engines.spatial.placement import Placement
 from engines.spatial.points import Counts, difference, node_depths
 from engines.spatial.split import SplitRule
 from engines.spatial.tree import Tree
+from engines.state import head, numbers_of, reading
 from schemas.blocks import Folded
-from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 
 STATE_FORMAT = 2
@@ -210,8 +210,7 @@ class PHDStream:
     def state(self) -> State:
         """See `engines.contract.Engine.state`. O(cells), plus events gathered, alive (offline) or yet to expire."""
         return {
-            "header": np.array([STATE_FORMAT, self._next, self._started], np.int64),
-            "identity": self.config.identity.copy(),
+            **head(STATE_FORMAT, self.config.identity, self._next, self._started),
             **self._tree.arrays(),
             **self._counters.arrays(),
             "released/nodes": self._released.nodes.copy(),
@@ -225,20 +224,14 @@ class PHDStream:
 
     def restore(self, state: State) -> None:
         """See `engines.contract.Engine.restore`."""
-        try:
-            header, identity = state["header"], state["identity"]
+        step, started = numbers_of(state, STATE_FORMAT, self.config.identity, count=2)
+        with reading():
             nodes = np.array(state["released/nodes"], np.int64)
             released = Counts(nodes, node_depths(nodes), np.array(state["released/counts"], np.int64))
             keys, counts = np.array(state["pending/keys"], np.uint64), np.array(state["pending/counts"], np.int64)
-        except KeyError as error:
-            raise EngineInputError(f"state lacks {error}") from None
-        if header.shape != (3,) or int(header[0]) != STATE_FORMAT:
-            raise EngineInputError("state is of another version")
-        if not np.array_equal(identity, self.config.identity):
-            raise EngineInputError("state is of another stream, mode or domain")
         tree, expiry, budgets = Tree.of(state), Expiry.of(state), self._budgets.restored(state)
         counters, alive = self._counters.restored(state), Alive.of(state)
-        self._next, self._started = int(header[1]), bool(header[2])
+        self._next, self._started = step, bool(started)
         self._tree, self._released, self._expiry, self._budgets = tree, released, expiry, budgets
         self._counters, self._alive = counters, alive
         self._pending = Folded(keys.reshape(-1, 1), counts)

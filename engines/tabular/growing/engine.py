@@ -20,6 +20,7 @@ import numpy as np
 from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
 from engines.noise import NoiseSource, scale_for
+from engines.state import head, numbers_of
 from engines.tabular.attributes import FloatArray
 from engines.tabular.batches import EventRows, check_batch
 from engines.tabular.fitted import Fitted
@@ -31,7 +32,6 @@ from engines.tabular.growing.totals import Totals
 from engines.tabular.records import Rows
 from engines.tabular.rows_out import record_id, records
 from engines.tabular.workload import Clique
-from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
 
 STATE_FORMAT = 2
@@ -160,8 +160,7 @@ class GrowingBlocks:
         """See `engines.contract.Engine.state`. O(cells + rows), plus blocks that are alive under a ttl."""
         learnt = self._learnt
         return {
-            "header": np.array([STATE_FORMAT, self._next, learnt.early, learnt.blocks], np.int64),
-            "identity": self.config.identity.copy(),
+            **head(STATE_FORMAT, self.config.identity, self._next, learnt.early, learnt.blocks),
             **learnt.totals.arrays(),
             **learnt.ones.arrays("ones"),
             **learnt.larger.arrays("larger"),
@@ -173,25 +172,18 @@ class GrowingBlocks:
 
     def restore(self, state: State) -> None:
         """See `engines.contract.Engine.restore`."""
-        try:
-            header, identity = state["header"], state["identity"]
-        except KeyError as error:
-            raise EngineInputError(f"state lacks {error}") from None
-        if header.shape != (4,) or int(header[0]) != STATE_FORMAT:
-            raise EngineInputError("state is of another version")
-        if not np.array_equal(identity, self.config.identity):
-            raise EngineInputError("state is of another stream, mode or domain")
+        step, early, blocks = numbers_of(state, STATE_FORMAT, self.config.identity, count=3)
         learnt = GrowingState(
             self._learnt.totals.restored(state),
             self._learnt.ones.restored(state, "ones"),
             self._learnt.larger.restored(state, "larger"),
-            bool(header[2]),
-            int(header[3]),
+            bool(early),
+            blocks,
             self._learnt.evidence.restored(state),
             Fitted.of(state),
         )
         rows, budgets = Rows.of(state, self.config.domain), self._budgets.restored(state)
-        self._learnt, self._rows, self._budgets, self._next = learnt, rows, budgets, int(header[1])
+        self._learnt, self._rows, self._budgets, self._next = learnt, rows, budgets, step
 
     def guarantee(self) -> Guarantee:
         """See `engines.contract.Engine.guarantee`. Pure; the mechanisms add up to epsilon exactly."""

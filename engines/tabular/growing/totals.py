@@ -18,9 +18,9 @@ from engines.contract import State
 from engines.counters import default_config
 from engines.counters.contract import Counter, CounterState
 from engines.noise import IntArray, NoiseSource
+from engines.state import reading
 from engines.tabular.attributes import FloatArray
 from engines.tabular.growing.trend import Trend
-from schemas.errors import EngineInputError
 
 KEPT = 1024
 """Levels that are remembered for a ttl; between them the line is straight."""
@@ -136,12 +136,10 @@ class Totals:
 
     def restored(self, state: Mapping[str, np.ndarray]) -> Totals:
         """Raises: EngineInputError if arrays are missing or of another counter."""
-        try:
+        with reading():
             released = np.array(state["totals/released"], np.int64)
             trends = np.array(state["totals/trends"], np.float64)
             levels = np.array(state["totals/levels"], np.float64)
-        except KeyError as error:
-            raise EngineInputError(f"state lacks {error}") from None
         prefix = "counter/"
         found = {name.removeprefix(prefix): a.copy() for name, a in state.items() if name.startswith(prefix)}
         counter = found or None

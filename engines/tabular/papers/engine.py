@@ -20,6 +20,7 @@ from engines.counters import Counter
 from engines.expiry import Expiry
 from engines.gathering import merged
 from engines.noise import NoiseSource
+from engines.state import head, numbers_of, reading
 from engines.tabular.batches import EventRows, check_batch
 from engines.tabular.fitted import Fitted
 from engines.tabular.forest import dependences, spanning_forest
@@ -28,7 +29,6 @@ from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.rounds import MeasuredMarginal, Rounds
 from engines.tabular.records import Keeper, Rows
 from engines.tabular.rows_out import record_id, records, stream_key
-from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
 
 FloatArray = npt.NDArray[np.float64]
@@ -183,8 +183,7 @@ class RoundsEngine(ABC):
     def state(self) -> State:
         """See `engines.contract.Engine.state`. O(cells of the marginals), plus what waits for its ttl."""
         return {
-            "header": np.array([STATE_FORMAT, self._next], np.int64),
-            "identity": self.config.identity.copy(),
+            **head(STATE_FORMAT, self.config.identity, self._next),
             "released": self._last.released.copy(),
             "total": np.array([self._last.total]),
             **self._rows.arrays(self.config.domain),
@@ -195,19 +194,13 @@ class RoundsEngine(ABC):
 
     def restore(self, state: State) -> None:
         """See `engines.contract.Engine.restore`."""
-        try:
-            header, identity = state["header"], state["identity"]
+        (step,) = numbers_of(state, STATE_FORMAT, self.config.identity, count=1)
+        with reading():
             released, total = np.array(state["released"], np.float64), float(state["total"][0])
-            if header.shape != (2,) or int(header[0]) != STATE_FORMAT:
-                raise EngineInputError("state is of another version")
-            if not np.array_equal(identity, self.config.identity):
-                raise EngineInputError("state is of another stream, mode or domain")
             expiry, budgets = Expiry.of(state), self._budgets.restored(state)
             kept = Rows.of(state, self.config.domain)
             self._remember(state)
-        except KeyError as error:
-            raise EngineInputError(f"state lacks {error}") from None
-        self._next = int(header[1])
+        self._next = step
         self._last = LearntStep(released, total, ())
         self._expiry, self._budgets, self._rows = expiry, budgets, kept
 
