@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from schemas.config import ENGINES
-from tests.test_architecture import Module, project
+from tests.architecture.rules import Module, project
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN = ("agents.presentation", *(f"engines.{name}" for name in ENGINES), "engines.specs")
