@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.contract import Batch, State
-from engines.noise import IntArray, aggregate
-from schemas.blocks import Folded, KeyArray
+from engines.noise import aggregate
+from schemas.arrays import IntArray, KeyArray
+from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 
 

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.noise import DiscreteGaussian
+from schemas.arrays import FloatArray
 
-FloatArray = npt.NDArray[np.floating[Any]]
 _TAIL = 40  # standard deviations; beyond, a term is below 1e-347
 
 

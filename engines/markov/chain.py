@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from engines.markov.simplex import BoolArray, FloatArray
+from schemas.arrays import BoolArray, FloatArray
 from schemas.errors import EngineInputError
 
 # The stubs of scipy's sparse arrays infer their element type from the first argument, wrongly.

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from engines.noise import BoolArray, IntArray
+from schemas.arrays import BoolArray, IntArray
 from schemas.errors import EngineInputError
 
 UNRELEASED = -1

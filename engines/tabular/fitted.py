@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.contract import State
-from engines.noise import IntArray
-from engines.tabular.attributes import FloatArray
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 

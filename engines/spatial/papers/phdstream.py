@@ -22,7 +22,7 @@ from engines.contract import Batch, Release, State
 from engines.counters import Counter
 from engines.expiry import Expiry
 from engines.gathering import check_batch, merged
-from engines.noise import IntArray, NoiseSource
+from engines.noise import NoiseSource
 from engines.spatial import partition
 from engines.spatial.domain import nodes_to
 from engines.spatial.papers import guarantee as phdstream_guarantee
@@ -35,6 +35,7 @@ from engines.spatial.placement import Placement
 from engines.spatial.points import Counts, difference, node_depths
 from engines.spatial.split import SplitRule
 from engines.spatial.tree import Tree
+from schemas.arrays import IntArray
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee

@@ -17,9 +17,9 @@ import numpy as np
 from engines.contract import State
 from engines.counters import default_config
 from engines.counters.contract import Counter, CounterState
-from engines.noise import IntArray, NoiseSource
-from engines.tabular.attributes import FloatArray
+from engines.noise import NoiseSource
 from engines.tabular.growing.trend import Trend
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 KEPT = 1024

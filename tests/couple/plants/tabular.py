@@ -16,7 +16,7 @@ from unittest import mock
 
 import numpy as np
 
-from engines.noise import BoolArray, IntArray, NoiseSource, exponential_mechanism
+from engines.noise import NoiseSource, exponential_mechanism
 from engines.noise.private import revealed
 from engines.tabular.batches import EventRows
 from engines.tabular.growing import learn as growing_learn
@@ -30,6 +30,7 @@ from engines.tabular.papers.paper_table import PaperTable
 from engines.tabular.papers.rounds import Rounds
 from engines.tabular.papers.selection import QUANTUM, Selection
 from engines.tabular.papers.streaming_mwem import StreamingMwem
+from schemas.arrays import BoolArray, IntArray
 from tests.couple.plants import Plant
 from tests.couple.plants.edits import edited
 
