@@ -76,10 +76,6 @@ class Transition:
         return int(self.matrix.shape[0])
 
     @property
-    def nonzeros(self) -> int:
-        return int(self.matrix.nnz)
-
-    @property
     def dense(self) -> FloatArray:
         """`(states, states)`, a copy."""
         return np.asarray(self.matrix.toarray())
