@@ -18,6 +18,8 @@ from pathlib import Path
 
 import grimp
 
+from schemas import arrays
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("schemas", "engines", "agents")
 
@@ -123,6 +125,10 @@ LAYERS = (
 
 MOST_FILES = 16
 """Of code in one folder, `__init__.py` among them."""
+MOST_LINES = 400
+"""Of a file, tests and benchmarks among them."""
+LONGER: dict[str, str] = {}
+"""File -> why it is longer all the same."""
 SHOWS_PAPERS = {("agents.presentation.spatial_error", "engines.spatial.papers")}
 """(who, what): beside an engine's `build`, who imports what is there for the papers' sake."""
 
@@ -259,6 +265,28 @@ def clock_breaches(module: Module) -> list[str]:
         for line, name in module.mentions
         for clock in CLOCKS
         if below(name, clock)
+    ]
+
+
+def long_files(root: Path = ROOT) -> dict[str, int]:
+    """Files of more than `MOST_LINES` lines -> how many they have."""
+    lengths = {}
+    for folder in (*PACKAGES, "tests", "benchmarks", "examples", "requirements"):
+        for path in (root / folder).rglob("*.py"):
+            lengths[path.relative_to(root).as_posix()] = len(path.read_text(encoding="utf-8").splitlines())
+    return {name: lines for name, lines in lengths.items() if lines > MOST_LINES}
+
+
+def alias_breaches(module: Module) -> list[str]:
+    """Names for types of arrays that `schemas.arrays` has, defined elsewhere."""
+    if module.name == "schemas.arrays":
+        return []
+    return [
+        f"{module.name}:{node.lineno} defines {target.id}: import it from schemas.arrays"
+        for node in ast.parse(module.source).body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id in vars(arrays)
     ]
 
 

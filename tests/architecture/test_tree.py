@@ -7,11 +7,13 @@ import grimp
 from tests.architecture.rules import (
     CHANCE_ALLOWED,
     LAYERS,
+    LONGER,
     MOST_FILES,
     PACKAGES,
     ROOT,
     RULES,
     SHOWS_PAPERS,
+    alias_breaches,
     below,
     chance_breaches,
     clock_breaches,
@@ -19,6 +21,7 @@ from tests.architecture.rules import (
     import_breaches,
     imports,
     in_functions,
+    long_files,
     ours,
     papers_breaches,
     papers_of,
@@ -70,6 +73,15 @@ def test_no_folder_is_too_large_to_look_through() -> None:
             folder = path.parent.relative_to(ROOT).as_posix()
             files[folder] = files.get(folder, 0) + 1
     assert {folder for folder, number in files.items() if number > MOST_FILES} == set()
+
+
+def test_no_file_is_too_long_to_read() -> None:
+    assert set(long_files()) == set(LONGER), long_files()
+
+
+def test_types_of_arrays_have_their_names_in_one_place() -> None:
+    breaches = [breach for module in project() for breach in alias_breaches(module)]
+    assert not breaches, "\n".join(breaches)
 
 
 def test_chance_comes_from_the_noise_package_alone() -> None:
