@@ -12,7 +12,7 @@ SEEDS  ?= 200
 SBOM   ?= build/sbom.json
 SOURCES := schemas engines agents tests requirements $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-backlog bench-spatial bench-tabular bench-trajectory bench-maps bench-counters bench-sequence audit couple same chaos simulate-job lock sbom clean
+.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-backlog bench-spatial bench-tabular bench-trajectory bench-maps bench-counters bench-sequence audit couple same chaos simulate-job drawing lock sbom clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -32,7 +32,7 @@ check: setup  ## format, lint, strict types, import rules, doctests; no broker
 	$(VENV)/bin/ruff format --check $(SOURCES)
 	$(VENV)/bin/ruff check $(SOURCES)
 	$(VENV)/bin/mypy
-	$(PY) -m pytest -q --doctest-modules schemas engines tests/test_architecture.py tests/test_docs.py tests/test_doors.py tests/test_names.py
+	$(PY) -m pytest -q --doctest-modules schemas engines tests/architecture tests/test_docs.py tests/test_doors.py tests/test_names.py
 
 bench: bench-ingest bench-step bench-growth  ## speed and memory
 
@@ -80,6 +80,9 @@ chaos: setup  ## kill workers at random, KILLS times (default 200), then check e
 
 simulate-job: setup  ## the whole job on an in-memory Kafka and virtual time, SEEDS times (at night 10000), and planted faults
 	$(PY) -m tests.simulation --seeds $(SEEDS) --plants $(ARGS)
+
+drawing: setup  ## draw in docs/architecture.md how the rooms import each other (check fails where it is not so)
+	$(PY) -m tests.architecture.drawing
 
 # demo.lock is resolved first and the others must agree with it: a developer and the image run what a newcomer runs.
 COMPILE := $(VENV)/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \

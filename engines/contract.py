@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.noise import NoiseSource
-from schemas.blocks import Folded, KeyArray
+from schemas.arrays import BoolArray, FloatArray, KeyArray, ReasonArray
+from schemas.blocks import Folded
 from schemas.guarantee import Guarantee
 
 State = dict[str, np.ndarray]
@@ -68,7 +69,7 @@ class Columns:
     JSON scalars: str, int, float, bool, or None where the field is null or absent.
     """
 
-    numbers: Mapping[str, npt.NDArray[np.float64]]
+    numbers: Mapping[str, FloatArray]
     texts: Mapping[str, Sequence[str]]
     operations: npt.NDArray[np.int8]
     values: Mapping[str, Sequence[Any]] = field(default_factory=dict)
@@ -108,7 +109,7 @@ class Domain(Protocol):
         """uint64 words of a key."""
         ...
 
-    def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]:
+    def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """Keys `(events, words)` and `(events,)` `schemas.events.Reason`s: where not 0, the key means nothing."""
         ...
 
@@ -125,7 +126,7 @@ class FilledDomain(Protocol):
 class ClippingDomain(Protocol):
     """A domain that moves values outside its limits to them, instead of refusing the event."""
 
-    def clipped(self, columns: Columns) -> npt.NDArray[np.bool_]:
+    def clipped(self, columns: Columns) -> BoolArray:
         """`(events,)` True where a value is moved. Private."""
         ...
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from engines.accounting.accountant import Accountant
 from engines.contract import Batch, Engine, Release, State
-from engines.noise import NoiseSource, WordArray, seeded
+from engines.noise import NoiseSource, seeded
+from schemas.arrays import WordArray
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 

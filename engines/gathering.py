@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.contract import Batch, State
-from engines.noise import IntArray, aggregate
+from engines.noise import aggregate
 from engines.state import reading
-from schemas.blocks import Folded, KeyArray
+from schemas.arrays import IntArray, KeyArray
+from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 
 

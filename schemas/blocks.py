@@ -10,12 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import IntArray, KeyArray
 from schemas.wire import Kind, decode, encode
 
-IntArray = npt.NDArray[np.int64]
-KeyArray = npt.NDArray[np.uint64]
 Tally = Mapping[str, Mapping[str, int]]
 """`Reason` name -> configured field of the raw events that it is about ("" for the record as a whole) -> records."""
 

@@ -21,17 +21,23 @@ PAGE = re.compile(r"\bdocs/[\w/.-]*\w")
 SECTION = re.compile(r"docs/(\w+)\.md,? sections? (\d+\w?)(?: and (\d+\w?))?")
 QUOTED_SECTION = re.compile(r"docs/(\w+)\.md, \\?\"([^\"\\]+)\\?\"")
 PLACE = re.compile(rf"`((?:{OURS}|docs|deploy|examples|requirements)/[\w/.*<>-]*\w)`")
+FILE = re.compile(r"`((?:\w+/)*\w+\.py)\b")
 MODULE = re.compile(rf"`((?:{OURS})(?:\.\w+)+)(?:\(\))?`")
 MAKE = re.compile(r"`make ([a-z][\w-]*)")
 KEY = re.compile(r"\[([a-z]+\d{4}[a-z]?)\]")
 LOOSE = re.compile(r"\b[Pp]aper 0\d\d\b|\b(?:algorithms|measured|architecture|style|house)\.md section")
 
 
-def texts(*suffixes: str) -> Iterator[tuple[str, str]]:
-    """Every tracked file of these kinds: its name and what it says."""
+def tracked(*suffixes: str) -> list[str]:
+    """Names of all tracked files of these kinds."""
     patterns = [f"*{suffix}" for suffix in suffixes]
     listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
-    for name in listed.stdout.split():
+    return listed.stdout.split()
+
+
+def texts(*suffixes: str) -> Iterator[tuple[str, str]]:
+    """Every tracked file of these kinds: its name and what it says."""
+    for name in tracked(*suffixes):
         if (ROOT / name).is_file() and ROOT / name != HERE:
             yield name, (ROOT / name).read_text(encoding="utf-8")
 
@@ -100,6 +106,16 @@ def wrong_places() -> Iterator[str]:
                 yield f"{name}: {module}"
 
 
+def wrong_files() -> Iterator[str]:
+    """Files that are named without all of their path. The changelog names what is gone."""
+    there = [f"/{name}" for name in tracked(".py")]
+    for name, text in texts(".md"):
+        if name != "CHANGELOG.md":
+            yield from (
+                f"{name}: {file}" for file in FILE.findall(text) if not any(at.endswith(f"/{file}") for at in there)
+            )
+
+
 def wrong_targets() -> Iterator[str]:
     made = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     for name, text in texts(".md", ".py", ".toml", ".yml"):
@@ -118,7 +134,7 @@ def wrong_papers() -> Iterator[str]:
     yield from (f"docs/references.md: nobody cites [{key}]" for key in sorted(known - cited))
 
 
-@pytest.mark.parametrize("wrong", [wrong_links, wrong_pages, wrong_places, wrong_targets, wrong_papers])
+@pytest.mark.parametrize("wrong", [wrong_links, wrong_pages, wrong_places, wrong_files, wrong_targets, wrong_papers])
 def test_what_is_named_is_there(wrong: type[Iterator[str]]) -> None:
     found = list(wrong())
     assert not found, "\n".join(found)
@@ -130,6 +146,7 @@ def test_what_is_named_is_there(wrong: type[Iterator[str]]) -> None:
         (wrong_links, "[here](nowhere.md) [there](#no-such-heading)"),
         (wrong_pages, "see docs/" + "nowhere.md and docs/guarantee.md" + " section 99"),
         (wrong_places, "`agents" + "/nowhere.py` and `agents" + ".nowhere.thing`"),
+        (wrong_files, "`nowhere.py` and `held/nowhere.py:thing`"),
         (wrong_targets, "`make " + "nothing`"),
         (wrong_papers, "[nobody" + "1999]"),
     ],

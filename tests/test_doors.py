@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from engines.noise.private import MECHANISMS
-from tests.test_architecture import Module, project
+from tests.architecture.rules import Module, project
 
 AGGREGATES = """
     engines.markov.domain.StatesDomain.counts

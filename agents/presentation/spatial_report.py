@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from agents.pages.plots import AMBER, BLUE, GREY, RED, TRUE, curves, figure, image, quiet
 from agents.presentation import spatial_zones
+from schemas.arrays import FloatArray
 from schemas.config import Stream, ZonesDomainSection
 
 if TYPE_CHECKING:
     from agents.pages.report import StepRow
     from agents.protocol.release.held_out import HeldOutAudit
 
-FloatArray = npt.NDArray[np.float64]
 
 COLOURS = {"small": RED, "medium": AMBER, "large": BLUE}
 MAP_PIXELS = 120

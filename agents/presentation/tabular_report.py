@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agents.pages.plots import AMBER, BLUE, curves, figure, image, quiet
-from engines.tabular.attributes import FloatArray
 from engines.tabular.evaluator import METRICS, TableEvaluator
 from engines.tabular.marginals import Marginals
+from schemas.arrays import FloatArray
 from schemas.config import Stream
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
+from schemas.arrays import IntArray
+
 _DENSE = 1 << 16
 
 

@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import IntArray, ReasonArray
 from schemas.errors import ConfigError, ConfigProblem
 from schemas.events import Reason
 
 if TYPE_CHECKING:
     from schemas.config import Stream
-
-IntArray = npt.NDArray[np.int64]
-ReasonArray = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)

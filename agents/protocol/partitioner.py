@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from agents.protocol.arrays import distinct
 from agents.protocol.userhash import IdBytes
+from schemas.arrays import IntArray
 
-IntArray = npt.NDArray[np.int64]
 Hash32 = npt.NDArray[np.uint32]
 Partitioner = Literal["murmur2", "crc32", "none"]
 

@@ -22,9 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.protocol.arrays import distinct
+from schemas.arrays import BoolArray, IntArray
 
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 MAX_ID_BYTES = 256

@@ -17,7 +17,7 @@ from engines.accounting.ledger import (
     fold,
 )
 from engines.accounting.streams import StreamCost, Total, totals
-from engines.accounting.user_level import event_epsilon, event_mu
+from engines.accounting.user_level import event_epsilon
 
 __all__ = [
     "Accountant",
@@ -33,7 +33,6 @@ __all__ = [
     "StreamCost",
     "Total",
     "event_epsilon",
-    "event_mu",
     "fold",
     "totals",
 ]

@@ -80,11 +80,6 @@ class Accountant:
         """What one user has paid at most, all steps together."""
         return (self.common + self.finished.either(self.current)).times(self.contributions)
 
-    @property
-    def epsilon_left(self) -> Fraction:
-        """What rule "pure" can still give to one event of a step that was not charged yet; exact."""
-        return self.epsilon / self.contributions - self.common.pure
-
     def charged(self, event: Event, *, step: int | None = None) -> Accountant:
         """Return the accountant after this release.
 

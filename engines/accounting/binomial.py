@@ -11,10 +11,10 @@ from math import e, inf, log, sqrt
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from schemas.arrays import FloatArray
 
 
-def draw_epsilon(half: int, shift: npt.ArrayLike, delta: npt.ArrayLike) -> Floats:
+def draw_epsilon(half: int, shift: npt.ArrayLike, delta: npt.ArrayLike) -> FloatArray:
     """Lemma A.2 (ii): epsilon of one draw on an integer that moves by `shift`; infinite with too few coins.
 
     Args:
@@ -26,7 +26,7 @@ def draw_epsilon(half: int, shift: npt.ArrayLike, delta: npt.ArrayLike) -> Float
     moved = np.asarray(shift, float)
     room = half - moved + 1 - np.sqrt(half * np.log(1 / np.asarray(delta, float)))
     enough = room > 0
-    epsilons: Floats = np.where(enough, moved * np.log((2 * half + 1) / np.where(enough, room, 1.0) - 1), inf)
+    epsilons: FloatArray = np.where(enough, moved * np.log((2 * half + 1) / np.where(enough, room, 1.0) - 1), inf)
     return epsilons
 
 

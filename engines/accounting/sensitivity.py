@@ -2,8 +2,8 @@
 
 A user has at most `total` events, at most `per_step` of them in one step; n_t events in step t move the value there
 by n_t * weights[t].
-Guarantee: `l1` and `l2_squared` are the exact maxima over all arrangements; `whole_steps` is never below them.
-Source: ours. Proof: both sums are convex in n, so a corner of {0 <= n_t <= c, sum <= m} is worst: as
+Guarantee: `l2_squared` is the exact maximum over all arrangements.
+Source: ours. Proof: the sum is convex in n, so a corner of {0 <= n_t <= c, sum <= m} is worst: as
     many steps as possible full and at most one partly; exchanging two steps shows that the largest weights get them.
 Units: those of the values; `l2_squared` is the square, exact, because its root seldom is.
 """
@@ -28,30 +28,6 @@ def l2_squared(weights: Iterable[Real], *, total: int, per_step: int) -> Fractio
     Fraction(40, 1)
     """
     return sum(((n * w) ** 2 for n, w in worst(weights, total=total, per_step=per_step)), Fraction(0))
-
-
-def l1(weights: Iterable[Real], *, total: int, per_step: int) -> Fraction:
-    """Return the largest sum of |n_t * weights[t]|.
-
-    It is also an L2 bound for any linear mechanism, with the L2 norms of its strategy's columns as weights.
-    Raises: EngineInputError as `l2_squared`.
-
-    >>> l1([1, 3, 2], total=3, per_step=2)
-    Fraction(8, 1)
-    """
-    return sum((n * w for n, w in worst(weights, total=total, per_step=per_step)), Fraction(0))
-
-
-def whole_steps(weights: Iterable[Real], *, total: int, per_step: int) -> Fraction:
-    """Return `l2_squared` with the last, partly full step counted as full: `per_step` on each of the largest weights.
-
-    Raises: EngineInputError as `l2_squared`.
-
-    >>> whole_steps([1, 3, 2], total=3, per_step=2)
-    Fraction(52, 1)
-    """
-    full = -(-total // per_step) * per_step if min(total, per_step) > 0 else total
-    return l2_squared(weights, total=full, per_step=per_step)
 
 
 def worst(weights: Iterable[Real], *, total: int, per_step: int) -> list[tuple[int, Fraction]]:

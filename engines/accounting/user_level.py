@@ -7,10 +7,10 @@ Source: [dwork2014], theorem 2.2 (groups); [dong2019], theorem 5 (groups of Gaus
 Units: epsilon in nats; m is the contribution bound, `max_contributions`.
 """
 
-import math
 from fractions import Fraction
 
-from engines.accounting.arguments import Real, check_delta, check_epsilon, check_positive, check_whole
+from engines.accounting.arguments import Real, check_delta, check_epsilon, check_whole
+from engines.accounting.group import group_delta
 
 
 def event_epsilon(epsilon: Fraction, contributions: int) -> Fraction:
@@ -26,32 +26,14 @@ def event_epsilon(epsilon: Fraction, contributions: int) -> Fraction:
     return epsilon / contributions
 
 
-def event_mu(epsilon: Real, delta: Real, contributions: int) -> float:
-    """Return the mu at which a continuous Gaussian engine may run one event, for a user with (epsilon, delta).
-
-    Raises: EngineInputError if a number is out of range.
-
-    >>> from engines.accounting import gaussian
-    >>> round(event_mu(1.0, 1e-5, 2) * 2 / gaussian.mu_for(1.0, 1e-5), 9)
-    1.0
-    """
-    from engines.accounting import gaussian
-
-    check_whole(contributions=contributions)
-    return gaussian.mu_for(epsilon, delta) / contributions
-
-
-def group_delta(epsilon: Real, delta: Real, size: int) -> tuple[float, float]:
+def group_promise(epsilon: Real, delta: Real, size: int) -> tuple[float, float]:
     """Return (epsilon, delta) of a group of `size` where one event has (epsilon, delta), and nothing else is known.
 
     delta grows by (exp(size * epsilon) - 1) / (exp(epsilon) - 1), far more than `size` times.
     Raises: EngineInputError if a number is out of range.
 
-    >>> group_delta(1.0, 1e-6, 3)[0], round(group_delta(1.0, 1e-6, 3)[1] * 1e6, 2)
+    >>> group_promise(1.0, 1e-6, 3)[0], round(group_promise(1.0, 1e-6, 3)[1] * 1e6, 2)
     (3.0, 11.11)
     """
-    check_positive(epsilon=epsilon)
     check_delta(delta)
-    check_whole(size=size)
-    grown = math.fsum(math.exp(min(700.0, i * float(epsilon))) for i in range(size)) * float(delta)
-    return size * float(epsilon), min(1.0, grown)
+    return size * float(epsilon), group_delta(float(epsilon), float(delta), size)

@@ -14,15 +14,14 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.auditor.exact import log_probabilities
-from engines.noise import BoolArray, IntArray, NoiseSource, laplace_exceeds
+from engines.noise import NoiseSource, laplace_exceeds
 from engines.spatial.partition import Changes
 from engines.spatial.split import UNIT, SplitRule
+from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.blocks import Folded
 
-FloatArray = npt.NDArray[np.floating[Any]]
 LEVELS = 20
 
 
@@ -99,7 +98,7 @@ def path_losses(without: FloatArray, with_event: FloatArray) -> FloatArray:
 def worst_path(rule: SplitRule, scores: PathScores) -> tuple[float, TreePaths, bool]:
     """The largest loss found, the path, and whether the event was a delete."""
     paths = adversarial(rule)
-    unit = float(UNIT / rule.scale)
+    unit = np.float64(UNIT / rule.scale)
     before = margins(rule, scores.scores(paths)) * unit
     found: tuple[float, int, bool] = (0.0, 0, False)
     for deleted in (False, True):

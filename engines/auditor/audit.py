@@ -19,7 +19,8 @@ from engines.auditor.bounds import ceiling, guesses_needed, visible
 from engines.auditor.cases import Canaries, Case, Fresh, Neighbours
 from engines.auditor.guesses import SMALLEST, bound, guessed_of
 from engines.auditor.observations import Marked, interleaved
-from engines.noise import BoolArray, NoiseSource, fresh_seed
+from engines.noise import NoiseSource, fresh_seed
+from schemas.arrays import BoolArray
 
 ALPHA = 1e-6
 RUNS = 4000

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-FloatArray = npt.NDArray[np.float64]
+from schemas.arrays import FloatArray
 
 POWER = 0.95
 """Probability with which the smallest visible fault is seen."""

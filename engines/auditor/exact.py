@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.noise import DiscreteGaussian
+from schemas.arrays import FloatArray
 
-FloatArray = npt.NDArray[np.floating[Any]]
 _TAIL = 40  # standard deviations; beyond, a term is below 1e-347
 
 
@@ -84,20 +84,4 @@ def gaussian_epsilon(*, shift: int, sigma_squared: Fraction, delta: float) -> fl
             low = middle
         else:
             high = middle
-    return high
-
-
-def gdp_epsilon(mu: float, delta: float) -> float:
-    """Epsilon at `delta` of continuous Gaussian noise with L2 shift over sigma `mu` ([balle2018])."""
-    from scipy.stats import norm
-
-    def at(epsilon: float) -> float:
-        return float(norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon + norm.logcdf(-epsilon / mu - mu / 2)))
-
-    low, high = 0.0, 1.0
-    while at(high) > delta:
-        low, high = high, 2 * high
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if at(middle) > delta else (low, middle)
     return high

@@ -10,15 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.auditor.bounds import epsilon_shown
 from engines.auditor.observations import Marked, aligned, with_low_bits
 from engines.auditor.scores import Scores
-from engines.noise import BoolArray
+from schemas.arrays import BoolArray, FloatArray
 from schemas.errors import EngineInputError
-
-FloatArray = npt.NDArray[np.float64]
 
 SMALLEST = 40
 """Runs, at least."""

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engines.noise import BoolArray
+from schemas.arrays import BoolArray, FloatArray
 
-FloatArray = npt.NDArray[np.float64]
 _MANTISSA_BITS = 53
 FOCUS = "focus: "
 """Begin of the names of columns that are known to tell: they have a likelihood ratio of their own."""

@@ -11,11 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.auditor.observations import FOCUS, Observations, names_of
-
-FloatArray = npt.NDArray[np.float64]
+from schemas.arrays import FloatArray, IntArray
 
 BINS = 16
 SINGLES = 10
@@ -55,7 +53,7 @@ class Binned:
         return self.ratios[_bins(column(observed, self.name), self.edges)]
 
 
-def _bins(values: FloatArray, edges: FloatArray) -> npt.NDArray[np.int64]:
+def _bins(values: FloatArray, edges: FloatArray) -> IntArray:
     bins = np.searchsorted(edges, values, side="right").astype(np.int64)
     bins[np.isnan(values)] = edges.size + 1
     return bins

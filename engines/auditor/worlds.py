@@ -18,9 +18,10 @@ import numpy as np
 from engines.auditor.audit import coins
 from engines.auditor.cases import Canaries, Trials
 from engines.auditor.features import Features, of_release
-from engines.auditor.observations import FOCUS, FloatArray, Marked, Observations
+from engines.auditor.observations import FOCUS, Marked, Observations
 from engines.contract import Batch, Engine, Release
 from engines.noise import NoiseSource
+from schemas.arrays import FloatArray
 from schemas.blocks import Folded
 
 LAGS = 3

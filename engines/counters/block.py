@@ -13,12 +13,12 @@ from math import isqrt
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engines.counters.contract import FloatArray, check_activation
+from engines.counters.contract import check_activation
 from engines.counters.draws import check_cost, check_whole, laplace_nodes
 from engines.counters.linear import LaplaceCounter, Memory
-from engines.noise import BoolArray, IntArray, NoiseSource, scale_for
+from engines.noise import NoiseSource, scale_for
+from schemas.arrays import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +84,7 @@ class BlockedCounter(LaplaceCounter):
         check_activation(t, self.horizon)
         return self._nodes(t) * self.node_variance
 
-    def strategy(self, t: int) -> NDArray[np.int64]:
+    def strategy(self, t: int) -> IntArray:
         """Return a row for each activation: its block where it ends one, else its value."""
         rows = np.eye(t, dtype=np.int64)
         start = 0

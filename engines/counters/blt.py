@@ -29,13 +29,13 @@ from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engines.counters.contract import FloatArray, check_activation
+from engines.counters.contract import check_activation
 from engines.counters.draws import check_cost, check_whole, gaussian_node, largest_gaussian, rounded_up
 from engines.counters.linear import GaussianCounter, Memory
 from engines.counters.toeplitz import toeplitz
-from engines.noise import IntArray, NoiseSource
+from engines.noise import NoiseSource
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 _SCALE = 2**20
@@ -68,7 +68,7 @@ class Buffers:
         for m, w in zip(self.shifts, self.weights, strict=True):
             errors = (1 - (1 - 2.0**-m) ** lags) * 2**m / 2**_GUARD_BITS if m else 0.0
             slack += w / 2**_WEIGHT_BITS * (1 + errors)
-        # Floats, but only to bound whole numbers from above: they are wrong by far less than what is added.
+        # FloatArray, but only to bound whole numbers from above: they are wrong by far less than what is added.
         bounds = np.floor((_SCALE * self.coefficients(t)[1:] + slack) * (1 + 1e-9) + 1e-6)
         return np.concatenate([[_SCALE], bounds]).astype(np.int64)[:t]
 
@@ -171,7 +171,7 @@ class BltCounter(GaussianCounter):
         check_activation(t, self.horizon)
         return float(np.sum(_decoding(self.buffers, t) ** 2)) * self.node_variance
 
-    def strategy(self, t: int) -> NDArray[np.int64]:
+    def strategy(self, t: int) -> IntArray:
         """Return bounds: entry (r, u) is by how much an event at u can move the noise that explains a release at r."""
         return toeplitz(self.buffers.shift_bounds(t))
 

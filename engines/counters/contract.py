@@ -17,7 +17,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from engines.noise import IntArray, NoiseSource
+from engines.noise import NoiseSource
+from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 CounterState = dict[str, IntArray]
@@ -30,8 +31,6 @@ the counter, its parameters, its cost and the format: a state of any other is re
 
 Measure = Literal["epsilon", "rho"]
 """What a cost is counted in: epsilon of pure DP (discrete Laplace noise), rho of zCDP (discrete Gaussian noise)."""
-
-FloatArray = NDArray[np.float64]
 
 
 class CounterConfig(Protocol):
@@ -117,7 +116,7 @@ class Counter(Protocol):
         """
         ...
 
-    def strategy(self, t: int) -> NDArray[np.int64]:
+    def strategy(self, t: int) -> IntArray:
         """Return `(nodes, t)` integers: what is measured in the first t activations, a row for each noise drawn."""
         ...
 
@@ -164,7 +163,7 @@ def check_activation(t: int, horizon: int | None) -> None:
         raise EngineInputError("the counter was activated as often as its horizon allows")
 
 
-def select(state: CounterState, which: IntArray | NDArray[np.bool_]) -> CounterState:
+def select(state: CounterState, which: IntArray | BoolArray) -> CounterState:
     """Return the state of some coordinates, copied: an index array or a mask over the width.
 
     >>> select({"activations": np.array([3, 1, 2])}, np.array([2, 0]))

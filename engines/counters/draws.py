@@ -9,7 +9,8 @@ from math import isqrt
 import numpy as np
 
 from engines.counters.contract import Measure
-from engines.noise import IntArray, NoiseSource, discrete_gaussian, discrete_laplace
+from engines.noise import NoiseSource, discrete_gaussian, discrete_laplace
+from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
 
 _CERTAIN = 64

@@ -16,14 +16,14 @@ from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from engines.counters.blt import BltConfig, BltCounter
-from engines.counters.contract import FloatArray, Measure, check_activation
+from engines.counters.contract import Measure, check_activation
 from engines.counters.draws import check_cost, check_whole
 from engines.counters.kary import KaryConfig, KaryCounter
 from engines.counters.linear import LinearCounter, Memory
-from engines.noise import IntArray, NoiseSource
+from engines.noise import NoiseSource
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 Family = Literal["kary", "blt"]
@@ -141,7 +141,7 @@ class EpochsCounter(LinearCounter):
         check_activation(t, self.horizon)
         return sum((counter.variance(inside) for counter, _, inside in self._spans(t)), 0.0)
 
-    def strategy(self, t: int) -> NDArray[np.int64]:
+    def strategy(self, t: int) -> IntArray:
         """Return the epochs' strategies along the diagonal."""
         parts = [(start, counter.strategy(inside)) for counter, start, inside in self._spans(t)]
         rows = np.zeros((sum(len(part) for _, part in parts), t), dtype=np.int64)

@@ -17,12 +17,12 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engines.counters.contract import FloatArray, check_activation
+from engines.counters.contract import check_activation
 from engines.counters.draws import check_cost, check_whole, laplace_nodes
 from engines.counters.linear import LaplaceCounter, Memory
-from engines.noise import IntArray, NoiseSource, scale_for
+from engines.noise import NoiseSource, scale_for
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 _LARGEST_NOISE = 2**20
@@ -109,7 +109,7 @@ class HonakerCounter(LaplaceCounter):
         heights = (level for level in range(t.bit_length()) if t >> level & 1)
         return sum(float(Fraction(2**level, 2 ** (level + 1) - 1)) for level in heights) * self.node_variance
 
-    def strategy(self, t: int) -> NDArray[np.int64]:
+    def strategy(self, t: int) -> IntArray:
         """Return a row for each interval, shorter ones first where several end together."""
         intervals = _intervals(t)
         rows = np.zeros((len(intervals), t), dtype=np.int64)

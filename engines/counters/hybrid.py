@@ -12,13 +12,13 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engines.counters.contract import FloatArray, Measure, check_activation
+from engines.counters.contract import Measure, check_activation
 from engines.counters.draws import check_cost, laplace_nodes
 from engines.counters.linear import LinearCounter, Memory
 from engines.counters.tree import dyadic_decoder, dyadic_step, dyadic_strategy
-from engines.noise import DiscreteLaplace, IntArray, NoiseSource, scale_for
+from engines.noise import DiscreteLaplace, NoiseSource, scale_for
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 
@@ -105,7 +105,7 @@ class HybridCounter(LinearCounter):
         tree = inside * DiscreteLaplace(self.tree_scale(epoch)).variance if inside else 0.0
         return (epoch + 1) * DiscreteLaplace(self.log_scale).variance + tree
 
-    def strategy(self, t: int) -> NDArray[np.int64]:
+    def strategy(self, t: int) -> IntArray:
         """Return a row for each activation: its epoch where it is a power of two, else the interval that it ends."""
         rows = np.zeros((t, t), dtype=np.int64)
         for start, end in _epochs(t):

@@ -18,12 +18,12 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engines.counters.contract import FloatArray, check_activation
+from engines.counters.contract import check_activation
 from engines.counters.draws import check_cost, check_whole, laplace_nodes
 from engines.counters.linear import LaplaceCounter, Memory
-from engines.noise import IntArray, NoiseSource, scale_for
+from engines.noise import NoiseSource, scale_for
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 Objective = Literal["mean", "max"]
@@ -127,7 +127,7 @@ class KaryCounter(LaplaceCounter):
         check_activation(t, self.horizon)
         return digit_sum(t, self.arity, self.height) * self.node_variance
 
-    def strategy(self, t: int) -> NDArray[np.int64]:
+    def strategy(self, t: int) -> IntArray:
         """Return a row for each interval that a prefix up to t uses; what lies beyond t is cut off."""
         rows = np.zeros((len(nodes := self._nodes(t)), t), dtype=np.int64)
         for row, (level, index) in enumerate(nodes):

@@ -24,18 +24,13 @@ from hashlib import sha256
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from engines.counters.contract import CounterState, FloatArray, Measure, check_activation
-from engines.noise import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    IntArray,
-    NoiseSource,
-    int64_vector,
-)
+from engines.counters.contract import CounterState, Measure, check_activation
+from engines.noise import DiscreteGaussian, DiscreteLaplace, NoiseSource, int64_vector
 from engines.noise.private import revealed
 from engines.noise.witness import CounterLaw, released
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 STATE_FORMAT = 1
@@ -158,7 +153,7 @@ class LinearCounter(ABC):
                 raise EngineInputError("state has an array of the wrong shape or type")
 
     @abstractmethod
-    def strategy(self, t: int) -> NDArray[np.int64]:
+    def strategy(self, t: int) -> IntArray:
         """Return the `(nodes, t)` strategy, nodes in the order of their noise."""
 
     @abstractmethod

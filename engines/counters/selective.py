@@ -20,7 +20,8 @@ from fractions import Fraction
 from numpy.typing import ArrayLike
 
 from engines.counters.contract import Counter, CounterState, Measure
-from engines.noise import IntArray, NoiseSource
+from engines.noise import NoiseSource
+from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
 
 

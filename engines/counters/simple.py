@@ -10,12 +10,12 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engines.counters.contract import FloatArray, check_activation
+from engines.counters.contract import check_activation
 from engines.counters.draws import check_cost, laplace_nodes
 from engines.counters.linear import LaplaceCounter, Memory, accumulation
-from engines.noise import IntArray, NoiseSource, scale_for
+from engines.noise import NoiseSource, scale_for
+from schemas.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +75,7 @@ class SimpleCounter(LaplaceCounter):
         check_activation(t, self.horizon)
         return t * self.node_variance
 
-    def strategy(self, t: int) -> NDArray[np.int64]:
+    def strategy(self, t: int) -> IntArray:
         """Return the identity: every value is a node."""
         return np.eye(t, dtype=np.int64)
 

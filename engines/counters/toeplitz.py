@@ -34,10 +34,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.counters.contract import FloatArray, check_activation
+from engines.counters.contract import check_activation
 from engines.counters.draws import check_cost, check_whole, gaussian_node, largest_gaussian, rounded_up
 from engines.counters.linear import GaussianCounter, Memory
-from engines.noise import IntArray, NoiseSource
+from engines.noise import NoiseSource
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 _SCALE = 2**16 + 1
@@ -129,7 +130,7 @@ class ToeplitzCounter(GaussianCounter):
         check_activation(t, self.horizon)
         return float(np.sum(_decoding(t, self.horizon is None) ** 2)) * self.node_variance
 
-    def strategy(self, t: int) -> NDArray[np.int64]:
+    def strategy(self, t: int) -> IntArray:
         """Return the lower triangular Toeplitz matrix of the coefficients, a row for each activation."""
         return toeplitz(_coefficients(t, self.horizon is None))
 
@@ -174,7 +175,7 @@ def _sensitivity_squared(horizon: int | None) -> int:
     kappa = _KAPPA[0] / _KAPPA[1]
     q = 1 / (1 + kappa * _SUMMED)
     rest = (log(2) + 2.0**-_SUMMED) / pi * (q * q + q / kappa)
-    # Floats here only bound a sensitivity from above: a part in 10^9 is more than they can be wrong by.
+    # FloatArray here only bound a sensitivity from above: a part in 10^9 is more than they can be wrong by.
     return summed + ceil(rest * (1 + 1e-9) * _SCALE**2)
 
 

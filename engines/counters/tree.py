@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engines.counters.contract import FloatArray, check_activation
+from engines.counters.contract import check_activation
 from engines.counters.draws import check_cost, check_whole, laplace_nodes
 from engines.counters.linear import LaplaceCounter, Memory
-from engines.noise import IntArray, NoiseSource, scale_for
+from engines.noise import NoiseSource, scale_for
+from schemas.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +75,7 @@ class TreeCounter(LaplaceCounter):
         check_activation(t, self.horizon)
         return t.bit_count() * self.node_variance
 
-    def strategy(self, t: int) -> NDArray[np.int64]:
+    def strategy(self, t: int) -> IntArray:
         """Return a row for each activation: the interval that it ends."""
         return dyadic_strategy(t)
 
@@ -100,7 +100,7 @@ def dyadic_step(t: IntArray, nodes: IntArray, drawn: IntArray) -> tuple[IntArray
     return following.sum(axis=1) - nodes.sum(axis=1), {"nodes": following}
 
 
-def dyadic_strategy(t: int) -> NDArray[np.int64]:
+def dyadic_strategy(t: int) -> IntArray:
     """Return `(t, t)`: row s - 1 covers (s - lowest bit of s, s]."""
     rows = np.zeros((t, t), dtype=np.int64)
     for end in range(1, t + 1):

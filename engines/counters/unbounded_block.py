@@ -21,7 +21,8 @@ import numpy as np
 
 from engines.counters.block import BlockedCounter
 from engines.counters.draws import check_cost
-from engines.noise import BoolArray, IntArray, scale_for
+from engines.noise import scale_for
+from schemas.arrays import BoolArray, IntArray
 from schemas.errors import EngineInputError
 
 Growth = Literal["paper", "quadrupling"]

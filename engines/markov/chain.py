@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from engines.markov.simplex import BoolArray, FloatArray
+from schemas.arrays import BoolArray, FloatArray
 from schemas.errors import EngineInputError
 
 # The stubs of scipy's sparse arrays infer their element type from the first argument, wrongly.
@@ -74,10 +74,6 @@ class Transition:
     @property
     def states(self) -> int:
         return int(self.matrix.shape[0])
-
-    @property
-    def nonzeros(self) -> int:
-        return int(self.matrix.nnz)
 
     @property
     def dense(self) -> FloatArray:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.contract import Columns
 from engines.noise import aggregate
-from schemas.blocks import Folded, KeyArray
+from schemas.arrays import IntArray, KeyArray, ReasonArray
+from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 from schemas.events import Reason
 
@@ -59,7 +59,7 @@ class StatesDomain:
     def words(self) -> int:
         return 1
 
-    def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]:
+    def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """Keys `(events, 1)` and reasons `(events,)`, see `engines.contract.Domain`.
 
         >>> states = StatesDomain("zone", ("a", "b"))
@@ -76,7 +76,7 @@ class StatesDomain:
         return keys.reshape(-1, 1), reasons.astype(np.uint8)
 
     @aggregate
-    def counts(self, events: Folded) -> npt.NDArray[np.int64]:
+    def counts(self, events: Folded) -> IntArray:
         """`(states,)` users in each state; private.
 
         Raises: EngineInputError if events are not of this domain; it names what, never a value.

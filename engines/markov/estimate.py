@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Protocol
 
 from engines.contract import State
-from engines.markov.simplex import FloatArray
+from schemas.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

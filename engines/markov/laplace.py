@@ -15,8 +15,8 @@ from math import log, pi, sqrt
 import numpy as np
 from scipy.special import erfcx
 
-from engines.markov.simplex import FloatArray
 from engines.noise import DiscreteLaplace
+from schemas.arrays import FloatArray
 
 LEAST_SCALE = 0.05
 """Below it a noisy count is the count, and float64 has no use for less."""

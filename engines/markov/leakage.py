@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.markov.simplex import FloatArray
-from engines.noise import IntArray
+from schemas.arrays import FloatArray, IntArray
 
 EXACT_STATES = 128
 """More states have too many pairs of rows; then L(a) = a is used, which is never below the true value."""

@@ -10,13 +10,9 @@ Units: counts, in users.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.floating[Any]]
-BoolArray = npt.NDArray[np.bool_]
+from schemas.arrays import BoolArray, FloatArray
 
 
 def project(values: FloatArray, total: float) -> FloatArray:

@@ -4,7 +4,7 @@ Nothing here computes a probability in floating point: the only floats are those
 How long a draw takes depends on the noise drawn: the running time of a step must not be published beside its release.
 """
 
-from engines.noise.arguments import BoolArray, IntArray, WordArray, int64_vector
+from engines.noise.arguments import int64_vector
 from engines.noise.bernoulli import bernoulli, bernoulli_exp, bernoulli_exp_multiples
 from engines.noise.binomial import centred_binomial
 from engines.noise.digits import geometric
@@ -19,13 +19,10 @@ from engines.noise.uniform import random_bits, uniform_below
 
 __all__ = [
     "SEED_BYTES",
-    "BoolArray",
     "DiscreteGaussian",
     "DiscreteLaplace",
-    "IntArray",
     "Label",
     "NoiseSource",
-    "WordArray",
     "aggregate",
     "bernoulli",
     "bernoulli_exp",

@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
-WordArray = NDArray[np.uint64]
 
 INT64_MAX = 2**63 - 1
 

@@ -9,12 +9,13 @@ Source: [canonne2020], algorithm 1. Whole
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from engines.noise.arguments import INT64_MAX, BoolArray, IntArray, WordArray, int64_vector
+from engines.noise.arguments import INT64_MAX, int64_vector
 from engines.noise.digits import TOP, below_exp
 from engines.noise.source import NoiseSource
 from engines.noise.uniform import MAX_BOUND, random_bits, uniform_below
+from schemas.arrays import BoolArray, IntArray, WordArray
 from schemas.errors import EngineInputError
 
 
@@ -76,8 +77,8 @@ def bernoulli_exp_multiples(multiples: IntArray | WordArray, unit: Fraction, sou
     products = multiples.astype(object) * unit.numerator
     if unit.denominator >= MAX_BOUND or largest * unit.numerator // unit.denominator > INT64_MAX:
         return np.array([_coin_exp(n, unit.denominator, source) for n in products], dtype=np.bool_)
-    whole: NDArray[np.int64] = (products // unit.denominator).astype(np.int64)
-    rest: NDArray[np.int64] = (products % unit.denominator).astype(np.int64)
+    whole: IntArray = (products // unit.denominator).astype(np.int64)
+    rest: IntArray = (products % unit.denominator).astype(np.int64)
     return _coins_exp(whole, rest, unit.denominator, source)
 
 

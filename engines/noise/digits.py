@@ -10,8 +10,8 @@ from functools import cache
 
 import numpy as np
 
-from engines.noise.arguments import BoolArray, IntArray
 from engines.noise.source import NoiseSource
+from schemas.arrays import BoolArray, IntArray
 from schemas.errors import EngineInputError
 
 WORD_BITS = 64

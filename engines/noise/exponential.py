@@ -12,12 +12,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engines.noise.arguments import IntArray, check_fraction, int64_vector
+from engines.noise.arguments import check_fraction, int64_vector
 from engines.noise.bernoulli import bernoulli_exp_multiples
 from engines.noise.private import revealed
 from engines.noise.source import NoiseSource
 from engines.noise.uniform import uniform_below
 from engines.noise.witness import ExponentialLaw, released
+from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
 
 _FIRST_BATCH = 64

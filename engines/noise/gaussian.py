@@ -14,11 +14,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.noise.arguments import BoolArray, IntArray, WordArray, check_count, check_fraction
+from engines.noise.arguments import check_count, check_fraction
 from engines.noise.bernoulli import bernoulli_exp_multiples
 from engines.noise.laplace import MAX_TERM, laplace_values
 from engines.noise.source import NoiseSource
 from engines.noise.witness import GaussianLaw, drawn
+from schemas.arrays import BoolArray, IntArray, WordArray
 from schemas.errors import EngineInputError
 
 MAX_SIGMA_SQUARED = Fraction((MAX_TERM - 1) ** 2)

@@ -13,12 +13,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.noise.arguments import BoolArray, IntArray, check_count, check_fraction
+from engines.noise.arguments import check_count, check_fraction
 from engines.noise.bernoulli import bernoulli_exp
 from engines.noise.digits import geometric
 from engines.noise.source import NoiseSource
 from engines.noise.uniform import random_bits, uniform_below
 from engines.noise.witness import LaplaceLaw, drawn
+from schemas.arrays import BoolArray, IntArray
 from schemas.errors import EngineInputError
 
 MAX_TERM = 2**42

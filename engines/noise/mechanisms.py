@@ -14,13 +14,14 @@ from typing import overload
 
 import numpy as np
 
-from engines.noise.arguments import IntArray, int64_vector
+from engines.noise.arguments import int64_vector
 from engines.noise.binomial import centred_binomial
 from engines.noise.gaussian import discrete_gaussian
 from engines.noise.laplace import discrete_laplace
 from engines.noise.private import revealed
 from engines.noise.source import NoiseSource
 from engines.noise.witness import BinomialLaw, GaussianLaw, LaplaceLaw, Law, released
+from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
 
 

@@ -1,7 +1,7 @@
 """Private values as a type: what may be added up and moved, but read by a mechanism alone.
 
 Under test an engine is handed `sealed` events. Functions marked `aggregate` (they fold records into counts, and are
-listed in `tests/test_architecture.py`) take them and give `Private` counts; those may be added, shifted, indexed by
+listed in `tests/test_doors.py`) take them and give `Private` counts; those may be added, shifted, indexed by
 public numbers and stored. A comparison, a condition, a conversion or an index made of one raises `PrivateValueRead`:
 whatever the data are, so that a threshold is found on data that does not straddle it. Mechanisms open them.
 Guarantee: none of its own. In production nothing is sealed: arrays are plain, and nothing here costs time.
@@ -269,7 +269,7 @@ def aggregate(function: Callable[P, T]) -> Callable[P, T]:
     """Mark a function that may look at private records and gives private counts, or private records again.
 
     Whoever marks one vouches that what it returns is private, or is the same for all neighbouring inputs; and that it
-    keeps nothing else. The coupling tests look inside, `tests/test_architecture.py` lists all of them.
+    keeps nothing else. The coupling tests look inside, `tests/test_doors.py` lists all of them.
     """
 
     @functools.wraps(function)

@@ -11,7 +11,8 @@ import secrets
 
 import numpy as np
 
-from engines.noise.arguments import WordArray, check_count
+from engines.noise.arguments import check_count
+from schemas.arrays import WordArray
 from schemas.errors import EngineInputError
 
 SEED_BYTES = 32

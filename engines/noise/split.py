@@ -13,12 +13,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engines.noise.arguments import BoolArray, IntArray, check_fraction, int64_vector
+from engines.noise.arguments import check_fraction, int64_vector
 from engines.noise.bernoulli import bernoulli_exp_multiples
 from engines.noise.private import revealed
 from engines.noise.source import NoiseSource
 from engines.noise.uniform import random_bits
 from engines.noise.witness import ExceedsLaw, released
+from schemas.arrays import BoolArray, IntArray
 
 
 def laplace_exceeds(thresholds: ArrayLike, *, unit: Fraction, scale: Fraction, source: NoiseSource) -> BoolArray:

@@ -6,8 +6,9 @@ Guarantee: exact. Every value below a bound has the same probability, by rejecti
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engines.noise.arguments import BoolArray, IntArray, WordArray, check_count, int64_vector
+from engines.noise.arguments import check_count, int64_vector
 from engines.noise.source import WORD_BYTES, NoiseSource
+from schemas.arrays import BoolArray, IntArray, WordArray
 from schemas.errors import EngineInputError
 
 MAX_BOUND = 2**63

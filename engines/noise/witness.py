@@ -15,8 +15,8 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from engines.noise.arguments import IntArray
 from engines.noise.source import Label, NoiseSource
+from schemas.arrays import IntArray
 
 T = TypeVar("T")
 

@@ -11,11 +11,9 @@ from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import FloatArray
 from schemas.errors import EngineInputError
-
-FloatArray = npt.NDArray[np.float64]
 
 HARMONICS = 6
 WEEKEND_HARMONICS = 3

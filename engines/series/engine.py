@@ -40,6 +40,7 @@ class Series:
     | a step without a reading (`of = "value"`) | no record; the note says so; nothing is made up |
     | beyond the horizon | empty releases with a note, no noise |
 
+    >>> import numpy as np
     >>> from fractions import Fraction
     >>> from engines.noise import seeded
     >>> from engines.series.fields import SeriesDomain

@@ -16,12 +16,12 @@ from fractions import Fraction
 from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.contract import Columns
-from engines.noise import IntArray, aggregate
+from engines.noise import aggregate
 from engines.noise.private import revealed
-from schemas.blocks import Folded, KeyArray
+from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
+from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 from schemas.events import Reason
 
@@ -122,7 +122,7 @@ class SeriesField:
             return (0.0 if low >= 0 else -math.inf), (0.0 if high <= 0 else math.inf)
         return 0.0, math.inf
 
-    def lattice(self, values: npt.NDArray[np.float64]) -> IntArray:
+    def lattice(self, values: FloatArray) -> IntArray:
         """Clip to the limits and put on the lattice. Exact but for the rounding that is meant: 2**-exponent is a
         power of two. A reading is rounded down (see `shift`), a summed value to the nearest.
         """
@@ -172,7 +172,7 @@ class SeriesDomain:
     def words(self) -> int:
         return len(self.fields)
 
-    def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]:
+    def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """See `engines.contract.Domain.encode`. Values outside the limits are clipped: see `clipped`.
 
         >>> domain = SeriesDomain((SeriesField(name="km", of="sum", limits=(0.0, 100.0)),))
@@ -194,7 +194,7 @@ class SeriesDomain:
         reasons[columns.operations != 1] = Reason.BAD_OPERATION
         return keys.view(np.uint64), reasons
 
-    def clipped(self, columns: Columns) -> npt.NDArray[np.bool_]:
+    def clipped(self, columns: Columns) -> BoolArray:
         """See `engines.contract.ClippingDomain`."""
         outside = np.zeros(len(columns.operations), np.bool_)
         for field in self.fields:

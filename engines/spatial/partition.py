@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.noise import BoolArray, IntArray, NoiseSource, aggregate, check_zero
+from engines.noise import NoiseSource, aggregate, check_zero
 from engines.spatial.placement import Placement
 from engines.spatial.split import SplitRule, split_bits
 from engines.spatial.tree import UNRELEASED, Levels, Tree
+from schemas.arrays import BoolArray, IntArray
 from schemas.blocks import Folded
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engines.noise import IntArray, WordArray
-from engines.spatial.domain import BoolArray, FloatArray, SpatialDomain
-from engines.spatial.domain.base import SHARE_BITS
+from engines.spatial.domain import SpatialDomain
+from engines.spatial.domain.base import FRACTION, SHARE_BITS
+from schemas.arrays import BoolArray, FloatArray, IntArray, WordArray
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -96,7 +96,7 @@ class Placement:
 
     def fractions(self, nodes: IntArray) -> FloatArray:
         """`(nodes,)` in [0, 1), fixed per cell: rounds fractional counts so that they are right on average."""
-        return (self.words(nodes) >> np.uint64(11)) * 2.0**-53
+        return (self.words(nodes) >> np.uint64(11)) * FRACTION
 
     def positions(self, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
         """Where the points with these indices lie in their finest cells: x and y, `(points,)` each, in [0, 1)."""
@@ -104,4 +104,4 @@ class Placement:
         turns = indices.astype(np.uint64)
         x = start + turns * _R2_X
         y = _mix(start ^ self._key[1:]) + turns * _R2_Y
-        return (x >> np.uint64(11)) * 2.0**-53, (y >> np.uint64(11)) * 2.0**-53
+        return (x >> np.uint64(11)) * FRACTION, (y >> np.uint64(11)) * FRACTION

@@ -20,9 +20,9 @@ from typing import overload
 import numpy as np
 
 from engines.contract import SyntheticRecord
-from engines.noise import IntArray
 from engines.spatial.domain import SpatialDomain
 from engines.spatial.placement import Placement
+from schemas.arrays import IntArray
 
 _CHUNK = 1 << 14
 

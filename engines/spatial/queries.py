@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.contract import Columns
-from engines.noise import IntArray
-from engines.spatial.domain import BoxDomain, FloatArray
+from engines.spatial.domain import BoxDomain
 from engines.spatial.domain.mapped import MappedDomain
-from schemas.blocks import Folded, KeyArray
+from schemas.arrays import FloatArray, IntArray, KeyArray, ReasonArray
+from schemas.blocks import Folded
 
 GRID_DEPTH = 20
 SIZES = {"small": (1e-4, 1e-3), "medium": (1e-3, 1e-2), "large": (1e-2, 1e-1)}
@@ -80,7 +79,7 @@ class MappedGrid(BoxDomain):
 
     mapped: MappedDomain
 
-    def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]:
+    def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """See `engines.contract.Domain`."""
         keys, reasons = self.mapped.encode(columns)
         rows, x, y, _ = self.mapped.located(columns.numbers[self.x_field], columns.numbers[self.y_field])

@@ -15,8 +15,8 @@ from math import ceil
 
 import numpy as np
 
-from engines.noise import BoolArray, NoiseSource, aggregate, laplace_exceeds
-from schemas.blocks import IntArray
+from engines.noise import NoiseSource, aggregate, laplace_exceeds
+from schemas.arrays import BoolArray, IntArray
 from schemas.errors import EngineInputError
 
 UNIT_BITS = 20

@@ -13,8 +13,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from engines.noise import BoolArray, IntArray
 from engines.state import reading
+from schemas.arrays import BoolArray, IntArray
 from schemas.errors import EngineInputError
 
 UNRELEASED = -1

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engines.noise import IntArray
 from engines.spatial.domain import LineDomain, PolygonDomain, Shape, ZoneDomain, parsed, shape_of
 from engines.spatial.queries import relative_errors
+from schemas.arrays import IntArray
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 

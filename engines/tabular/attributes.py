@@ -21,15 +21,12 @@ from itertools import repeat
 from typing import Any, Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from engines.noise import IntArray
+from schemas.arrays import FloatArray, IntArray, ReasonArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
 
 Scalar = str | int | float | bool | None
-FloatArray = npt.NDArray[np.float64]
-ReasonArray = npt.NDArray[np.uint8]
 Unknown = Literal["refuse", "other", "clamp"]
 
 MAX_VALUES = 1000

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.contract import Batch
-from engines.noise import IntArray, aggregate
+from engines.noise import aggregate
 from engines.tabular.keys import RowKeys
 from engines.tabular.marginals import Marginals
+from schemas.arrays import IntArray
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 

@@ -12,13 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.contract import Columns
-from engines.noise import BoolArray, IntArray
-from engines.tabular.attributes import Attribute, FloatArray, Scalar
+from engines.tabular.attributes import Attribute, Scalar
 from engines.tabular.keys import RowKeys
-from schemas.blocks import KeyArray
+from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
 
@@ -110,7 +108,7 @@ class TableDomain:
     def words(self) -> int:
         return self.keys.words
 
-    def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]:
+    def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """Keys `(events, words)` and reasons `(events,)`, see `engines.contract.Domain`."""
         codes, reasons = self.encode_values([columns.values[name] for name in self.names], len(columns.operations))
         keys = self.keys.pack(codes, columns.operations)
@@ -133,7 +131,7 @@ class TableDomain:
                 fields[row] = fields[row] or pair
         return fields
 
-    def encode_values(self, columns: Sequence[Sequence[object]], rows: int) -> tuple[IntArray, npt.NDArray[np.uint8]]:
+    def encode_values(self, columns: Sequence[Sequence[object]], rows: int) -> tuple[IntArray, ReasonArray]:
         """Codes `(rows, attributes)` of raw columns in the attributes' order, and reasons `(rows,)`."""
         codes = np.empty((rows, len(self.attributes)), np.int64)
         reasons = np.zeros(rows, np.uint8)

@@ -17,10 +17,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engines.tabular.attributes import FloatArray
 from engines.tabular.domain import TableDomain
 from engines.tabular.marginals import Marginals
 from engines.tabular.workload import Workload
+from schemas.arrays import FloatArray
 from schemas.blocks import Folded
 
 METRICS = ("avg_we", "max_we", "avg_rel_we", "max_rel_we")

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.contract import State
-from engines.noise import IntArray
 from engines.state import reading
-from engines.tabular.attributes import FloatArray
+from schemas.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

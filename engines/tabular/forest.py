@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from engines.tabular.attributes import FloatArray
 from engines.tabular.marginals import Marginals
+from schemas.arrays import FloatArray
 
 _LEAST = 1e-9
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from engines.noise import IntArray
-from schemas.blocks import KeyArray
+from schemas.arrays import IntArray, KeyArray
 from schemas.errors import EngineInputError
 
 _ROOM = 1 << 64

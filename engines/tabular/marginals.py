@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engines.noise import IntArray
 from engines.tabular.workload import Clique
+from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
 
 CHUNK = 1 << 20
@@ -97,7 +97,7 @@ class Marginals:
         for start in range(0, len(codes), step):
             numbers = self.cell_numbers(codes[start : start + step])
             each = np.repeat(weights[start : start + step], len(self))
-            # Floats hold these sums exactly.
+            # FloatArray hold these sums exactly.
             total += np.bincount(numbers.ravel(), each, self.cells).astype(np.int64)
         return total
 

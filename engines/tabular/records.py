@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from engines.contract import State
-from engines.noise import BoolArray, IntArray, NoiseSource, uniform_below
-from engines.tabular.attributes import FloatArray
+from engines.noise import NoiseSource, uniform_below
 from engines.tabular.domain import TableDomain
 from engines.tabular.fitted import Fitted
 from engines.tabular.marginals import Marginals
+from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 CANDIDATES = 4

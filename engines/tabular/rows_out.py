@@ -12,9 +12,8 @@ import hashlib
 import numpy as np
 
 from engines.contract import SyntheticRecord
-from engines.noise import IntArray, WordArray
-from engines.tabular.attributes import FloatArray
 from engines.tabular.domain import TableDomain
+from schemas.arrays import FloatArray, IntArray, WordArray
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

@@ -23,7 +23,8 @@ from engines.noise import aggregate
 from engines.state import reading
 from engines.trajectory.domain import ADMITTED, ENDS, HASH, PLACE, TIME, WORDS, places
 from engines.trajectory.trips import LATTICE_BITS, Trips
-from schemas.blocks import Folded, IntArray, KeyArray
+from schemas.arrays import IntArray, KeyArray
+from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 
 State = dict[str, np.ndarray]

@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from engines.noise import NoiseSource
-from engines.trajectory.trips import FloatArray
-from schemas.blocks import IntArray
+from schemas.arrays import FloatArray, IntArray
 
 _CHUNK = 1 << 22
 

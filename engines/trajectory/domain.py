@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.contract import Columns, FilledWords
 from engines.spatial.domain.base import coordinates_at_fault
 from engines.trajectory.ground import Ground
-from engines.trajectory.trips import LATTICE, LATTICE_BITS, FloatArray, Trips
-from schemas.blocks import IntArray, KeyArray
+from engines.trajectory.trips import LATTICE, LATTICE_BITS, MIDDLE, Trips
+from schemas.arrays import FloatArray, IntArray, KeyArray, ReasonArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
 
@@ -78,7 +77,7 @@ class TripDomain:
         """See `engines.contract.FilledDomain`."""
         return FilledWords(trip=(HASH.start, HASH.start + 1), admitted=ADMITTED, time=TIME)
 
-    def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]:
+    def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """Keys `(events, 6)`, the first four words 0, and reasons; see `engines.contract.Domain`.
 
         >>> domain = TripDomain("x", "y", (0.0, 0.0, 1.0, 1.0), end_field="last")
@@ -111,8 +110,8 @@ class TripDomain:
     def coordinates(self, trips: Trips) -> tuple[FloatArray, FloatArray]:
         """The middles of lattice steps, in the coordinates' unit."""
         xmin, ymin, xmax, ymax = self.bounds
-        x = xmin + (trips.x + 0.5) * ((xmax - xmin) / LATTICE)
-        return x, ymin + (trips.y + 0.5) * ((ymax - ymin) / LATTICE)
+        x = xmin + (trips.x + MIDDLE) * ((xmax - xmin) / LATTICE)
+        return x, ymin + (trips.y + MIDDLE) * ((ymax - ymin) / LATTICE)
 
 
 def _lattice(values: FloatArray, low: float, high: float) -> IntArray:

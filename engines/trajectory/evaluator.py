@@ -12,7 +12,8 @@ from engines.contract import Columns
 from engines.trajectory.domain import HASH, PLACE, TIME, TripDomain, places
 from engines.trajectory.metrics import FIGURES, Truth
 from engines.trajectory.trips import Trips
-from schemas.blocks import Folded, IntArray
+from schemas.arrays import IntArray
+from schemas.blocks import Folded
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.trajectory.trips import LATTICE_BITS
-from schemas.blocks import IntArray
+from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
 
 STEPS_X = np.array([1, 1, 0, -1, -1, -1, 0, 1])

@@ -19,8 +19,8 @@ from engines.contract import Columns
 from engines.noise import aggregate
 from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
 from engines.trajectory.grid import Grid
-from engines.trajectory.trips import LATTICE, BoolArray, FloatArray, Trips
-from schemas.blocks import IntArray
+from engines.trajectory.trips import LATTICE, MIDDLE, Trips
+from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
 
@@ -102,8 +102,8 @@ class Ground:
         """
         xmin, ymin, xmax, ymax = self._bounds
         shapes = self.over(grid).shapes
-        x = xmin + (trips.x + 0.5) * ((xmax - xmin) / LATTICE)
-        y = ymin + (trips.y + 0.5) * ((ymax - ymin) / LATTICE)
+        x = xmin + (trips.x + MIDDLE) * ((xmax - xmin) / LATTICE)
+        y = ymin + (trips.y + MIDDLE) * ((ymax - ymin) / LATTICE)
         cells = grid.cells(trips.x, trips.y)
         for low in range(0, len(x), _CHUNK):
             rows = slice(low, low + _CHUNK)

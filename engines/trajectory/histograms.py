@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
-from engines.trajectory.trips import FloatArray
-from schemas.blocks import IntArray
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 from schemas.guarantee import Mechanism
 

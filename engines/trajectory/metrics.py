@@ -20,8 +20,8 @@ import numpy as np
 from engines.noise import seeded
 from engines.trajectory.chance import uniforms
 from engines.trajectory.grid import Grid
-from engines.trajectory.trips import LATTICE, FloatArray, Trips
-from schemas.blocks import IntArray
+from engines.trajectory.trips import LATTICE, Trips
+from schemas.arrays import FloatArray, IntArray
 
 FIGURES = ("SE_ARE", "SE_JSD", "FP_ARE", "FP_JSD", "QE", "CP_ARE", "CP_JSD")
 PATTERNS, LONGEST = 200, 5

@@ -9,8 +9,7 @@ from typing import overload
 from engines.contract import SyntheticRecord
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.synthesis import Synthesis
-from engines.trajectory.trips import FloatArray
-from schemas.blocks import IntArray
+from schemas.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

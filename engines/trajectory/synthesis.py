@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Protocol
 
 from engines.noise import NoiseSource
 from engines.trajectory.histograms import Noisy
-from engines.trajectory.trips import FloatArray, Trips
+from engines.trajectory.trips import Trips
+from schemas.arrays import FloatArray
 from schemas.errors import EngineInputError
 from schemas.guarantee import Mechanism
 

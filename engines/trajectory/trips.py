@@ -6,21 +6,18 @@ Privacy: knows no data but what it is handed. A trip's points depend on that tri
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.noise import aggregate
-from schemas.blocks import IntArray
+from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
-
-FloatArray = npt.NDArray[np.floating[Any]]
-BoolArray = npt.NDArray[np.bool_]
 
 LATTICE_BITS = 20
 """The box has 2**20 x 2**20 lattice points; finer differences of position are not kept."""
 LATTICE = 1 << LATTICE_BITS
+MIDDLE = np.float64(0.5)
+"""Of a lattice step."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,8 +18,7 @@ from scipy.sparse import csr_matrix
 
 from engines.noise import NoiseSource
 from engines.trajectory.chance import uniforms
-from engines.trajectory.trips import FloatArray
-from schemas.blocks import IntArray
+from schemas.arrays import FloatArray, IntArray
 
 WORKSPACE = 6_000_000
 """Numbers B_k(u) held at once: 48 MB."""

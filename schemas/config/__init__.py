@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from schemas.config.domain.geojson import GeoJsonDomainSection
     from schemas.config.domain.zones import ZonesDomainSection
     from schemas.config.engines import EngineFacts, EngineSpec
-    from schemas.config.export import config_json_schema
     from schemas.config.load import config_from_mapping, load_config, parse_config, with_overrides
     from schemas.config.options.common import OptionsSection
     from schemas.config.options.spatial import SpatialOptions
@@ -39,7 +38,6 @@ _MODULES = {
     "ZonesDomainSection": "schemas.config.domain.zones",
     "EngineFacts": "schemas.config.engines",
     "EngineSpec": "schemas.config.engines",
-    "config_json_schema": "schemas.config.export",
     "config_from_mapping": "schemas.config.load",
     "load_config": "schemas.config.load",
     "parse_config": "schemas.config.load",
@@ -88,7 +86,6 @@ __all__ = [
     "Timing",
     "ZonesDomainSection",
     "config_from_mapping",
-    "config_json_schema",
     "format_duration",
     "load_config",
     "microseconds",

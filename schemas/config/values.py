@@ -90,7 +90,7 @@ def _positive(duration: timedelta) -> timedelta:
 
 
 def exact_decimal(value: object) -> Decimal:
-    """A number exactly as it was written: 0.1 is one tenth. Floats go through their shortest text."""
+    """A number exactly as it was written: 0.1 is one tenth. FloatArray go through their shortest text."""
     if isinstance(value, Decimal):
         number = value
     elif isinstance(value, bool) or not isinstance(value, (int, float, str)):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.accounting.sensitivity import l1, l2_squared, whole_steps, worst
+from engines.accounting.sensitivity import l2_squared, worst
 from schemas.errors import EngineInputError
 
 WEIGHTS = st.lists(st.integers(-5, 5) | st.fractions(-5, 5, max_denominator=7), min_size=1, max_size=5)
@@ -23,29 +23,7 @@ def arrangements(steps: int, total: int, per_step: int) -> Any:
 def test_brute_force(weights: list[Fraction], total: int, per_step: int) -> None:
     every = list(arrangements(len(weights), total, per_step))
     squares = max(sum((n * w) ** 2 for n, w in zip(each, weights, strict=True)) for each in every)
-    sums = max(sum(n * abs(w) for n, w in zip(each, weights, strict=True)) for each in every)
     assert l2_squared(weights, total=total, per_step=per_step) == squares
-    assert l1(weights, total=total, per_step=per_step) == sums
-    assert whole_steps(weights, total=total, per_step=per_step) >= squares
-
-
-@given(WEIGHTS, st.integers(1, 4), st.integers(1, 4))
-def test_whole_steps_is_exact_where_steps_are_full(weights: list[Fraction], steps: int, per_step: int) -> None:
-    bounds = {"total": steps * per_step, "per_step": per_step}
-    assert whole_steps(weights, **bounds) == l2_squared(weights, **bounds)
-
-
-@given(st.integers(1, 6), st.integers(1, 3), st.data())
-def test_columns_of_any_strategy(total: int, per_step: int, data: Any) -> None:
-    """`l1` of the columns' norms bounds the L2 shift of a linear mechanism whose columns overlap."""
-    entries = st.integers(-3, 3)
-    matrix = data.draw(st.lists(st.lists(entries, min_size=3, max_size=3), min_size=1, max_size=4))  # columns
-    norms = [math.hypot(*column) for column in matrix]
-    bound = float(l1(norms, total=total, per_step=per_step))
-    for n in arrangements(len(matrix), total, per_step):
-        for signs in itertools.product((1, -1), repeat=len(matrix)):
-            shift = [sum(s * k * c[i] for s, k, c in zip(signs, n, matrix, strict=True)) for i in range(3)]
-            assert math.hypot(*shift) <= bound + 1e-9
 
 
 def test_one_event_a_step_is_not_the_worst_case() -> None:
@@ -67,7 +45,7 @@ def test_more_events_move_more(weights: list[Fraction], total: int, per_step: in
     ("weights", "total", "per_step"),
     [([1], 0, 1), ([1], 1, 0), ([1], -1, 1), ([1], 1.5, 1), ([math.nan], 1, 1), ([math.inf], 1, 1)],
 )
-@pytest.mark.parametrize("call", [l1, l2_squared, whole_steps, worst])
+@pytest.mark.parametrize("call", [l2_squared, worst])
 def test_outside_the_contract(call: Any, weights: Any, total: Any, per_step: Any) -> None:
     with pytest.raises(EngineInputError):
         call(weights, total=total, per_step=per_step)

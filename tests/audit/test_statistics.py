@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from engines.accounting import gaussian
 from engines.auditor.audit import audit, coins, remedies, table_rows
 from engines.auditor.bounds import ceiling, epsilon_shown, lower, visible
 from engines.auditor.cases import Canaries, Case, Claim, Exact, Neighbours, Trials
-from engines.auditor.exact import gaussian_delta, gaussian_epsilon, gdp_epsilon
+from engines.auditor.exact import gaussian_delta, gaussian_epsilon
 from engines.auditor.features import of_public
 from engines.auditor.guesses import SMALLEST, bound
 from engines.auditor.observations import Marked, Observations, interleaved, with_low_bits
@@ -245,7 +246,7 @@ def test_gaussian_profile_against_its_definition() -> None:
         sum(t for t in terms if t > 0)
     )
     discrete = gaussian_epsilon(shift=40, sigma_squared=Fraction(1600), delta=1e-5)
-    assert discrete == pytest.approx(gdp_epsilon(1.0, 1e-5), rel=2e-3)
+    assert discrete == pytest.approx(gaussian.epsilon(1e-5, 1.0), rel=2e-3)
 
 
 def test_an_audit_is_repeated_by_its_seed_and_differs_without() -> None:

@@ -8,8 +8,9 @@ from unittest import mock
 import numpy as np
 
 from engines.counters import Counter
-from engines.noise import IntArray, NoiseSource, WordArray, discrete_gaussian, discrete_laplace
+from engines.noise import NoiseSource, discrete_gaussian, discrete_laplace
 from engines.noise.source import seeded
+from schemas.arrays import IntArray, WordArray
 
 Draw = Callable[[int], IntArray]
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from engines.counters import COUNTERS as BUILDERS
 from engines.counters import Counter, CounterConfig, CounterState, concatenate, select, spent
-from engines.noise import IntArray, seeded
+from engines.noise import seeded
+from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
 from tests.counters.doctored import Untouchable, drawing, negated, no_noise
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,11 @@ import orjson
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import NewTopic
-from aiokafka.errors import InvalidProducerEpoch, InvalidTxnState
 from aiokafka.structs import OffsetAndMetadata
 
 import agents.kafka.clients
 from agents.kafka.clients import fenced_producer, read_to_end
 from agents.kafka.topics.admin import create_topics
-from agents.kafka.transactions import WITH_EPOCH
-from agents.offline.replay import ReplayOptions, replay
 from agents.protocol.partitioner import home_partition
 from agents.protocol.release.publisher import Publication
 from agents.worker.ingest.counters import IngestCounters
@@ -32,26 +28,20 @@ from agents.worker.ingest.partition_task import SourceTask
 from agents.worker.ingest.restore import restore
 from agents.worker.job import Job
 from agents.worker.publish import STEP_HEADER, PublishStreamTask, PublishTask, public_step
-from schemas.config import Config, parse_config
+from schemas.config import Config
 from schemas.config.server import Kafka
 from schemas.errors import BrokerError, OutcomeUnknownError
-from schemas.releases import GENESIS, PublicRecord, Seed, frame_records, link, sha256
+from schemas.releases import GENESIS, PublicRecord, frame_records, link, sha256
+from tests.crash.late_requests import SHORT_TIMEOUT_MS, refused
 from tests.crash.proxy.faults import Fault, Kind, Once, Plan
 from tests.crash.proxy.frames import Request
-from tests.crash.proxy.server import Held, Proxy
+from tests.crash.proxy.server import Proxy
 from tests.kafka.ingest_support import OPTIONS, Bench, check, crowd
 from tests.kafka.support import create, fresh_name, job_config, stream_table
-from tests.kafka.test_engine import crash_of, feed, ledger, log_records, published, running
-from tests.kafka.test_replay import PARTITIONS, assert_every_row_once, text_of, write_rows
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-SHORT_TIMEOUT_MS = 1_500
-"""How long a sender waits for an answer here: a held request comes after that, however long it takes."""
 ONE_EPOCH = ("Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
-PRODUCER_FENCED = 90  # which aiokafka has no number for
-REFUSED = {InvalidProducerEpoch.errno, InvalidTxnState.errno, PRODUCER_FENCED}
-ANSWERS = {(each.API_KEY, each.API_VERSION): each.RESPONSE_TYPE for request in WITH_EPOCH for each in request._CLASSES}
 
 
 @pytest.fixture(autouse=True)
@@ -63,17 +53,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def careless(monkeypatch: pytest.MonkeyPatch) -> None:
     """aiokafka as it is."""
     monkeypatch.setattr(agents.kafka.clients, "OneChanceProducer", AIOKafkaProducer)
-
-
-async def refused(held: Held) -> bool:
-    """Let a request arrive; whether the broker wants nothing more with its epoch."""
-    held.release()
-    data = await held.answer
-    answer = ANSWERS[held.request.api, held.request.version].decode(io.BytesIO(data[4:]))  # behind the correlation id
-    if hasattr(answer, "error_code"):
-        return answer.error_code in REFUSED
-    ((_, (partition, *_)),) = answer.errors if hasattr(answer, "errors") else answer.topics
-    return partition[1] in REFUSED
 
 
 async def abandon(producer: Any) -> None:
@@ -366,51 +345,3 @@ def test_a_held_commit_leaves_an_ingest_that_starts(bootstrap: str, tmp_path: Pa
             check(await job.bench.until_ticked(2), events)
 
     asyncio.run(scenario())
-
-
-# --- Engine and replay --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("nth", [1, 2])
-def test_a_held_commit_of_the_engine_gives_no_second_seed(
-    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
-) -> None:
-    """Of the seed's transaction, or of the candidate's: the next engine goes on with what is on the log."""
-
-    async def scenario() -> None:
-        async with Proxy(bootstrap) as proxy:
-            table = stream_table(fresh_name("torn"), options={"depth": 8, "initial_steps": 1})
-            config = job_config(proxy.bootstrap, tmp_path, streams=[table], keep_private_log=True)
-            await create_topics(config)
-            await feed(config, range(2))
-            proxy.plan = Once("EndTxn", Fault(Kind.HOLD), nth=nth)
-            with monkeypatch.context() as patched:
-                error = await crash_of(config, patched, roles=("engine",))
-            assert isinstance(error, OutcomeUnknownError)
-            async with running(config):
-                await published(config, 2)
-            assert await refused(proxy.held[0])
-            seeds = [record.step for _, record in await log_records(config) if isinstance(record, Seed)]
-            assert seeds == [0, 1]
-            assert [int(entry.key) for entry in await ledger(config)] == [0, 1]
-
-    asyncio.run(scenario())
-
-
-def test_a_held_commit_of_a_replay_writes_no_row_twice(bootstrap: str, tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "rows.csv.gz", 40)
-
-    async def scenario() -> Config:
-        async with Proxy(bootstrap) as proxy:
-            config = parse_config(text_of(proxy.bootstrap))
-            await create_topics(config, source_partitions=PARTITIONS)
-            proxy.plan = Once("EndTxn", Fault(Kind.HOLD), nth=2)
-            options = ReplayOptions(chunk_rows=10)
-            with pytest.raises(BrokerError, match="run the same command again"):
-                await replay(config, config.streams[0], path, options)
-            done = await replay(config, config.streams[0], path, options)
-            assert await refused(proxy.held[0])
-            assert (done.rows_before, done.rows) == (10, 30)
-        return config.model_copy(update={"kafka": config.kafka.model_copy(update={"bootstrap": bootstrap})})
-
-    assert_every_row_once(asyncio.run(scenario()), 40)

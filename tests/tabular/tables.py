@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from engines.contract import Batch
-from engines.noise import IntArray
 from engines.tabular import Category, Impossible, TableDomain, Workload
 from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks
+from schemas.arrays import IntArray
 from schemas.blocks import Folded
 
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from engines.contract import Batch, Release
 from engines.contract_checks import contents
-from engines.noise import IntArray, NoiseSource, seeded
+from engines.noise import NoiseSource, seeded
 from engines.tabular import Marginals, TableDomain
 from engines.tabular.batches import EventRows
 from engines.tabular.growing import learn as growing_learn
@@ -29,6 +29,7 @@ from engines.tabular.growing import schedule as growing_schedule
 from engines.tabular.growing.config import GrowingParts
 from engines.tabular.growing.learn import Learning, Line
 from engines.tabular.growing.totals import Totals
+from schemas.arrays import IntArray
 from schemas.blocks import Folded
 from tests.tabular.tables import folded, growing, one_row, random_rows, streams, table, triples
 

@@ -13,12 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from agents.protocol.arrays import distinct
-from agents.protocol.ingest.user_table import BUCKETS, BoolArray, Hashes, IntArray, UserTable
+from agents.protocol.ingest.user_table import BUCKETS, Hashes, UserTable
+from schemas.arrays import BoolArray, IntArray, KeyArray
 
-KeyArray = npt.NDArray[np.uint64]
 FOREVER = 0  # the only period of a bound that never renews
 
 

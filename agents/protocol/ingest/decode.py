@@ -24,11 +24,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from schemas.arrays import ReasonArray
 from schemas.events import Reason
 
-ReasonArray = npt.NDArray[np.uint8]
 MAX_VALUE_BYTES = 1 << 20
 _REFUSED = (msgspec.MsgspecError, ValueError, RecursionError)
 

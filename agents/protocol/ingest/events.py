@@ -21,10 +21,9 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import KEY_BYTES, IdBytes, hash_ids
 from engines.contract import ClippingDomain, Columns, FaultNamingDomain
-from schemas.blocks import IntArray, KeyArray
+from schemas.arrays import IntArray, KeyArray, ReasonArray
 from schemas.events import Reason
 
-ReasonArray = npt.NDArray[np.uint8]
 OPERATIONS = {"insert": 1, "delete": -1}
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from schemas.arrays import BoolArray, IntArray
+
 ByteMatrix = npt.NDArray[np.uint8]
 
 DIGITS = "YodHMSfhn"

@@ -9,7 +9,8 @@ import numpy as np
 
 from agents.protocol.arrays import distinct
 from agents.protocol.ingest.dead_letters import DeadLetter
-from schemas.blocks import Folded, IntArray, KeyArray
+from schemas.arrays import IntArray, KeyArray
+from schemas.blocks import Folded
 from schemas.events import Reason
 
 Refused = Counter[tuple[str, str]]

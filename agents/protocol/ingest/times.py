@@ -23,13 +23,10 @@ from typing import cast
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import numpy.typing as npt
 
 from agents.protocol.arrays import distinct
 from agents.protocol.ingest.layouts import ISO_LAYOUTS, Layout
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from schemas.arrays import BoolArray, IntArray
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LOCAL_EPOCH = datetime(1970, 1, 1)

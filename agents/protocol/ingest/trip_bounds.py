@@ -19,9 +19,10 @@ from __future__ import annotations
 import numpy as np
 
 from agents.protocol.arrays import distinct
-from agents.protocol.ingest.bounds import Bounds, BoundSpec, KeyArray
-from agents.protocol.ingest.user_table import BoolArray, Hashes, IntArray
-from schemas.blocks import IntArray as Steps
+from agents.protocol.ingest.bounds import Bounds, BoundSpec
+from agents.protocol.ingest.user_table import Hashes
+from schemas.arrays import BoolArray, IntArray, KeyArray
+from schemas.arrays import IntArray as Steps
 
 CELLS = 1 << 41
 """First slot of trips; periods and steps stay below `partition_ingest.MAX_STEP`, which is smaller."""

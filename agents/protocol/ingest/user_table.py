@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from schemas.arrays import IntArray
+
 Hashes = npt.NDArray[np.uint64]
 
 BUCKETS = 256

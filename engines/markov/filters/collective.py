@@ -22,7 +22,8 @@ from engines.markov.estimate import Estimate
 from engines.markov.filters.gaussian import Belief
 from engines.markov.filters.start import first_counts
 from engines.markov.laplace import matched_scale
-from engines.markov.simplex import BoolArray, FloatArray, project_onto
+from engines.markov.simplex import project_onto
+from schemas.arrays import BoolArray, FloatArray
 
 CROWDED = 0.25
 """Concentration of the first start: few states hold nearly everybody."""

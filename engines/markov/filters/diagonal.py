@@ -15,7 +15,7 @@ import numpy as np
 from engines.markov.chain import Transition
 from engines.markov.filters.gaussian import Belief
 from engines.markov.laplace import laplace_moments
-from engines.markov.simplex import BoolArray, FloatArray
+from schemas.arrays import BoolArray, FloatArray
 
 _LEAST_VARIANCE = 1e-6
 

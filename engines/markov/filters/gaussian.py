@@ -17,7 +17,7 @@ import numpy as np
 
 from engines.markov.chain import Transition, covariance_step
 from engines.markov.laplace import laplace_moments
-from engines.markov.simplex import BoolArray, FloatArray
+from schemas.arrays import BoolArray, FloatArray
 
 SWEEPS = 3
 DAMPING = 0.8

@@ -18,7 +18,7 @@ from math import log, pi
 import numpy as np
 from scipy.special import gammaln
 
-from engines.markov.simplex import BoolArray, FloatArray
+from schemas.arrays import BoolArray, FloatArray
 
 _WIDE, _NEAR = 40, 20
 """Nodes over the whole range, and on each side of the noisy count, where the density has its kink."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from engines.contract import State
 from engines.markov.laplace import laplace_moments
-from engines.markov.simplex import FloatArray
+from schemas.arrays import FloatArray
 
 PERSISTENCE = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.998)
 LIVELINESS = (0.3, 1.0, 3.0)

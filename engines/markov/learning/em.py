@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from engines.markov.filters.gaussian import Belief, DenseFilter
-from engines.markov.simplex import FloatArray, project
+from engines.markov.simplex import project
+from schemas.arrays import FloatArray
 
 PRIOR_STEPS = 1.0
 """Weight of the first guess, in steps."""

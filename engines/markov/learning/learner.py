@@ -19,7 +19,8 @@ from engines.markov.filters.gaussian import Belief, DenseFilter
 from engines.markov.laplace import matched_scale
 from engines.markov.learning.bank import Bank
 from engines.markov.learning.em import filtered, learn
-from engines.markov.simplex import FloatArray, likeliest, project
+from engines.markov.simplex import likeliest, project
+from schemas.arrays import FloatArray
 
 LEARNT_STATES = 24
 """More states have too many moves to be learnt one by one."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from engines.markov.simplex import BoolArray, FloatArray
+from schemas.arrays import BoolArray, FloatArray
 from schemas.errors import EngineInputError
 
 _ROUNDS = 200

@@ -19,8 +19,9 @@ from engines.markov.config import First
 from engines.markov.estimate import Estimate
 from engines.markov.laplace import laplace_moments, matched_scale
 from engines.markov.papers.map import map_counts
-from engines.markov.simplex import FloatArray, likeliest
+from engines.markov.simplex import likeliest
 from engines.noise import DiscreteLaplace
+from schemas.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,7 +18,8 @@ from engines.contract import State
 from engines.series.bank.filters import Filters, Hypotheses
 from engines.series.bank.inflation import Inflation
 from engines.series.bank.spending import power_share, water_level
-from engines.series.clock import Clock, FloatArray
+from engines.series.clock import Clock
+from schemas.arrays import FloatArray
 
 _LEVEL_SCALE = 1000.0
 """Prior scale of the level, in units of the noise."""

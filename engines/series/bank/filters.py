@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.contract import State
-from engines.series.clock import FloatArray
+from schemas.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from engines.contract import State
-from engines.series.clock import FloatArray
+from schemas.arrays import FloatArray
 
 _FACTORS = 2.0 ** np.arange(5)
 """Alike beforehand: log-uniform, as is usual for a scale."""

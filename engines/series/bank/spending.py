@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engines.series.clock import FloatArray
+from schemas.arrays import FloatArray
 
 _EXACT = 64
 

@@ -25,7 +25,6 @@ from functools import lru_cache, partial
 from math import ceil, inf
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.accounting.binomial import advanced, composed, draw_epsilon
 from engines.contract import State
@@ -35,10 +34,10 @@ from engines.series.gaussian import NoisyTotal
 from engines.series.modes import NORMAL_90
 from engines.series.presence import Presence
 from engines.series.schedule import WeightSchedule
+from schemas.arrays import FloatArray
 from schemas.errors import EngineInputError
 
-Floats = npt.NDArray[np.float64]
-Cost = Callable[[Floats], Floats]
+Cost = Callable[[FloatArray], FloatArray]
 
 _MOST_SHIFT = 4
 _MOST_ROOT = 5
@@ -52,16 +51,16 @@ _MARGIN = 1e-9
 """Of epsilon and delta, for rounding."""
 
 
-def _itself(epsilons: Floats) -> Floats:
+def _itself(epsilons: FloatArray) -> FloatArray:
     return epsilons
 
 
-def _light(slope: float, epsilons: Floats) -> Floats:
+def _light(slope: float, epsilons: FloatArray) -> FloatArray:
     return _drift(epsilons) + slope * epsilons**2
 
 
-def _drift(epsilons: Floats) -> Floats:
-    drift: Floats = epsilons * np.tanh(epsilons / 2)
+def _drift(epsilons: FloatArray) -> FloatArray:
+    drift: FloatArray = epsilons * np.tanh(epsilons / 2)
     return drift
 
 
@@ -75,8 +74,8 @@ class _Draws:
         most: events in all steps together.
     """
 
-    events: Floats
-    kinds: tuple[tuple[int, Floats], ...]
+    events: FloatArray
+    kinds: tuple[tuple[int, FloatArray], ...]
     most: int
 
     def worst(self, cost: Cost, *, few: int | None = None, many: Cost | None = None) -> float:
@@ -150,7 +149,7 @@ class BinomialBudget:
         assert most is not None
         return most
 
-    def _moves(self, field: int) -> tuple[Floats, Floats]:
+    def _moves(self, field: int) -> tuple[FloatArray, FloatArray]:
         """Steps by which a unit can move the coarse total, and the fewest events in a step that do it.
 
         Fewer events have less of delta, hence the larger epsilon: no other number of events need be looked at.

@@ -20,10 +20,10 @@ import numpy as np
 
 from engines.accounting import Accountant, PureEvent
 from engines.contract import State
-from engines.noise import DiscreteLaplace, IntArray, NoiseSource, aggregate, laplace_mechanism, scale_for
-from engines.series.clock import FloatArray
+from engines.noise import DiscreteLaplace, NoiseSource, aggregate, laplace_mechanism, scale_for
 from engines.series.modes import NORMAL_90, SeriesOutcome, Value
 from engines.series.presence import Presence
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 _BITS = 16

@@ -1,6 +1,6 @@
 """What spatial events can be: a box, polygons or lines on a map, named zones. All are trees of cells, see `base`."""
 
-from engines.spatial.domain.base import BoolArray, FloatArray, SpatialDomain, nodes_to
+from engines.spatial.domain.base import SpatialDomain, nodes_to
 from engines.spatial.domain.box import MAX_DEPTH, BoxDomain, spread_table
 from engines.spatial.domain.geojson import Shape, parsed, shape_of
 from engines.spatial.domain.lines import LineDomain
@@ -9,9 +9,7 @@ from engines.spatial.domain.zones import ZoneDomain
 
 __all__ = [
     "MAX_DEPTH",
-    "BoolArray",
     "BoxDomain",
-    "FloatArray",
     "LineDomain",
     "PolygonDomain",
     "Shape",

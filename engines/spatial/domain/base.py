@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.contract import Columns
-from schemas.blocks import IntArray, KeyArray
+from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray, WordArray
 
-FloatArray = npt.NDArray[np.floating[Any]]
-BoolArray = npt.NDArray[np.bool_]
-
+FRACTION = np.float64(2.0**-53)
+"""Of the upper 53 bits of a word: makes them a number in [0, 1)."""
 SHARE_BITS = 20
 WHOLE = 1 << SHARE_BITS
 HALF = WHOLE >> 1
@@ -56,7 +54,7 @@ def coordinates_at_fault(
 class PublicWords(Protocol):
     """Fixed public pseudo-random numbers of a stream's cells, see `engines.spatial.placement`."""
 
-    def words(self, nodes: IntArray) -> npt.NDArray[np.uint64]:
+    def words(self, nodes: IntArray) -> WordArray:
         """One word for each heap number, `(nodes,)`."""
         ...
 
@@ -95,7 +93,7 @@ class SpatialDomain(Protocol):
     @property
     def words(self) -> int: ...
 
-    def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]: ...
+    def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]: ...
 
     def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
         """`(nodes,)` True where a node has children; False for finest cells and for what lies below them."""

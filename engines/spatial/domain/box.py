@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.contract import Columns
-from engines.spatial.domain.base import HALF, WHOLE, BoolArray, FloatArray, PublicWords, coordinates_at_fault
-from schemas.blocks import IntArray, KeyArray
+from engines.spatial.domain.base import HALF, WHOLE, PublicWords, coordinates_at_fault
+from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
 
@@ -128,7 +128,7 @@ class BoxDomain:
     def words(self) -> int:
         return 1
 
-    def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]:
+    def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """Keys `(events, 1)` and reasons `(events,)`, see `engines.contract.Domain`.
 
         >>> box = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=2)
@@ -186,7 +186,7 @@ class BoxDomain:
         column, row = self.grid((nodes << (self.depth - depths)) - (1 << self.depth))
         wide = np.int64(1) << (self.x_bits - (depths + 1) // 2)
         high = np.int64(1) << (self.y_bits - depths // 2)
-        dx, dy = (xmax - xmin) / (1 << self.x_bits), (ymax - ymin) / (1 << self.y_bits)
+        dx, dy = np.float64((xmax - xmin) / (1 << self.x_bits)), np.float64((ymax - ymin) / (1 << self.y_bits))
         return xmin + column * dx, ymin + row * dy, xmin + (column + wide) * dx, ymin + (row + high) * dy
 
     @property
@@ -223,7 +223,7 @@ class BoxDomain:
         fx, fy = public.positions(nodes, indices)
         column, row = self.grid(nodes - (1 << self.depth))
         xmin, ymin, xmax, ymax = self.bounds
-        dx, dy = (xmax - xmin) / (1 << self.x_bits), (ymax - ymin) / (1 << self.y_bits)
+        dx, dy = np.float64((xmax - xmin) / (1 << self.x_bits)), np.float64((ymax - ymin) / (1 << self.y_bits))
         return _place(xmin, dx, column, fx), _place(ymin, dy, row, fy)
 
 

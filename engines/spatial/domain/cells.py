@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engines.spatial.domain.base import HALF, WHOLE, BoolArray, FloatArray
+from engines.spatial.domain.base import HALF, WHOLE
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.domain.sphere import band
-from schemas.blocks import IntArray
+from schemas.arrays import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

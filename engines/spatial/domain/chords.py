@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engines.spatial.domain.base import BoolArray, FloatArray
 from engines.spatial.domain.pieces import Ragged
-from schemas.blocks import IntArray
+from schemas.arrays import BoolArray, FloatArray, IntArray
 
 _CHUNK = 1 << 14
 

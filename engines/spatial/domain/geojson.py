@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import shapely
 
-from engines.spatial.domain.base import FloatArray
+from schemas.arrays import FloatArray
 from schemas.errors import EngineInputError
 
 MOST_VERTICES = 5_000_000

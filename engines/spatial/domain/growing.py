@@ -12,11 +12,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from engines.spatial.domain.base import WHOLE, BoolArray, FloatArray
+from engines.spatial.domain.base import WHOLE
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.domain.cells import CellTree
 from engines.spatial.domain.pieces import CellBounds, Pieces
-from schemas.blocks import IntArray
+from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 P = TypeVar("P", bound=Pieces)

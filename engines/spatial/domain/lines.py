@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import shapely
 
-from engines.spatial.domain.base import BoolArray, FloatArray
 from engines.spatial.domain.box import rounded
 from engines.spatial.domain.geojson import Shape
 from engines.spatial.domain.growing import grown
@@ -13,7 +12,7 @@ from engines.spatial.domain.mapped import MappedDomain
 from engines.spatial.domain.polygons import grid_over, outline_detail
 from engines.spatial.domain.segments import SegmentPieces
 from engines.spatial.domain.sphere import metres_per_degree
-from schemas.blocks import IntArray
+from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 _FINE_DEGREES = 1e-5

@@ -14,13 +14,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.contract import Columns
-from engines.spatial.domain.base import SHARE_BITS, BoolArray, FloatArray, PublicWords, coordinates_at_fault
+from engines.spatial.domain.base import FRACTION, SHARE_BITS, PublicWords, coordinates_at_fault
 from engines.spatial.domain.box import rounded
 from engines.spatial.domain.cells import CellTree
-from schemas.blocks import IntArray, KeyArray
+from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray, WordArray
 from schemas.events import Reason
 
 ROUNDS, EXACT_ROUNDS = 24, 72
@@ -108,7 +107,7 @@ class MappedDomain(ABC):
     def record_fields(self) -> tuple[str, ...]:
         return (self.x_field, self.y_field)
 
-    def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]:
+    def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """See `engines.contract.Domain`: outside of the shape is OUTSIDE_DOMAIN, its border belongs to it."""
         x, y = columns.numbers[self.x_field], columns.numbers[self.y_field]
         finite = np.isfinite(x) & np.isfinite(y)
@@ -231,7 +230,7 @@ class _Named:
     def __init__(self, public: PublicWords, names: IntArray) -> None:
         self._public, self._names = public, names
 
-    def words(self, nodes: IntArray) -> npt.NDArray[np.uint64]:
+    def words(self, nodes: IntArray) -> WordArray:
         return self._public.words(self._names)
 
     def positions(self, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -244,7 +243,7 @@ class _Salted:
     def __init__(self, public: PublicWords, salt: np.int64) -> None:
         self._public, self._salt = public, salt
 
-    def words(self, nodes: IntArray) -> npt.NDArray[np.uint64]:
+    def words(self, nodes: IntArray) -> WordArray:
         return self._public.words(nodes ^ self._salt)
 
     def positions(self, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -257,4 +256,4 @@ def _later(public: PublicWords, nodes: IntArray, indices: IntArray, *, attempt: 
     words = public.words(nodes).view(np.int64) ^ public.words((indices << 8) + attempt).view(np.int64)
     first = public.words(words)
     second = public.words(first.view(np.int64))
-    return (first >> np.uint64(11)) * 2.0**-53, (second >> np.uint64(11)) * 2.0**-53
+    return (first >> np.uint64(11)) * FRACTION, (second >> np.uint64(11)) * FRACTION

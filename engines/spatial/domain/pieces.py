@@ -10,8 +10,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from engines.spatial.domain.base import BoolArray, FloatArray
-from schemas.blocks import IntArray
+from schemas.arrays import BoolArray, FloatArray, IntArray
 
 CRUMB = 2.0**-32
 """Of a finest cell: what is smaller is what rounding leaves of borders that meet, and no cell of its own."""

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 import shapely
 
-from engines.spatial.domain.base import BoolArray, FloatArray
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.domain.chords import Chords
 from engines.spatial.domain.geojson import Shape
 from engines.spatial.domain.growing import bounds_of, grown
 from engines.spatial.domain.mapped import MappedDomain
 from engines.spatial.domain.rings import RingPieces
-from schemas.blocks import IntArray
+from schemas.arrays import BoolArray, FloatArray, IntArray
 
 
 class PolygonDomain(MappedDomain):

@@ -2,7 +2,7 @@
 
 Sutherland-Hodgman clipping by a half plane, ring by ring: it may leave edges that run back along the line, which have
 no area, and it can not fail. Rings that have become the cell's own border are dropped and remembered as `cover`.
-Floats are added, multiplied and divided one by one, so every machine gets the same pieces.
+FloatArray are added, multiplied and divided one by one, so every machine gets the same pieces.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.spatial.domain.base import BoolArray, FloatArray
 from engines.spatial.domain.pieces import CRUMB, CellBounds, Ragged
 from engines.spatial.domain.sphere import band, mean_band
-from schemas.blocks import IntArray
+from schemas.arrays import BoolArray, FloatArray, IntArray
 
 
 def areas_of(cells: CellBounds) -> FloatArray:

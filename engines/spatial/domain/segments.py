@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.spatial.domain.base import BoolArray, FloatArray
 from engines.spatial.domain.pieces import CRUMB, CellBounds, Ragged
 from engines.spatial.domain.sphere import metres_per_degree
-from schemas.blocks import IntArray
+from schemas.arrays import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engines.spatial.domain.base import FloatArray
+from schemas.arrays import FloatArray
 
 MAJOR_M = 6378137.0
 FLATTENING = 1 / 298.257223563

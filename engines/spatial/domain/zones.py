@@ -12,12 +12,11 @@ from math import fsum
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.contract import Columns
-from engines.spatial.domain.base import WHOLE, BoolArray, FloatArray, PublicWords
+from engines.spatial.domain.base import WHOLE, PublicWords
 from engines.spatial.domain.mapped import MappedDomain
-from schemas.blocks import IntArray, KeyArray
+from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
 
@@ -85,7 +84,7 @@ class ZoneDomain:
     def words(self) -> int:
         return 1
 
-    def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]:
+    def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """See `engines.contract.Domain`: a name that is not in the table is OUTSIDE_DOMAIN."""
         texts = columns.texts[self.field]
         codes = np.fromiter((self._code_of.get(text, -1) for text in texts), np.int64, len(texts))

@@ -20,7 +20,6 @@ from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
 from engines.gathering import Gathered, check_batch
 from engines.noise import NoiseSource
-from engines.spatial.domain import FloatArray
 from engines.spatial.held.config import HeldConfig
 from engines.spatial.held.estimate import Estimates, project
 from engines.spatial.held.first import first_release
@@ -30,6 +29,7 @@ from engines.spatial.held.step import StepWork
 from engines.spatial.held.tree import HeldTree
 from engines.spatial.points import difference
 from engines.state import head, numbers_of, reading
+from schemas.arrays import FloatArray
 from schemas.guarantee import Guarantee, Mechanism
 
 STATE_FORMAT = 1

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from engines.noise import BoolArray
 from engines.spatial.held.groups import grouped
 from engines.spatial.held.measure import SPLIT, divide, hold
 from engines.spatial.held.step import StepWork
+from schemas.arrays import BoolArray
 from schemas.blocks import Folded
 
 ROUNDS = (1, 1, 2, 4, 8)

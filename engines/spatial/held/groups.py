@@ -16,7 +16,8 @@ import numpy as np
 from engines.noise import aggregate
 from engines.spatial.partition import Changes
 from engines.spatial.placement import Placement
-from schemas.blocks import Folded, IntArray
+from schemas.arrays import IntArray
+from schemas.blocks import Folded
 
 STRIDE = 7
 """Places of a group that follow each other lie so far apart: it has few common divisors with numbers of places."""

@@ -14,19 +14,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.noise import (
-    BoolArray,
-    DiscreteLaplace,
-    IntArray,
-    NoiseSource,
-    laplace_mechanism,
-    private_like,
-    scale_for,
-)
-from engines.spatial.domain import FloatArray
+from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, private_like, scale_for
 from engines.spatial.held.estimate import Estimates
 from engines.spatial.held.tree import HeldTree
 from engines.spatial.partition import Changes
+from schemas.arrays import BoolArray, FloatArray, IntArray
 
 WORTH = 0.5
 """A leaf is measured when the variance of what is pending reaches this share of the variance of what was measured."""

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.contract import State
-from engines.noise import BoolArray, IntArray
 from engines.spatial.held.measure import MeasuredLeaves
 from engines.spatial.held.tree import HeldTree
 from engines.state import reading
+from schemas.arrays import BoolArray, IntArray
 from schemas.errors import EngineInputError
 
 _FIELDS = ("nodes", "after", "until", "increments", "parts")

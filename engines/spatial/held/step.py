@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engines.noise import BoolArray, IntArray, NoiseSource, aggregate
-from engines.spatial.domain import FloatArray
+from engines.noise import NoiseSource, aggregate
 from engines.spatial.held.estimate import Estimates, estimate
 from engines.spatial.held.groups import grouped
 from engines.spatial.held.measure import LeafCounter, MeasuredLeaves, divide, due, hold, measure, unite
@@ -21,6 +20,7 @@ from engines.spatial.held.tree import HeldTree
 from engines.spatial.held.watch import Watch
 from engines.spatial.partition import Changes
 from engines.spatial.placement import Placement
+from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.blocks import Folded
 
 GROUPS = 8

@@ -11,9 +11,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.noise import BoolArray, IntArray, NoiseSource, laplace_mechanism, scale_for
-from engines.spatial.domain import FloatArray
+from engines.noise import NoiseSource, laplace_mechanism, scale_for
 from engines.spatial.partition import Changes
+from schemas.arrays import BoolArray, FloatArray, IntArray
 
 ALARM = 8
 """Scales of noise by which a count must leave its average, at least."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.contract import State
-from engines.noise import IntArray, aggregate
+from engines.noise import aggregate
 from engines.state import reading
+from schemas.arrays import IntArray
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engines.noise import IntArray
-from engines.spatial.domain import FloatArray
+from schemas.arrays import FloatArray, IntArray
 
 
 def shared_from_above(own: Sequence[IntArray], splits: Sequence[IntArray]) -> list[FloatArray]:

@@ -15,8 +15,8 @@ import numpy as np
 
 from engines.contract import State
 from engines.counters import Counter, CounterState, concatenate, select
-from engines.noise import IntArray, NoiseSource
-from engines.spatial.domain import FloatArray
+from engines.noise import NoiseSource
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 _PREFIX = "counters/"

@@ -22,7 +22,7 @@ from engines.contract import Batch, Release, State
 from engines.counters import Counter
 from engines.expiry import Expiry
 from engines.gathering import check_batch, merged
-from engines.noise import IntArray, NoiseSource
+from engines.noise import NoiseSource
 from engines.spatial import partition
 from engines.spatial.domain import nodes_to
 from engines.spatial.papers import guarantee as phdstream_guarantee
@@ -36,6 +36,7 @@ from engines.spatial.points import Counts, difference, node_depths
 from engines.spatial.split import SplitRule
 from engines.spatial.tree import Tree
 from engines.state import head, numbers_of, reading
+from schemas.arrays import IntArray
 from schemas.blocks import Folded
 from schemas.guarantee import Guarantee
 

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.noise import BoolArray, IntArray
-from engines.spatial.domain import FloatArray
 from engines.spatial.papers import consistency
 from engines.spatial.partition import Partition
 from engines.spatial.placement import Placement
 from engines.spatial.points import Counts, node_depths
 from engines.spatial.tree import UNRELEASED, Levels, Tree
+from schemas.arrays import BoolArray, FloatArray, IntArray
 
 
 def measured(tree: Tree, partition: Partition, increments: IntArray, *, step: int) -> Tree:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.contract import State
-from engines.tabular.attributes import FloatArray
 from engines.tabular.marginals import Marginals
+from schemas.arrays import FloatArray
 from schemas.errors import EngineInputError
 
 _PARTS = ("ones", "ones_variance", "larger", "larger_variance", "larger_net")

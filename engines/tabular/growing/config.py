@@ -9,8 +9,6 @@ from fractions import Fraction
 import numpy as np
 
 from engines.counters.contract import Counter
-from engines.noise import IntArray
-from engines.tabular.attributes import FloatArray
 from engines.tabular.domain import TableDomain
 from engines.tabular.growing.fit import MarginalFitter
 from engines.tabular.growing.schedule import BlockSchedule
@@ -19,6 +17,7 @@ from engines.tabular.marginals import Marginals, check_memory
 from engines.tabular.records import Keeper
 from engines.tabular.rows_out import stream_key
 from engines.tabular.workload import Clique, Workload
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 TOTALS_SHARE = Fraction(1, 10)

@@ -21,7 +21,6 @@ from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
 from engines.noise import NoiseSource, scale_for
 from engines.state import head, numbers_of
-from engines.tabular.attributes import FloatArray
 from engines.tabular.batches import EventRows, check_batch
 from engines.tabular.fitted import Fitted
 from engines.tabular.growing.blocks import Evidence
@@ -32,6 +31,7 @@ from engines.tabular.growing.totals import Totals
 from engines.tabular.records import Rows
 from engines.tabular.rows_out import record_id, records
 from engines.tabular.workload import Clique
+from schemas.arrays import FloatArray
 from schemas.guarantee import Guarantee, Mechanism
 
 STATE_FORMAT = 2

@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engines.noise import BoolArray, IntArray
-from engines.tabular.attributes import FloatArray
 from engines.tabular.fitted import Fitted
 from engines.tabular.forest import along_paths, dependences, spanning_forest
 from engines.tabular.growing.blocks import StepBlock
 from engines.tabular.growing.shrink import news_share, shrunken, simplex
 from engines.tabular.growing.sides import Sides
 from engines.tabular.marginals import Marginals
+from schemas.arrays import BoolArray, FloatArray, IntArray
 
 LEAST = 1e-3
 """Rows that every value is taken to have at least: what is not seen is not impossible."""

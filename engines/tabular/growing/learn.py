@@ -15,8 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from engines.contract import State
-from engines.noise import IntArray, NoiseSource
-from engines.tabular.attributes import FloatArray
+from engines.noise import NoiseSource
 from engines.tabular.batches import EventRows
 from engines.tabular.fitted import Fitted
 from engines.tabular.growing.blocks import Evidence, StepBlock, improved, together
@@ -24,6 +23,7 @@ from engines.tabular.growing.config import GrowingParts
 from engines.tabular.growing.measure import measure, split, variances
 from engines.tabular.growing.schedule import FIRST_REST, REST, UNKNOWN, block_weights, larger_weights
 from engines.tabular.growing.totals import Totals
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 

@@ -14,9 +14,9 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from engines.noise import DiscreteLaplace, IntArray, NoiseSource, laplace_mechanism, scale_for
-from engines.tabular.attributes import FloatArray
+from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
 from engines.tabular.marginals import Marginals
+from schemas.arrays import FloatArray, IntArray
 
 STEPS_PER_OCTAVE = 4
 """Shares are rounded to so many values per factor of two: few different scales are drawn faster."""

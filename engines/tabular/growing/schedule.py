@@ -13,7 +13,7 @@ from math import sqrt
 
 import numpy as np
 
-from engines.tabular.attributes import FloatArray
+from schemas.arrays import FloatArray
 
 EARLY, EARLY_APART = 4000.0, 8000.0
 """Events times epsilon, for 15 attributes, until which a stream is early; in proportion to their pairs. The second one

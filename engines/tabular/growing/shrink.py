@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engines.tabular.attributes import FloatArray
+from schemas.arrays import FloatArray
 
 _LEAST = 1e-9
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.noise import IntArray
-from engines.tabular.attributes import FloatArray
 from engines.tabular.marginals import Marginals
+from schemas.arrays import FloatArray, IntArray
 
 _LEAST = 1e-9
 _ROUNDS = 3

@@ -17,10 +17,10 @@ import numpy as np
 from engines.contract import State
 from engines.counters import default_config
 from engines.counters.contract import Counter, CounterState
-from engines.noise import IntArray, NoiseSource
+from engines.noise import NoiseSource
 from engines.state import reading
-from engines.tabular.attributes import FloatArray
 from engines.tabular.growing.trend import Trend
+from schemas.arrays import FloatArray, IntArray
 
 KEPT = 1024
 """Levels that are remembered for a ttl; between them the line is straight."""

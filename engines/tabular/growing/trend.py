@@ -2,7 +2,7 @@
 
 Post-processing of released sums. Local linear trend by a Kalman filter ([kalman1960]); the rate wanders by a twentieth
 of itself a step, arrivals scatter like a Poisson variable, and surprises beyond three standard deviations, or several
-in a row, open the filter again. Floats see +, -, *, / and comparisons only: the same on every machine.
+in a row, open the filter again. FloatArray see +, -, *, / and comparisons only: the same on every machine.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.tabular.attributes import FloatArray
+from schemas.arrays import FloatArray
 
 WANDER = 0.05
 """Standard deviation of a step's change of the rate, as a share of the rate."""

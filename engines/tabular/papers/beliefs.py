@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.tabular.marginals import Marginals
 from engines.tabular.papers.structure import JunctionTree
 from engines.tabular.workload import Clique
-
-FloatArray = npt.NDArray[np.float64]
+from schemas.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
@@ -29,9 +28,8 @@ from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.rounds import MeasuredMarginal, Rounds
 from engines.tabular.records import Keeper, Rows
 from engines.tabular.rows_out import record_id, records, stream_key
+from schemas.arrays import FloatArray
 from schemas.guarantee import Guarantee, Mechanism
-
-FloatArray = npt.NDArray[np.float64]
 
 STATE_FORMAT = 1
 

@@ -14,15 +14,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.tabular.domain import TableDomain
 from engines.tabular.papers.beliefs import Beliefs
 from engines.tabular.papers.structure import JunctionTree
 from engines.tabular.workload import Clique
+from schemas.arrays import FloatArray
 from schemas.errors import EngineInputError
-
-FloatArray = npt.NDArray[np.float64]
 
 IMPOSSIBLE = -1e4
 """Log of the weight of a structural zero: its exponential is zero in float64."""

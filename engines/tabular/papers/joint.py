@@ -13,9 +13,10 @@ import numpy as np
 
 from engines.tabular.domain import TableDomain
 from engines.tabular.papers.beliefs import Beliefs
-from engines.tabular.papers.fitting import FloatArray, Observed, check_observed, starting_potentials
+from engines.tabular.papers.fitting import Observed, check_observed, starting_potentials
 from engines.tabular.papers.structure import JunctionTree
 from engines.tabular.workload import Clique
+from schemas.arrays import FloatArray
 from schemas.errors import EngineInputError
 
 ITERATIONS = 100

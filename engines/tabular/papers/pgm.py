@@ -28,10 +28,11 @@ import mbi  # noqa: E402 - it warns of both unless they are set before
 
 from engines.tabular.domain import TableDomain  # noqa: E402
 from engines.tabular.papers.beliefs import Beliefs  # noqa: E402
-from engines.tabular.papers.fitting import FloatArray, Observed, check_observed, starting_potentials  # noqa: E402
+from engines.tabular.papers.fitting import Observed, check_observed, starting_potentials  # noqa: E402
 from engines.tabular.papers.joint import LENGTHEN, SHORTEN  # noqa: E402
 from engines.tabular.papers.structure import JunctionTree  # noqa: E402
 from engines.tabular.workload import Clique  # noqa: E402
+from schemas.arrays import FloatArray  # noqa: E402
 
 ITERATIONS = 30
 """Steps of mirror descent in a fit: twice as many lower the error of a stream by 2 %."""

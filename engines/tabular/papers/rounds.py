@@ -16,17 +16,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from engines.counters import Counter, CounterState, SelectiveCounting
-from engines.noise import BoolArray, IntArray, NoiseSource
+from engines.noise import NoiseSource
 from engines.tabular.marginals import Marginals
 from engines.tabular.papers.beliefs import Beliefs
 from engines.tabular.papers.fitting import ModelFitter, Observed
 from engines.tabular.papers.selection import QUANTUM, Selection
+from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.errors import EngineInputError
 
-FloatArray = npt.NDArray[np.float64]
 POTENTIAL = Fraction(1, 1 << 20)
 """Potentials are rounded to it: libraries and machines differ in the last bits of logarithms."""
 LEAST_TOTAL = 1.0

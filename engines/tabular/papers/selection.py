@@ -21,13 +21,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
-from engines.noise import BoolArray, IntArray, NoiseSource, exponential_mechanism
+from engines.noise import NoiseSource, exponential_mechanism
 from engines.tabular.marginals import Marginals
+from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.errors import EngineInputError
-
-FloatArray = npt.NDArray[np.float64]
 
 QUANTUM = Fraction(1, 1024)
 WEIGHT = 256

@@ -18,8 +18,9 @@ from engines.contract import State
 from engines.noise import NoiseSource
 from engines.tabular.batches import EventRows
 from engines.tabular.papers.config import RoundsConfig
-from engines.tabular.papers.engine import FloatArray, LearntStep, RoundsEngine
+from engines.tabular.papers.engine import LearntStep, RoundsEngine
 from engines.tabular.papers.rounds import MeasuredMarginal, rounded
+from schemas.arrays import FloatArray
 from schemas.errors import EngineInputError
 
 INSERTS, DELETES = "inserts", "deletes"

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.trajectory.grid import Grid
-from engines.trajectory.trips import FloatArray
-from schemas.blocks import IntArray
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 

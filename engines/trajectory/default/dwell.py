@@ -18,8 +18,7 @@ from engines.noise import NoiseSource
 from engines.trajectory.chance import gammas, uniforms
 from engines.trajectory.default.paths import passed
 from engines.trajectory.grid import Grid
-from engines.trajectory.trips import FloatArray
-from schemas.blocks import IntArray
+from schemas.arrays import FloatArray, IntArray
 
 ROUNDS = 12
 EXPONENT = 0.8

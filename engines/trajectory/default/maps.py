@@ -10,7 +10,7 @@ import numpy as np
 from engines.trajectory.default.shrinkage import shrunk_over_shifts
 from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import Noisy
-from engines.trajectory.trips import BoolArray, FloatArray
+from schemas.arrays import BoolArray, FloatArray
 
 NOISE_CUT, MASS_CUT = 1.0, 0.2
 """A cell with less activity than one deviation of it counts as empty, while that empties a fifth of all at most."""

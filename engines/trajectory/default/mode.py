@@ -43,9 +43,9 @@ from engines.trajectory.grid import Grid
 from engines.trajectory.ground import Ground
 from engines.trajectory.histograms import Noisy, counted, deviation_of
 from engines.trajectory.synthesis import Limits, Synthesis
-from engines.trajectory.trips import BoolArray, FloatArray, Trips
+from engines.trajectory.trips import Trips
 from engines.trajectory.walks import Errands, EvenGraph, walk
-from schemas.blocks import IntArray
+from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.guarantee import Mechanism
 
 CORRECTIONS = 6

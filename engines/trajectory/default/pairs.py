@@ -19,8 +19,7 @@ from engines.trajectory.default.blocks import Blocks
 from engines.trajectory.default.maps import Maps
 from engines.trajectory.default.questions import classes
 from engines.trajectory.histograms import Noisy
-from engines.trajectory.trips import FloatArray
-from schemas.blocks import IntArray
+from schemas.arrays import FloatArray, IntArray
 
 HEAVY = 10.0
 """Deviations of a cell pair's noise that a block pair must hold to be measured cell by cell."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.trajectory.grid import Grid
-from engines.trajectory.trips import BoolArray, Trips
-from schemas.blocks import IntArray
+from engines.trajectory.trips import Trips
+from schemas.arrays import BoolArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

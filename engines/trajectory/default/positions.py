@@ -16,8 +16,8 @@ import numpy as np
 from engines.noise import NoiseSource
 from engines.trajectory.chance import uniforms
 from engines.trajectory.grid import Grid
-from engines.trajectory.trips import LATTICE, BoolArray, FloatArray, Trips
-from schemas.blocks import IntArray
+from engines.trajectory.trips import LATTICE, Trips
+from schemas.arrays import BoolArray, FloatArray, IntArray
 
 _CHUNK = 1 << 17
 """Visits whose points are worked out at once: a window's memory is not theirs."""

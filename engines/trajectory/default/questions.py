@@ -32,7 +32,7 @@ from engines.trajectory.default.paths import CellPaths, paths_of
 from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import UNIT, Histogram, Noisy, equal_shares, measure
 from engines.trajectory.trips import Trips
-from schemas.blocks import IntArray
+from schemas.arrays import IntArray
 
 COUNT_SHARE = Fraction(2, 100)
 """Of a trip's epsilon, for the number of trips, which is measured first."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engines.trajectory.trips import FloatArray
+from schemas.arrays import FloatArray
 
 _TINY = 1e-300
 

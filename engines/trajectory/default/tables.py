@@ -10,8 +10,7 @@ import numpy as np
 from engines.noise import NoiseSource
 from engines.trajectory.chance import choices
 from engines.trajectory.default.shrinkage import onto_simplex
-from engines.trajectory.trips import FloatArray
-from schemas.blocks import IntArray
+from schemas.arrays import FloatArray, IntArray
 
 NOISE_CUT = 0.5
 """Deviations below which a margin counts as nothing."""

@@ -18,8 +18,8 @@ from engines.spatial.split import UNIT as SCORE_UNIT
 from engines.spatial.split import SplitRule
 from engines.trajectory.chance import uniforms
 from engines.trajectory.histograms import equal_shares
-from engines.trajectory.trips import LATTICE, LATTICE_BITS, FloatArray, Trips
-from schemas.blocks import IntArray
+from engines.trajectory.trips import LATTICE, LATTICE_BITS, Trips
+from schemas.arrays import FloatArray, IntArray
 
 DEPTH = 20
 _BITS = DEPTH // 2

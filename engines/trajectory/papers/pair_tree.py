@@ -20,8 +20,8 @@ from engines.spatial.split import SplitRule
 from engines.trajectory.chance import uniforms
 from engines.trajectory.histograms import UNIT_BITS, Histogram, Noisy, measure
 from engines.trajectory.papers.hierarchy import DEPTH, Hierarchy, codes_of, margins
-from engines.trajectory.trips import BoolArray, Trips
-from schemas.blocks import IntArray
+from engines.trajectory.trips import Trips
+from schemas.arrays import BoolArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,9 +24,9 @@ from engines.trajectory.histograms import UNIT, Histogram, Noisy, counted, equal
 from engines.trajectory.papers.hierarchy import Hierarchy, codes_of, discretised
 from engines.trajectory.papers.pair_tree import pair_counts, sampled
 from engines.trajectory.synthesis import Limits, Synthesis
-from engines.trajectory.trips import FloatArray, Trips
+from engines.trajectory.trips import Trips
 from engines.trajectory.walks import Errands, SparseGraph, walk
-from schemas.blocks import IntArray
+from schemas.arrays import FloatArray, IntArray
 from schemas.guarantee import Mechanism
 
 SHARES = {"cells": Fraction(3, 10), "transitions": Fraction(4, 10), "pairs": Fraction(3, 10)}

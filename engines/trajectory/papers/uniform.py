@@ -18,9 +18,9 @@ from engines.trajectory.chance import choices, uniforms
 from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import Histogram, Noisy, counted, equal_shares, measure
 from engines.trajectory.synthesis import Limits, Synthesis
-from engines.trajectory.trips import LATTICE, FloatArray, Trips
+from engines.trajectory.trips import LATTICE, Trips
 from engines.trajectory.walks import Errands, EvenGraph, walk
-from schemas.blocks import IntArray
+from schemas.arrays import FloatArray, IntArray
 from schemas.guarantee import Mechanism
 
 SHARES = {

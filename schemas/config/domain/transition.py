@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+
+from schemas.arrays import FloatArray, IntArray
 
 UNSEEN = "(unseen)"
 """What users in no state are called in a file of moves."""
@@ -27,9 +28,9 @@ class Entries:
     """
 
     states: int
-    rows: npt.NDArray[np.int64]
-    columns: npt.NDArray[np.int64]
-    probabilities: npt.NDArray[np.float64]
+    rows: IntArray
+    columns: IntArray
+    probabilities: FloatArray
     problem: tuple[str, str] | None = None
 
 

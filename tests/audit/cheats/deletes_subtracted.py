@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engines.audited.paths import PathScores, TreePaths
 from engines.auditor.cases import Case
-from engines.noise import IntArray
+from schemas.arrays import IntArray
 from tests.audit.cheats import negative_counts
 
 

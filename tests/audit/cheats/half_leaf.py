@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from engines.auditor.cases import Case
-from engines.noise import IntArray, NoiseSource, discrete_laplace
+from engines.noise import NoiseSource, discrete_laplace
 from engines.registry import build_engine
 from engines.spatial.held.engine import HeldLeaves
 from engines.spatial.held.measure import LeafCounter
 from engines.spatial.life import living, stream
+from schemas.arrays import IntArray
 
 MODE = "default"
 

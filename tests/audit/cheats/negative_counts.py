@@ -11,8 +11,8 @@ import numpy as np
 
 from engines.audited.paths import PathScores, worst_loss
 from engines.auditor.cases import Case, Claim, Exact
-from engines.noise import IntArray
 from engines.spatial.split import SplitRule
+from schemas.arrays import IntArray
 
 EPSILON = Fraction(1, 2)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from engines.auditor.cases import Case
-from engines.noise import IntArray, NoiseSource
+from engines.noise import NoiseSource
 from engines.registry import build_engine
 from engines.spatial.held.engine import HeldLeaves
 from engines.spatial.held.watch import Watch
 from engines.spatial.life import living, stream
+from schemas.arrays import IntArray
 
 MODE = "default"
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from engines.auditor.cases import Case, Claim, Neighbours
 from engines.auditor.observations import Observations
-from engines.noise import IntArray, NoiseSource, discrete_laplace
+from engines.noise import NoiseSource, discrete_laplace
+from schemas.arrays import IntArray
 
 LARGE = 1
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from engines.auditor.cases import Case, Claim, Neighbours
 from engines.auditor.observations import Observations
-from engines.noise import BoolArray, IntArray, NoiseSource, exponential_mechanism
+from engines.noise import NoiseSource, exponential_mechanism
 from engines.tabular import Marginals
 from engines.tabular.papers.selection import QUANTUM, Selection
+from schemas.arrays import BoolArray, IntArray
 
 EPSILON = Fraction(1)
 SIZES = (1, 2, 2)

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Columns, Release, State, SyntheticRecord
 from engines.noise import DiscreteLaplace, NoiseSource, aggregate, laplace_mechanism, scale_for
-from schemas.blocks import Folded, KeyArray
+from schemas.arrays import KeyArray
+from schemas.blocks import Folded
 from schemas.config import Stream
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism

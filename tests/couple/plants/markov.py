@@ -18,8 +18,9 @@ from engines.markov.domain import StatesDomain
 from engines.markov.engine import Markov
 from engines.markov.filters.collective import Collective
 from engines.markov.learning.learner import Learner
-from engines.noise import IntArray, NoiseSource, aggregate
+from engines.noise import NoiseSource, aggregate
 from engines.noise.private import revealed
+from schemas.arrays import IntArray
 from schemas.blocks import Folded
 from tests.couple.plants import Plant
 from tests.couple.plants.remembered import Planted, remembered, replaced

@@ -6,17 +6,12 @@ where sealing does not look, or read nothing and spend too much: forced runs sho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from typing import Any
 from unittest import mock
 
-import numpy as np
-
-from engines.noise import BoolArray, IntArray, NoiseSource, exponential_mechanism
 from engines.noise.private import revealed
 from engines.tabular.batches import EventRows
 from engines.tabular.growing import learn as growing_learn
@@ -28,9 +23,10 @@ from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.engine import RoundsEngine
 from engines.tabular.papers.paper_table import PaperTable
 from engines.tabular.papers.rounds import Rounds
-from engines.tabular.papers.selection import QUANTUM, Selection
+from engines.tabular.papers.selection import Selection
 from engines.tabular.papers.streaming_mwem import StreamingMwem
 from tests.couple.plants import Plant
+from tests.couple.plants import tabular_faults as faults
 from tests.couple.plants.edits import edited
 
 DELETABLE = {"domain": {"op": "what"}}
@@ -53,91 +49,6 @@ def _edit(mode: str, name: str, owner: Any, method: str, old: str, new: str, **m
 
 def _whole(mode: str, name: str, planted: Any, variant: Mapping[str, Any] = {}) -> Plant:
     return Plant(name=name, engine="tabular", mode=mode, planted=planted, variant=variant)
-
-
-def _sees_the_best(self: Selection, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
-    among = np.flatnonzero(allowed)
-    return int(among[np.argmax(scores[among])])
-
-
-def _sees_the_best_unsealed(self: Selection, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
-    return _sees_the_best(self, revealed(scores), allowed, noise)
-
-
-def _over_its_cells(self: Selection, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
-    """[kumar2024c], section 7.2: a pair of attributes has four cells or more; a single attribute has two."""
-    among = np.flatnonzero(allowed)
-    divided = (scores // self.layout.lengths)[among]
-    sensitivity = self.sensitivity / 4
-    return int(
-        among[
-            exponential_mechanism(divided, quantum=QUANTUM, sensitivity=sensitivity, epsilon=self.epsilon, source=noise)
-        ]
-    )
-
-
-def _choice_costs_twice() -> AbstractContextManager[Any]:
-    honest = Selection.choose
-
-    def choose(self: Selection, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
-        return honest(Selection(self.layout, self.weights, 2 * self.epsilon), scores, allowed, noise)
-
-    return mock.patch.object(Selection, "choose", choose)
-
-
-def _lightest_weight() -> AbstractContextManager[Any]:
-    light = property(lambda self: Fraction(int(self.weights.min())))
-    return mock.patch.object(Selection, "sensitivity", light)
-
-
-def _since_the_start(engine: Any, counts: IntArray) -> IntArray:
-    engine._waiting = counts + getattr(engine, "_waiting", 0)
-    return engine._waiting  # type: ignore[no-any-return]
-
-
-def _with_the_last_step(engine: Any, part: str, counts: IntArray) -> IntArray:
-    name = f"_last_{part}"
-    both = counts + getattr(engine, name, 0)
-    setattr(engine, name, counts)
-    return both
-
-
-@contextmanager
-def _together(*faults: AbstractContextManager[Any]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for fault in faults:
-            stack.enter_context(fault)
-        yield
-
-
-def _no_table_without_deletes() -> AbstractContextManager[Any]:
-    """An aggregate that gives nothing where nothing is says by that what it saw."""
-    return _together(
-        edited(
-            EventRows,
-            "deleted",
-            "return EventRows(self.codes[mine], -self.signs[mine])",
-            "return EventRows(self.codes[mine], -self.signs[mine]) if mine.any() else None",
-        ),
-        edited(StreamingMwem, "_learn", "in parts:", "in [part for part in parts if part[2] is not None]:"),
-    )
-
-
-def _parity_of_inserts(
-    owner: Any, method: str, old: str, new: Callable[[str], str], **names: Any
-) -> AbstractContextManager[Any]:
-    """The parity of a step's inserts, kept aside by an aggregate, in the real code as `ODD["now"]`."""
-    odd = {"now": False}
-
-    def remember(inserts: Any) -> Any:
-        odd["now"] = bool(int(inserts) % 2)
-        return inserts
-
-    inserts = "self.signs[self.signs > 0].sum()"
-    return _together(
-        edited(EventRows, "totals", inserts, f"remember({inserts})", remember=remember),
-        edited(owner, method, old, new(old), ODD=odd, **names),
-    )
 
 
 PEEKS: tuple[Plant, ...] = (
@@ -207,7 +118,9 @@ PEEKS: tuple[Plant, ...] = (
         "total = float(events[: int(layout.lengths[0])].sum())",
     ),
     _whole(
-        "paper", "a marginal is chosen by true scores", lambda: mock.patch.object(Selection, "choose", _sees_the_best)
+        "paper",
+        "a marginal is chosen by true scores",
+        lambda: mock.patch.object(Selection, "choose", faults.sees_the_best),
     ),
     _edit(
         "streaming-mwem",
@@ -314,7 +227,7 @@ HIDDEN: tuple[Plant, ...] = (
     _whole(
         "default",
         "records are turned round where a step has an odd number of inserts",
-        lambda: _parity_of_inserts(
+        lambda: faults.parity_of_inserts(
             GrowingBlocks,
             "_release",
             "rows.codes[new], rows.ids[new], rows.origins[new])",
@@ -324,7 +237,7 @@ HIDDEN: tuple[Plant, ...] = (
     _whole(
         "default",
         "an id is left out where a step has an odd number of inserts",
-        lambda: _parity_of_inserts(
+        lambda: faults.parity_of_inserts(
             GrowingBlocks,
             "step",
             "self._rows, self._next = work.learnt, budgets, rows,",
@@ -335,7 +248,7 @@ HIDDEN: tuple[Plant, ...] = (
     _whole(
         "default",
         "the last digit of a variance is a true parity from step 8 on",
-        lambda: _parity_of_inserts(
+        lambda: faults.parity_of_inserts(
             GrowingBlocks,
             "_totals_json",
             "variance = totals.counter.variance(totals.steps)",
@@ -351,20 +264,20 @@ HIDDEN: tuple[Plant, ...] = (
         "carried[cells] += revealed(events)[cells] if memory.total >= 500 else increment / self.counter.resolution",
         revealed=revealed,
     ),
-    _whole("paper", "a marginal is chosen at twice its budget", _choice_costs_twice, SINGLE),
+    _whole("paper", "a marginal is chosen at twice its budget", faults.choice_costs_twice, SINGLE),
     _whole(
         "paper",
         "a marginal is chosen by true scores, read as a mechanism would",
-        lambda: mock.patch.object(Selection, "choose", _sees_the_best_unsealed),
+        lambda: mock.patch.object(Selection, "choose", faults.sees_the_best_unsealed),
         SINGLE,
     ),
     _whole(
         "paper",
         "a marginal's score is divided by its cells",
-        lambda: mock.patch.object(Selection, "choose", _over_its_cells),
+        lambda: mock.patch.object(Selection, "choose", faults.over_its_cells),
         SINGLE,
     ),
-    _whole("paper", "scores are as sensitive as the lightest marginal", _lightest_weight, WEIGHTED),
+    _whole("paper", "scores are as sensitive as the lightest marginal", faults.lightest_weight, WEIGHTED),
     _edit(
         "paper",
         "a marginal counts all events since the stream began",
@@ -372,7 +285,7 @@ HIDDEN: tuple[Plant, ...] = (
         "_learn",
         "rows.counts(self._parts.layout)",
         "waiting(self, rows.counts(self._parts.layout))",
-        waiting=_since_the_start,
+        waiting=faults.since_the_start,
     ),
     _edit(
         "paper",
@@ -420,7 +333,7 @@ HIDDEN: tuple[Plant, ...] = (
     _whole(
         "streaming-mwem",
         "deletes have a table only where an aggregate gives one",
-        _no_table_without_deletes,
+        faults.no_table_without_deletes,
         DELETABLE,
     ),
     _edit(
@@ -439,7 +352,7 @@ HIDDEN: tuple[Plant, ...] = (
         "_learn",
         "mine.counts(self._parts.layout)",
         "both(self, part, mine.counts(self._parts.layout))",
-        both=_with_the_last_step,
+        both=faults.with_the_last_step,
     ),
 )
 

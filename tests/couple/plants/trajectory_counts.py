@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 
 from engines.contract_case import contract_case
-from engines.noise import IntArray, NoiseSource, mechanisms
+from engines.noise import NoiseSource, mechanisms
 from engines.spatial.split import SplitRule
 from engines.trajectory import LATTICE, Trips, histograms
 from engines.trajectory.assembly import Assembly, Closing
@@ -24,6 +24,7 @@ from engines.trajectory.papers import pair_tree, uniform
 from engines.trajectory.papers import paper_trees as paper
 from engines.trajectory.papers.paper_trees import Paper
 from engines.trajectory.records import TripRecords
+from schemas.arrays import IntArray
 from tests.couple.plants.trajectory_patches import MANY, around, both, inside, plant
 
 

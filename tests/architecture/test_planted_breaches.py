@@ -1,0 +1,153 @@
+"""What breaks a rule of the tree is found; what keeps it is not. Part of `make check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grimp
+import pytest
+
+from tests.architecture.rules import (
+    LAYERS,
+    MOST_LINES,
+    Module,
+    alias_breaches,
+    below,
+    chance_breaches,
+    clock_breaches,
+    import_breaches,
+    long_files,
+    papers_breaches,
+    upward_breaches,
+)
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("schemas.blocks", "engines"),
+        ("schemas.blocks", "agents.worker.ingest.service"),
+        ("schemas.wire", "faust"),
+        ("engines.spatial.papers.phdstream", "agents.protocol.release.merge"),
+        ("engines.spatial.papers.phdstream", "time"),
+        ("engines.spatial.points", "pathlib"),
+        ("engines.spatial.points", "pandas"),
+        ("engines.spatial.points", "shapely"),
+        ("engines.specs.spatial", "engines.spatial.build"),
+        ("engines.specs.spatial", "schemas.config.discovery"),
+        ("engines.specs.spatial", "numpy"),
+        ("engines.registry", "engines.spatial.build"),
+        ("engines.counters.tree", "engines.spatial.domain"),
+        ("engines.spatial.points", "secrets"),
+        ("agents.protocol.release.merge", "asyncio"),
+        ("agents.protocol.release.merge", "os"),
+        ("agents.protocol.release.merge", "aiokafka"),
+        ("agents.protocol.release.merge", "engines.spatial.domain"),
+        ("agents.protocol.release.merge", "engines.spatial"),
+        ("agents.protocol.release.merge", "agents.worker.ingest.service"),
+        ("agents.worker.ingest.service", "tests"),
+        ("agents.worker.ingest.service", "jgo"),
+    ],
+)
+def test_a_planted_import_is_caught(importer: str, imported: str) -> None:
+    assert len(import_breaches(importer, imported)) == 1
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "lazy"),
+    [
+        ("engines.series.config", "engines.series.papers.config", True),
+        ("engines.series.build", "engines.series.papers.config", False),
+        ("engines.tabular.build", "engines.series.papers", True),
+        ("engines.markov.papers.config", "engines.series.papers.config", True),
+        ("agents.presentation.series", "engines.series.papers.config", True),
+        ("agents.presentation.spatial_error", "engines.tabular.papers.engine", True),
+    ],
+)
+def test_a_planted_import_of_papers_is_caught(importer: str, imported: str, lazy: bool) -> None:
+    assert len(papers_breaches(importer, imported, lazy=lazy)) == 1
+
+
+def test_a_planted_import_upwards_and_a_planted_circle_are_caught() -> None:
+    assert upward_breaches("engines.spatial.points", "engines.spatial")
+    assert not upward_breaches("engines.spatial", "engines.spatial.points")
+    graph = grimp.build_graph("engines", "schemas", cache_dir=None)
+    graph.add_import(importer="engines.spatial.domain.box", imported="engines.spatial.points")
+    assert graph.nominate_cycle_breakers("engines.spatial")
+    graph.add_import(importer="engines.noise.source", imported="engines.counters.tree")
+    layers = [layer for layer in LAYERS if not any(below(name, "agents") for name in layer.module_tails)]
+    assert graph.find_illegal_dependencies_for_layers(layers)
+
+
+def test_a_planted_long_file_is_caught(tmp_path: Path) -> None:
+    for name, lines in (("schemas/long.py", MOST_LINES + 1), ("tests/there/full.py", MOST_LINES)):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("\n" * lines)
+    assert long_files(tmp_path) == {"schemas/long.py": MOST_LINES + 1}
+
+
+def test_a_planted_name_for_a_type_of_arrays_is_caught() -> None:
+    source = "FloatArray = npt.NDArray[np.float64]\nweights: FloatArray = np.zeros(3)"
+    assert len(alias_breaches(Module("engines.series.clock", source))) == 1
+    assert not alias_breaches(Module("schemas.arrays", source))
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("schemas.blocks", "import random"),
+        ("schemas.blocks", "from uuid import uuid4"),
+        ("engines.spatial.points", "import numpy as np\nnp.random.default_rng(0)"),
+        ("engines.spatial.points", "from numpy import random as dice"),
+        ("engines.noise.source", "import numpy.random"),
+        ("engines.spatial.points", "import secrets"),
+        ("agents.worker.engine", "import os\nseed = os.urandom(32)"),
+        ("agents.worker.engine", "from os import urandom"),
+        ("agents.broker.embedded", "import secrets"),
+    ],
+)
+def test_a_planted_source_of_chance_is_caught(name: str, source: str) -> None:
+    assert chance_breaches(Module(name, source))
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("agents.protocol.release.merge", "from datetime import datetime\nnow = datetime.now()"),
+        ("agents.protocol.release.merge", "import datetime as dt\nnow = dt.datetime.now(dt.UTC)"),
+        ("schemas.config.timing", "import time\ntime.time()"),
+    ],
+)
+def test_a_planted_clock_is_caught(name: str, source: str) -> None:
+    assert clock_breaches(Module(name, source))
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("engines.counters.tree", "engines.noise"),
+        ("engines.counters.tree", "numpy"),
+        ("engines.noise.source", "secrets"),
+        ("agents.protocol.release.merge", "engines.contract"),
+        ("agents.protocol.release.merge", "agents.protocol.release.effects"),
+        ("agents.protocol.release.merge", "datetime"),
+        ("agents.worker.ingest.service", "faust"),
+        ("agents.worker.ingest.service", "time"),
+        ("agents.worker.ingest.service", "agents.protocol.release.merge"),
+    ],
+)
+def test_honest_imports_pass(importer: str, imported: str) -> None:
+    assert import_breaches(importer, imported) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("engines.noise.source", "import secrets\nsecrets.token_bytes(32)"),
+        ("agents.protocol.release.merge", "from datetime import datetime\ndatetime.fromisoformat('2016-01-01')"),
+        ("agents.worker.ingest.service", "import faust\nimport time\nfrom agents.protocol import merge"),
+    ],
+)
+def test_honest_modules_pass(name: str, source: str) -> None:
+    assert chance_breaches(Module(name, source)) == []
+    assert clock_breaches(Module(name, source)) == []
