@@ -43,19 +43,19 @@ class Topics:
 
     def commit(self, chunk: ReplayChunk) -> None:
         for tp, records in chunk.records.items():
-            self.tps.setdefault(tp, []).extend(records)
+            self.records.setdefault(tp, []).extend(records)
 
     def last_ticks(self) -> list[bytes | None]:
         tps = [(topic, p) for topic, count in TOPICS.items() for p in range(count)]
         return [
-            next((record.tick for record in reversed(self.tps.get(tp, [])) if record.tick is not None), None)
+            next((record.tick for record in reversed(self.records.get(tp, [])) if record.tick is not None), None)
             for tp in tps
         ]
 
     def rows(self, topic: str) -> list[int]:
         found = [
             orjson.loads(record.value)["row"]
-            for (name, _), records in self.tps.items()
+            for (name, _), records in self.records.items()
             for record in records
             if name == topic and record.value is not None
         ]
@@ -63,12 +63,12 @@ class Topics:
 
     def steps(self, topic: str) -> dict[int, int]:
         """Row -> the step that it joins."""
-        return dict(pair for tp in self.tps if tp[0] == topic for pair in self.joined(tp))
+        return dict(pair for tp in self.records if tp[0] == topic for pair in self.joined(tp))
 
     def joined(self, tp: TopicAndPartition) -> list[tuple[int, int]]:
         """(row, step that it joins), by the rule of the architecture: max(its step, last ticked step + 1)."""
         closed, joined = -1, []
-        for record in self.tps.get(tp, []):
+        for record in self.records.get(tp, []):
             if record.tick is not None:
                 closed = decode_tick(record.tick)
             elif record.value is not None:
@@ -144,7 +144,7 @@ def test_interrupted_replays_write_every_row_once_and_into_the_same_step(
     assert once_more.left_out == len(rows) - written
     for topic in TOPICS:
         assert broken.rows(topic) == whole.rows(topic) == list(range(written))
-    for tp in whole.tps:
+    for tp in whole.records:
         assert broken.joined(tp) == whole.joined(tp)
     last = max((step for step, _ in stream if step is not None), default=-1)
     expected = max(last, -1) if until is None else until - 1
@@ -163,7 +163,7 @@ def test_a_later_end_goes_on_at_the_first_row_that_was_left_out(
     run(twice, rows, cuts, until=until)
     for topic in TOPICS:
         assert twice.rows(topic) == whole.rows(topic)
-    for tp in whole.tps:
+    for tp in whole.records:
         assert twice.joined(tp) == whole.joined(tp)
 
 
@@ -199,7 +199,7 @@ def test_a_row_whose_step_is_closed_is_refused_before_its_chunk_is_written(
         return
     with pytest.raises(ReplayError, match=r"row \d+ of the file comes too late.*Fix: sort the file by time"):
         run(topics, rows, cuts, until=until)
-    for tp in topics.tps:
+    for tp in topics.records:
         assert all(step == rows[row]["step"] for row, step in topics.joined(tp) if own(rows[row]["step"]))
 
 
@@ -211,10 +211,10 @@ def test_sorted_rows_join_their_own_step_and_find_every_earlier_one_closed(
     rows = rows_of(steps, [None] * len(steps))
     topics = Topics()
     run(topics, rows, [5])
-    for tp in topics.tps:
+    for tp in topics.records:
         assert all(step == rows[row]["step"] for row, step in topics.joined(tp))
         closed = -1
-        for record in topics.tps[tp]:
+        for record in topics.records[tp]:
             if record.tick is not None:
                 closed = decode_tick(record.tick)
             else:
@@ -231,7 +231,7 @@ def test_ticks_never_go_back_and_each_chunk_ends_in_one(stream: list[tuple[Step,
     for at in range(0, len(rows), chunk):
         part = rows[at : at + chunk]
         planned = plan.chunk(part, [row["step"] for row in part])
-        for tp, records in planned.tps.items():
+        for tp, records in planned.records.items():
             for record in records:
                 if record.tick is not None:
                     assert (record.key, record.value) == (None, None)
@@ -250,7 +250,7 @@ def test_a_refused_row_is_named_by_number_and_changes_nothing() -> None:
         plan.chunk(rows_of([1, 2, 1], ["secret", "secret", "secret"]), [1, 2, 1])  # type: ignore[list-item]
     assert "secret" not in str(refused.value)
     assert (plan.step, plan.row, plan.last) == (-1, 2, 0)
-    records = plan.chunk(rows_of([1, 2], [1, 1]), [1, 2]).tps["raw", 0]
+    records = plan.chunk(rows_of([1, 2], [1, 1]), [1, 2]).records["raw", 0]
     assert [orjson.loads(r.value)["row"] if r.value else decode_tick(r.tick or b"") for r in records] == [0, 0, 1, 1, 1]
 
 
@@ -308,7 +308,7 @@ def test_another_file_is_refused_unless_appended() -> None:
 
 def test_partitions_that_disagree_are_refused() -> None:
     plan = ReplayPlan({"raw": 1}, place, SOURCE)
-    tick = plan.chunk([], []).tps["raw", 0][-1].tick
+    tick = plan.chunk([], []).records["raw", 0][-1].tick
     assert progress_of([tick, tick]) == Progress(-1, 0, SOURCE)
     with pytest.raises(ReplayError, match="different ticks"):
         progress_of([tick, None])
