@@ -37,9 +37,9 @@ def place(rows: Sequence[Mapping[str, Any]], first: int, partitions: int) -> tup
 
 @dataclass
 class Topics:
-    """Committed records of each tp, as a broker would hold them."""
+    """Committed records of each topic and partition, as a broker would hold them."""
 
-    tps: dict[TopicAndPartition, list[Planned]] = field(default_factory=dict)
+    records: dict[TopicAndPartition, list[Planned]] = field(default_factory=dict)
 
     def commit(self, chunk: ReplayChunk) -> None:
         for tp, records in chunk.records.items():
