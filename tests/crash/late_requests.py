@@ -9,7 +9,7 @@ from aiokafka.errors import InvalidProducerEpoch, InvalidTxnState
 from agents.kafka.transactions import WITH_EPOCH
 from tests.crash.proxy.server import Held
 
-IMPATIENCE_MS = 1_500
+SHORT_TIMEOUT_MS = 1_500
 """How long a sender waits for an answer here: a held request comes after that, however long it takes."""
 PRODUCER_FENCED = 90  # which aiokafka has no number for
 REFUSED = {InvalidProducerEpoch.errno, InvalidTxnState.errno, PRODUCER_FENCED}

@@ -13,7 +13,7 @@ from agents.offline.replay import ReplayOptions, replay
 from schemas.config import Config, parse_config
 from schemas.errors import BrokerError, OutcomeUnknownError
 from schemas.releases import Seed
-from tests.crash.late_requests import IMPATIENCE_MS, refused
+from tests.crash.late_requests import SHORT_TIMEOUT_MS, refused
 from tests.crash.proxy.faults import Fault, Kind, Once
 from tests.crash.proxy.server import Proxy
 from tests.kafka.support import fresh_name, job_config, stream_table
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents.kafka.clients, "REQUEST_TIMEOUT_MS", IMPATIENCE_MS)
+    monkeypatch.setattr(agents.kafka.clients, "REQUEST_TIMEOUT_MS", SHORT_TIMEOUT_MS)
 
 
 @pytest.mark.parametrize("nth", [1, 2])

@@ -32,7 +32,7 @@ from schemas.config import Config
 from schemas.config.server import Kafka
 from schemas.errors import BrokerError, OutcomeUnknownError
 from schemas.releases import GENESIS, PublicRecord, frame_records, link, sha256
-from tests.crash.late_requests import IMPATIENCE_MS, refused
+from tests.crash.late_requests import SHORT_TIMEOUT_MS, refused
 from tests.crash.proxy.faults import Fault, Kind, Once, Plan
 from tests.crash.proxy.frames import Request
 from tests.crash.proxy.server import Proxy
@@ -46,7 +46,7 @@ ONE_EPOCH = ("Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommi
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents.kafka.clients, "REQUEST_TIMEOUT_MS", IMPATIENCE_MS)
+    monkeypatch.setattr(agents.kafka.clients, "REQUEST_TIMEOUT_MS", SHORT_TIMEOUT_MS)
 
 
 @pytest.fixture
