@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
-from tests.architecture.rules import LAYERS, ROOT, imports, ours
+from tests.architecture.rules import ROOT, imports, ours
 
 PAGE = ROOT / "docs" / "architecture.md"
 DRAWINGS = ("agents", "engines")
@@ -54,6 +54,11 @@ def reach(room: str, direct: Arrows) -> set[str]:
     return seen
 
 
+def height(room: str, direct: Arrows) -> int:
+    """How many rooms stand below one another under this one."""
+    return max((1 + height(low, direct) for low in direct.get(room, ())), default=0)
+
+
 def reduced(direct: Arrows) -> dict[str, set[str]]:
     """Without the arrows that others imply. Raises: ValueError if rooms import each other in a circle."""
     if circle := sorted(room for room in direct if room in reach(room, direct)):
@@ -66,8 +71,9 @@ def reduced(direct: Arrows) -> dict[str, set[str]]:
 
 def mermaid(direct: Arrows) -> str:
     """A drawing as text that code forges render: one line for each room, from the top down."""
-    rooms = [room for layer in LAYERS for room in sorted(layer.module_tails)]
-    rooms.insert(-1, "engines")
+    arrows_left = reduced(direct)
+    order = sorted({*direct, *(low for lower in direct.values() for low in lower)})
+    order.sort(key=lambda room: -height(room, direct))
     lines, named = ["flowchart TD"], set[str]()
 
     def box(room: str) -> str:
@@ -81,10 +87,10 @@ def mermaid(direct: Arrows) -> str:
             return f"{name}[{'<br>'.join(each.rsplit('.', maxsplit=1)[-1] for each in together)}]"
         return name if "." in room else f"{name}[[{name}]]"
 
-    for room, lower in sorted(reduced(direct).items(), key=lambda entry: rooms.index(entry[0])):
-        upper = box(room)
+    for room in order:
+        upper, lower = box(room), arrows_left.get(room, set())
         if lower:
-            lines.append(f"    {upper} --> {' & '.join(map(box, sorted(lower, key=rooms.index)))}")
+            lines.append(f"    {upper} --> {' & '.join(map(box, sorted(lower, key=order.index)))}")
         elif upper != room.rsplit(".", maxsplit=1)[-1]:
             lines.append(f"    {upper}")
     return "\n".join(lines)
