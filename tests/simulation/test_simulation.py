@@ -34,7 +34,7 @@ def simulate(*arguments: str) -> tuple[int, dict[str, Any], str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.seconds(80)
 def test_two_hundred_seeds_keep_every_promise() -> None:
     code, last, printed = simulate("--seeds", str(SEEDS), "--steps", str(STEPS))
     assert last["violations"] == 0, printed

@@ -56,7 +56,7 @@ class Cheat:
     @property
     def honest_runs(self) -> int:
         """Enough for every row of the honest twin to be able to fail."""
-        return min(self.runs, 80)
+        return min(self.runs, 50)
 
 
 def _of(name: str, module: object, caught_by: Detector, runs: int = 400, few: int | None = None) -> Cheat:
@@ -73,13 +73,13 @@ CHEATS = (
     _of("an exact |grad f_t|", exact_count, "monte carlo", runs=60),
     _of("float Laplace whose low bits leak", float_laplace, "monte carlo"),
     _of("a seeded generator", seeded_generator, "fresh seeds"),
-    _of("a step boundary that moves with the number of events", moving_boundary, "monte carlo", runs=240),
+    _of("a step boundary that moves with the number of events", moving_boundary, "monte carlo", runs=240, few=180),
     _of("sensitivity of add/remove used for replacement", replacement, "monte carlo"),
     _of("a budget spent twice in selection", selection_twice, "monte carlo"),
     _of("integer noise on a real-valued statistic", real_valued, "monte carlo"),
     _of("PrivTree's lambda times 0.83 at small epsilon", shrunk_lambda, "exact"),
     _of("a crash that redraws when the draw was large", redraw_large, "monte carlo"),
-    _of("a contribution bound that a second worker forgets", forgetful_bound, "monte carlo", runs=400, few=240),
+    _of("a contribution bound that a second worker forgets", forgetful_bound, "monte carlo", runs=400, few=180),
     _of("a table scaled to an exact |grad f_t|", table_total, "monte carlo", runs=200),
     Cheat("a marginal chosen at twice its budget", table_selection.spent_twice, table_selection.honest, "monte carlo"),
     Cheat("a marginal's score over its cells", table_selection.divided, table_selection.honest, "monte carlo"),
