@@ -76,7 +76,7 @@ def run(
 
 def test_every_failpoint_in_the_program_is_tried() -> None:
     """A place that somebody adds is either in the list above or fails here."""
-    sources = "\n".join(path.read_text() for path in sorted((ROOT / "agents").glob("*.py")))
+    sources = "\n".join(path.read_text() for path in sorted((ROOT / "agents").rglob("*.py")))
     named = set(re.findall(r'failpoint\("(\w+)"\)', sources))
     named |= {f"{what}_{when}" for what in ("seed", "candidate") for when in ("appended", "committed")}
     assert named == {name.split(":")[0] for name in FAILPOINTS}
