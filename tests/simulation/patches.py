@@ -24,7 +24,7 @@ LOOK_S = 900.0
 HEARTBEAT_S = 40.0  # a sixth of a session
 METADATA_MS = 2_400_000  # how old what clients know of the cluster may be: eight times the default, as sessions are
 PACE_S = 20.0
-FAILPOINTS = ("engine", "publish", "ingest_owner", "table")
+FAILPOINTS = ("engine", "publish", "ingest.partition_task", "table")
 
 
 def patches(world: World) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def patches(world: World) -> dict[str, Any]:
         "engines.spatial.queries.SpatialEvaluator.measure": lambda *_: {},
         "agents.offline.replay.PACE_S": PACE_S,
         "agents.protocol.release.stepper.Stepper.compute": _watched(world, Stepper.compute),
-        **{f"agents.{module}.failpoint": failpoint for module in FAILPOINTS},
+        **{f"agents.worker.{module}.failpoint": failpoint for module in FAILPOINTS},
     }
 
 

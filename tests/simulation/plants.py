@@ -119,7 +119,8 @@ def no_fencing() -> Patches:
     async def changed(kafka: Any, transactional_id: str, **settings: Any) -> Any:
         return await fenced(kafka, f"{transactional_id}-{next(numbers)}", **settings)
 
-    return {f"agents.{module}.fenced_producer": changed for module in ("engine", "publish", "ingest_owner", "replay")}
+    users = ("worker.engine", "worker.publish", "worker.ingest.partition_task", "offline.replay")
+    return {f"agents.{module}.fenced_producer": changed for module in users}
 
 
 def tick_forgotten() -> Patches:

@@ -49,6 +49,7 @@ def test_a_planted_fault_is_found(plant: str, seeds: int) -> None:
     """The quick ones; `make simulate-job` looks for all of them. Deterministic: the same seeds find them each time."""
     code, last, printed = simulate("--plant", plant, "--seeds", str(seeds))
     assert code == 1, printed
+    assert "Traceback" not in printed, "the simulation itself is broken, which finds nothing"
     assert last["violations"] > 0
 
 
