@@ -56,7 +56,7 @@ class Cheat:
     @property
     def honest_runs(self) -> int:
         """Enough for every row of the honest twin to be able to fail."""
-        return min(self.runs, 50)
+        return min(self.runs, 80)
 
 
 def _of(name: str, module: object, caught_by: Detector, runs: int = 400, few: int | None = None) -> Cheat:
