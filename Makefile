@@ -22,11 +22,12 @@ setup: $(VENV)/.stamp-all  ## install everything, development tools included, in
 demo: $(VENV)/.stamp-demo  ## see the job run on real streams; ARGS="..." are passed on
 	@$(VENV)/bin/privstream demo $(ARGS)
 
-# A process for each core (a broker takes 300 MB); a file's tests stay together, since they share what is slow to make.
-PARALLEL := -n logical --maxprocesses 4 --dist loadfile
+# A few processes more than cores (tests/conftest.py; each may have a broker, of 300 MB); a file's tests stay together,
+# since they share what is slow to make, and the longest files come first. The suite passes with ARGS=--reversed too.
+PARALLEL := -n logical --dist loadfile --no-loadscope-reorder
 
 test: setup  ## run every test, the real broker's and the doctests included
-	$(PY) -m pytest -q $(PARALLEL) --durations=15 --doctest-modules schemas engines tests
+	$(PY) -m pytest -q $(PARALLEL) --durations=15 --doctest-modules schemas engines tests $(ARGS)
 
 check: setup  ## format, lint, strict types, import rules, doctests; no broker
 	$(VENV)/bin/ruff format --check $(SOURCES)

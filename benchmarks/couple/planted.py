@@ -23,7 +23,8 @@ def found_plant(plant: Plant) -> str:
     """What finds a planted fault; empty if nothing does."""
     stream = contract_case(plant.engine).stream(plant.mode, plant.variant)
     name = f"{plant.engine}/{plant.mode}/{plant.name}"
-    return _found(plant.planted(), ((name, stream, seed) for seed in range(TRIES)))
+    seeds = dict.fromkeys((plant.shown_by, *range(TRIES)))
+    return _found(plant.planted(), ((name, stream, seed) for seed in seeds))
 
 
 def found_mutant(site: Site) -> str:
@@ -45,7 +46,12 @@ def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
             yield name, stream, seed
 
 
-MODES_OF = {"wevent": ("bd", "ba"), "series.gaussian": ("gaussian",), "tabular.papers": ("paper",)}
+MODES_OF = {
+    "wevent": ("bd", "ba"),
+    "series.gaussian": ("gaussian",),
+    "papers.binomial": ("paper-binomial",),
+    "tabular.papers": ("paper",),
+}
 """Modes to begin with, by a part of the module's name; without it all are tried in turn."""
 
 

@@ -14,7 +14,7 @@ import pytest
 from aiokafka.errors import KafkaError
 from prometheus_client import REGISTRY
 
-from agents.lifecycle.stops import Stops
+from agents.lifecycle.stops import STOPPED, Stops
 from agents.protocol.release.stepper import Stepper
 from agents.worker import engine, job
 from agents.worker.engine import EngineTask
@@ -26,6 +26,12 @@ from tests.agents.test_engine_trim import Producer, Table, reading
 from tests.kafka.support import job_config, stream_table
 
 STEPS = 4
+
+
+@pytest.fixture(autouse=True)
+def nothing_has_stopped() -> None:
+    """A process has one set of metrics, and other tests' streams have the same names."""
+    STOPPED.clear()
 
 
 class Bench:

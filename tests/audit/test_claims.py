@@ -23,6 +23,8 @@ from engines.noise import seeded
 from schemas.config import ENGINES
 from tests.audit.small_stream import stream
 
+pytestmark = pytest.mark.seconds(2)
+
 CASES = cases()
 LONG = {"counter unbounded-blt"}
 """Not in CI: in enough runs for its claim it takes a minute. `make audit` has it."""

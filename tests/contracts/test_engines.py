@@ -29,6 +29,8 @@ from schemas.blocks import Folded
 from schemas.config import ENGINES
 from schemas.errors import EngineInputError
 
+pytestmark = pytest.mark.seconds(0.3)
+
 CASES = [(name, mode) for name, spec in ENGINES.items() for mode in spec.facts.modes]
 MEASURED = [(name, mode) for name, mode in CASES if contract_case(name).measured is not None]
 EASY = settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])

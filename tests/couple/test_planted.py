@@ -9,6 +9,8 @@ from benchmarks.couple.planted import found_mutant, found_plant
 from tests.couple.plants import Plant
 from tests.couple.plants.all import EVERY, NAMED, OWN_SCENES, PLANTS, QUICK
 
+pytestmark = pytest.mark.seconds(1)
+
 SITES = list(sites())
 
 

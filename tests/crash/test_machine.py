@@ -46,7 +46,6 @@ def test_a_clock_steps_in_a_running_process(tmp_path: Path) -> None:
 
 @pytest.mark.kafka
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_a_full_disk_and_a_clock_that_steps(bootstrap: str, tmp_path: Path) -> None:
     if reason := can_mount(tmp_path):
         pytest.skip(f"no disk to fill: {reason}")

@@ -18,7 +18,7 @@ from tests.crash.proxy.faults import Seeded, no_faults
 from tests.crash.proxy.server import Proxy
 from tests.kafka.support import until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.seconds(100)]
 
 KILLS, FAULTS, SEED = 12, 20, 5
 

@@ -24,7 +24,8 @@ KEYS = {
 
 
 @pytest.mark.kafka
-@pytest.mark.timeout(900)  # a minute on an idle machine
+@pytest.mark.slow
+@pytest.mark.seconds(60)
 def test_the_demo_runs_to_its_end_and_leaves_nothing_behind(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PRIVSTREAM_")}
     done = subprocess.run(

@@ -27,7 +27,8 @@ from schemas.releases import Seed, decode_log_record
 from schemas.topics import Topics
 from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until
 
-STOP_S = 30.0
+STOP_S = 120.0
+"""One that has not left is still a member of its group, and its successor gets nothing."""
 SOURCE_PARTITIONS = 2
 END_OF_STEP_0_MS = 1_577_836_800_000 + 60_000
 

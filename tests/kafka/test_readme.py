@@ -63,7 +63,8 @@ def test_the_block_is_what_this_test_expects() -> None:
 
 
 @pytest.mark.kafka
-@pytest.mark.timeout(900)
+@pytest.mark.slow
+@pytest.mark.seconds(40)
 def test_every_command_of_the_readme_works(bootstrap: str, tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     write_history(tmp_path / "history.csv")

@@ -25,6 +25,8 @@ from tests.kafka.support import WAIT_AT_MOST_S, until
 from tests.kafka.test_streams_alone import admin_of
 
 NOISE = re.compile(r"Traceback|Event loop is closed|never retrieved|Unclosed AIOKafka|^\s+File ", re.MULTILINE)
+pytestmark = pytest.mark.seconds(20)
+
 MOST_LINES = 40
 """What an outage may add to a log, whatever its length here: a line for each cause, and those of leaving and of a
 start. Without a filter a second alone has some hundred."""

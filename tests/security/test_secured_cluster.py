@@ -44,7 +44,7 @@ from tests.crash.test_crash import ended
 from tests.kafka.support import fresh_name, job_config, records_of, stream_table, until
 from tests.security.secured import DAY, READER, WORKER, Authority, SecuredBroker, apply_acls, environment, token
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 DENIED = TopicAuthorizationFailedError.errno

@@ -16,7 +16,7 @@ from tests.crash.field import Field
 from tests.kafka.support import records_of
 from tests.upgrade.kept import KeptBroker, config_of, unpacked
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.seconds(20)]
 
 
 async def released(config: Config) -> list[list[tuple[int, bytes, bytes]]]:

@@ -16,7 +16,7 @@ from tests.crash.verify import StreamEvidence, collect
 from tests.kafka.support import until
 from tests.upgrade.earlier import earlier_tree
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.seconds(40)]
 
 
 def test_workers_of_two_versions_share_a_job(bootstrap: str, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ class Plant:
         engine, mode: where it is.
         planted: patches the code while it is entered.
         variant: changes to the tables of the engine's contract case, where it shows only there.
+        shown_by: the seed that is tried first, where the first ones do not show it. All others are tried after it.
     """
 
     name: str
@@ -33,3 +34,4 @@ class Plant:
     mode: str
     planted: Callable[[], AbstractContextManager[Any]]
     variant: Mapping[str, Any] = field(default_factory=dict)
+    shown_by: int = 0

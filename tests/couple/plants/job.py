@@ -72,6 +72,7 @@ PLANTS = (
         engine="spatial",
         mode="default",
         planted=_replaced(PartitionIngest, "take", _counting),
+        shown_by=1,
     ),
     Plant(
         name="as many events of a user in a step as they like",

@@ -219,12 +219,14 @@ PLANTS = (
         engine="spatial",
         mode="default",
         planted=_built(LateGlance, "HeldLeaves"),
+        shown_by=14,
     ),
     Plant(
         name="empty cells are never split",
         engine="spatial",
         mode="paper",
         planted=_replaced(partition, "split_bits", _bits_of_empty_cells),
+        shown_by=6,
     ),
     Plant(
         name="a standard error from the net count",
@@ -244,6 +246,7 @@ PLANTS = (
         mode="paper",
         variant=_EVENT,
         planted=_replaced(split.SplitRule, "scale", _SHRUNK),
+        shown_by=15,
     ),
     Plant(
         name="scores that subtract deletes",
