@@ -97,10 +97,10 @@ async def test_a_second_worker_takes_over_and_gives_back(bootstrap: str, tmp_pat
         await more(0)
         await bench.until_ticked(0)
         async with bench.running() as second:
-            await until(lambda: len(first.tasks) == 1 and len(second.tasks) == 1)
+            await until(lambda: len(first.partition_tasks) == 1 and len(second.partition_tasks) == 1)
             await more(1)
             await bench.until_ticked(1)
-        await until(lambda: len(first.tasks) == 2)
+        await until(lambda: len(first.partition_tasks) == 2)
         await more(2)
         check(await bench.until_ticked(2), events)
 
@@ -125,14 +125,14 @@ async def test_a_worker_that_is_still_opening_does_not_fence_its_successor(boots
         async with bench.running() as first:
             await until(lambda: slow == bench.partitions)
             async with bench.running() as second:
-                await until(lambda: len(second.tasks) == 1)
+                await until(lambda: len(second.partition_tasks) == 1)
                 resume.set()
                 for step in range(3):
                     events += crowd(step)
                     await bench.send(crowd(step))
                     await bench.tick(step)
                     check(await bench.until_ticked(step), events)
-                assert len(first.tasks) == len(second.tasks) == 1
+                assert len(first.partition_tasks) == len(second.partition_tasks) == 1
 
 
 def _stopped(pid: int) -> bool:

@@ -151,7 +151,7 @@ def test_one_event_on_a_map_moves_one_measurement_and_one_watch_by_one(
 
 def test_a_state_of_another_shape_is_refused() -> None:
     other = PolygonDomain(XY, _shifted(), DEPTH)
-    with pytest.raises(ValueError, match="another stream, mode or domain"):
+    with pytest.raises(ValueError, match="another stream, mode, domain or budget"):
         build("default", other).restore(build("default", LAND).state())
 
 

@@ -212,7 +212,7 @@ HIDDEN: tuple[Plant, ...] = (
         "a restart forgets that the stream is early",
         GrowingBlocks,
         "restore",
-        "bool(header[2])",
+        "bool(early)",
         "False",
     ),
     _edit(
