@@ -125,7 +125,7 @@ async def ours(bootstrap: str, folder: str, events: int) -> tuple[int, float]:
         if service.crash_reason is not None:
             raise service.crash_reason
     seconds = time.perf_counter() - begun
-    assert counters.records[f"{job}-taxi", "blocks", "ACCEPTED"] > 0.9 * events, "the events are not accepted"
+    assert counters.records[f"{job}-taxi", "blocks", "ACCEPTED", ""] > 0.9 * events, "the events are not accepted"
     await service.stop()
     return seen, seconds
 
