@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, warn
+from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, say, warn
 
 
 def tune(
@@ -48,7 +49,7 @@ def tune(
     """
     from agents.offline import tune_output
     from agents.offline.tune import bounds_of, default_bounds, default_epsilons, epsilons_of
-    from agents.offline.tune_run import TuneOptions, check_bounded
+    from agents.offline.tune_run import TuneOptions, check_bounded, possible
     from agents.offline.tune_run import tune as run
     from agents.pages.text import table
 
@@ -56,10 +57,14 @@ def tune(
     chosen = chosen_stream(loaded, stream)
     check_bounded(loaded, chosen)
     privacy = chosen.privacy
+    left_out: Mapping[int, str] = {}
+    if bounds is not None:
+        tried = bounds_of(bounds)
+    else:
+        near = default_bounds(privacy.max_contributions or 1, charge=chosen.insert_charge)
+        tried, left_out = possible(loaded, chosen, near)
     options = TuneOptions(
-        bounds=bounds_of(bounds)
-        if bounds is not None
-        else default_bounds(privacy.max_contributions or 1, charge=chosen.insert_charge),
+        bounds=tried,
         epsilons=epsilons_of(epsilons) if epsilons is not None else default_epsilons(privacy.epsilon),
         runs=runs,
     )
@@ -84,5 +89,7 @@ def tune(
             typer.echo(recommended.sentence())
         if page is not None:
             typer.echo(str(page))
+    for bound, reason in left_out.items():
+        say(f"bound {bound} was left out: {reason}")
     for warning in tune_output.WARNINGS:
         warn(warning)

@@ -100,7 +100,7 @@ class Recommendation:
             return f"epsilon {self.epsilon}: nothing was released, so no bound can be recommended"
         told = f"epsilon {self.epsilon}: max_contributions = {self.bound} has the least error"
         if self.spread is None:
-            told += "; with one run nobody knows how much runs differ: add --runs 3"
+            told += " (of one run: --runs 3 tells how much runs differ)"
         elif self.alike:
             named = " and ".join(map(str, self.alike))
             told += f", but {named} {'is' if len(self.alike) == 1 else 'are'} within what runs differ by"
@@ -108,8 +108,7 @@ class Recommendation:
         else:
             told += f", by more than runs differ ({self.spread:.1%})"
         if self.edge:
-            told += f"; it is the {self.edge} that was tried: try {'smaller' if self.edge == 'smallest' else 'larger'}"
-            told += " ones too"
+            told += f"; it is the {self.edge} of those tried, so try {self.edge.removesuffix('st')}r ones"
         return told
 
 

@@ -186,6 +186,17 @@ def at(config: Config, stream: Stream, bound: int, epsilon: Decimal) -> Stream:
     return changed.streams[0]
 
 
+def possible(config: Config, stream: Stream, bounds: Sequence[int]) -> tuple[tuple[int, ...], Mapping[int, str]]:
+    """The bounds that a stream can have, and why it cannot have the others."""
+    refused: dict[int, str] = {}
+    for bound in bounds:
+        try:
+            at(config, stream, bound, stream.privacy.epsilon)
+        except ConfigError as error:
+            refused[bound] = error.problems[0].reason
+    return tuple(bound for bound in bounds if bound not in refused), refused
+
+
 class History:
     """The file, with all that is true of it whatever the bound.
 
