@@ -85,7 +85,7 @@ class Recommendation:
     Attributes:
         bound: None where no bound gave an error to compare.
         alike: other bounds that so many runs do not tell from it.
-        spread: standard deviation of a run's error, relative to it; None where there is one run of each.
+        spread: standard deviation of a run's error near the bound, relative to it; None where there is one run of each.
         edge: "smallest" or "largest" where the bound is the first or last of several that were tried.
     """
 
@@ -102,7 +102,8 @@ class Recommendation:
         if self.spread is None:
             told += " (of one run: --runs 3 tells how much runs differ)"
         elif self.alike:
-            named = " and ".join(map(str, self.alike))
+            *others, last = map(str, self.alike)
+            named = f"{', '.join(others)} and {last}" if others else last
             told += f", but {named} {'is' if len(self.alike) == 1 else 'are'} within what runs differ by"
             told += f" ({self.spread:.1%})"
         else:
@@ -233,10 +234,15 @@ def _best(epsilon: Decimal, cells: Sequence[TuneCell]) -> Recommendation:
     )
     if runs == 1:
         return Recommendation(epsilon, bound, edge=edge)
-    spread = float(np.sqrt(scores.var(axis=1, ddof=1).mean()))
-    near = means - means[best] <= APART * spread * math.sqrt(2 / runs)
+    variances = _pooled(scores.var(axis=1, ddof=1))
+    near = means - means[best] <= APART * np.sqrt((variances + variances[best]) / runs)
     alike = tuple(cell.bound for cell, close in zip(cells, near, strict=True) if close and cell.bound != bound)
-    return Recommendation(epsilon, bound, alike, spread, edge)
+    return Recommendation(epsilon, bound, alike, math.sqrt(variances[best]), edge)
+
+
+def _pooled(variances: np.ndarray) -> np.ndarray:
+    """The mean of each and its neighbours: few runs know little of their own, and distant bounds have another."""
+    return np.array([variances[max(0, at - 1) : at + 2].mean() for at in range(len(variances))])
 
 
 def _logarithms(cells: Sequence[TuneCell], name: str) -> np.ndarray:
