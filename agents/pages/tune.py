@@ -71,9 +71,11 @@ def _errors(curves: ErrorCurves, unit: str) -> str:
     """A panel for each error; nothing where none was compared."""
     if not curves.parts:
         return ""
-    columns = min(2, len(curves.parts))
+    from matplotlib.ticker import LogLocator
+
+    columns = 2 if len(curves.parts) == 4 else min(3, len(curves.parts))
     rows = math.ceil(len(curves.parts) / columns)
-    made, grid = figure(4.2 * columns, 3.1 * rows, rows=rows, columns=columns, squeeze=False, sharex=True)
+    made, grid = figure(max(3.4 * columns, 6.0), 3.1 * rows, rows=rows, columns=columns, squeeze=False)
     panels = list(grid.flat)
     scale = 100.0 if unit == "%" else 1.0
     for axes, (name, parts) in zip(panels, curves.parts.items(), strict=False):
@@ -82,6 +84,7 @@ def _errors(curves: ErrorCurves, unit: str) -> str:
             axes.plot(curves.bounds, values, color=colour, linestyle=line, marker="o", markersize=4, label=part)
         axes.set_title(f"{name}, {unit}" if unit else name, color=TRUE, fontsize=10)
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.yaxis.set_major_formatter("{x:g}")
         _by_bound(axes, curves.bounds)
         if curves.best is not None:
