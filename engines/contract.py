@@ -201,3 +201,11 @@ class Evaluator(Protocol):
                 consumers see them. A field that a record lacks is None.
         """
         ...
+
+    def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
+        """What `measure` would give for a release that held exactly the events `kept`, without noise.
+
+        Args:
+            truth, kept: both encoded by `domain`, of the same step; `kept` is the part of `truth` that bounds let in.
+        """
+        ...

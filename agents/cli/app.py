@@ -10,7 +10,7 @@ import typer
 from agents.cli.output import clean
 
 # In the order in which a newcomer needs them. Each is a module here with a function of its name.
-COMMANDS = ("demo", "validate", "explain", "topics", "run", "replay", "simulate", "audit", "status", "doctor")
+COMMANDS = ("demo", "validate", "explain", "topics", "run", "replay", "simulate", "tune", "audit", "status", "doctor")
 
 EPILOG = (
     "Start with: privstream validate CONFIG. Exit codes: 0 well, 1 a check found something, 2 refused with a reason."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,12 @@ def explain(
         list[Path] | None,
         typer.Option("--earlier", metavar="CONFIG", help="A file with which streams released before: it adds up too."),
     ] = None,
+    registry: Annotated[
+        bool,
+        typer.Option(
+            "--registry", help="Print an entry for the Differential Privacy Deployments Registry, as JSON to be filled."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what is promised to whom, in words and in symbols, and where every part of the budget goes.
@@ -30,6 +37,7 @@ def explain(
     """
     from agents.explain import explain as explained
     from agents.explain.page import render_page
+    from agents.explain.registry import registry as entries_of
     from agents.explain.text import render_text
 
     loaded = config_of(config)
@@ -44,7 +52,15 @@ def explain(
                 "may write to."
             ) from None
         say(f"wrote {html}")
-    if as_json:
+    if registry:
+        entries = entries_of(explanation)
+        if as_json:
+            print_json(entries)
+        else:
+            typer.echo(json.dumps(entries, indent=2))
+            open_fields = sum(len(entry["to_fill"]) for entry in entries["entries"])
+            say(f"{open_fields} fields are yours to fill; compare the rest with the registry's own form of today")
+    elif as_json:
         print_json(explanation.as_json())
     elif html is None:
         typer.echo(render_text(explanation))

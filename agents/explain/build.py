@@ -41,6 +41,7 @@ def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
         mode=stream.mode,
         source=stream.source,
         step=stream.time.step,
+        protects=stream.privacy.unit,
         unit=words.unit_of(stream),
         neighbouring=words.neighbours_of(stream, guarantee),
         private=guarantee.private,

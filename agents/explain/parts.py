@@ -13,7 +13,7 @@ from agents.presentation.laws import NoiseFacts, noise_facts
 from engines.accounting.streams import Total
 from schemas.config import Stream, format_duration
 from schemas.errors import BudgetError
-from schemas.guarantee import Guarantee, Mechanism
+from schemas.guarantee import Guarantee, Mechanism, Unit
 
 
 def decimal(value: float) -> str:
@@ -191,13 +191,14 @@ class Notch:
 
 @dataclass(frozen=True, slots=True)
 class StreamExplanation:
-    """All that is to be known of one stream."""
+    """All that is to be known of one stream. `protects` is the configured unit, `unit` the same in words."""
 
     name: str
     engine: str
     mode: str
     source: str
     step: timedelta
+    protects: Unit
     unit: str
     neighbouring: str
     private: bool

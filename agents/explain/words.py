@@ -247,7 +247,7 @@ def unprotected(stream: Stream, *, job: str) -> Iterator[Point]:
         "the operator's view",
         f"{Topics.utility(stream.name)} holds the true error ({audit}): for operators only. So are metrics, lag, "
         f"{topics.dead_letters}, "
-        "privstream status and everything that privstream simulate writes.",
+        "privstream status and everything that privstream simulate and tune write.",
     )
     yield Point(
         "the raw topic and the job's private topics",

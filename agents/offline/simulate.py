@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.held_out import HeldOutAudit
 from agents.protocol.release.public_records import instant
 from agents.protocol.release.stepper import Stepper
-from agents.protocol.replay.plan import Planned, Progress, ReplayChunk
+from agents.protocol.replay.plan import Planned, Progress
 from agents.protocol.replay.rows import clock_of, plan_of, steps_of, times_of
 from agents.protocol.userhash import user_key
 from engines.noise import fresh_seed
@@ -105,7 +105,7 @@ def simulate(
     begun(summary.rows * len(streams))
     done = []
     for each in streams:
-        driven = _driven_by_ticks(each, file, options)
+        driven = driven_by_ticks(each, file, counted=options.steps_by_count is not None)
         folder = out if len(streams) == 1 else out / each.name
         with Output(folder, driven, source=file.path.name, caveats=options.caveats) as output:
             run = Simulation(driven, output, options)
@@ -134,13 +134,10 @@ class Simulation:
 
     def read(self, parts: Iterator[list[Row]], *, source: str, progress: Callable[[int], None]) -> None:
         """Take in every row, and answer every step. Raises: ReplayError for rows that are not sorted by time."""
-        times = times_of(self.stream)
-        plan = plan_of(self.stream, {self.stream.source: 1}, Progress(source=source))
-        for rows in parts:
-            self._take(plan.chunk(rows, steps_of(self._clock, times.of(rows))))
-            progress(len(rows))
-        self._take(plan.finish())
-        self._rows = plan.row
+        for records, rows in planned(self.stream, parts, source=source):
+            self._take(records)
+            self._rows += rows
+            progress(rows)
 
     def done(self) -> Simulated:
         """Write the last snapshot and the report."""
@@ -163,16 +160,15 @@ class Simulation:
             },
         )
 
-    def _take(self, chunk: ReplayChunk) -> None:
-        records = chunk.records[self.stream.source, 0]
+    def _take(self, records: Sequence[Planned]) -> None:
         self._fold(self._ingest, self._stepper, records)
         self._fold(self._truth, self._audit, records)
         while self._stepper.closable:
             self._answer()
 
-    def _fold(self, ingest: PartitionIngest, into: Stepper | HeldOutAudit, planned: Sequence[Planned]) -> None:
+    def _fold(self, ingest: PartitionIngest, into: Stepper | HeldOutAudit, records: Sequence[Planned]) -> None:
         """What ingest does with the next records of the one partition, up to the block's way through Kafka."""
-        ingest.take(_read_back(planned, first=ingest.next_offset))
+        ingest.take(read_back(records, first=ingest.next_offset))
         block, _ = ingest.seal()
         if block is None:
             return
@@ -214,6 +210,18 @@ class Simulation:
         return hashlib.sha256(label.encode()).digest()
 
 
+def planned(stream: Stream, parts: Iterable[list[Row]], *, source: str) -> Iterator[tuple[Sequence[Planned], int]]:
+    """Records as a replay writes them to a source of one partition, with the number of rows that each part of them has.
+
+    Raises: ReplayError for rows that are not sorted by time.
+    """
+    clock, times = clock_of(stream), times_of(stream)
+    plan = plan_of(stream, {stream.source: 1}, Progress(source=source))
+    for rows in parts:
+        yield plan.chunk(rows, steps_of(clock, times.of(rows))).records[stream.source, 0], len(rows)
+    yield plan.finish().records[stream.source, 0], 0
+
+
 def _parts(stream: Stream, file: RowFile, options: SimulateOptions) -> Iterator[list[Row]]:
     """Batches of rows."""
     number = 0
@@ -226,10 +234,15 @@ def _parts(stream: Stream, file: RowFile, options: SimulateOptions) -> Iterator[
         yield rows
 
 
-def _driven_by_ticks(stream: Stream, file: RowFile, options: SimulateOptions) -> Stream:
-    """The stream with its clock in the file's rows; one that starts "now" starts with the first row's second."""
+def driven_by_ticks(stream: Stream, file: RowFile, *, counted: bool = False) -> Stream:
+    """The stream with its clock in the file's rows; one that starts "now" starts with the first row's second.
+
+    Args:
+        counted: the rows' times are nominal, see `SimulateOptions.steps_by_count`.
+    Raises: FileError where no row has a time to start with.
+    """
     changes: dict[str, Any] = {"clock": "replay"}
-    if options.steps_by_count is not None:
+    if counted:
         changes["format"] = "us"
     if stream.time.start_us is None:
         first = next((at for rows in file.batches() for at in times_of(stream).of(rows) if at is not None), None)
@@ -240,7 +253,7 @@ def _driven_by_ticks(stream: Stream, file: RowFile, options: SimulateOptions) ->
     return stream.model_copy(update={"time": stream.time.model_copy(update=changes)})
 
 
-def _read_back(planned: Sequence[Planned], *, first: int) -> list[RawRecord]:
+def read_back(planned: Sequence[Planned], *, first: int) -> list[RawRecord]:
     """Planned records as they would be read back from Kafka."""
     return [
         RawRecord(first + index, -1, record.key, record.value, tuple(record.headers))

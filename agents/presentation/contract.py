@@ -51,6 +51,9 @@ class Presentation:
 
     domain: the public domain in a sentence, for `explain`.
     error_model: the error to expect, for `explain`. Raises: PrivstreamError where there is none.
+    errors: of a step's metrics those that are errors, named for reading: 0 is exact, less is better, NaN where nothing
+        was compared. By default every metric.
+    error_unit: of those errors; "%" of shares that are read in percent.
     remarks: what else `explain` must say in plain words.
     warnings: what `validate` says of a stream that is well, where its answers may disappoint.
     sections: HTML of `report.html` after the tiles: plots and tables of truth beside releases, after the last step.
@@ -63,5 +66,7 @@ class Presentation:
     sections: Callable[[Stream, HeldOutAudit, Sequence[StepRow]], Sequence[str]]
     tiles: Callable[[Mapping[str, float]], Sequence[tuple[str, str]]]
     audit_plan: Callable[[Stream], AuditPlan]
+    errors: Callable[[Mapping[str, float]], Mapping[str, float]] = dict
+    error_unit: str = ""
     remarks: Callable[[Stream], Iterator[str]] = lambda stream: iter(())
     warnings: Callable[[Stream], Iterator[str]] = lambda stream: iter(())

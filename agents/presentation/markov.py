@@ -89,6 +89,11 @@ def _error(metrics: Mapping[str, float | None]) -> float | None:
     return None if mse is None or math.isnan(mse) else math.sqrt(mse)
 
 
+def _errors(metrics: Mapping[str, float]) -> Mapping[str, float]:
+    error = _error(metrics)
+    return {"rms of a count": math.nan if error is None else error}
+
+
 def _sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[str]:
     released = [(row.start, error) for row in steps if (error := _error(row.metrics)) is not None]
     if not released:
@@ -137,5 +142,7 @@ PRESENTATION = Presentation(
     sections=_sections,
     tiles=_tiles,
     audit_plan=_audit_plan,
+    errors=_errors,
+    error_unit="users",
     remarks=_remarks,
 )

@@ -174,6 +174,16 @@ def tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
     return [(name.replace("_", " "), f"{value:.6g}" if _known(value) else "-") for name, value in metrics.items()]
 
 
+def errors(metrics: Mapping[str, float]) -> Mapping[str, float]:
+    """How far the release of each field lies from the truth, in its units."""
+    found = {}
+    for name in metrics:
+        if name.startswith("true"):
+            tail = name.removeprefix("true")
+            found[f"error of {tail[1:]}" if tail else "error"] = abs(metrics[f"released{tail}"] - metrics[name])
+    return found
+
+
 def _known(value: float | None) -> bool:
     """False for what is missing: JSON has no NaN, so it comes back as null."""
     return value is not None and not isnan(value)
@@ -229,5 +239,6 @@ PRESENTATION = Presentation(
     sections=sections,
     tiles=tiles,
     audit_plan=_audit_plan,
+    errors=errors,
     remarks=remarks,
 )

@@ -10,7 +10,7 @@ import numpy as np
 from agents.presentation import spatial_zones
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.spatial_error import error_model
-from agents.presentation.spatial_report import sections, tiles
+from agents.presentation.spatial_report import errors, sections, tiles
 from engines.auditor.fixture import DENSE, Focus
 from engines.registry import build_domain
 from engines.spatial.domain import LineDomain
@@ -106,5 +106,7 @@ PRESENTATION = Presentation(
     sections=sections,
     tiles=tiles,
     audit_plan=_audit_plan,
+    errors=errors,
+    error_unit="%",
     warnings=_warnings,
 )

@@ -74,6 +74,10 @@ def tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
     return [(f"last error, {name.removeprefix(_PREFIX)}", f"{value:.1%}") for name, value in metrics.items()]
 
 
+def errors(metrics: Mapping[str, float]) -> Mapping[str, float]:
+    return {name.removeprefix(_PREFIX): value for name, value in metrics.items()}
+
+
 def sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[str]:
     zones = isinstance(stream.domain, ZonesDomainSection)
     parts = [spatial_zones.bars(audit) if zones else _maps(MapPair.of(stream, audit))]

@@ -10,7 +10,7 @@ import numpy as np
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
-from agents.presentation.tabular_report import sections, tiles
+from agents.presentation.tabular_report import errors, sections, tiles
 from engines.auditor.fixture import Focus
 from engines.registry import build_domain, build_engine
 from engines.tabular.attributes import Scalar
@@ -152,5 +152,6 @@ PRESENTATION = Presentation(
     sections=sections,
     tiles=tiles,
     audit_plan=_audit_plan,
+    errors=errors,
     remarks=_remarks,
 )

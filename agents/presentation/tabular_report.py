@@ -32,6 +32,10 @@ def tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
     return [(f"last {LABELS[name]}", f"{metrics[name]:.4f}") for name in METRICS if name in metrics]
 
 
+def errors(metrics: Mapping[str, float]) -> Mapping[str, float]:
+    return {LABELS[name]: metrics[name] for name in METRICS if name in metrics}
+
+
 def sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[str]:
     evaluator = audit.evaluator
     assert isinstance(evaluator, TableEvaluator)

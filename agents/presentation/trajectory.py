@@ -136,6 +136,10 @@ def _tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
     ]
 
 
+def _errors(metrics: Mapping[str, float]) -> Mapping[str, float]:
+    return {name.upper(): metrics[name] for name in _SHOWN if name in metrics}
+
+
 def _known(metrics: Mapping[str, float | None], name: str) -> float | None:
     """A metric; None where nothing was compared."""
     value = metrics.get(name)
@@ -196,6 +200,7 @@ PRESENTATION = Presentation(
     sections=_sections,
     tiles=_tiles,
     audit_plan=_audit_plan,
+    errors=_errors,
     remarks=_remarks,
     warnings=_warnings,
 )

@@ -62,3 +62,14 @@ class SeriesEvaluator:
                 value = None if last is None else synthetic[column][last]
                 found[f"{name}{tail}"] = nan if value is None else float(value)
         return found
+
+    def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
+        """See `engines.contract.Evaluator.exact`."""
+        (true, present), (released, _) = self.domain.totals(truth), self.domain.totals(kept)
+        found = {}
+        for index, field in enumerate(self.domain.fields):
+            tail = self._tail(index)
+            found[f"true{tail}"] = true[index] * field.unit if present else nan
+            found[f"released{tail}"] = released[index] * field.unit
+            found[f"se{tail}"] = 0.0
+        return found

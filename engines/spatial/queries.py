@@ -137,14 +137,19 @@ class SpatialEvaluator:
         columns = Columns({self.domain.x_field: x, self.domain.y_field: y}, {}, np.ones(len(x), np.int8))
         keys, reasons = self.domain.encode(columns)
         inside = keys[reasons == 0, 0]
+        return self._errors(truth, self._sums(inside, np.ones(len(inside), np.int64)))
+
+    def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
+        """See `engines.contract.Evaluator.exact`."""
+        return self._errors(truth, self._sums(kept.keys[:, 0], kept.counts * _signs(kept)))
+
+    def _errors(self, truth: Folded, sums: IntArray) -> dict[str, float]:
+        """Of counts given by their prefix sums."""
         weights = truth.counts * _signs(truth)
         true_sums = self._sums(truth.keys[:, 0], weights)
-        synthetic_sums = self._sums(inside, np.ones(len(inside), np.int64))
         alive = int(weights.sum())
         return {
-            f"error_{name}": float(
-                relative_errors(query.count(true_sums), query.count(synthetic_sums), alive=alive).mean()
-            )
+            f"error_{name}": float(relative_errors(query.count(true_sums), query.count(sums), alive=alive).mean())
             for name, query in self.queries.items()
         }
 

@@ -109,7 +109,15 @@ class ZoneEvaluator:
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         """See `engines.contract.Evaluator.measure`."""
-        true, released = self.true_counts(truth), self.synthetic_counts(synthetic[self.domain.field])
+        return self._errors(truth, self.synthetic_counts(synthetic[self.domain.field]))
+
+    def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
+        """See `engines.contract.Evaluator.exact`."""
+        return self._errors(truth, self.true_counts(kept))
+
+    def _errors(self, truth: Folded, released: IntArray) -> dict[str, float]:
+        """Of counts `(zones,)`."""
+        true = self.true_counts(truth)
         alive = int(true.sum())
         errors = {}
         for name, share in RUNS.items():

@@ -88,3 +88,8 @@ class TableEvaluator:
         """See `engines.contract.Evaluator.measure`."""
         true, found = self.true_counts(truth, self.layout), self.synthetic_counts(synthetic, self.layout)
         return workload_errors(true, found, self.layout, float(self.size(truth)))
+
+    def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
+        """See `engines.contract.Evaluator.exact`."""
+        true, found = self.true_counts(truth, self.layout), self.true_counts(kept, self.layout)
+        return workload_errors(true, found, self.layout, float(self.size(truth)))

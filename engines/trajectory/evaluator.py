@@ -44,8 +44,16 @@ class TrajectoryEvaluator:
         """See `engines.contract.Evaluator.measure`; NaN where there is no true trip yet."""
         if not len(truth.keys):
             return dict.fromkeys(self.metrics, float("nan"))
-        errors = Truth.of(self._true(truth)).errors(self._synthetic(synthetic))
-        return {name.lower(): value for name, value in errors.items()}
+        return self._errors(truth, self._synthetic(synthetic))
+
+    def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
+        """See `engines.contract.Evaluator.exact`; NaN where there is no true trip yet."""
+        if not len(truth.keys):
+            return dict.fromkeys(self.metrics, float("nan"))
+        return self._errors(truth, self._true(kept) if len(kept.keys) else Trips.none())
+
+    def _errors(self, truth: Folded, trips: Trips) -> dict[str, float]:
+        return {name.lower(): value for name, value in Truth.of(self._true(truth)).errors(trips).items()}
 
     @staticmethod
     def _true(truth: Folded) -> Trips:

@@ -110,11 +110,12 @@ def test_it_is_five_files(tmp_path: Path) -> None:
 
 def test_commands_have_it(installed: Path) -> None:
     config, out = installed / "toy.toml", installed / "out"
-    validated, explained, simulated = privstream(
+    validated, explained, simulated, tuned = privstream(
         installed,
         ["validate", config],
         ["explain", config, "--json"],
         ["simulate", config, installed / "rows.csv", "--out", out, "--seed", 7, "--insecure-seed"],
+        ["tune", config, installed / "rows.csv", "--runs", 1, "--quiet"],
     )
     assert validated[0] == 0, validated[1]
     assert "engine toy (default)" in validated[1]
@@ -124,6 +125,8 @@ def test_commands_have_it(installed: Path) -> None:
     (ledger,) = out.rglob("ledger.jsonl")
     assert len(ledger.read_text().splitlines()) == 4
     assert "last error" in (out / "report.html").read_text()
+    assert tuned[0] == 0, tuned[1]
+    assert "epsilon 2: max_contributions = " in tuned[1]
 
 
 def test_contract_tests_sealed_runs_and_coupled_pairs_have_it(installed: Path) -> None:

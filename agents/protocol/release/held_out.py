@@ -113,6 +113,23 @@ class HeldOutAudit:
     def measure(self) -> bytes:
         """The utility record of the step that is ready; moves on to the next. May take long: call it in a thread."""
         facts = self._ledger.pop(self.step)
+        events, added = self.advance()
+        rows = self._alive.values() if self.evaluator.scope == "alive" else added
+        metrics = {} if facts.gathered else self.evaluator.measure(self._truth, self._columns(rows))
+        record = {
+            "step": facts.step,
+            "time": facts.end,
+            "events_total": self._events,
+            "events": events.total,
+            "synthetic_points": len(self._alive),
+            "gathered": facts.gathered,
+            "metrics": metrics,
+            "counts": dict(sorted(self._reasons.items())),
+        }
+        return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)
+
+    def advance(self) -> tuple[Folded, list[Mapping[str, Any]]]:
+        """Move on to the end of the next step, which is closed: its events and the records that it added. Private."""
         added: list[Mapping[str, Any]] = []
         while self._waiting and self._waiting[0][1] <= self.step:
             offset, _, key, value = self._waiting.popleft()
@@ -125,20 +142,8 @@ class HeldOutAudit:
         events = self.merge.take(self.step)
         self._age(events)
         self._events += events.total
-        rows = self._alive.values() if self.evaluator.scope == "alive" else added
-        metrics = {} if facts.gathered else self.evaluator.measure(self._truth, self._columns(rows))
-        record = {
-            "step": self.step,
-            "time": facts.end,
-            "events_total": self._events,
-            "events": events.total,
-            "synthetic_points": len(self._alive),
-            "gathered": facts.gathered,
-            "metrics": metrics,
-            "counts": dict(sorted(self._reasons.items())),
-        }
         self.step += 1
-        return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)
+        return events, added
 
     def _age(self, events: Folded) -> None:
         """Add this step's events and take away those whose life is over."""

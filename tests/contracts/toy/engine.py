@@ -108,6 +108,9 @@ class TotalError:
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         return {"error": float(abs(sum(synthetic["count"]) - truth.total))}
 
+    def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
+        return {"error": float(abs(kept.total - truth.total))}
+
 
 def domain(stream: Stream) -> Anything:
     (field,) = stream.domain.fields

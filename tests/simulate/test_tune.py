@@ -1,0 +1,327 @@
+"""Choosing a bound on a file: the error is split where it should be, for every engine, and nothing private is hidden.
+
+No test is statistical: every seed is fixed.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import itertools
+import json
+import math
+import random
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from agents.cli.app import build_app
+from agents.offline.tune import (
+    NOT_COVERED,
+    TRUE_VALUES,
+    ErrorSplit,
+    TuneCell,
+    bounds_of,
+    default_bounds,
+    default_epsilons,
+    epsilons_of,
+    last_third,
+    mean,
+    recommend,
+    shares,
+)
+from agents.offline.tune_run import Tuned, TuneOptions, possible, tune
+from engines.contract_case import contract_case
+from schemas.config import ENGINES, Config, config_from_mapping, parse_config
+from schemas.errors import ConfigError, PrivstreamError
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LIGHT, HEAVY, STEPS = 300, 12, 6
+POINTS = """
+[kafka]
+bootstrap = "localhost:9092"
+[[streams]]
+name = "points"
+engine = "spatial"
+source = "raw.points"
+[streams.privacy]
+epsilon = 8.0
+user = "user"
+max_contributions = 10
+[streams.time]
+field = "at"
+format = "s"
+start = "now"
+step = "10s"
+[streams.domain]
+kind = "box"
+x = "x"
+y = "y"
+bounds = [0, 0, 1, 1]
+[streams.options]
+depth = 8
+"""
+
+
+def seeds() -> Callable[[], bytes]:
+    """The same ones each time."""
+    number = itertools.count()
+    return lambda: hashlib.sha256(b"tune %d" % next(number)).digest()
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+    return path
+
+
+@pytest.fixture(scope="module")
+def points(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Many users with one event, in one place, and a few with ten in every step, in another."""
+    chance = random.Random(11)
+    rows = []
+    for step in range(STEPS):
+        users = [(f"light {step} {user}", 1, 0.3) for user in range(LIGHT)]
+        users += [(f"heavy {user}", 10, 0.7) for user in range(HEAVY)]
+        for user, events, middle in users:
+            for _ in range(events):
+                x, y = (min(0.999, max(0.0, chance.gauss(middle, 0.1))) for _ in range(2))
+                rows.append({"user": user, "at": 1_000_000 + 10 * step, "x": x, "y": y})
+    return write(tmp_path_factory.mktemp("points") / "points.jsonl", rows)
+
+
+@pytest.fixture(scope="module")
+def tuned(points: Path) -> Tuned:
+    options = TuneOptions(bounds=(1, 10, 60), epsilons=(Decimal(8),), runs=2)
+    begun: list[int] = []
+    passed: list[int] = []
+    done = tune(
+        parse_config(POINTS), points, options, stream="points", begun=begun.append, progress=passed.append, draw=seeds()
+    )
+    assert begun == [sum(passed)]
+    return done
+
+
+def test_a_small_bound_drops_and_a_large_one_drowns(tuned: Tuned) -> None:
+    assert (tuned.rows, tuned.usable, tuned.steps) == (STEPS * (LIGHT + 10 * HEAVY), tuned.rows, STEPS)
+    assert [cell.bound for cell in tuned.cells] == [1, 10, 60]
+    assert [cell.accepted for cell in tuned.cells] == pytest.approx(
+        [(STEPS * LIGHT + bound * HEAVY) / tuned.rows for bound in (1, 10, 60)]
+    )
+    for name in ("small", "medium", "large"):
+        one, ten, sixty = (cell.errors for cell in tuned.cells)
+        assert one.bias[name] > ten.bias[name] > sixty.bias[name] == 0, name
+        assert one.noise[name] < ten.noise[name] < sixty.noise[name] == sixty.total[name], name
+
+
+def test_first_come_first_served_starves_late_steps(tuned: Tuned) -> None:
+    one, ten, sixty = tuned.cells
+    alone = LIGHT / (LIGHT + 10 * HEAVY)
+    assert one.accepted_last == ten.accepted_last == pytest.approx(alone)
+    assert one.accepted_first < ten.accepted_first
+    assert sixty.accepted_first == sixty.accepted_last == 1
+
+
+def rows_of(config: Config, *, users: int, steps: int) -> list[dict[str, Any]]:
+    """One event of each user in each step; trips have names of their own."""
+    stream, chance = config.streams[0], random.Random(3)
+    event, trip = contract_case(stream.engine).event, stream.domain.trip_field
+    rows = []
+    for step, user in itertools.product(range(steps), range(users)):
+        at = stream.time.start_us // 1_000_000 + 3600 * step + user  # type: ignore[operator]
+        row = {**event(stream.domain, chance), stream.time.field: at, str(stream.privacy.user): f"user {user}"}
+        if trip is not None:
+            row[trip] = f"trip {row[trip]} of {user}"
+        rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_that_bounds_users(engine: str, tmp_path: Path) -> None:
+    steps, users = 3, 40
+    stream = contract_case(engine).stream("default", {"privacy": {"max_contributions": 10}})
+    config = config_from_mapping({"kafka": {"bootstrap": "localhost:9092"}, "streams": [stream.model_dump()]})
+    assert stream.privacy.bounds_users
+    file = write(tmp_path / "rows.jsonl", rows_of(config, users=users, steps=steps))
+    bounds, refused = possible(config, stream, (1, steps, stream.privacy.max_contributions or 0))
+    assert bounds[-1] == stream.privacy.max_contributions
+    assert all(refused.values())
+    options = TuneOptions(bounds=bounds, epsilons=(Decimal(1), Decimal(2)), runs=1)
+    found = tune(config, file, options, stream=stream.name, draw=seeds())
+    assert [(cell.epsilon, cell.bound) for cell in found.cells] == [(e, bound) for e in (1, 2) for bound in bounds]
+    for cell in found.cells:
+        everything = cell.bound >= steps
+        assert (cell.accepted == 1) is everything
+        (run,) = cell.runs
+        assert run.known
+        assert all(math.isfinite(value) for value in run.bias.values()), run
+        assert (max(run.bias.values()) == 0) is everything, run
+        if everything:
+            assert run.noise == pytest.approx(run.total, nan_ok=True)
+    assert all(each.bound is not None for each in found.recommended)
+
+
+# --- the pure part ---------------------------------------------------------------------------------------------------
+
+
+def test_the_grid_is_near_the_configured_bound() -> None:
+    assert default_bounds(20) == (1, 2, 5, 10, 20, 50, 100)
+    assert default_bounds(300) == (20, 50, 100, 200, 300, 500, 1000)
+    assert default_bounds(2, charge=2) == (2, 5, 10)
+    assert default_bounds(1_000_000)[-1] == 1_000_000
+    assert default_epsilons(Decimal("1.0")) == (Decimal("0.5"), Decimal(1), Decimal(2))
+
+
+def test_lists_are_sorted_and_each_value_is_once() -> None:
+    assert bounds_of("20, 1,5,5") == (1, 5, 20)
+    assert epsilons_of("2,0.5, 2") == (Decimal("0.5"), Decimal(2))
+
+
+def cell(bound: int, *totals: float) -> TuneCell:
+    runs = tuple(ErrorSplit({"a": 0.0}, {"a": 0.0}, {"a": total, "never": math.nan}) for total in totals)
+    return TuneCell(bound, Decimal(1), 1.0, 1.0, 1.0, runs)
+
+
+def test_the_least_error_is_recommended_and_what_runs_do_not_tell_from_it() -> None:
+    (clear,) = recommend([cell(1, 4.0, 4.1), cell(2, 1.0, 1.02), cell(5, 3.0, 3.1)])
+    assert (clear.bound, clear.alike, clear.edge) == (2, (), "")
+    (close,) = recommend([cell(1, 4.0, 4.1), cell(2, 1.0, 1.3), cell(5, 1.1, 1.4)])
+    assert (close.bound, close.alike, close.edge) == (2, (5,), "")
+    assert "5 is within what runs differ by" in close.sentence()
+    (edge,) = recommend([cell(1, 4.0), cell(2, 1.0)])
+    assert (edge.bound, edge.spread, edge.edge) == (2, None, "largest")
+    assert "--runs" in edge.sentence()
+    assert "so try larger ones" in edge.sentence()
+    (exact,) = recommend([cell(1, 0.5, 0.5), cell(2, 0.0, 0.0)])
+    assert exact.bound == 2
+    (nothing,) = recommend([cell(1), cell(2)])
+    assert nothing.bound is None
+    assert "nothing was released" in nothing.sentence()
+
+
+def test_steps_in_which_nothing_was_released_do_not_count() -> None:
+    known = [ErrorSplit({"a": step}, {"a": step}, {"a": float(step)}) for step in range(6)]
+    unknown = ErrorSplit({"a": 0.0}, {"a": math.nan}, {"a": math.nan})
+    assert [split.total["a"] for split in last_third([*known, unknown, unknown])] == [4, 5]
+    assert mean([known[1], unknown, known[2]]).total == {"a": 1.5}
+    assert not mean([]).known
+
+
+def test_shares_by_thirds() -> None:
+    assert shares([10, 5, 0], [10, 10, 10]) == (0.5, 1.0, 0.0)
+    every, first, last = shares([0, 3], [0, 4])
+    assert (every, last) == (0.75, 0.75)
+    assert math.isnan(first)
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def call(*arguments: object) -> Result:
+    result = CliRunner().invoke(build_app(), [str(argument) for argument in arguments])
+    assert "Traceback" not in result.output
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("config") / "points.toml"
+    path.write_text(POINTS)
+    return path
+
+
+def test_it_says_what_it_found_and_that_it_is_not_private(config: Path, points: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = ("--bounds", "1,10", "--epsilons", "8", "--runs", "1", "--out", out)
+    shown = call("tune", config, points, *options)
+    assert shown.exit_code == 0
+    assert re.search(r"^10 +\*? +76% +86% +71% ", shown.stdout, re.MULTILINE)
+    assert re.search(r"^epsilon 8: max_contributions = \d+ has the least error", shown.stdout, re.MULTILINE)
+    flat = " ".join(shown.stderr.split())
+    assert NOT_COVERED in flat
+    assert TRUE_VALUES in flat
+    page = (out / "tune.html").read_text()
+    assert NOT_COVERED in page
+    assert TRUE_VALUES in page
+    assert page.count("data:image/svg+xml;base64,") == 2
+    assert not re.search(r"(src|href)=[\"']?(?![\"']?data:)", page)  # nothing is fetched
+    assert out.stat().st_mode & 0o077 == 0
+    with (out / "tune.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["epsilon"], row["bound"], row["error_of"]) for row in rows] == [
+        ("8", bound, name) for bound in ("1", "10") for name in ("small", "medium", "large")
+    ]
+    assert all(float(row["total"]) > 0 and float(row["bias"]) >= 0 for row in rows)
+
+
+def test_for_machines_and_in_few_words(config: Path, points: Path) -> None:
+    options = ("--bounds", "10", "--epsilons", "4,8", "--runs", "1")
+    result = call("tune", config, points, *options, "--json")
+    document = json.loads(result.stdout)
+    assert (document["ok"], document["private"]) == (True, False)
+    assert document["warnings"] == [NOT_COVERED, TRUE_VALUES]
+    assert [each["epsilon"] for each in document["recommended"]] == [4, 8]
+    assert {each["bound"] for each in document["recommended"]} == {10}
+    (four, _) = document["cells"]
+    assert set(four) == {
+        *("epsilon", "bound", "accepted", "accepted_first_third", "accepted_last_third"),
+        *("bias", "noise", "total", "runs"),
+    }
+    assert set(four["bias"]) == set(four["noise"]) == set(four["total"]) == {"small", "medium", "large"}
+    assert four["runs"] == [{part: four[part] for part in ("bias", "noise", "total")}]
+    few = call("tune", config, points, *options, "--quiet")
+    assert [line.split(":")[0] for line in few.stdout.splitlines()] == ["epsilon 4", "epsilon 8"]
+    assert "no guarantee covers it" in few.stderr
+
+
+@pytest.mark.parametrize("bounds", ["0", "1,x", "-1", "1.5", "", "1,,2", "2000000", "²"])
+def test_bounds_are_positive_whole_numbers(config: Path, points: Path, bounds: str) -> None:
+    refused = call("tune", config, points, "--bounds", bounds)
+    assert refused.exit_code == 2
+    assert "--bounds must be whole numbers" in refused.stderr
+    assert "fix: " in refused.stderr
+
+
+@pytest.mark.parametrize("epsilons", ["0", "lots", "nan", "inf", "-1", "1,"])
+def test_epsilons_are_positive_numbers(config: Path, points: Path, epsilons: str) -> None:
+    refused = call("tune", config, points, "--epsilons", epsilons)
+    assert refused.exit_code == 2
+    assert "--epsilons must be positive numbers" in refused.stderr
+    with pytest.raises(PrivstreamError):
+        epsilons_of(epsilons)
+
+
+def test_streams_that_bound_nobody_are_refused(points: Path) -> None:
+    refused = call("tune", EXAMPLES / "taxi.toml", points, "--json")
+    assert refused.exit_code == 2
+    (problem,) = json.loads(refused.stdout)["problems"]
+    assert problem["key"] == "streams[0].privacy.unit"
+    assert "bounds nobody" in problem["reason"]
+    assert problem["fix"]
+
+
+def test_files_that_say_nothing_are_refused(config: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.csv"
+    empty.write_text("user,at,x,y\n")
+    assert "has no rows" in call("tune", config, empty).stderr
+    rows = [{"user": "u", "at": 1_000_000 + row, "x": 0.5 if row < 4 else 7.0, "y": 0.5} for row in range(10)]
+    refused = call("tune", config, write(tmp_path / "outside.jsonl", rows))
+    assert refused.exit_code == 2
+    assert "only 4 of 10 rows, less than half (outside domain 6)" in refused.stderr
+    assert "fix: " in refused.stderr
+
+
+def test_a_bound_that_the_stream_cannot_have_is_refused_before_the_file_is_read(points: Path) -> None:
+    options = TuneOptions(bounds=(1_000_000,), epsilons=(Decimal("0.01"),), runs=1)
+    begun: list[int] = []
+    with pytest.raises(ConfigError, match="epsilon"):
+        tune(parse_config(POINTS), points, options, stream="points", begun=begun.append)
+    assert begun == []
