@@ -86,7 +86,7 @@ class Recommendation:
         bound: None where no bound gave an error to compare.
         alike: other bounds that so many runs do not tell from it.
         spread: standard deviation of a run's error near the bound, relative to it; None where there is one run of each.
-        edge: "smallest" or "largest" where the bound is the first or last of several that were tried.
+        edge: "smallest" or "largest" where the bound is the first or last of several tried; never 1.
     """
 
     epsilon: Decimal
@@ -229,9 +229,9 @@ def _best(epsilon: Decimal, cells: Sequence[TuneCell]) -> Recommendation:
     means, runs = scores.mean(axis=1), scores.shape[1]
     best = int(np.argmin(means))
     bound = cells[best].bound
-    edge = (
-        "" if len(tried) == 1 or bound not in (tried[0], tried[-1]) else "smallest" if bound == tried[0] else "largest"
-    )
+    edge = ""
+    if len(tried) > 1 and bound in (tried[0], tried[-1]) and bound > 1:
+        edge = "smallest" if bound == tried[0] else "largest"
     if runs == 1:
         return Recommendation(epsilon, bound, edge=edge)
     variances = _pooled(scores.var(axis=1, ddof=1))

@@ -198,6 +198,10 @@ def test_the_least_error_is_recommended_and_what_runs_do_not_tell_from_it() -> N
     assert (edge.bound, edge.spread, edge.edge) == (2, None, "largest")
     assert "--runs" in edge.sentence()
     assert "so try larger ones" in edge.sentence()
+    (one,) = recommend([cell(1, 1.0), cell(2, 4.0)])
+    assert (one.bound, one.edge) == (1, "")
+    (low,) = recommend([cell(2, 1.0), cell(5, 4.0)])
+    assert "so try smaller ones" in low.sentence()
     (exact,) = recommend([cell(1, 0.5, 0.5), cell(2, 0.0, 0.0)])
     assert exact.bound == 2
     (nothing,) = recommend([cell(1), cell(2)])
