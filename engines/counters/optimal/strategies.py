@@ -2,20 +2,21 @@
 
 A strategy for T activations is S = [diag(own); sums]: a node for each activation, and p nodes that add up activations
 with weights. All entries are whole and not negative, and each column adds up to the same `lattice`, which is therefore
-the L1 sensitivity of S x, exactly: 2^12, or 1 where no node adds up. `python -m benchmarks.strategies` computes them; for
-other T the columns beyond are cut.
+the L1 sensitivity of S x, exactly: 2^12, or 1 where no node adds up. `python -m benchmarks.strategies` computes them;
+for other T the columns beyond are cut.
 
 A release is f(n), a function of the noisy nodes n = S x + z alone, in units of 1/R events, R = RESOLUTION. Write o for
 the first T of n and y for the others, d for own shares, B for sums, and G for weights, whatever they are:
     a_i = nearest(R o_i / d_i)                       an estimate of R x_i
     u   = R y - B a                                  what the other nodes say beyond that
     f_t = a_1 + ... + a_t + nearest(row t of G u)
-Lemma. f(S x + z) = R (running sums of x) + f(z), for all whole x and z. Proof: x moves o_i by d_i x_i, so R o_i / d_i by
+Lemma. f(S x + z) = R (running sums of x) + f(z), for all whole x and z. Proof: x moves o_i by d_i x_i, R o_i / d_i by
     the whole number R x_i, and a_i by as much. (Nothing lies half-way, where rounding would look at the sign: then d_i
     would be a multiple of 2 R, and it is at most R.) So B a moves by R B x, and so does R y: u does not move at all,
     whatever is done with it afterwards, and f_t moves by R (x_1 + ... + x_t). QED
     So what runs, the noise f(z) added to the running sum, is that function of noisy nodes to the last bit. But for
-    rounding, f_t / R is row t of D n, D = [(L - G B) diag(1/d), G], with L the lower triangle of ones: D S = L for any G.
+    rounding, f_t / R is row t of D n, D = [(L - G B) diag(1/d), G], with L the lower triangle of ones: D S = L for any
+    G.
 All of it is computed in integers, G included: the same draws give the same noise on every machine.
 Source: p-identity strategies and their optimisation, [mckenna2018].
 """
@@ -41,7 +42,7 @@ LATTICE = 2**12
 """What a column adds up to where nodes add up: at most RESOLUTION, as the lemma asks."""
 LEAST_SHARE = 2**6
 """Of an activation in its own node, where others add up: bounds what a draw can grow to."""
-DIGEST = "8d90523f6e53a62a33f35fe2315332dd0324a4ebb66cf7cd1e720f5d8c65d710"
+DIGEST = "520d282dfd928394a1bfbf6b8d2e846fdff3c45012dc4197751df055d8439026"
 """SHA-256 of the stored strategies, unpacked: part of a counter's kind, so that no state outlives its strategy."""
 
 _BITS = 12
