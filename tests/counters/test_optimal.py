@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.counters import KaryConfig, OptimalConfig, OptimalCounter, select, spent
+from engines.counters.contract import laplace_scale
 from engines.counters.optimal.strategies import (
     COARSEST,
     DIGEST,
@@ -199,6 +200,12 @@ def test_it_has_less_variance_than_kary(horizon: int, most: float) -> None:
     optimal, kary = (config(horizon=horizon).calibrate(ONE) for config in (OptimalConfig, KaryConfig))
     at = range(1, horizon + 1)
     assert np.mean([optimal.variance(t) for t in at]) < most * np.mean([kary.variance(t) for t in at])
+
+
+@pytest.mark.parametrize("horizon", [7, 30])
+def test_its_noise_in_events_is_that_of_one_node(horizon: int) -> None:
+    """What `explain` and the ledger show: shares of an event add up to one event."""
+    assert laplace_scale(OptimalConfig(horizon=horizon).calibrate(Fraction(1, 3))) == 3
 
 
 def test_it_is_the_simple_counter_where_that_is_best() -> None:

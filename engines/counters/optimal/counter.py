@@ -81,6 +81,11 @@ class OptimalCounter(LaplaceCounter):
         return self._strategy.lattice
 
     @property
+    def node_resolution(self) -> int:
+        """Shares of an event are multiples of one divided by this: the whole event is `l1_sensitivity` of them."""
+        return self.l1_sensitivity
+
+    @property
     def scale(self) -> Fraction:
         """l1_sensitivity/epsilon, rounded up where its terms are too long for exact noise."""
         return scale_for(self.l1_sensitivity, self.epsilon)
