@@ -7,6 +7,7 @@ from engines.counters.epochs import EpochsConfig, EpochsCounter
 from engines.counters.honaker import HonakerConfig, HonakerCounter
 from engines.counters.hybrid import HybridConfig, HybridCounter
 from engines.counters.kary import KaryConfig, KaryCounter
+from engines.counters.optimal.counter import OptimalConfig, OptimalCounter
 from engines.counters.registry import COUNTERS, default_config
 from engines.counters.selective import SelectiveCounting
 from engines.counters.simple import SimpleConfig, SimpleCounter
@@ -32,6 +33,8 @@ __all__ = [
     "KaryConfig",
     "KaryCounter",
     "Measure",
+    "OptimalConfig",
+    "OptimalCounter",
     "SelectiveCounting",
     "SimpleConfig",
     "SimpleCounter",

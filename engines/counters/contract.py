@@ -128,6 +128,21 @@ class Counter(Protocol):
         """Return for each node the scale of its discrete Laplace noise, or the sigma squared of its Gaussian one."""
         ...
 
+    @property
+    def node_resolution(self) -> int:
+        """Nodes are counted in one event divided by this, and so is their noise."""
+        ...
+
+
+def laplace_scale(counter: Counter) -> Fraction:
+    """Return the largest scale of its nodes' noise in the first activation, in events.
+
+    >>> from engines.counters import OptimalConfig, TreeConfig
+    >>> [laplace_scale(config(horizon=15).calibrate(Fraction(1, 2))) for config in (TreeConfig, OptimalConfig)]
+    [Fraction(8, 1), Fraction(2, 1)]
+    """
+    return max(counter.node_noise(1)) / counter.node_resolution
+
 
 def spent(counter: Counter, t: int) -> Fraction:
     """Return what one event really costs within t activations: the dearest column of the strategy, exactly.

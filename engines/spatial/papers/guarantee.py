@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from engines.counters import Counter
+from engines.counters.contract import laplace_scale
 from engines.spatial.papers.config import PHDStreamConfig
 from engines.spatial.split import SplitRule
 from schemas.guarantee import Guarantee, Mechanism
@@ -44,7 +45,7 @@ def of(config: PHDStreamConfig, rule: SplitRule | None, first: Counter | None, c
 
 def _counting(name: str, counter: Counter, events: str) -> Mechanism:
     """A counter's nodes as they are in its first release: how many one event is in, and the noise of each."""
-    scale = max(counter.node_noise(1))
+    scale = laplace_scale(counter)
     return Mechanism(
         name=name,
         distribution="discrete Laplace",

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
-from engines.counters import Counter
+from engines.counters.contract import laplace_scale
 from engines.expiry import Expiry
 from engines.gathering import merged
 from engines.noise import NoiseSource
@@ -221,7 +220,7 @@ class RoundsEngine(ABC):
                     name="counts of a chosen marginal",
                     distribution="discrete Laplace",
                     l1_sensitivity=1,
-                    scale=_laplace_scale(parts.counter),
+                    scale=laplace_scale(parts.counter),
                     epsilon=parts.counter.cost,
                     uses=parts.rounds,
                     account="counts",
@@ -233,8 +232,3 @@ class RoundsEngine(ABC):
     @property
     def _note(self) -> str:
         return "One event is measured in one step, in its rounds."
-
-
-def _laplace_scale(counter: Counter) -> Fraction:
-    """The largest scale of the counter's noise."""
-    return max(counter.node_noise(1))

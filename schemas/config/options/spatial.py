@@ -20,13 +20,35 @@ CounterName = Literal[
     "tree",
     "honaker",
     "kary",
+    "optimal",
     "hybrid",
     "unbounded-block-paper",
     "unbounded-block",
     "unbounded-kary",
 ]
 """Counters of pure DP, by their names in `engines.counters`; a test compares the two lists."""
-NEED_HORIZON = frozenset({"block", "tree", "honaker", "kary"})
+NEED_HORIZON = frozenset({"block", "tree", "honaker", "kary", "optimal"})
+LONGEST_HORIZON = {"optimal": 1024}
+"""Of counters that are not made for any; a test compares it with theirs."""
+
+
+def horizon_problems(counter: CounterName, horizon: int | None) -> Iterator[ConfigProblem]:
+    """What is wrong with the horizon of a counter: missing, too long, or of no use."""
+    if counter in NEED_HORIZON and horizon is None:
+        yield ConfigProblem(
+            "horizon",
+            f'counter = "{counter}" must know for how many releases',
+            'set horizon = 1000, say, or take counter = "unbounded-kary", which goes on for ever',
+        )
+    if horizon is not None and counter not in NEED_HORIZON:
+        yield ConfigProblem("horizon", f'counter = "{counter}" goes on for ever', "remove the key")
+    longest = LONGEST_HORIZON.get(counter)
+    if horizon is not None and longest is not None and horizon > longest:
+        yield ConfigProblem(
+            "horizon",
+            f'counter = "{counter}" has strategies for up to {longest} releases',
+            f'set horizon = {longest} or less, or take counter = "kary", which has any horizon',
+        )
 
 
 class SpatialOptions(OptionsSection):
@@ -65,14 +87,7 @@ class SpatialOptions(OptionsSection):
 
     def problems(self) -> Iterator[ConfigProblem]:
         """What the options say against each other."""
-        if self.counter in NEED_HORIZON and self.horizon is None:
-            yield ConfigProblem(
-                "horizon",
-                f'counter = "{self.counter}" must know for how many releases',
-                'set horizon = 1000, say, or take counter = "unbounded-kary", which goes on for ever',
-            )
-        if self.horizon is not None and self.counter not in NEED_HORIZON:
-            yield ConfigProblem("horizon", f'counter = "{self.counter}" goes on for ever', "remove the key")
+        yield from horizon_problems(self.counter, self.horizon)
         if self.grid is not None and self.grid > self.depth:
             yield ConfigProblem("grid", f"is deeper than depth = {self.depth}", "lower grid, or raise depth")
 

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from schemas.config.domain.common import DomainSection
 from schemas.config.domain.table import TableDomainSection
 from schemas.config.options.common import OptionsSection
-from schemas.config.options.spatial import NEED_HORIZON, CounterName
+from schemas.config.options.spatial import CounterName, horizon_problems
 from schemas.config.privacy import Privacy
 from schemas.config.section import Section, below, refusal
 from schemas.config.timing import Timing
@@ -89,14 +89,7 @@ class TabularOptions(OptionsSection):
             if key in seen:
                 yield ConfigProblem(f"marginals[{index}].of", "is a marginal that came before", "remove it")
             seen.add(key)
-        if self.counter in NEED_HORIZON and self.horizon is None:
-            yield ConfigProblem(
-                "horizon",
-                f'counter = "{self.counter}" must know for how many releases',
-                'set horizon = 1000, say, or take counter = "unbounded-kary", which goes on for ever',
-            )
-        if self.horizon is not None and self.counter not in NEED_HORIZON:
-            yield ConfigProblem("horizon", f'counter = "{self.counter}" goes on for ever', "remove the key")
+        yield from horizon_problems(self.counter, self.horizon)
 
     def in_mode(self, mode: str) -> Iterator[ConfigProblem]:
         """What they say against the mode."""
