@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -73,6 +74,10 @@ async def running(config: Config, *, roles: Sequence[str] = ("engine", "publish"
     finally:
         # As a worker leaves: a client of one that has crashed may wait for ever, and nobody for it.
         await asyncio.wait([asyncio.ensure_future(app.stop())], timeout=STOP_S)
+        # Its process would end now. Where Faust gives up waiting for a task, its store still holds the files.
+        for table in app.tables.values():
+            table.data._dbs.clear()
+        gc.collect()
 
 
 async def ledger(config: Config, *, committed: bool = True) -> list[Any]:
