@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import zlib
-from concurrent.futures import ProcessPoolExecutor
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -26,6 +25,7 @@ from rich.console import Console
 from rich.progress import Progress
 from scipy.optimize import minimize
 
+from agents.offline.processes import process_pool
 from engines.counters.optimal.strategies import LATTICE, LEAST_SHARE, cut, packed, unpacked
 
 FILE = Path(__file__).parents[1] / "engines" / "counters" / "optimal" / "strategies.bin"
@@ -110,7 +110,7 @@ def main() -> None:
     strategies = unpacked(zlib.decompress(arguments.out.read_bytes())) if arguments.out.exists() else {}
     strategies = {horizon: sums for horizon, sums in strategies.items() if horizon in LADDER}
     console = Console(stderr=True)
-    with Progress(console=console) as progress, ProcessPoolExecutor(arguments.workers) as pool:
+    with Progress(console=console) as progress, process_pool(arguments.workers) as pool:
         task = progress.add_task("strategies", total=len(arguments.horizons))
         made = pool.map(best, arguments.horizons, [arguments.seeds] * len(arguments.horizons))
         for horizon, sums in zip(arguments.horizons, made, strict=True):

@@ -58,7 +58,7 @@ def until_it_works(worker: subprocess.Popen[bytes], log: Path) -> None:
 
 def test_the_block_is_what_this_test_expects() -> None:
     verbs = [command.split()[1] for command in commands() if command.startswith(".venv/bin/privstream")]
-    assert verbs == ["validate", "explain", "simulate", "topics", "topics", "run", "status"]
+    assert verbs == ["validate", "explain", "simulate", "tune", "topics", "topics", "run", "status"]
     assert set(NOT_RUN) <= set(commands())
 
 
@@ -68,6 +68,7 @@ def test_the_block_is_what_this_test_expects() -> None:
 def test_every_command_of_the_readme_works(bootstrap: str, tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     write_history(tmp_path / "history.csv")
+    write_history(tmp_path / "old.csv")
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
