@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Audience = Literal["private", "public", "operator"]
+TopicAndPartition = tuple[str, int]
+"""Where a record is."""
 
 FOREVER = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 COMPACTED = {"cleanup.policy": "compact"}

@@ -91,5 +91,5 @@ def tune(
             typer.echo(str(page))
     for bound, reason in left_out.items():
         say(f"bound {bound} was left out: {reason}")
-    for warning in tune_output.WARNINGS:
+    for warning in tune_output.warnings(tuned):
         warn(warning)

@@ -15,11 +15,11 @@ from agents.kafka.clients import close_client
 from agents.kafka.refusals import no_answer
 from agents.kafka.security import security_kwargs
 from schemas.errors import BrokerError
+from schemas.topics import TopicAndPartition
 
 if TYPE_CHECKING:
     from schemas.config import Kafka
 
-TopicAndPartition = tuple[str, int]
 SETTLE_S = 30.0
 FIRST_WINDOW = 64  # records at the end of a partition that are looked at first
 

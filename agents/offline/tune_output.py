@@ -18,6 +18,12 @@ WARNINGS = (NOT_COVERED, TRUE_VALUES)
 _PARTS = ("bias", "noise", "total")
 
 
+def warnings(tuned: Tuned) -> tuple[str, ...]:
+    """What whoever reads the figures must know; first, where there are any, which rows are in none of them and why."""
+    refused = f"Of {tuned.rows:,} rows {tuned.refusals}. What to do: {tuned.what_to_do}."
+    return (*([refused] if tuned.refused else []), *WARNINGS)
+
+
 def about(tuned: Tuned) -> tuple[str, str]:
     """What the figures are, in two sentences."""
     unit = f", in {tuned.unit}" if tuned.unit not in ("", "%") else ""
@@ -87,7 +93,7 @@ def as_json(tuned: Tuned) -> dict[str, Any]:
     document["recommended"] = [
         {**asdict(each), "epsilon": float(each.epsilon), "sentence": each.sentence()} for each in tuned.recommended
     ]
-    return {"ok": True, "private": False, "warnings": list(WARNINGS), **document}
+    return {"ok": True, "private": False, "warnings": list(warnings(tuned)), **document}
 
 
 def _parts(errors: ErrorSplit) -> dict[str, dict[str, float | None]]:
@@ -137,7 +143,7 @@ def _page(tuned: Tuned) -> TunePage:
     return TunePage(
         name=tuned.stream,
         sub=f"engine {tuned.engine}, mode {tuned.mode}, from {tuned.source}",
-        warnings=WARNINGS,
+        warnings=warnings(tuned),
         about=about(tuned),
         tiles=[
             (f"{tuned.usable:,}", f"usable of {tuned.rows:,} rows"),

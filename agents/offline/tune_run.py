@@ -7,7 +7,6 @@ hash and the same bound: that is the truth without noise with which `agents.offl
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
+from agents.lifecycle.refusals import Seen, by_reason_and_field
 from agents.offline.columns import check_columns
 from agents.offline.domains import check_streams
 from agents.offline.files import FileError, FileSummary, RowFile, open_rows
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 LEAST_USABLE = 0.5
 """Share of the rows below which a file says more of a wrong configuration than of a bound."""
 _ALL = (1 << 31) - 1
-_USABLE = ("ACCEPTED", "OVER_BOUND")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +63,7 @@ class Tuned:
     Attributes:
         configured: bound in the configuration. unit: of the errors, see `Presentation.error_unit`.
         compared: which steps the errors are of, in words.
-        refused: reasons in words -> rows that are not usable.
+        refused: rows that are not usable, by reason and configured field; in a sentence, and what to do about it.
         cells: by epsilon, then by bound. recommended: one for each epsilon.
     """
 
@@ -81,6 +80,8 @@ class Tuned:
     usable: int
     steps: int
     refused: Mapping[str, int]
+    refusals: str
+    what_to_do: str
     cells: tuple[TuneCell, ...]
     recommended: tuple[Recommendation, ...]
 
@@ -145,7 +146,9 @@ def tune(
         rows=history.rows,
         usable=sum(history.sizes),
         steps=len(history.sizes),
-        refused=history.refused,
+        refused={f"{reason} of {name}" if name else reason: n for (reason, name), n in history.seen.refused.items()},
+        refusals=history.seen.sentence(),
+        what_to_do=history.seen.what_to_do(),
         cells=tuple(cells),
         recommended=recommend(cells),
     )
@@ -202,7 +205,7 @@ class History:
 
     Attributes:
         sizes: usable rows by step.
-        refused: reason in words -> rows that are not usable.
+        seen: the rows by what became of them, as if nobody were bounded.
         compared: in words, see `Tuned`.
     """
 
@@ -223,28 +226,21 @@ class History:
                 each.take(records, rows)
             self.rows += rows
             progress(rows)
-        self.refused = {
-            name.lower().replace("_", " "): count
-            for name, count in sorted(usable.counts.items())
-            if count and name not in (*_USABLE, "CLIPPED")
-        }
-        self._check(stream, usable)
+        self.seen = usable.seen
+        self._check(stream)
         self.sizes = usable.sizes(domain.words)
         alive = self.evaluator.scope == "alive"
         self.compared = "after the last step" if alive else "of one step, a mean over the last third of the steps"
         self._wanted = range(len(self.sizes) - 1 if alive else 0, len(self.sizes))
         self.truths = truth.truths(audit, self._wanted)
 
-    def _check(self, stream: Stream, usable: Ingested) -> None:
-        taken = sum(usable.counts[name] for name in _USABLE)
+    def _check(self, stream: Stream) -> None:
         if self.rows == 0:
             raise FileError(f"{self._file.path}: the file has no rows. Fix: name a file of past events.")
-        if taken < LEAST_USABLE * self.rows:
-            lost = ", ".join(f"{name} {count:,}" for name, count in self.refused.items())
+        if self.seen.share > 1 - LEAST_USABLE:
             raise FileError(
-                f"{self._file.path}: stream {stream.name} can use only {taken:,} of {self.rows:,} rows, less than half "
-                f"({lost}). Fix: correct the configuration by what privstream simulate says of the file, or name "
-                "another file."
+                f"{self._file.path}: stream {stream.name} can use less than half of the {self.rows:,} rows: "
+                f"{self.seen.sentence()}. Fix: {self.seen.what_to_do()}; or name another file."
             )
 
     def bounded(self, stream: Stream, progress: Callable[[int], None]) -> Bounded:
@@ -265,13 +261,13 @@ class Ingested:
     """The blocks of one ingest of the file, without its bounds' increments.
 
     Attributes:
-        counts: `Reason` name -> rows.
+        seen: rows by what became of them.
     """
 
     def __init__(self, spec: SourceSpec) -> None:
         self._machine = PartitionIngest(spec, 0)
         self.blocks: list[tuple[Block, int]] = []
-        self.counts: Counter[str] = Counter()
+        self.seen = Seen()
 
     def take(self, records: Sequence[Planned], rows: int) -> None:
         """The next records, which `rows` rows became."""
@@ -281,7 +277,7 @@ class Ingested:
         if block is None:
             return
         machine.committed(at=len(self.blocks))
-        self.counts.update(block.counts)
+        self.seen.tally.update(by_reason_and_field(block))
         kept = Block(block.stream, block.partition, block.lo, block.hi, block.tick, block.steps)
         self.blocks.append((kept, rows))
 

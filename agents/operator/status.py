@@ -26,7 +26,7 @@ from agents.protocol.ingest.pending import nested
 from agents.protocol.partitioner import home_partition
 from schemas.blocks import Block, Tally
 from schemas.errors import BrokerError, SourceError, WireError
-from schemas.topics import Topics
+from schemas.topics import TopicAndPartition, Topics
 
 if TYPE_CHECKING:
     from schemas.config import Config, Stream
@@ -160,7 +160,7 @@ async def _stream_status(
 
 
 async def _newest_blocks(
-    end: Tail, tp: tuple[str, int], stream: Stream, partitions: int
+    end: Tail, tp: TopicAndPartition, stream: Stream, partitions: int
 ) -> tuple[dict[int, Block], Counter[tuple[str, str]]]:
     """The last block of each source partition of a stream, and what the last blocks count."""
     found: dict[int, Block] = {}

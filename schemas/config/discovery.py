@@ -16,7 +16,7 @@ from typing import Any
 
 from schemas.config.domain.common import DomainSection
 from schemas.config.engines import EngineSpec
-from schemas.config.options.common import OptionsSection
+from schemas.config.options.common import OptionsSection, TripOptionsSection
 from schemas.errors import PrivstreamError
 
 GROUP = "privstream.engines"
@@ -80,6 +80,10 @@ def _fault(spec: Any, name: str) -> str:
         return "has no domain, or one that is no DomainSection"
     if not issubclass(options, OptionsSection):
         return "has options that are no OptionsSection"
+    if any(model.trip_field is not DomainSection.trip_field for model in domains) and not issubclass(
+        options, TripOptionsSection
+    ):
+        return "has a domain of trips, and options that are no TripOptionsSection: how long do a trip's records pass?"
     if spec.facts.modes[:1] != ("default",):
         return 'has modes that do not begin with "default"'
     return ""

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, model_validator
 from schemas.config.discovery import ENGINES, measures_expiry
 from schemas.config.domain.common import DomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
-from schemas.config.options.common import OptionsSection
+from schemas.config.options.common import OptionsSection, TripOptionsSection
 from schemas.config.privacy import Privacy, is_multiple
 from schemas.config.section import Section, below, refusal
 from schemas.config.tagged import Domain, OfEngine, Options
@@ -111,7 +111,7 @@ class Stream(Section):
         """Steps in which records of a trip pass, where trips are what is bounded."""
         if self.domain.trip_field is None:
             return None
-        return self.options.life_steps(self.time.step_us)
+        return TripOptionsSection.of(self).life_steps(self.time.step_us)
 
     @property
     def contributions(self) -> int:

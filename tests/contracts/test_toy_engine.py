@@ -182,6 +182,21 @@ def test_what_is_no_engine_is_refused_by_its_distribution(tmp_path: Path, value:
         specs_of(entries(tmp_path))
 
 
+def test_a_domain_of_trips_asks_for_options_that_say_how_long_they_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "endless_trips.py").write_text(
+        "from dataclasses import replace\n"
+        "from engines.specs.spatial import SPEC as OTHER\n"
+        "from engines.specs.trajectory import SPEC as TRIPS\n"
+        "SPEC = replace(TRIPS, name='toy', options=OTHER.options)\n"
+    )
+    install(tmp_path, value="endless_trips:SPEC", dist="broken")
+    with pytest.raises(PrivstreamError, match="no TripOptionsSection"):
+        specs_of(entries(tmp_path))
+
+
 def test_no_engine_at_all_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(PrivstreamError, match="make setup"):
         specs_of(entries(tmp_path))

@@ -209,6 +209,11 @@ def test_a_wall_clock_takes_no_ticks_from_records() -> None:
     assert machine.seal() == (None, [])
 
 
+def test_stored_names_of_streams_never_change() -> None:
+    """They stand beside committed offsets: a worker that looked under other names would not find where it was."""
+    assert (SPEC.name, replace(SPEC, role="held_out").name) == (SPEC.stream, f"truth:{SPEC.stream}")
+
+
 def test_the_truth_has_no_users_no_bounds_and_no_letters() -> None:
     fields = EventFields(time="t", time_is_number=True, operation="op", numbers=("x", "y"))
     truth = replace(SPEC, role="held_out", fields=fields, key=None, partitioner=None, bounds=None)

@@ -18,11 +18,11 @@ from agents.protocol.replay.plan import (
     ReplayChunk,
     ReplayError,
     ReplayPlan,
-    TopicAndPartition,
     progress_of,
     resumed,
 )
 from schemas.events import decode_tick, tick_progress
+from schemas.topics import TopicAndPartition
 
 TOPICS = {"raw": 3, "audit": 2}
 SOURCE = "a" * 64

@@ -319,8 +319,23 @@ def test_files_that_say_nothing_are_refused(config: Path, tmp_path: Path) -> Non
     rows = [{"user": "u", "at": 1_000_000 + row, "x": 0.5 if row < 4 else 7.0, "y": 0.5} for row in range(10)]
     refused = call("tune", config, write(tmp_path / "outside.jsonl", rows))
     assert refused.exit_code == 2
-    assert "only 4 of 10 rows, less than half (outside domain 6)" in refused.stderr
-    assert "fix: " in refused.stderr
+    assert "less than half of the 10 rows: 60% refused: OUTSIDE_DOMAIN of x 60%" in refused.stderr
+    assert "fix: look at [streams.domain]" in refused.stderr
+
+
+def test_rows_that_are_in_no_figure_are_named_by_reason_and_field(config: Path, tmp_path: Path) -> None:
+    rows = [{"user": f"u{row}", "at": 1_000_000 + row, "x": 0.5, "y": 0.5} for row in range(40)]
+    rows += [{"user": "u", "at": 1_000_100, "x": 0.5, "y": 7.0}, {"user": "u", "at": 1_000_100, "x": 0.5}]
+    file, out = write(tmp_path / "torn.jsonl", rows), tmp_path / "out"
+    options = ("--bounds", "1", "--epsilons", "8", "--runs", "1")
+    quiet = call("tune", config, file, *options, "--quiet", "--out", out)
+    flat = " ".join(quiet.stderr.split())
+    for named in ("Of 42 rows 5% refused", "OUTSIDE_DOMAIN of y 2%", "MISSING_FIELD of y 2%", "What to do: "):
+        assert named in flat
+        assert named in " ".join((out / "tune.html").read_text().split())
+    document = json.loads(call("tune", config, file, *options, "--json").stdout)
+    assert document["refused"] == {"OUTSIDE_DOMAIN of y": 1, "MISSING_FIELD of y": 1}
+    assert document["refusals"] in document["warnings"][0]
 
 
 def test_a_bound_that_the_stream_cannot_have_is_refused_before_the_file_is_read(points: Path) -> None:

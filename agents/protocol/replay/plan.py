@@ -23,12 +23,11 @@ import orjson
 
 from schemas.errors import PrivstreamError, RecordError
 from schemas.events import LARGEST_JUMP, TICK_HEADER, encode_tick, tick_progress
+from schemas.topics import TopicAndPartition
 
 Row = Mapping[str, Any]
 Place = Callable[[Sequence[Row], int, int], tuple[Sequence[bytes | None], Sequence[int]]]
 """`(rows, number of the first, partitions) -> (keys, partitions)`, one of each for every row and by that row alone."""
-TopicAndPartition = tuple[str, int]
-"""A topic and one of its partitions."""
 
 
 class ReplayError(PrivstreamError):

@@ -37,10 +37,6 @@ class OptionsSection(Section):
         assert isinstance(options, cls), f"stream {stream.name} has the options of another engine"
         return options
 
-    def life_steps(self, step_us: int) -> int:
-        """Steps in which records of one contribution pass; asked where it is a trip of many records."""
-        raise NotImplementedError(f"{type(self).__name__} bounds no trips")
-
     @property
     def accepts_not_private(self) -> bool:
         """Whether a mode that is not private may run; engines without one have no such option."""
@@ -66,6 +62,14 @@ class OptionsSection(Section):
     @abstractmethod
     def fingerprint_fields(self) -> dict[str, Any]:
         """Everything that the guarantee and the meaning of stored states rest on: ints, texts, floats, None."""
+
+
+class TripOptionsSection(OptionsSection):
+    """Of an engine that has a domain of trips, whose records together are one contribution."""
+
+    @abstractmethod
+    def life_steps(self, step_us: int) -> int:
+        """Steps in which records of one trip pass, the first one's included; `step_us` is a step in microseconds."""
 
 
 def _share(value: Decimal) -> Decimal:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from schemas.config.domain.common import DomainSection
 from schemas.config.domain.trips import TripsDomainSection
-from schemas.config.options.common import OptionsSection
+from schemas.config.options.common import TripOptionsSection
 from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
 from schemas.config.values import Flag, PositiveDuration, Whole, microseconds
@@ -19,7 +19,7 @@ from schemas.errors import ConfigProblem
 MOST_STEPS = 10_000
 
 
-class TrajectoryOptions(OptionsSection):
+class TrajectoryOptions(TripOptionsSection):
     """`[streams.options]` of engine `trajectory`."""
 
     idle: PositiveDuration = Field(timedelta(minutes=10), examples=["10m"])
