@@ -23,13 +23,21 @@ State = dict[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """The private events of one step. `step` counts from 0 at the stream's start."""
+    """The private events of one step.
+
+    Attributes:
+        step: counts from 0 at the stream's start.
+        surplus: how many events the bounds refused, up to a bound of its own; PRIVATE, 0 where nobody counts them.
+        beyond: events that are alive and were refused, as `engines.surplus` estimates them. Public: it was released.
+    """
 
     step: int
     events: Folded
+    surplus: int = 0
+    beyond: float = 0.0
 
     def _sealed_parts(self, change: Callable[[Any], Any]) -> Batch:
-        return Batch(self.step, change(self.events))
+        return Batch(self.step, change(self.events), change(self.surplus), self.beyond)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import pkgutil
 from typing import Any
 
 from engines.contract import Domain, Engine, Evaluator
+from engines.surplus import CorrectedEngine
 from schemas.config import ENGINES, Stream
 from schemas.errors import PrivstreamError
 
@@ -36,7 +37,22 @@ def build_domain(stream: Stream) -> Domain:
 
 
 def build_engine(stream: Stream) -> Engine:
-    """A configured stream's engine before its first step. Raises: EngineInputError."""
+    """What runs a configured stream, before its first step. Raises: EngineInputError."""
+    engine = uncorrected_engine(stream)
+    if not stream.surplus:
+        return engine
+    assert stream.privacy.surplus is not None
+    ttl = stream.domain.ttl_us
+    return CorrectedEngine(
+        engine,
+        epsilon=stream.event_epsilon,
+        reach=stream.privacy.surplus,
+        ttl_steps=None if ttl is None else ttl // stream.time.step_us,
+    )
+
+
+def uncorrected_engine(stream: Stream) -> Engine:
+    """The engine itself, without the correction for what bounds drop. Raises: EngineInputError."""
     engine: Engine = part(stream.engine, "build")(stream)
     return engine
 

@@ -69,6 +69,7 @@ class Block:
     Attributes:
         tick: last step closed on this partition by records before `hi` (or by the wall clock at `hi`); -1 before any.
         steps: step -> its accepted events in this block.
+        surplus: step -> events refused by a bound that are counted for it; empty where none are.
         users: `(rows, 3)` uint64: two words of the keyed hash, and the period (0 when the bound never renews); under
             `max_per_step` the step instead.
         increments: `(rows,)` int64, charges of that user in this block.
@@ -97,6 +98,7 @@ class Block:
     refused: Tally = field(default_factory=dict)
     totals: Tally = field(default_factory=dict)
     began: int = 0
+    surplus: Mapping[int, int] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         steps = sorted(self.steps)
@@ -114,6 +116,9 @@ class Block:
         arrays: dict[str, np.ndarray] = {"users": self.users, "increments": self.increments}
         if len(self.snapshots):
             arrays["snapshots"] = self.snapshots
+        if self.surplus:
+            numbers = np.array(sorted(self.surplus.items()), np.int64)
+            arrays["surplus_steps"], arrays["surplus_counts"] = numbers[:, 0].copy(), numbers[:, 1].copy()
         for step in steps:
             arrays[f"keys/{step}"] = self.steps[step].keys
             arrays[f"counts/{step}"] = self.steps[step].counts
@@ -139,4 +144,11 @@ class Block:
             began=header.get("began", 0),
             floor=header["floor"],
             snapshots=arrays.get("snapshots", np.zeros(0, np.int64)),
+            surplus=_surplus(arrays),
         )
+
+
+def _surplus(arrays: Mapping[str, np.ndarray]) -> dict[int, int]:
+    if "surplus_steps" not in arrays:
+        return {}
+    return dict(zip(arrays["surplus_steps"].tolist(), arrays["surplus_counts"].tolist(), strict=True))

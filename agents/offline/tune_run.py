@@ -278,7 +278,7 @@ class Ingested:
             return
         machine.committed(at=len(self.blocks))
         self.seen.tally.update(by_reason_and_field(block))
-        kept = Block(block.stream, block.partition, block.lo, block.hi, block.tick, block.steps)
+        kept = Block(block.stream, block.partition, block.lo, block.hi, block.tick, block.steps, surplus=block.surplus)
         self.blocks.append((kept, rows))
 
     def sizes(self, words: int) -> list[int]:

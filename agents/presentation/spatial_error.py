@@ -19,7 +19,7 @@ from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import laplace_interval, noise_facts
 from engines.contract import Engine
 from engines.counters import SimpleCounter
-from engines.registry import build_engine
+from engines.registry import uncorrected_engine
 from engines.spatial.held.engine import HeldLeaves
 from engines.spatial.held.step import GROUPS
 from engines.spatial.papers.config import PHDStreamConfig
@@ -48,7 +48,7 @@ class LeafNoise:
     @staticmethod
     def of(stream: Stream, guarantee: Guarantee) -> LeafNoise:
         """Raises: PrivstreamError if the engine does not say which of its mechanisms counts."""
-        engine = build_engine(stream)
+        engine = uncorrected_engine(stream)
         if isinstance(engine, PHDStream):
             return LeafNoise._of_counters(engine.config)
         counting = [mechanism for mechanism in guarantee if mechanism.name.endswith(COUNTS)]
@@ -110,7 +110,7 @@ def error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
         leaves = max(1, math.ceil(share * most))
         answers.append(noise.answer(f"{name} region", leaves, f"about {share:.2%} of all leaves"))
     answers.append(noise.answer("whole domain", most, "all leaves"))
-    engine = build_engine(stream)
+    engine = uncorrected_engine(stream)
     if isinstance(engine, HeldLeaves):
         how = (
             f"L leaves of the region, of at most {most:,} in all (options.max_leaves), each measured once in every one "

@@ -12,7 +12,7 @@ from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from agents.presentation.tabular_report import errors, sections, tiles
 from engines.auditor.fixture import Focus
-from engines.registry import build_domain, build_engine
+from engines.registry import build_domain, uncorrected_engine
 from engines.tabular.attributes import Scalar
 from engines.tabular.domain import TableDomain
 from engines.tabular.fixture import BESIDE, CROWD, table_focus
@@ -44,7 +44,7 @@ def _domain(stream: Stream) -> str:
 
 
 def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
-    engine = build_engine(stream)
+    engine = uncorrected_engine(stream)
     if isinstance(engine, GrowingBlocks):
         return _of_blocks(engine)
     counts = [mechanism for mechanism in guarantee if mechanism.name.startswith("counts")]

@@ -52,7 +52,7 @@ def build(stream: Stream) -> Engine:
         HeldConfig(
             name=stream.name,
             domain=domain(stream),
-            epsilon=stream.event_epsilon,
+            epsilon=stream.engine_epsilon,
             initial_steps=options.initial_steps,
             max_leaves=options.max_leaves,
             ttl_steps=_ttl_steps(stream),

@@ -14,6 +14,7 @@ SPEC = EngineSpec(
         modes=("default", "paper", "fixed-tree", "offline-increments", "offline"),
         measured_expiry=frozenset({"paper", "fixed-tree", "offline-increments"}),
         not_private=frozenset({"offline"}),
+        counts_surplus=frozenset({"default"}),
         # 2: a smaller lambda of PrivTree.
         noise_versions=dict.fromkeys(("paper", "fixed-tree", "offline-increments", "offline"), 2),
     ),

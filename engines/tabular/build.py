@@ -89,7 +89,7 @@ def build(stream: Stream) -> Engine:
         GrowingConfig(
             name=stream.name,
             domain=table,
-            epsilon=stream.event_epsilon,
+            epsilon=stream.engine_epsilon,
             workload=_workload(stream, table),
             deletable=stream.domain.operation_field is not None,
             ttl_steps=_ttl_steps(stream),

@@ -20,6 +20,8 @@ from schemas.config.values import ExactDecimal, FieldName, Number, PositiveDurat
 from schemas.errors import ConfigProblem
 from schemas.guarantee import Unit
 
+SURPLUS_SHARE = Fraction(1, 10)
+"""Of the budget, for counting what the bounds refuse."""
 LARGEST_EPSILON = 1000  # far beyond any guarantee; above it, it is a slip of the pen
 
 
@@ -54,6 +56,9 @@ class Privacy(Section):
     """Events of one user that count in one step; absent: only `max_contributions` bounds them."""
     per: PositiveDuration | None = Field(None, examples=["30d"])
     """Length of the aligned periods after which the bound renews; absent: never."""
+    surplus: Whole | None = Field(None, ge=1, le=1000, examples=[5])
+    """Count so many times `max_contributions` further events of each user, for a tenth of epsilon, and scale synthetic
+    data up by what the bound drops; absent: synthetic data is of the events within the bound."""
     user_key_file: Path | None = Field(None, examples=["/run/secrets/user-key"])
     """File with the secret key of the hash of user ids; absent: the environment's `PRIVSTREAM_USER_KEY_FILE`."""
 
@@ -91,7 +96,7 @@ class Privacy(Section):
             # A budget may renew all the same: every user is in every period.
             yield from self._bounds_without_users(
                 "the records of this domain are sums that name no user",
-                keys=("user", "max_contributions", "max_per_step"),
+                keys=("user", "max_contributions", "max_per_step", "surplus"),
             )
         else:
             yield from self._unbounded_user()
@@ -126,7 +131,7 @@ class Privacy(Section):
             )
 
     def _bounds_without_users(
-        self, why: str, keys: tuple[str, ...] = ("user", "max_contributions", "max_per_step", "per")
+        self, why: str, keys: tuple[str, ...] = ("user", "max_contributions", "max_per_step", "per", "surplus")
     ) -> Iterator[ConfigProblem]:
         for key in keys:
             if getattr(self, key) is not None:

@@ -16,7 +16,7 @@ from schemas.config.discovery import ENGINES, measures_expiry
 from schemas.config.domain.common import DomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
 from schemas.config.options.common import OptionsSection, TripOptionsSection
-from schemas.config.privacy import Privacy, is_multiple
+from schemas.config.privacy import SURPLUS_SHARE, Privacy, is_multiple
 from schemas.config.section import Section, below, refusal
 from schemas.config.tagged import Domain, OfEngine, Options
 from schemas.config.timing import Timing
@@ -133,6 +133,16 @@ class Stream(Section):
         return self.privacy.epsilon_fraction / self.contributions
 
     @property
+    def surplus(self) -> int:
+        """Events of one user beyond `max_contributions` that are counted in a period; 0: none are."""
+        return (self.privacy.surplus or 0) * (self.privacy.max_contributions or 0)
+
+    @property
+    def engine_epsilon(self) -> Fraction:
+        """What of `event_epsilon` is the engine's: all, or what counting the surplus leaves."""
+        return self.event_epsilon * (1 - SURPLUS_SHARE) if self.surplus else self.event_epsilon
+
+    @property
     def noise_version(self) -> int:
         """Of the noise's law. Where a new version of a mode draws what the first one drew, it is the first one."""
         privacy = self.privacy
@@ -169,6 +179,8 @@ class Stream(Section):
                 "max_per_step": privacy.max_per_step,
                 "per_us": privacy.per_us,
                 "insert_charge": self.insert_charge,
+                # Absent where there is none, as it was before there could be one.
+                **({"surplus": privacy.surplus} if privacy.surplus else {}),
             },
             "time": {
                 "field": time.field,
@@ -210,6 +222,7 @@ class StreamParts:
         """What the readable parts say against each other."""
         yield from self._engine()
         yield from self._unit()
+        yield from self._surplus()
         yield from self._budget()
         yield from self._periods()
         yield from self._deletions()
@@ -279,6 +292,29 @@ class StreamParts:
             yield ConfigProblem("privacy.unit", f'unit = "{self.privacy.unit}" {able}', f"use unit = {units}")
         else:
             yield from below("privacy", self.privacy.bounds(names_user=self.domain is None or self.domain.names_user))
+
+    def _surplus(self) -> Iterator[ConfigProblem]:
+        privacy, facts, domain = self.privacy, self._facts, self.domain
+        if privacy is None or privacy.surplus is None or facts is None or self.mode not in facts.modes:
+            return
+        why = fix = ""
+        if self.mode not in facts.counts_surplus:
+            able = [
+                f'engine "{name}" in mode "{mode}"'
+                for name, spec in ENGINES.items()
+                for mode in sorted(spec.facts.counts_surplus)
+            ]
+            why = f'engine "{self.engine}", mode "{self.mode}", does not scale its release by what the bounds refuse'
+            fix = f"remove surplus, or use {' or '.join(able)}"
+        elif privacy.unit != "user":
+            why, fix = f'unit = "{privacy.unit}" has no events that a bound drops', 'set unit = "user", or remove it'
+        elif privacy.delta:
+            why, fix = "is counted under pure epsilon-DP only", "remove delta, or remove surplus"
+        elif domain is not None and domain.operation_field is not None:
+            why = "counts inserts, and records of this stream may be deletes"
+            fix = "remove surplus, or let events expire by ttl instead of deletes"
+        if why:
+            yield ConfigProblem("privacy.surplus", why, fix)
 
     def _budget(self) -> Iterator[ConfigProblem]:
         if self.privacy is not None and not (self._facts is not None and self._facts.whole_unit):

@@ -16,7 +16,7 @@ DRAWINGS = ("agents", "engines")
 """What is drawn room by room, each in a drawing of its own; what stands below it is one box."""
 
 ONE_BOX = (
-    ("engines.contract", "engines.contract_case", "engines.contract_checks", "engines.registry"),
+    ("engines.contract_case", "engines.contract_checks", "engines.registry"),
     ("engines.expiry", "engines.gathering", "engines.identity", "engines.state"),
 )
 """Single files beside the folders, drawn together."""

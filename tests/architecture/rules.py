@@ -61,9 +61,14 @@ RULES = (
     # What an engine refers to by name is loaded when it is asked for.
     allow(
         "engines.registry",
-        ours="engines.contract schemas",
+        ours="engines.contract engines.surplus schemas",
         standard=PURE | {"pkgutil"},
         others=frozenset(),
+    ),
+    allow(
+        "engines.surplus",
+        ours="engines.accounting engines.contract engines.noise engines.state schemas",
+        others=frozenset({"numpy"}),
     ),
     allow("engines.contract", ours="engines.contract engines.noise schemas", others=frozenset({"numpy"})),
     allow("engines.noise", ours="engines.noise schemas", standard=PURE | {"secrets"}, others=frozenset({"numpy"})),
@@ -121,8 +126,10 @@ LAYERS = (
     # What tries an engine: each says in its `fixture` what it is tried on.
     grimp.Layer("engines.auditor"),
     grimp.Layer("engines.contract_case", "engines.contract_checks"),
+    grimp.Layer("engines.registry"),
+    grimp.Layer("engines.surplus"),
     grimp.Layer(
-        *("engines.counters", "engines.accounting", "engines.registry", "engines.specs"),
+        *("engines.counters", "engines.accounting", "engines.specs"),
         *("engines.expiry", "engines.gathering", "engines.identity"),
     ),
     grimp.Layer("engines.contract"),

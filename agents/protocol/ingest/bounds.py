@@ -10,6 +10,7 @@ Memory: one table for each period, and for each open step where there is a cap; 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +32,7 @@ class BoundSpec:
         max_per_step: events of one user in one step, or None.
         period_steps: length of the aligned periods, or None where the bound never renews.
         trip_life: steps in which records of a trip pass after its first one, where trips are bounded (`trip_bounds`).
+        surplus: refused events of one user that are counted in a period (`surplus_bounds`); 0: none are.
     """
 
     max_contributions: int
@@ -38,6 +40,7 @@ class BoundSpec:
     max_per_step: int | None = None
     period_steps: int | None = None
     trip_life: int | None = None
+    surplus: int = 0
 
     def period_of(self, steps: IntArray) -> IntArray:
         return np.zeros_like(steps) if self.period_steps is None else steps // self.period_steps
@@ -164,6 +167,11 @@ class Bounds:
         for step in [step for step in self.steps if step < open_step]:
             del self.steps[step]
 
+    def tables(self) -> Iterator[tuple[str, int, UserTable]]:
+        """Kind ("period" or "step"), slot and table of all that is remembered: what snapshots hold."""
+        yield from (("period", slot, table) for slot, table in sorted(self.periods.items()))
+        yield from (("step", slot, table) for slot, table in sorted(self.steps.items()))
+
     @property
     def users(self) -> int:
         """Users with a count, a user of two periods twice."""
@@ -171,12 +179,11 @@ class Bounds:
 
     @property
     def nbytes(self) -> int:
-        return sum(table.nbytes for table in (*self.periods.values(), *self.steps.values()))
+        return sum(table.nbytes for _, _, table in self.tables())
 
     def bucket_bytes(self) -> int:
         """About how large the snapshot of one bucket is."""
-        slots = self.users + sum(len(table) for table in self.steps.values())
-        return 64 + 20 * slots // BUCKETS
+        return 64 + 20 * sum(len(table) for _, _, table in self.tables()) // BUCKETS
 
     @staticmethod
     def _table(tables: dict[int, UserTable], slot: int, largest: int) -> UserTable:

@@ -16,13 +16,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from agents.protocol.ingest.bounds import Bounds, BoundSpec
 from agents.protocol.ingest.dead_letters import UNLETTERED, DeadLetter
 from agents.protocol.ingest.decode import EventDecoder
 from agents.protocol.ingest.events import PureFilter, reason_fields
 from agents.protocol.ingest.pending import PendingBlock, Refused, nested
 from agents.protocol.ingest.snapshots import BucketLog, Snapshot
 from agents.protocol.ingest.spec import SourceSpec
-from agents.protocol.ingest.trip_bounds import TripBounds, bounds_of
+from agents.protocol.ingest.surplus_bounds import SurplusBounds
+from agents.protocol.ingest.trip_bounds import TripBounds
 from agents.protocol.ingest.user_table import BUCKETS
 from schemas.blocks import Block
 from schemas.errors import GapError, RecordError
@@ -58,7 +60,7 @@ class PartitionIngest:
         self.partition = partition
         self.next_offset = 0
         self.ticked = -1
-        self._bounds = None if spec.bounds is None else bounds_of(spec.bounds)
+        self._bounds = None if spec.bounds is None else _bounds_of(spec.bounds)
         self._log = BucketLog(spec.stream, partition, self._bounds)
         self._filter = PureFilter(spec, partition)
         self._reason_fields = reason_fields(spec.fields)
@@ -219,6 +221,7 @@ class PartitionIngest:
             hi=self.next_offset,
             tick=self.ticked,
             steps=drained.steps,
+            surplus=drained.surplus,
             users=drained.users,
             increments=drained.increments,
             counts=drained.counts,
@@ -293,6 +296,9 @@ class PartitionIngest:
                     seen.hashes[good], seen.trips[good], steps
                 )
                 keys[:, self.spec.filled.admitted] = admitted.view(np.uint64)
+            elif isinstance(self._bounds, SurplusBounds):
+                accepted, counted, users, charges = self._bounds.accept_and_count(seen.hashes[good], steps)
+                self._pending.count_surplus(steps[counted])
             else:
                 accepted, users, charges = self._bounds.accept(seen.hashes[good], steps)
             if not accepted.all():
@@ -332,6 +338,13 @@ class PartitionIngest:
         for (reason, field), records in {**refused, **whole}.items():
             totals = self._totals.setdefault(reason, {})
             totals[field] = totals.get(field, 0) + records
+
+
+def _bounds_of(spec: BoundSpec) -> Bounds:
+    """Of records, of records with a count of those refused, or of trips."""
+    if spec.trip_life is not None:
+        return TripBounds(spec)
+    return SurplusBounds(spec) if spec.surplus else Bounds(spec)
 
 
 def _tick_step(value: bytes | None) -> int | None:

@@ -29,9 +29,12 @@ def nested(refused: Refused) -> dict[str, dict[str, int]]:
 
 
 class Drained(NamedTuple):
-    """Steps with their folded events, charged rows, their charges, counts by reason, and what was refused."""
+    """Steps with their folded events, steps with their surplus (`surplus_bounds`), charged rows, their charges, counts
+    by reason, and what was refused.
+    """
 
     steps: dict[int, Folded]
+    surplus: dict[int, int]
     users: KeyArray
     increments: IntArray
     counts: dict[str, int]
@@ -50,6 +53,7 @@ class PendingBlock:
         self.records = 0
         self._keys: list[KeyArray] = []
         self._steps: list[IntArray] = []
+        self._surplus: Counter[int] = Counter()
         self._users: list[KeyArray] = []
         self._charges: list[IntArray] = []
         self._counts = np.zeros(len(Reason), np.int64)
@@ -64,6 +68,10 @@ class PendingBlock:
     def charge(self, users: KeyArray, charges: IntArray) -> None:
         self._users.append(users)
         self._charges.append(charges)
+
+    def count_surplus(self, steps: IntArray) -> None:
+        """Refused events that count as surplus, by the steps that they would have joined."""
+        self._surplus.update(steps.tolist())
 
     def clipped(self, events: int) -> None:
         """Accepted events whose value was moved to a limit."""
@@ -90,7 +98,7 @@ class PendingBlock:
         users = np.concatenate(self._users) if self._users else np.zeros((0, 3), np.uint64)
         charges = np.concatenate(self._charges) if self._charges else np.zeros(0, np.int64)
         counts = {reason.name: int(self._counts[reason]) for reason in Reason if self._counts[reason]}
-        drained = Drained(steps, users, charges, counts, self._refused, self._letters)
+        drained = Drained(steps, dict(self._surplus), users, charges, counts, self._refused, self._letters)
         self._reset()
         return drained
 

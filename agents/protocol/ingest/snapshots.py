@@ -185,10 +185,10 @@ class BucketLog:
         assert self.bounds is not None
         header = {"stream": self.stream, "partition": self.partition, "bucket": bucket, "upto": upto}
         arrays: dict[str, np.ndarray] = {}
-        for name, tables in (("period", self.bounds.periods), ("step", self.bounds.steps)):
-            for slot, table in sorted(tables.items()):
-                users, counts = table.bucket(bucket)
-                arrays[f"{name}_users/{slot}"] = users
-                arrays[f"{name}_counts/{slot}"] = counts.astype(np.uint32)
-        content = {**header, "periods": sorted(self.bounds.periods), "steps": sorted(self.bounds.steps)}
-        return encode(Kind.BOUNDS, content, arrays)
+        slots: dict[str, list[int]] = {"period": [], "step": []}
+        for kind, slot, table in self.bounds.tables():
+            users, counts = table.bucket(bucket)
+            arrays[f"{kind}_users/{slot}"] = users
+            arrays[f"{kind}_counts/{slot}"] = counts.astype(np.uint32)
+            slots[kind].append(slot)
+        return encode(Kind.BOUNDS, {**header, "periods": slots["period"], "steps": slots["step"]}, arrays)

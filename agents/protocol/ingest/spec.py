@@ -164,6 +164,7 @@ def _bounds(stream: Stream) -> BoundSpec:
         max_per_step=stream.privacy.max_per_step,
         period_steps=None if per_us is None else per_us // stream.time.step_us,
         trip_life=stream.trip_life,
+        surplus=stream.surplus,
     )
 
 

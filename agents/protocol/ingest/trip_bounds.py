@@ -126,8 +126,3 @@ def _rows_of(*groups: dict[tuple[int, tuple[int, int]], int]) -> tuple[KeyArray,
     if not rows:
         return np.zeros((0, 3), np.uint64), np.zeros(0, np.int64)
     return np.array(rows, np.uint64), np.array(charges, np.int64)
-
-
-def bounds_of(spec: BoundSpec) -> Bounds:
-    """Of records, or of trips."""
-    return Bounds(spec) if spec.trip_life is None else TripBounds(spec)

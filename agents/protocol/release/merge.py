@@ -7,6 +7,7 @@ the same block.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +33,7 @@ class BlockMerge:
         self.ticks = [-1] * source_partitions
         self.floors: list[int | None] = [None] * source_partitions
         self._pending: dict[int, Folded] = {}
+        self._surplus: Counter[int] = Counter()
 
     def fold(self, offset: int, block: Block) -> None:
         """Take in the block at `offset` of the blocks topic; one already taken in is passed over.
@@ -49,7 +51,7 @@ class BlockMerge:
                 f"{block.lo} to {block.hi}, but {expected} comes next"
             )
         closed = self.ticks[block.partition]
-        if block.tick < closed or any(step <= closed for step in block.steps):
+        if block.tick < closed or any(step <= closed for step in (*block.steps, *block.surplus)):
             raise GapError(f"stream {self.stream}, source partition {block.partition}: a block reopens a closed step")
         self.next_offsets[block.partition] = block.hi
         self.ticks[block.partition] = block.tick
@@ -58,6 +60,7 @@ class BlockMerge:
         for step, events in block.steps.items():
             pending = self._pending.get(step)
             self._pending[step] = events if pending is None else pending.merge(events)
+        self._surplus.update(block.surplus)
 
     @property
     def closed_to(self) -> int:
@@ -71,6 +74,10 @@ class BlockMerge:
     def take(self, step: int) -> Folded:
         """The events of a closed step, which leave the merge."""
         return self._pending.pop(step, None) or Folded.empty(self.words)
+
+    def take_surplus(self, step: int) -> int:
+        """The surplus of a closed step (`agents.protocol.ingest.surplus_bounds`), which leaves the merge. Private."""
+        return self._surplus.pop(step, 0)
 
     @property
     def floor(self) -> int:
@@ -93,6 +100,8 @@ class BlockMerge:
         for step in sorted(self._pending):
             arrays[f"pending/{step}/keys"] = self._pending[step].keys
             arrays[f"pending/{step}/counts"] = self._pending[step].counts
+        if self._surplus:
+            arrays["pending/surplus"] = np.array(sorted(self._surplus.items()), np.int64)
         return arrays
 
     def restore(self, progress: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
@@ -112,3 +121,5 @@ class BlockMerge:
             step: Folded(arrays[f"pending/{step}/keys"], arrays[f"pending/{step}/counts"])
             for step in progress["pending"]
         }
+        surplus = arrays.get("pending/surplus", np.zeros((0, 2), np.int64))
+        self._surplus = Counter(dict(surplus.tolist()))

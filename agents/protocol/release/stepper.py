@@ -80,7 +80,8 @@ class Stepper:
             raise GapError(f"stream {self.stream.name}: step {self.step} is still open")
         step = self.step
         noise = expand(seed, self.stream.name, step)
-        release = self.engine.step(Batch(step, self.merge.take(step)), noise)
+        batch = Batch(step, self.merge.take(step), self.merge.take_surplus(step))
+        release = self.engine.step(batch, noise)
         start_us, end_us = self.clock.start_of(step), self.clock.end_of(step)
         time = self.stream.time
         payload = frame_records(

@@ -69,7 +69,7 @@ class HeldLeaves:
         if self._started:
             budgets = self._budgets.charged(self.guarantee(), "watch", "leaves", step=now)
             work = self._work(now, noise)
-            return self._released(work, budgets, hot=work.later(batch.events))
+            return self._released(work, budgets, hot=work.later(batch.events), beyond=batch.beyond)
         gathered = self._gathered.with_batch(batch, ttl=config.ttl_steps)
         if now < config.initial_steps - 1:
             self._gathered, self._next = gathered, now + 1
@@ -77,14 +77,14 @@ class HeldLeaves:
         budgets = self._budgets.charged(self.guarantee(), "leaves", step=now)
         work = self._work(now, noise)
         first_release(work, gathered.all(), after=-1 if config.ttl_steps is None else max(-1, now - config.ttl_steps))
-        return self._released(work, budgets, hot=0)
+        return self._released(work, budgets, hot=0, beyond=batch.beyond)
 
     def _work(self, now: int, noise: NoiseSource) -> StepWork:
         return StepWork(self._rules, now, self._tree.copy(), self._average, self._windows, noise)
 
-    def _released(self, work: StepWork, budgets: Budgets, *, hot: int) -> Release:
+    def _released(self, work: StepWork, budgets: Budgets, *, hot: int, beyond: float) -> Release:
         tree, domain = work.tree, self.config.domain
-        estimates = work.estimates()
+        estimates = work.estimates().with_more(beyond)
         tree.counts = project(tree, estimates, placement=self._rules.placement)
         after = tree.released()
         added, removed = difference(domain, self._rules.placement, before=self._tree.released(), after=after)

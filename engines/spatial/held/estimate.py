@@ -51,6 +51,13 @@ class Estimates:
     variances: FloatArray
     unsure: FloatArray
 
+    def with_more(self, events: float) -> Estimates:
+        """Scaled up by so many events that are elsewhere unknown: they are taken to lie as those that are known."""
+        if events <= 0:
+            return self
+        factor = 1 + events / max(float(self.values[0]), 1.0)
+        return Estimates(self.values * factor, self.variances * factor**2, self.unsure * factor**2)
+
 
 def estimate(tree: HeldTree, *, now: int, unit: float) -> Estimates:
     """Estimate every node's events after step `now`.

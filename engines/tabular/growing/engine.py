@@ -81,20 +81,20 @@ class GrowingBlocks:
             if len(parts.ones):
                 budgets = budgets.charged(self.guarantee(), "marginals", step=now)
             work.close(larger=larger)
-        rows = self._followed(work.learnt, new_fit=ones, noise=noise.child("rows"))
+        rows = self._followed(work.learnt, new_fit=ones, beyond=batch.beyond, noise=noise.child("rows"))
         release = self._release(now, work, rows)
         self._learnt, self._budgets, self._rows, self._next = work.learnt, budgets, rows, now + 1
         return release
 
-    def _followed(self, learnt: GrowingState, *, new_fit: bool, noise: NoiseSource) -> Rows:
+    def _followed(self, learnt: GrowingState, *, new_fit: bool, beyond: float, noise: NoiseSource) -> Rows:
         config, totals = self.config, learnt.totals
         if not config.records or (learnt.fitted is None and len(config.active)):
             return self._rows
         return self._parts.keeper.follow(
             self._rows,
             learnt.fitted or self._parts.fitter.start(),
-            total=round(totals.alive),
-            most=int(totals.most_changes + config.churn * len(self._rows)),
+            total=round(totals.alive + beyond),
+            most=int(totals.most_changes * (1 + beyond / max(totals.alive, 1.0)) + config.churn * len(self._rows)),
             new_fit=new_fit,
             noise=noise,
         )
