@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from engines.contract import Release
 from engines.registry import part
-from schemas.config import Stream
+from schemas.config import ENGINES, Stream
 
 Key = tuple[int, ...]
 Pick = Callable[[int, int], int]
@@ -40,7 +40,7 @@ class EngineCase:
 
     engine: its name.
     tables: `domain`, `options` and what else differs of a stream's configuration, by table.
-    variants: changes to those tables, each tried in every mode that takes them.
+    variants: changes to those tables, each tried in every mode that takes them; see `tried`.
     keys: from a `Pick` to the key of one event, `words` numbers. foreign: a key outside the domain, None where all are
         inside.
     event: from the `[streams.domain]` section and a `Chance` to the raw fields of one event.
@@ -63,6 +63,18 @@ class EngineCase:
     privacy: Mapping[str, Any] = field(default_factory=dict)
     in_mode: Changed = _unchanged
     longer: Sequence[Variant] = ()
+
+    def tried(self, mode: str) -> Sequence[Variant]:
+        """All variants of a mode: those above, and what every engine that can is tried with."""
+        return (*self.variants, *([{"privacy": {"surplus": 2}}] if self._counts_surplus(mode) else []))
+
+    def coupled(self, mode: str) -> Sequence[Variant]:
+        """All variants that are coupled in a mode: those of `tried` first."""
+        more = {"privacy": {"surplus": 1, "max_contributions": 3, "per": "8h"}}
+        return (*self.tried(mode), *self.longer, *([more] if self._counts_surplus(mode) else []))
+
+    def _counts_surplus(self, mode: str) -> bool:
+        return mode in ENGINES[self.engine].facts.counts_surplus
 
     def stream(self, mode: str, variant: Variant | None = None) -> Stream:
         """A stream of this engine, with the changes of a variant."""

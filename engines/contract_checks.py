@@ -14,6 +14,7 @@ import numpy as np
 from engines.accounting.accountant import Accountant
 from engines.contract import Batch, Engine, Release, State
 from engines.noise import NoiseSource, seeded
+from engines.surplus import ACCOUNT
 from schemas.arrays import WordArray
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
@@ -227,7 +228,8 @@ def check_charges(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: in
     """
     engine = make_engine()
     guarantee = engine.guarantee()
-    measuring = any(release.measurements for release in run(engine, batches, seed=seed))
+    releases = run(engine, batches, seed=seed)
+    measuring = any(release.measurements or ACCOUNT in release.notes for release in releases)
     accountants = Accountant.kept(engine.state()).values()
     if not accountants:
         return False

@@ -111,12 +111,12 @@ class CorrectedEngine:
         pending = private_like(self._pending.copy(), batch.surplus)
         pending[0] += batch.surplus
         due = now - self._last >= max(1, min(now + 1, self._ttl or now + 1) // PARTS)
-        measured, budgets, last, found = self._measured, self._budgets, self._last, []
+        measured, budgets, last, found = self._measured, self._budgets, self._last, {}
         if due:
             budgets = budgets.charged(self._own(), ACCOUNT, step=now)
             value = int(laplace_mechanism(pending, self._scale, noise.child(ACCOUNT))[0])
             measured = measured.with_window(last, now, value, ttl=self._ttl)
-            found = [{"surplus": value, "since": last, "variance": self._variance}]
+            found = {ACCOUNT: {"increment": value, "since": last, "variance": self._variance}}
             pending, last = np.zeros(1, np.int64), now
         noisy, deviation = measured.alive(now, ttl=self._ttl, variance=self._variance)
         beyond = _shrunk(noisy, deviation)
@@ -125,8 +125,7 @@ class CorrectedEngine:
         self._next, self._last = now + 1, last
         if release.gathered:
             return release
-        notes = _notes(release.total, beyond, noisy, deviation)
-        return replace(release, measurements=[*release.measurements, *found], notes={**release.notes, **notes})
+        return replace(release, notes={**release.notes, **found, **_notes(release.total, beyond, noisy, deviation)})
 
     def _own(self) -> Guarantee:
         """Of the surplus alone."""

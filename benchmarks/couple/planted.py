@@ -60,8 +60,8 @@ def _mode(name: str) -> str:
 
 
 def _longer(name: str) -> bool:
-    engine, _, number = name.split("/")
-    return int(number) >= len(contract_case(engine).variants)
+    engine, mode, number = name.split("/")
+    return int(number) >= len(contract_case(engine).tried(mode))
 
 
 def _found(fault: AbstractContextManager[object], attempts: Iterable[tuple[str, Stream, int]]) -> str:

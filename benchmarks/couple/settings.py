@@ -17,7 +17,7 @@ def settings(engine: str | None = None, mode: str | None = None) -> Iterator[tup
         for each in spec.facts.modes:
             if engine in (None, name) and mode in (None, each):
                 case = contract_case(name)
-                for number, variant in enumerate((*case.variants, *case.longer)):
+                for number, variant in enumerate(case.coupled(each)):
                     yield f"{name}/{each}/{number}", case.stream(each, variant)
 
 

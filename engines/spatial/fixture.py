@@ -139,10 +139,8 @@ CONTRACT = EngineCase(
         {"domain": _geojson("Polygon", [_SHELL, _HOLE]), "options": {"initial_steps": 2}},
         {"domain": {**_geojson("MultiLineString", [_SHELL, _HOLE]), "ttl": "1h"}},
         {"domain": _zones([f"zone {index}" for index in range(40)])},
-        {"privacy": {"surplus": 2}},
     ),
     longer=(
-        {"privacy": {"surplus": 1, "max_contributions": 3, "per": "8h"}, "domain": {"ttl": "2h"}},
         {"options": {"max_leaves": 64, "initial_steps": 4}, "domain": {"op": "what"}},
         {"privacy": {"unit": "event", "user": None, "max_contributions": None}},
         {"privacy": {"max_contributions": 9, "per": "8h"}},

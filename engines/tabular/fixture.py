@@ -140,7 +140,6 @@ CONTRACT = EngineCase(
         {"domain": {"ttl": "2h"}, "options": {"records": False}},
         {"domain": {"op": "what"}, "options": {"ways": [1, 2, 3]}},
         {"options": {"marginals": [{"of": ["age", "smokes"], "weight": 3}]}},
-        {"privacy": {"surplus": 2}},
     ),
     longer=({"privacy": {"max_contributions": 8}}, {"privacy": {"max_contributions": 3, "per": "8h"}}),
 )
