@@ -44,7 +44,7 @@ SCALES: Mapping[str, tuple[int | str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where noise gets its size. `engine` is the folder below `engines`."""
+    """Where noise gets its size. `engine` is the folder or file below `engines`."""
 
     engine: str
     module: str

@@ -36,8 +36,11 @@ def found_mutant(site: Site) -> str:
 
 
 def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
-    """Settings of the site's engine; first those of modes that its module is named after, then one of each mode."""
-    every = list(settings(site.engine))
+    """Settings of the site's engine, or those with a surplus where no engine is the site's.
+
+    First those of modes that its module is named after, then one of each mode.
+    """
+    every = list(settings(site.engine)) or [each for each in settings() if each[1].surplus]
     module = site.module.rpartition(".")[2]
     modes = next((modes for part, modes in MODES_OF.items() if part in site.module), ())
     every.sort(key=lambda each: (_mode(each[0]) not in modes and _mode(each[0]) not in module, -_longer(each[0])))

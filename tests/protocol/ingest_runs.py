@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -38,6 +38,8 @@ SPEC = SourceSpec(
     bounds=BoundSpec(max_contributions=3),
     max_value_bytes=200,
 )
+COUNTING = replace(SPEC, bounds=BoundSpec(max_contributions=3, surplus=2))
+"""The same, with a count of what the bound refuses."""
 
 
 def body(**changes: Any) -> bytes:
@@ -57,12 +59,15 @@ class Outcome:
     steps: dict[int, Counter[tuple[int, ...]]] = field(default_factory=dict)
     charges: Counter[tuple[int, ...]] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
+    surplus: Counter[int] = field(default_factory=Counter)
     letters: list[DeadLetter] = field(default_factory=list)
 
     def add(self, block: Block, letters: list[DeadLetter] | None = None) -> None:
         assert block.lo == self.next_offset, "blocks cover all offsets once"
         assert block.tick >= self.tick
-        assert not any(step <= self.tick for step in block.steps), "a step that was closed gets no more events"
+        assert not any(step <= self.tick for step in (*block.steps, *block.surplus)), (
+            "a step that was closed gets no more events"
+        )
         self.next_offset, self.tick = block.hi, block.tick
         for step, folded in block.steps.items():
             cells = self.steps.setdefault(step, Counter())
@@ -70,6 +75,7 @@ class Outcome:
         for row, charge in zip(map(tuple, block.users.tolist()), block.increments.tolist(), strict=True):
             self.charges[row] += charge
         self.counts.update(block.counts)
+        self.surplus.update(block.surplus)
         self.letters += letters or []
 
     @property

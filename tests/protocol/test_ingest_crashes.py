@@ -42,10 +42,13 @@ class CrashingTasks(RuleBasedStateMachine):
     table, the snapshots, the fold, the floor and the trimming below it, is the product's.
     """
 
-    @initialize(records=busy_logs(), capped=st.booleans(), periodic=st.booleans())
-    def start(self, records: list[RawRecord], capped: bool, periodic: bool) -> None:
+    @initialize(records=busy_logs(), capped=st.booleans(), periodic=st.booleans(), surplus=st.sampled_from([0, 2]))
+    def start(self, records: list[RawRecord], capped: bool, periodic: bool, surplus: int) -> None:
         bounds = BoundSpec(
-            max_contributions=3, max_per_step=1 if capped else None, period_steps=4 if periodic else None
+            max_contributions=3,
+            max_per_step=1 if capped else None,
+            period_steps=4 if periodic else None,
+            surplus=surplus,
         )
         self.spec = replace(SPEC, bounds=bounds)
         self.records = records
@@ -164,7 +167,7 @@ def test_trimming_below_the_floor_forgets_nobody(budget: int, transactions: int,
     world = CrashingTasks()
     users = ["ann", "bob", "eve", "kim", "lou", "mia"]
     values = [body(u=users[index % 6], t=index / 20) for index in range(60)]
-    world.start([RawRecord(2 * index, -1, None, value) for index, value in enumerate(values)], capped, False)
+    world.start([RawRecord(2 * index, -1, None, value) for index, value in enumerate(values)], capped, False, 2)
     for _ in range(transactions):
         world.run_undisturbed([4], budget)
         world.trim()

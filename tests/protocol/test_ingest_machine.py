@@ -18,11 +18,13 @@ from hypothesis import strategies as st
 from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.ingest.surplus_bounds import SURPLUS
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.userhash import IdBytes, hash_ids
 from schemas.events import TICK_HEADER, Reason
-from tests.protocol.ingest_runs import KEY, SPEC, STEP_US, body, run, tick_header
+from tests.protocol.ingest_runs import COUNTING, KEY, SPEC, STEP_US, body, run, tick_header
 
 USER_NAMES = st.sampled_from(["ann", "bob", "eve", 7])
 GOOD_BODIES = st.builds(
@@ -82,10 +84,24 @@ def step_by_hand(value: Any, ticked: int) -> int:
     records=logs(),
     cuts=st.lists(st.integers(0, 40), max_size=8),
     seals=st.lists(st.booleans(), max_size=8),
+    spec=st.sampled_from([SPEC, COUNTING]),
 )
-def test_how_records_are_cut_changes_nothing(records: list[RawRecord], cuts: list[int], seals: list[bool]) -> None:
-    assert run(records, cuts, seals) == run(records, [], [])
-    assert run(records, list(range(len(records))), [True] * 40) == run(records, [], [])
+def test_how_records_are_cut_changes_nothing(
+    records: list[RawRecord], cuts: list[int], seals: list[bool], spec: SourceSpec
+) -> None:
+    assert run(records, cuts, seals, spec=spec) == run(records, [], [], spec=spec)
+    assert run(records, list(range(len(records))), [True] * 40, spec=spec) == run(records, [], [], spec=spec)
+
+
+@given(records=logs())
+def test_what_is_refused_is_counted_up_to_a_bound_and_moves_nothing_else(records: list[RawRecord]) -> None:
+    outcome, plain = run(records, [], [], spec=COUNTING), run(records, [], [])
+    assert (outcome.steps, outcome.counts, outcome.letters) == (plain.steps, plain.counts, plain.letters)
+    beyond = {row: charge for row, charge in outcome.charges.items() if row[2] >= SURPLUS}
+    assert {row: charge for row, charge in outcome.charges.items() if row not in beyond} == plain.charges
+    assert sum(outcome.surplus.values()) == sum(beyond.values()) <= outcome.counts["OVER_BOUND"]
+    assert all(charge <= 2 for charge in beyond.values())
+    assert bool(beyond) == bool(outcome.counts["OVER_BOUND"])
 
 
 @given(records=logs())

@@ -92,7 +92,12 @@ def charged(block: Block) -> Counter[tuple[int, ...]]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    spec = replace(SPEC, bounds=BoundSpec(max_contributions=BOUND, period_steps=draw(st.sampled_from([None, 3]))))
+    bounds = BoundSpec(
+        max_contributions=BOUND,
+        period_steps=draw(st.sampled_from([None, 3])),
+        surplus=draw(st.sampled_from([0, BOUND])),
+    )
+    spec = replace(SPEC, bounds=bounds)
     history, offset, step = History(spec), 0, 0
     for _ in range(draw(st.integers(1, 9))):
         records = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.couple.plants import Plant, job, markov, series, spatial, tabular, trajectory
+from tests.couple.plants import Plant, job, markov, series, spatial, surplus, tabular, trajectory
 
 OWN_SCENES = frozenset(
     {
@@ -16,6 +16,7 @@ OWN_SCENES = frozenset(
 EVERY: tuple[Plant, ...] = (
     *spatial.PLANTS,
     *job.PLANTS,
+    *surplus.PLANTS,
     *tabular.PLANTS,
     *series.PLANTS,
     *markov.PLANTS,
@@ -31,4 +32,6 @@ NAMED = frozenset(
     }
 )
 """Of engines whose own tests find all of theirs: what is tried here as well."""
-QUICK = tuple(plant for plant in PLANTS if plant in (*spatial.PLANTS, *job.PLANTS) or plant.name in NAMED)
+QUICK = tuple(
+    plant for plant in PLANTS if plant in (*spatial.PLANTS, *job.PLANTS, *surplus.PLANTS) or plant.name in NAMED
+)
