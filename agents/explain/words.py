@@ -81,7 +81,7 @@ def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
             f"One unit may make {budget.contributions} changes, so each {stream.contribution} runs at epsilon / "
             f"{budget.contributions} = "
             f"{exact(budget.event_epsilon)}. {stream.contribution.capitalize()}s beyond that are refused and counted, "
-            "never used."
+            f"{_beyond(stream)}."
         )
     if stream.domain.lifetime is not None:
         lines.append(
@@ -93,6 +93,16 @@ def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
             )
         )
     return tuple(lines)
+
+
+def _beyond(stream: Stream) -> str:
+    """What becomes of events beyond the bound."""
+    if not stream.surplus:
+        return "never used"
+    return (
+        f"never used as such: how many there are, up to {stream.surplus:,} of a user, is measured for a tenth of "
+        "epsilon, and releases are scaled up by it, as if they lay where the others do"
+    )
 
 
 def _but_for(budget: Budget) -> str:

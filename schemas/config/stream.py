@@ -179,8 +179,7 @@ class Stream(Section):
                 "max_per_step": privacy.max_per_step,
                 "per_us": privacy.per_us,
                 "insert_charge": self.insert_charge,
-                # Absent where there is none, as it was before there could be one.
-                **({"surplus": privacy.surplus} if privacy.surplus else {}),
+                "surplus": privacy.surplus,
             },
             "time": {
                 "field": time.field,

@@ -89,6 +89,7 @@ CHANGES = [
     (USER, 'unit = "user"\nuser = "rider"\nmax_contributions = 21', "privacy.max_contributions"),
     ("max_per_step = 3", "max_per_step = 4", "privacy.max_per_step"),
     ("max_per_step = 3", "", "privacy.max_per_step"),
+    ("max_per_step = 3", "max_per_step = 3\nsurplus = 5", "privacy.surplus"),
     ('user = "rider"', 'user = "driver"', "privacy.user"),
     ('per = "28d"', 'per = "14d"', "privacy.per_us"),
     ('per = "28d"', "", "privacy.per_us"),

@@ -36,6 +36,7 @@ LOUD: list[tuple[dict[str, str], list[str]]] = [
     ({"domain": 'ttl = "30d"', **PAPER}, ["an insert costs 2 contributions"]),
     ({"domain": 'ttl = "30d"'}, ["Each insert is gone after 30d by itself", "it costs nothing more"]),
     ({"domain": 'ttl = "30d"', "privacy": USER.replace("20", "21"), **PAPER}, ["one contribution can never be used"]),
+    ({"privacy": USER + "\nsurplus = 5"}, ["up to 100 of a user, is measured for a tenth of epsilon", "1/200"]),
     ({"stream": 'audit = "audit.rides"'}, ["rides.utility holds the true error (the job compares with audit.rides)"]),
     (
         {},

@@ -79,6 +79,8 @@ BAD: list[tuple[str, str, str, str, str]] = [
     ("max_contributions = 2", 'max_contributions = "2"', f"{P}.max_contributions", "whole number", "without quotes"),
     ("_contributions = 2", "_contributions = 2\nmax_per_step = 3", f"{P}.max_per_step", "more than", "lower"),
     ("_contributions = 2", "_contributions = 2\nmax_per_step = 0", f"{P}.max_per_step", "at least 1", "1 or more"),
+    ("_contributions = 2", "_contributions = 2\nsurplus = 0", f"{P}.surplus", "at least 1", "1 or more"),
+    (USER, 'unit = "event"\nsurplus = 5', f"{P}.surplus", "single events", "remove"),
     (USER, 'unit = "event"\nuser = "id"', f"{P}.user", "single events", 'unit = "user"'),
     (USER, 'unit = "event"\nmax_contributions = 2', f"{P}.max_contributions", "single events", "remove"),
     (USER, 'unit = "event"\nper = "30d"', f"{P}.per", "single events", "remove"),

@@ -1,0 +1,1 @@
+"""Error of releases that protect people, not events: `make bench-people`."""
