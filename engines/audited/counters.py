@@ -12,6 +12,7 @@ from math import inf, log, sqrt
 import numpy as np
 
 from engines.auditor.cases import Case, Claim, Exact, Fresh, Neighbours, Observe
+from engines.auditor.engines import SEEDS
 from engines.auditor.observations import Observations
 from engines.counters import COUNTERS, Counter, CounterConfig, SelectiveCounting, SimpleConfig, spent
 from engines.noise import NoiseSource
@@ -47,7 +48,9 @@ def case(name: str, config: CounterConfig, *, watched: int = HORIZON) -> Case:
             for verb, change in (("insert", 1), ("delete", -1))
         ),
         exact=(Exact("dearest column of the strategy", lambda: exact_loss(counter, last)),),
-        fresh=(Fresh(lambda source: _released(counter, np.zeros((last, 64), np.int64), source).tobytes(), 1e-20, 200),),
+        fresh=(
+            Fresh(lambda source: _released(counter, np.zeros((last, 64), np.int64), source).tobytes(), 1e-20, SEEDS),
+        ),
     )
 
 

@@ -29,12 +29,23 @@ CASES = cases()
 LONG = {"counter unbounded-blt"}
 """Not in CI: in enough runs for its claim it takes a minute. `make audit` has it."""
 
-RUNS = 50
-"""Of an engine or stream: enough for every row to be able to fail."""
+RUNS, STREAM_RUNS = 44, 50
+"""Of an engine, and of a stream: enough for every row to be able to fail, be it by a total leak only."""
+
+
+def in_ci(case: Case) -> bool:
+    """All cases of default modes, and one of each other mode: what deletions and expiry cost there is held by coupled
+    pairs, exactly (`tests/couple`), and audited by `make audit`.
+    """
+    return case.name not in LONG and (
+        ", mode default" in case.name or case.kind != "engine" or case.name.count(",") < 2
+    )
+
+
 BOX = {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]}
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.name not in LONG], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [case for case in CASES if in_ci(case)], ids=lambda case: case.name)
 def test_a_claim_is_kept_that_could_be_broken(case: Case) -> None:
     findings = list(audit(case, runs=RUNS, source=seeded(5)))
     assert findings
@@ -75,7 +86,7 @@ RENEWED: dict[str, Any] = {
 )
 def test_a_stream_keeps_its_claim_end_to_end(changes: dict[str, Any]) -> None:
     case = StreamAudit(stream(**changes)).case()
-    findings = list(audit(case, runs=RUNS, source=seeded(6)))
+    findings = list(audit(case, runs=STREAM_RUNS, source=seeded(6)))
     assert len([found for found in findings if found.detector == "monte carlo"]) >= 2
     assert not [(found.check, found.verdict) for found in findings if found.failed]
 
