@@ -118,10 +118,12 @@ def latest(snapshots: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 @st.composite
 def remains(draw: st.DrawFn, snapshots: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """What is left of the bounds topic: some records of each bucket, or all up to one or from one on."""
+    """What is left of the bounds topic: all up to a record or from one on, and in half of the cases holes in that."""
     begin, end = sorted(draw(st.tuples(*[st.integers(0, len(snapshots))] * 2)))
     kept = snapshots[begin:] if draw(st.booleans()) else snapshots[:end]
-    return latest([each for each in kept if draw(st.integers(0, 4))])
+    # A bucket without any record is refused before it matters which record it was: without holes few are bare.
+    holes = draw(st.booleans())
+    return latest([each for each in kept if not holes or draw(st.integers(0, 4))])
 
 
 def lose_anything(data: st.DataObject) -> None:
@@ -170,11 +172,11 @@ class FloorsForgotten(BucketLog):
         super().fold(replace(block, floor=at), at=at)
 
 
-@pytest.mark.parametrize("fault", [NoCheck, AnySnapshotWillDo, FloorsForgotten])
+@pytest.mark.parametrize("fault", [NoCheck, FloorsForgotten])
 def test_a_planted_fault_is_found(fault: type[BucketLog], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents.protocol.ingest.partition, "BucketLog", fault)
     quietly = settings(
-        max_examples=3_000,
+        max_examples=1_000,
         derandomize=True,
         database=None,
         phases=[Phase.generate],
@@ -214,6 +216,17 @@ def one_bucket_is_older(history: History) -> dict[bytes, bytes]:
 
 def an_older_copy(history: History) -> dict[bytes, bytes]:
     return latest(history.snapshots[: len(USERS)])
+
+
+@pytest.mark.parametrize("loss", [one_bucket_is_older, an_older_copy])
+def test_that_any_snapshot_will_do_is_found(
+    loss: Callable[[History], dict[bytes, bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Generated losses show this one once in a thousand: these are made for it."""
+    monkeypatch.setattr(agents.protocol.ingest.partition, "BucketLog", AnySnapshotWillDo)
+    history = trimmed_history()
+    with pytest.raises(AssertionError):
+        history.check_exact(history.restored(loss(history)))
 
 
 @pytest.mark.parametrize("loss", [everything, one_bucket, one_bucket_is_older, an_older_copy])
