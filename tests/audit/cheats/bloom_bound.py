@@ -48,7 +48,7 @@ def _case(name: str, accept: Accept) -> Case:
     for audited in ([], [(AUDITED, step) for step in range(STEPS)]):
         events = UserEvents.of([*others, *audited])
         counted = accept(events) & ~events.audited
-        private.append(np.bincount(events.steps[counted], minlength=STEPS).tolist() + [int(len(audited) > 0) * STEPS])
+        private.append([*np.bincount(events.steps[counted], minlength=STEPS).tolist(), len(audited)])
     return user_case(name, "a user with an event in every step", private, sensitivity=STEPS)
 
 

@@ -9,8 +9,6 @@ told.
 
 from __future__ import annotations
 
-import numpy as np
-
 from agents.protocol.ingest.bounds import Bounds, BoundSpec
 from engines.auditor.cases import Case
 from tests.audit.user_events import AUDITED, UserEvents, user_case

@@ -1,12 +1,13 @@
 """Parallel composition of mechanisms that are (epsilon, delta)-DP, where an adversary picks the part that is updated.
 
-Events are split among parts, one mechanism each, and a unit is in one part: with pure DP, or with data that are fixed
-beforehand, all of them together cost what one does. With a delta and updates that depend on what was released they do
-not ([henzinger2024]): deltas add up. Here, in our own words: each mechanism first says whether it is broken, which it is
-with probability delta, and then releases its counts, with noise or, broken, without. Each is (epsilon, delta)-DP: but for
-probability delta its counts are epsilon-DP. The adversary waits until all of k have spoken and puts the event where one is
-broken: there is one with probability 1 - (1 - delta)^k, and then the event is seen for certain. With delta / k for each,
-that is delta at most.
+Events are split among parts, one mechanism each, and a unit is in one part. With pure DP, or with data that are fixed
+beforehand, all of them together cost what one does; with a delta and updates that depend on what was released they do
+not ([henzinger2024]): deltas add up. The example here is ours. Each of k mechanisms first says whether it is broken,
+which it is with probability delta, and then releases its counts: with noise or, broken, without. Alone each is
+(epsilon, delta)-DP, since but for probability delta its counts are epsilon-DP. The adversary waits until all have
+spoken and puts the event where one is broken: there is one with probability 1 - (1 - delta)^k, and then the event is
+seen for certain. With delta / k for each that is delta at most. Mechanisms that begin one after the other, each with
+fresh noise, are another matter: what is broken cannot be known before the event is in.
 """
 
 from __future__ import annotations
