@@ -16,7 +16,7 @@ from engines.tabular.keys import RowKeys
 from schemas.blocks import Folded
 from schemas.config import Stream
 
-CROWD, BESIDE = 800, 60
+CROWD, BESIDE = 400, 30
 """Rows that both inputs gain in each step: enough for blocks to close within the scene."""
 
 Row = Mapping[str, int]
@@ -101,7 +101,8 @@ def fixture(
     def key(row: Row, sign: int) -> int:
         return int(keys.pack(np.array([[row["a"], row["b"]]]), np.array([sign], np.int8))[0, 0])
 
-    crowd = (("dense cell", CROWD), ("beside", BESIDE))
+    # One row has epsilon over `contributions`: blocks close by as many more.
+    crowd = (("dense cell", CROWD * contributions), ("beside", BESIDE * contributions))
     known = [(step, rows[name], count) for step in range(steps) for name, count in crowd]
     places = {
         name: (key(rows[name], 1), key(rows[name], -1), table_focus(rows[name], sizes, known))
