@@ -118,7 +118,10 @@ class Fresh:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing that makes a claim, and the ways to check it."""
+    """One thing that makes a claim, and the ways to check it.
+
+    `contributions` is how many events the protected unit has: more than one of a user.
+    """
 
     name: str
     kind: Kind
@@ -127,3 +130,4 @@ class Case:
     exact: tuple[Exact, ...] = ()
     fresh: tuple[Fresh, ...] = ()
     canaries: tuple[Canaries, ...] = ()
+    contributions: int = 1

@@ -2,7 +2,9 @@
 releases seen.
 
 Canaries: events inserted, deleted, or replaced by another where that is what the engine promises to hide; in a dense
-or an empty cell, one in most steps. Modes with a delta are run with one canary at a time instead (`bounds`).
+or an empty cell, one in most steps. Where the fixture's stream bounds users, a canary is a user with all events that
+the bound allows, in one step or spread over several, and the claim is the user's. Modes with a delta are run with one
+canary at a time instead (`bounds`).
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ THREE_KINDS = 1.5
 
 
 def world(fixture: AuditFixture, make: Callable[[], Engine], *, visited: int = VISITED) -> World:
-    """A canary in each step, of every kind in turns: insert, delete where there is much, replacement."""
+    """A canary in each step, of every kind in turns: insert, delete where there is much, replacement. Of users with
+    several events every other one of a kind spreads them over steps.
+    """
     kinds: list[tuple[str, Key, Key | None, Focus]] = []
     for place, (insert, delete, focus) in fixture.places.items():
         kinds.append((f"insert, {place}", insert, None, focus))
@@ -53,15 +57,18 @@ def world(fixture: AuditFixture, make: Callable[[], Engine], *, visited: int = V
     for step in range(visited):
         kind, put, taken, focus = kinds[step % len(kinds)]
         facts = ("delete",) if kind.startswith("delete") else ()
-        canaries.append(Canary(kind, step, _numbered(fixture, put, step), by_focus(focus, step), taken, facts))
+        steps = fixture.steps_of(step, spread=step // len(kinds) % 2 == 1, last=visited + 1)
+        keys = [_numbered(fixture, put, at, index) for index, at in enumerate(steps)]
+        more = tuple((at, key, taken) for at, key in zip(steps[1:], keys[1:], strict=True))
+        canaries.append(Canary(kind, step, keys[0], by_focus(focus, step), taken, facts, more))
     base = [
         fixture.at(step) if step < visited else Folded.empty(fixture.base.keys.shape[1]) for step in range(visited + 2)
     ]
     return World(make, base, canaries, ("delete",) if fixture.deletes else ())
 
 
-def _numbered(fixture: AuditFixture, key: Key, step: int) -> Key:
-    return fixture.numbered(key, step) if fixture.numbered is not None else key
+def _numbered(fixture: AuditFixture, key: Key, step: int, index: int) -> Key:
+    return fixture.numbered(key, step, index) if fixture.numbered is not None else key
 
 
 def all_places(focuses: Mapping[str, Focus]) -> Focus:
@@ -117,15 +124,15 @@ class SharedRuns:
 def observe(
     make: Callable[[], Engine],
     base: Folded,
-    extra: Mapping[int, Key],
+    extra: Sequence[tuple[int, Key]],
     focuses: Mapping[str, Focus],
     *,
     steps: int = STEPS,
 ) -> Observe:
-    """Runs of `steps` steps of `base`, and on either side the events `extra`: step -> key."""
+    """Runs of `steps` steps of `base`, and on either side the events `extra`, by step."""
     batches = []
     for at in range(steps):
-        keys = [key for step, key in extra.items() if step == at]
+        keys = [key for step, key in extra if step == at]
         events = base.merge(Folded.of(np.array(keys, np.uint64).reshape(len(keys), -1))) if keys else base
         batches.append(Batch(at, events))
 
@@ -147,16 +154,18 @@ def observe(
 
 
 def one_at_a_time(fixture: AuditFixture, make: Callable[[], Engine]) -> tuple[Neighbours, ...]:
-    """One unit more in the first or a later step; the only way for a claim with delta."""
+    """One unit more in the first or a later step; the only way for a claim with delta. A user with several events has
+    all of them in the first step that may be, or from the later one on one in each step.
+    """
     focuses = {place: focus for place, (_, _, focus) in fixture.places.items()}
-    base = SharedRuns(observe(make, fixture.base, {}, focuses))
-    return tuple(
-        Neighbours(
-            f"insert, {moment} step, {place}", base.beside(observe(make, fixture.base, {step: key}, focuses)), times=4
-        )
-        for moment, step in (("first", 0), ("later", LATE))
-        for place, (key, _, _) in fixture.places.items()
-    )
+    base = SharedRuns(observe(make, fixture.base, (), focuses))
+    pairs = []
+    for moment, step in (("first", 0), ("later", LATE)):
+        at = fixture.steps_of(step, spread=step > 0, last=STEPS - 1)
+        for place, (key, _, _) in fixture.places.items():
+            there = observe(make, fixture.base, [(each, key) for each in at], focuses)
+            pairs.append(Neighbours(f"insert, {moment} step, {place}", base.beside(there), times=4))
+    return tuple(pairs)
 
 
 def case(
@@ -176,10 +185,14 @@ def case(
         name,
         "engine",
         # Where an event is counted anew in each step, it costs epsilon in each.
-        Claim(guarantee.epsilon * (1 if guarantee.private else len(visited.base)), guarantee.delta),
+        Claim(
+            guarantee.epsilon * fixture.stream.contributions * (1 if guarantee.private else len(visited.base)),
+            guarantee.delta,
+        ),
         neighbours=one_at_a_time(fixture, built) if alone else (),
         fresh=fresh(faint),
         canaries=() if alone else (visited.canaries_case("one after the other"),),
+        contributions=fixture.contributions,
     )
 
 

@@ -44,6 +44,7 @@ class Canary:
     put: key of its event. taken: of the one that is there in its place where it is not; None: none.
     seen: what is looked at.
     facts: what of `cases.COVERED` it stands for.
+    more: step, `put` and `taken` of other events of the same unit, where it is a user with several.
     """
 
     kind: str
@@ -52,6 +53,13 @@ class Canary:
     seen: Seen = lambda steps: {}
     taken: Key | None = None
     facts: tuple[str, ...] = ()
+    more: tuple[tuple[int, Key, Key | None], ...] = ()
+
+    def in_step(self, step: int, *, there: bool) -> list[Key]:
+        """Keys of what it has in a step, or of what is there in its place."""
+        events = ((self.step, self.put, self.taken), *self.more)
+        keys = [put if there else taken for at, put, taken in events if at == step]
+        return [key for key in keys if key is not None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,13 +85,17 @@ class World:
         return Canaries(name, each, self.observe, times=times, covers=self.covers)
 
     def _batch(self, step: int, bits: tuple[bool, ...]) -> Batch:
-        here = [canary for canary in self.canaries if canary.step == step]
-        keys = [canary.put if bit else canary.taken for canary, bit in zip(here, bits, strict=True)]
-        more = [Folded.of(np.array(key, np.uint64).reshape(1, -1)) for key in keys if key is not None]
+        keys = [
+            key for canary, bit in zip(self._here(step), bits, strict=True) for key in canary.in_step(step, there=bit)
+        ]
+        more = [Folded.of(np.array(key, np.uint64).reshape(1, -1)) for key in keys]
         base = self.base[step]
         if not len(base.counts) and more:
             return Batch(step, more[0].merge(*more[1:]))
         return Batch(step, base.merge(*more) if more else base)
+
+    def _here(self, step: int) -> list[Canary]:
+        return [canary for canary in self.canaries if step in (canary.step, *(at for at, _, _ in canary.more))]
 
     def observe(self, runs: int, source: NoiseSource) -> Trials:
         """See `Canaries.observe`."""
@@ -104,8 +116,9 @@ class World:
     def _run(self, bits: Any, source: NoiseSource) -> list[Release]:
         engine = self.make()
         releases = []
+        there = dict(zip(map(id, self.canaries), map(bool, bits), strict=True))
         for step in range(len(self.base)):
-            here = tuple(bool(bit) for bit, each in zip(bits, self.canaries, strict=True) if each.step == step)
+            here = tuple(there[id(canary)] for canary in self._here(step))
             releases.append(engine.step(self.batches(step, here), source.child("step", step)))
         return releases
 

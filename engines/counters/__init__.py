@@ -8,7 +8,7 @@ from engines.counters.honaker import HonakerConfig, HonakerCounter
 from engines.counters.hybrid import HybridConfig, HybridCounter
 from engines.counters.kary import KaryConfig, KaryCounter
 from engines.counters.optimal.counter import OptimalConfig, OptimalCounter
-from engines.counters.registry import COUNTERS, default_config
+from engines.counters.registry import COUNTERS, LeastConfig, default_config
 from engines.counters.selective import SelectiveCounting
 from engines.counters.simple import SimpleConfig, SimpleCounter
 from engines.counters.toeplitz import ToeplitzConfig, ToeplitzCounter
@@ -32,6 +32,7 @@ __all__ = [
     "HybridCounter",
     "KaryConfig",
     "KaryCounter",
+    "LeastConfig",
     "Measure",
     "OptimalConfig",
     "OptimalCounter",

@@ -19,7 +19,7 @@ from schemas.config.options.markov import NEED_TRANSITION
 
 def cases(mode: str) -> Iterator[Case]:
     """One for a mode."""
-    made = fixture(mode)
+    made = fixture(mode, contributions=2)
     yield case(f"engine markov, mode {mode}", made, faint=faintly(made.stream))
 
 
@@ -37,8 +37,10 @@ def state_focus(value: str, known: Sequence[tuple[int, str, int]]) -> Focus:
     return focus
 
 
-def fixture(mode: str, *, steps: int = VISITED, epsilon: float = 2.0) -> AuditFixture:
-    """Three states; one holds `DENSE` users in each step, one a few, one nobody; the bound renews with every step."""
+def fixture(mode: str, *, steps: int = VISITED, contributions: int = 1, epsilon: float = 2.0) -> AuditFixture:
+    """Three states; one holds `DENSE` users in each step, one a few, one nobody; a user is counted
+    in each of `contributions` steps, and then the bound renews.
+    """
     content = b"0.8,0.1,0.1\n0.1,0.8,0.1\n0.1,0.1,0.8\n"
     values = ("dense", "few", "empty")
     stream = Stream.model_validate(
@@ -47,8 +49,8 @@ def fixture(mode: str, *, steps: int = VISITED, epsilon: float = 2.0) -> AuditFi
             "engine": "markov",
             "mode": mode,
             "source": "raw.audit",
-            "privacy": {"epsilon": epsilon, "unit": "replace", "user": "u", "per": "1h"}
-            | {"max_contributions": 1, "max_per_step": 1},
+            "privacy": {"epsilon": epsilon, "unit": "replace", "user": "u", "per": f"{contributions}h"}
+            | {"max_contributions": contributions, "max_per_step": 1},
             "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
             "domain": {"kind": "states", "field": "s", "values": values, "population": DENSE + 4}
             | {"transition": {"path": "chain.csv", "sha256": "", "content": content}},

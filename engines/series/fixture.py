@@ -18,7 +18,7 @@ from schemas.config import ENGINES, Stream
 
 def cases(mode: str) -> Iterator[Case]:
     """One for a mode."""
-    made = fixture(mode)
+    made = fixture(mode, contributions=2)
     yield case(f"engine series, mode {mode}", made, faint=faintly(made.stream))
 
 
@@ -36,8 +36,8 @@ def series_focus(name: str, known: Sequence[tuple[int, float, int]]) -> Focus:
     return focus
 
 
-def fixture(mode: str, *, steps: int = VISITED, epsilon: float = 1.5) -> AuditFixture:
-    """A sum of values up to 4, `DENSE` of 2 in each step; the audited user has one event, as large as can be."""
+def fixture(mode: str, *, steps: int = VISITED, contributions: int = 1, epsilon: float = 1.5) -> AuditFixture:
+    """A sum of values up to 4, `DENSE` of 2 in each step; the audited user has `contributions`, as large as can be."""
     highest, middle = 8192, 4096
     window = {"per": "4h"} if mode in ("ba", "bd") else {}
     delta = {"delta": 1e-3} if mode in ENGINES["series"].facts.needs_delta else {}
@@ -47,7 +47,14 @@ def fixture(mode: str, *, steps: int = VISITED, epsilon: float = 1.5) -> AuditFi
             "engine": "series",
             "mode": mode,
             "source": "raw.audit",
-            "privacy": {"epsilon": epsilon, "unit": "user", "user": "u", "max_contributions": 1, **window, **delta},
+            "privacy": {
+                "epsilon": epsilon,
+                "unit": "user",
+                "user": "u",
+                "max_contributions": contributions,
+                **window,
+                **delta,
+            },
             "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
             "domain": {"kind": "series", "fields": [{"name": "km", "of": "sum", "limits": [0.0, 4.0]}]},
             "options": {"horizon": 32, "delay": 2, "coefficients": 1},

@@ -28,14 +28,18 @@ def cases(mode: str) -> Iterator[Case]:
     if mode not in ENGINES["spatial"].facts.not_private:
         yield living(mode)
         yield living(mode, ttl=TTL)
+        yield case(f"engine spatial, mode {mode}, users", fixture(mode, contributions=2, epsilon=THREE_KINDS))
         return
     # Of all steps together, epsilon is 1.5 here: an event that is counted anew in each costs as much in each.
     made = fixture(mode, epsilon=THREE_KINDS / (VISITED + 2))
     yield case(f"engine spatial, mode {mode}", made, faint=faintly(made.stream))
 
 
-def fixture(mode: str, *, steps: int = VISITED, ttl: str | None = None, epsilon: float = 2.0) -> AuditFixture:
-    """16 cells; one holds `DENSE` new events each step, its neighbour a few, the far corner none.
+def fixture(
+    mode: str, *, steps: int = VISITED, ttl: str | None = None, contributions: int = 1, epsilon: float = 2.0
+) -> AuditFixture:
+    """16 cells; one holds `DENSE` new events each step, its neighbour a few, the far corner none. With several
+    `contributions` the unit is a user who has as many events.
 
     Epsilon is large on purpose: a mistake is a factor of the loss, and between 2 and 3 a factor shows in fewest runs.
     """
@@ -44,13 +48,15 @@ def fixture(mode: str, *, steps: int = VISITED, ttl: str | None = None, epsilon:
     if ttl is not None:
         domain["ttl"] = ttl
     expiries_measured = ttl is not None and measures_expiry("spatial", mode)
+    charge = 2 if expiries_measured else 1
+    user = {"unit": "user", "user": "u", "max_contributions": contributions * charge}
     stream = Stream.model_validate(
         {
             "name": "audit",
             "engine": "spatial",
             "mode": mode,
             "source": "raw.audit",
-            "privacy": {"epsilon": epsilon * (2 if expiries_measured else 1), "unit": "event"},
+            "privacy": {"epsilon": epsilon * charge, **(user if contributions > 1 else {"unit": "event"})},
             "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
             "domain": domain,
             "options": {"depth": depth, "initial_steps": 1, "max_leaves": 16, "allow_not_private": True},

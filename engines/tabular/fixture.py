@@ -26,8 +26,8 @@ KnownRow = tuple[int, Row, int]
 
 
 def cases(mode: str) -> Iterator[Case]:
-    """A table that only grows, and one whose rows are deleted."""
-    grown = fixture(mode)
+    """A table that only grows, with users of several rows, and one whose rows are deleted, each by itself."""
+    grown = fixture(mode, contributions=2)
     yield case(f"engine tabular, mode {mode}", grown, faint=faintly(grown.stream))
     yield case(f"engine tabular, mode {mode}, deletes", fixture(mode, op=True, epsilon=THREE_KINDS))
 
@@ -62,9 +62,18 @@ def table_focus(row: Row, sizes: Mapping[str, int], known: Sequence[KnownRow]) -
 
 
 def fixture(
-    mode: str, *, steps: int = VISITED, ttl: str | None = None, op: bool = False, epsilon: float = 2.0
+    mode: str,
+    *,
+    steps: int = VISITED,
+    ttl: str | None = None,
+    op: bool = False,
+    contributions: int = 1,
+    epsilon: float = 2.0,
 ) -> AuditFixture:
-    """The scene of a mode; `op` where rows can be deleted, so that no event is early."""
+    """The scene of a mode; `op` where rows can be deleted, so that no event is early. With several `contributions` the
+    unit is a user who has as many rows.
+    """
+    user = {"unit": "user", "user": "u", "max_contributions": contributions}
     domain: dict[str, Any] = {
         "kind": "table",
         "attributes": [{"field": "a", "values": [0, 1]}, {"field": "b", "values": [0, 1]}],
@@ -79,7 +88,7 @@ def fixture(
             "engine": "tabular",
             "mode": mode,
             "source": "raw.audit",
-            "privacy": {"epsilon": epsilon, "unit": "event"},
+            "privacy": {"epsilon": epsilon, **(user if contributions > 1 else {"unit": "event"})},
             "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
             "domain": domain,
             "options": {"fit": "joint", "rounds": 1, "records": False},
@@ -92,7 +101,8 @@ def fixture(
     def key(row: Row, sign: int) -> int:
         return int(keys.pack(np.array([[row["a"], row["b"]]]), np.array([sign], np.int8))[0, 0])
 
-    crowd = (("dense cell", CROWD), ("beside", BESIDE))
+    # One row has epsilon over `contributions`: blocks close by as many more.
+    crowd = (("dense cell", CROWD * contributions), ("beside", BESIDE * contributions))
     known = [(step, rows[name], count) for step in range(steps) for name, count in crowd]
     places = {
         name: (key(rows[name], 1), key(rows[name], -1), table_focus(rows[name], sizes, known))

@@ -29,7 +29,7 @@ KnownTrip = tuple[int, float, float, int]
 
 def cases(mode: str) -> Iterator[Case]:
     """One for a mode."""
-    made = fixture(mode)
+    made = fixture(mode, contributions=2)
     yield case(f"engine trajectory, mode {mode}", made, faint=faintly(made.stream))
 
 
@@ -68,8 +68,9 @@ def trip_focus(x: float, y: float, known: Sequence[KnownTrip]) -> Focus:
     return focus
 
 
-def fixture(mode: str, *, epsilon: float = 2.0) -> AuditFixture:
-    """`DENSE` trips in each step, all in one corner; the audited trip is there or in the opposite one.
+def fixture(mode: str, *, contributions: int = 1, epsilon: float = 2.0) -> AuditFixture:
+    """`DENSE` trips in each step, all in one corner; audited trips are there or in the opposite one, as
+    many of a user as `contributions` says.
 
     Grids are as coarse as they may be: other cells hold noise alone, which tells nothing and costs time.
     """
@@ -79,7 +80,7 @@ def fixture(mode: str, *, epsilon: float = 2.0) -> AuditFixture:
             "engine": "trajectory",
             "mode": mode,
             "source": "raw.audit",
-            "privacy": {"epsilon": epsilon, "unit": "user", "user": "u", "max_contributions": 1},
+            "privacy": {"epsilon": epsilon, "unit": "user", "user": "u", "max_contributions": contributions},
             "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
             "domain": {"kind": "trips", "trip": "n", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0], "end": "e"},
             "options": {"records": False, "longest": "100h", "side": 4, **({"grid": 2} if mode == "grid" else {})},
@@ -92,9 +93,9 @@ def fixture(mode: str, *, epsilon: float = 2.0) -> AuditFixture:
         keys = [_key("dense cell", (DENSE + 2) * step + number) for number in range(DENSE)]
         return Folded.of(np.array(keys, np.uint64))
 
-    def numbered(key: Key, step: int) -> Key:
+    def numbered(key: Key, step: int, index: int) -> Key:
         assert isinstance(key, tuple)
-        return (key[0] + (DENSE + 2) * step, *key[1:])
+        return (key[0] - index + (DENSE + 2) * step, *key[1:])
 
     known = [(step, *AT["dense cell"], DENSE) for step in range(VISITED)]
     places = {name: (_key(name, DENSE + 1), None, trip_focus(*at, known)) for name, at in AT.items()}

@@ -20,6 +20,7 @@ from engines.auditor import COVERED, audit
 from engines.auditor.cases import Case
 from engines.counters import COUNTERS
 from engines.noise import seeded
+from engines.registry import part
 from schemas.config import ENGINES
 from tests.audit.small_stream import stream
 
@@ -121,3 +122,16 @@ def test_every_counter_engine_and_mode_is_audited() -> None:
     for name, spec in ENGINES.items():
         for mode in spec.facts.modes:
             assert f"engine {name}, mode {mode}" in names
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, spec in ENGINES.items() if {"user", "replace"} & set(spec.facts.units)]
+)
+def test_users_of_every_engine_and_mode_are_audited(name: str) -> None:
+    """With several events each, at the user's claim: an engine is, where the stream of its fixture bounds users to more
+    than one event. A mode that is not private over time has nothing to promise to a user.
+    """
+    facts = ENGINES[name].facts
+    for mode in set(facts.modes) - facts.not_private:
+        several = [case for case in part(name, "audit")(mode) if case.contributions > 1]
+        assert several, mode

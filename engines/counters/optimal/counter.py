@@ -31,6 +31,8 @@ from engines.noise import NoiseSource, scale_for
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
+LEAST_EPSILON = Fraction(1, 2**COARSEST)
+"""Of a counter: below it noise could leave int64."""
 _CERTAIN = 2**12
 """No uniform source gives Laplace noise of this many scales: its probability is below exp(-4000)."""
 
@@ -71,7 +73,7 @@ class OptimalCounter(LaplaceCounter):
     def __post_init__(self) -> None:
         check_whole("horizon", self.horizon)
         check_cost("epsilon", self.epsilon)
-        if self.epsilon < Fraction(1, 2**COARSEST):
+        if self.epsilon < LEAST_EPSILON:
             raise EngineInputError("epsilon is too small: noise could leave int64")
         strategy_for(self.horizon)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from engines.auditor.audit import Detector
 from engines.auditor.cases import Case
 from tests.audit.cheats import (
+    bloom_bound,
+    clip_after_sum,
     count_in_ledger,
     deletes_subtracted,
     divided_delta,
@@ -19,13 +21,17 @@ from tests.audit.cheats import (
     first_weights_dropped,
     float_laplace,
     forgetful_bound,
+    forgotten_period,
     half_leaf,
     half_noise,
+    heavy_prefixes,
     log2_tree,
     moving_boundary,
     negative_counts,
     noiseless_watch,
     occupancy,
+    one_of_several,
+    parallel_delta,
     raw_parameters,
     real_valued,
     redraw_large,
@@ -101,4 +107,11 @@ CHEATS = (
     Cheat("the order of records by a parity", telling_order.order, telling_order.honest_order, "monte carlo", runs=60),
     Cheat("the last digit by a parity", telling_order.digit, telling_order.honest_digit, "monte carlo", runs=60),
     Cheat("trips: a weight above one", trips.heavy, trips.light, "exact"),
+    Cheat("heavy prefixes: one draw for the whole tree", heavy_prefixes.one_draw, heavy_prefixes.honest, "monte carlo"),
+    Cheat("heavy prefixes: exact counts decide", heavy_prefixes.exact_descent, heavy_prefixes.honest, "monte carlo"),
+    _of("parallel composition with a delta, chosen adaptively", parallel_delta, "monte carlo"),
+    _of("users: noise for one of several events", one_of_several, "monte carlo"),
+    _of("users: the clip after the sum", clip_after_sum, "monte carlo"),
+    _of("users: a bound that renews within one release", forgotten_period, "monte carlo"),
+    _of("users: a bound that drops others' events", bloom_bound, "monte carlo"),
 )

@@ -29,7 +29,7 @@ def _case(name: str, kind: type[Markov]) -> Case:
 
     focuses = {place: focus for place, (_, _, focus) in SCENE.places.items()}
     ((what, keys),) = SCENE.replaced.items()
-    taken, put = (observe(make, SCENE.base, {0: key}, focuses, steps=1) for key in keys)
+    taken, put = (observe(make, SCENE.base, [(0, key)], focuses, steps=1) for key in keys)
     pair = Neighbours(what, SharedRuns(taken).beside(put), times=1)
     return Case(name, "engine", Claim(Fraction(1)), neighbours=(pair,))
 

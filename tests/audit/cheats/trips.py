@@ -78,9 +78,9 @@ def _case(name: str, facts: Facts) -> Case:
     assert isinstance(key, tuple)
     focuses = {"empty cell": focus}
     earlier = (*key[:3], key[3] - 1, *key[4:])
-    alone = observe(make, scene.base, {}, focuses, steps=1)
+    alone = observe(make, scene.base, (), focuses, steps=1)
     base = scene.base.merge(type(scene.base).of(np.array([earlier], np.uint64)))
-    beside = observe(make, base, {0: key}, focuses, steps=1)
+    beside = observe(make, base, [(0, key)], focuses, steps=1)
     pair = Neighbours("a trip of two points", SharedRuns(alone).beside(beside), times=1)
     return Case(name, "engine", Claim(honest.guarantee().epsilon), neighbours=(pair,))
 

@@ -28,7 +28,7 @@ def total_focus(known: Sequence[tuple[int, int]]) -> Focus:
 
 
 def cases(mode: str) -> Iterator[Case]:
-    stream = CONTRACT.stream(mode, {"privacy": {"unit": "event", "user": None, "max_contributions": None}})
+    stream = CONTRACT.stream(mode)
     focus = total_focus([(step, CROWD) for step in range(VISITED)])
     base = Folded(np.zeros((1, 1), np.uint64), np.array([CROWD], np.int64))
     made = AuditFixture(stream, base, {"dense cell": (0, None, focus)})
