@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from engines.contract import Release
 from engines.registry import part
-from schemas.config import Stream
+from schemas.config import ENGINES, Stream
 
 Key = tuple[int, ...]
 Pick = Callable[[int, int], int]
@@ -79,6 +79,9 @@ class EngineCase:
         for table, changes in self.in_mode(mode, variant or {}).items():
             both = {**document.get(table, {}), **changes}
             document[table] = {key: value for key, value in both.items() if value is not None}
+        if mode not in ENGINES[self.engine].facts.uses_delta:
+            # A variant with a delta is another one in modes that have no use for it.
+            document["privacy"].pop("delta", None)
         return Stream.model_validate(document)
 
 

@@ -9,7 +9,9 @@ from schemas.config.options.tabular import TabularOptions
 SPEC = EngineSpec(
     name="tabular",
     facts=EngineFacts(
-        modes=("default", "paper", "streaming-mwem"), measured_expiry=frozenset({"paper", "streaming-mwem"})
+        modes=("default", "paper", "streaming-mwem"),
+        uses_delta=frozenset({"default"}),
+        measured_expiry=frozenset({"paper", "streaming-mwem"}),
     ),
     domains={"table": TableDomainSection},
     options=TabularOptions,

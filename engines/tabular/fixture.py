@@ -140,6 +140,12 @@ CONTRACT = EngineCase(
         {"domain": {"ttl": "2h"}, "options": {"records": False}},
         {"domain": {"op": "what"}, "options": {"ways": [1, 2, 3]}},
         {"options": {"marginals": [{"of": ["age", "smokes"], "weight": 3}]}},
+        {"privacy": {"delta": 1e-6, "epsilon": 8.0}},
+        {"privacy": {"delta": 1e-3, "max_contributions": 3}, "domain": {"op": "what"}},
     ),
-    longer=({"privacy": {"max_contributions": 8}}, {"privacy": {"max_contributions": 3, "per": "8h"}}),
+    longer=(
+        {"privacy": {"delta": 1e-6, "epsilon": 8.0, "unit": "event", "user": None, "max_contributions": None}},
+        {"privacy": {"max_contributions": 8}},
+        {"privacy": {"max_contributions": 3, "per": "8h"}},
+    ),
 )

@@ -121,6 +121,8 @@ LAYERS = (
     # What tries an engine: each says in its `fixture` what it is tried on.
     grimp.Layer("engines.auditor"),
     grimp.Layer("engines.contract_case", "engines.contract_checks"),
+    # Budgets of several engines, and the noise that a part of them buys.
+    grimp.Layer("engines.shares"),
     grimp.Layer(
         *("engines.counters", "engines.accounting", "engines.registry", "engines.specs"),
         *("engines.expiry", "engines.gathering", "engines.identity"),

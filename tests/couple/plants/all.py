@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.couple.plants import Plant, job, markov, series, spatial, tabular, trajectory
+from tests.couple.plants import Plant, job, markov, series, spatial, tabular, tabular_delta, trajectory
 
 OWN_SCENES = frozenset(
     {
@@ -17,6 +17,7 @@ EVERY: tuple[Plant, ...] = (
     *spatial.PLANTS,
     *job.PLANTS,
     *tabular.PLANTS,
+    *tabular_delta.PLANTS,
     *series.PLANTS,
     *markov.PLANTS,
     *trajectory.PLANTS,
