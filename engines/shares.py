@@ -9,7 +9,7 @@ of each part. It need not know which of them it has: what is left to it are the 
 | `GaussianShares` | mu^2, from the unit's (epsilon, delta) | mu^2 | k/mu^2 |
 
 Guarantee: measurements whose parts add up to `whole` for any one event, chosen adaptively or not, are epsilon-DP for
-    one event; or (epsilon, delta)-DP for a unit of so many `changes`. Proof: docs/guarantee.md, section 4e.
+    one event; or (epsilon, delta)-DP for a unit of so many `changes`. Proof: docs/guarantee.md, section 4a.
 Source: [dwork2014] (composition); [dong2019], [smith2022] (mu^2 adds up); ours: the lattice (`accounting.lattice`).
 Units: counts are events; noise too.
 """
@@ -183,9 +183,10 @@ class GaussianShares:
     def counter(self, share: Fraction) -> Counter:
         """That counts events at every step without end.
 
-        An event is in one epoch, and moves the noise there by D in L2 norm, at least by s, its lattice steps to an event.
-        sigma^2 >= D^2/(share * COUNTED), so sigma^2 - 9 >= D^2/share: it is enough that D^2/share >= 9 * 2^16.
-        That is so at s = 2^20 for any share up to `LARGEST`, and on coarser lattices for the small ones that they are for.
+        An event is in one epoch, and moves the noise there by D in L2 norm, at least by s, its lattice steps to an
+        event. sigma^2 >= D^2/(share * COUNTED), so sigma^2 - 9 >= D^2/share: it is enough that D^2/share >= 9 * 2^16.
+        That is so at s = 2^20 for any share up to `LARGEST`, and on coarser lattices for the small ones that they are
+        for.
         """
         family: Family = next(family for least, family in COUNTERS if share >= least)
         return EpochsConfig(family=family).calibrate(share * COUNTED / 2)

@@ -14,7 +14,7 @@ from engines.auditor.fixture import VISITED, AuditFixture, Focus
 from engines.contract_case import Chance, EngineCase
 from engines.tabular.keys import RowKeys
 from schemas.blocks import Folded
-from schemas.config import Stream
+from schemas.config import ENGINES, Stream
 
 CROWD, BESIDE = 400, 30
 """Rows that both inputs gain in each step: enough for blocks to close within the scene."""
@@ -26,7 +26,9 @@ KnownRow = tuple[int, Row, int]
 
 
 def cases(mode: str) -> Iterator[Case]:
-    """A table that only grows, and one whose rows are deleted."""
+    """A table that only grows, with a delta too where the mode takes one, and one whose rows are deleted."""
+    if mode in ENGINES["tabular"].facts.uses_delta:
+        yield case(f"engine tabular, mode {mode}, delta", fixture(mode, delta=1e-3, epsilon=1.5))
     grown = fixture(mode)
     yield case(f"engine tabular, mode {mode}", grown, faint=faintly(grown.stream))
     yield case(f"engine tabular, mode {mode}, deletes", fixture(mode, op=True, epsilon=THREE_KINDS))
@@ -62,7 +64,13 @@ def table_focus(row: Row, sizes: Mapping[str, int], known: Sequence[KnownRow]) -
 
 
 def fixture(
-    mode: str, *, steps: int = VISITED, ttl: str | None = None, op: bool = False, epsilon: float = 2.0
+    mode: str,
+    *,
+    steps: int = VISITED,
+    ttl: str | None = None,
+    op: bool = False,
+    epsilon: float = 2.0,
+    delta: float = 0.0,
 ) -> AuditFixture:
     """The scene of a mode; `op` where rows can be deleted, so that no event is early."""
     domain: dict[str, Any] = {
@@ -79,7 +87,7 @@ def fixture(
             "engine": "tabular",
             "mode": mode,
             "source": "raw.audit",
-            "privacy": {"epsilon": epsilon, "unit": "event"},
+            "privacy": {"epsilon": epsilon, "delta": delta, "unit": "event"},
             "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
             "domain": domain,
             "options": {"fit": "joint", "rounds": 1, "records": False},
