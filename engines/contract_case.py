@@ -91,6 +91,9 @@ class EngineCase:
         for table, changes in self.in_mode(mode, variant or {}).items():
             both = {**document.get(table, {}), **changes}
             document[table] = {key: value for key, value in both.items() if value is not None}
+        if mode not in ENGINES[self.engine].facts.uses_delta:
+            # A variant with a delta is another one in modes that have no use for it.
+            document["privacy"].pop("delta", None)
         return Stream.model_validate(document)
 
 

@@ -7,10 +7,12 @@ be called alone. None of them proves privacy: see `tests/spatial/test_path_loss.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from engines.accounting import gaussian
 from engines.accounting.accountant import Accountant
 from engines.contract import Batch, Engine, Release, State
 from engines.noise import NoiseSource, seeded
@@ -233,10 +235,15 @@ def check_charges(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: in
     accountants = Accountant.kept(engine.state()).values()
     if not accountants:
         return False
-    # One delta is promised, however many accountants share the epsilon.
-    held = sum(accountant.epsilon for accountant in accountants)
-    # A claim may be above what the mechanisms cost, as for a table of which nothing is to be learnt.
-    least = guarantee.spent if guarantee.delta == 0 else guarantee.epsilon
+    if guarantee.delta == 0:
+        # A claim may be above what the mechanisms cost, as for a table of which nothing is to be learnt.
+        least, held = guarantee.spent, sum(accountant.epsilon for accountant in accountants)
+    else:
+        # One (epsilon, delta) is promised: accountants of Gaussian noise each hold it, and spend it together.
+        least, held = guarantee.epsilon, max(accountant.epsilon for accountant in accountants)
+        spent = sum(accountant.spent.mu_squared for accountant in accountants)
+        most = Fraction(gaussian.mu_for(guarantee.epsilon, guarantee.delta)) ** 2
+        _require("accountants of one promise together spend no more than it allows", spent <= most)
     _require("budgets hold what the mechanisms cost, and no more than is claimed", least <= held <= guarantee.epsilon)
     _require("budgets have the delta that is claimed", {a.delta for a in accountants} == {guarantee.delta})
     if guarantee.delta == 0:

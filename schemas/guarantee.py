@@ -25,6 +25,8 @@ class Mechanism:
         events: which events it sees, where that is not all of them. Mechanisms that see different ones are
             alternatives: no event pays for two of those.
         account: of the engine's budgets, the one that is charged for it (`engines.accounting.budgets`). Not published.
+        mu_squared: what it costs the guarantee's unit, where Gaussian noise adds up by it and not by epsilon; `epsilon`
+            is then what it would cost alone.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Mechanism:
     uses: int = 1
     events: str = ""
     account: str = ""
+    mu_squared: Fraction | None = None
 
     @property
     def title(self) -> str:
@@ -51,6 +54,7 @@ class Mechanism:
             "epsilon_exact": str(self.epsilon),
             "uses": self.uses,
             **({"events": self.events} if self.events else {}),
+            **({} if self.mu_squared is None else {"mu_squared": float(self.mu_squared)}),
         }
 
 
@@ -82,6 +86,13 @@ class Guarantee:
         """What the mechanisms of each account cost one event at most, in the order of the mechanisms."""
         names = dict.fromkeys(mechanism.account for mechanism in self.mechanisms)
         return {name: _most([m for m in self.mechanisms if m.account == name]) for name in names}
+
+    @property
+    def mu_squared(self) -> Fraction | None:
+        """What all mechanisms cost the unit together, if all of them add up by it."""
+        parts = [mechanism.mu_squared for mechanism in self.mechanisms]
+        known = [part for part in parts if part is not None]
+        return sum(known, Fraction(0)) if known and len(known) == len(parts) else None
 
     def charge(self, account: str, *, events: str = "") -> Fraction:
         """What the mechanisms of an account cost one of these events (see `Mechanism.events`). Raises: KeyError."""

@@ -14,7 +14,7 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     """
     import typer
 
-    from agents.explain.sentences import promise
+    from agents.explain.sentences import delta_warning, promise
     from agents.lifecycle.backlog import backlog_remark
     from agents.offline.domains import check_streams
     from schemas.config import format_duration
@@ -24,6 +24,8 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     remarks = {name: list(said) for name, said in check_streams(loaded).items()}
     for stream in loaded.streams:
         if remark := backlog_remark(stream, time.time_ns() // 1000):
+            remarks.setdefault(stream.name, []).append(remark)
+        if remark := delta_warning(stream):
             remarks.setdefault(stream.name, []).append(remark)
     if as_json:
         streams = [

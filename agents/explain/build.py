@@ -8,12 +8,14 @@ from fractions import Fraction
 
 from agents.explain import words
 from agents.explain.parts import Budget, Explanation, Notch, SharedBudget, StreamExplanation
+from agents.explain.roads import Roads
 from agents.explain.sentences import promise
 from agents.presentation import presentation
 from engines.accounting.streams import totals
 from engines.registry import build_engine
 from schemas.config import Config, Stream
 from schemas.config.stream import LEAST_EVENT_EPSILON
+from schemas.errors import EngineInputError
 
 FACTORS = tuple(Decimal(2) ** power for power in (-3, -2, -1, 0, 1, 2, 3))
 
@@ -35,6 +37,7 @@ def explain(config: Config, names: Sequence[str] | None = None, *, earlier: Iter
 def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
     guarantee = build_engine(stream).guarantee()
     budget = Budget.of(stream, guarantee)
+    roads = Roads.of(stream)
     return StreamExplanation(
         name=stream.name,
         engine=stream.engine,
@@ -50,6 +53,7 @@ def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
             *words.plain(stream, budget),
             *presentation(stream).remarks(stream),
             *([guarantee.note] if guarantee.note else []),
+            *(roads.sentences() if roads else ()),
         ),
         symbols=words.symbols(stream, guarantee, budget),
         alerts=tuple(words.alerts(stream, guarantee)),
@@ -58,6 +62,7 @@ def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
         unprotected=tuple(words.unprotected(stream, job=job)),
         errors=presentation(stream).error_model(stream, guarantee),
         notches=tuple(_notches(stream)),
+        roads=roads,
     )
 
 
@@ -67,12 +72,15 @@ def with_epsilon(stream: Stream, epsilon: Decimal) -> Stream:
 
 
 def _notches(stream: Stream) -> Iterator[Notch]:
-    """Half and twice the budget, and so on; epsilons that the configuration refuses are passed over."""
+    """Half and twice the budget, and so on; epsilons that the configuration or the noise refuses are passed over."""
     for factor in FACTORS:
         other = with_epsilon(stream, stream.privacy.epsilon * factor)
         if other.event_epsilon < LEAST_EVENT_EPSILON:
             continue
-        guarantee = build_engine(other).guarantee()
+        try:
+            guarantee = build_engine(other).guarantee()
+        except EngineInputError:
+            continue
         budget = Budget.of(other, guarantee)
         errors = presentation(other).error_model(other, guarantee)
         yield Notch(Fraction(factor), budget.unit_epsilon, budget, errors)

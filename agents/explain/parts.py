@@ -8,6 +8,7 @@ from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
+from agents.explain.roads import Roads
 from agents.presentation.error import RELEASES, ErrorModel
 from agents.presentation.laws import NoiseFacts, noise_facts
 from engines.accounting.streams import Total
@@ -60,7 +61,7 @@ class Share:
 
     Attributes:
         event_epsilon: of one event, all its uses together. unit_epsilon: of the protected unit, all its events.
-        part: of the configured epsilon.
+        part: of the configured epsilon; where mu^2 adds up, of that.
     """
 
     mechanism: Mechanism
@@ -91,7 +92,7 @@ class Budget:
     Attributes:
         unit_epsilon: as configured, of one protected unit (over the stream, or over one period).
         contributions: changes that one unit may make. event_epsilon: what is left for each of them.
-        terms: how the mechanisms add up to that, as text.
+        terms: how the mechanisms add up to that, as text. mu_squared: of the unit, where they add up to that instead.
         contribution: what one of them is called: event, trip.
     """
 
@@ -102,6 +103,18 @@ class Budget:
     shares: tuple[Share, ...]
     terms: str
     contribution: str = "event"
+    mu_squared: Fraction | None = None
+
+    @property
+    def sum(self) -> str:
+        """How the mechanisms add up to what is configured."""
+        if self.mu_squared is not None:
+            return (
+                f"mu^2 of the unit: {self.terms} = {decimal(float(self.mu_squared))}, which is epsilon "
+                f"{self.unit_epsilon} at delta {self.delta:g}, exactly; epsilons of single mechanisms do not add up"
+            )
+        each = f"{self.terms} = {self.event_epsilon} {self.one}"
+        return f"{each}; x {self.contributions} = {self.unit_epsilon}, exactly"
 
     @property
     def one(self) -> str:
@@ -116,7 +129,10 @@ class Budget:
         shares = []
         for mechanism in guarantee:
             spent = mechanism.epsilon * mechanism.uses
-            shares.append(Share(mechanism, noise_facts(mechanism), spent, spent * contributions, spent / event))
+            part = spent / event
+            if mechanism.mu_squared is not None and guarantee.mu_squared is not None:
+                part = mechanism.mu_squared / guarantee.mu_squared
+            shares.append(Share(mechanism, noise_facts(mechanism), spent, spent * contributions, part))
         total = guarantee.spent
         # A Gaussian guarantee is not the sum of its mechanisms': its engine accounts for them together, exactly.
         adds_up = total == event if guarantee.delta == 0 else guarantee.delta <= stream.privacy.delta
@@ -127,7 +143,14 @@ class Budget:
                 f"mechanisms spend {total}. Fix: this is a defect of privstream; do not run the stream."
             )
         return Budget(
-            unit, stream.privacy.delta, contributions, event, tuple(shares), _terms(guarantee), stream.contribution
+            unit,
+            stream.privacy.delta,
+            contributions,
+            event,
+            tuple(shares),
+            _terms(guarantee),
+            stream.contribution,
+            guarantee.mu_squared,
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -138,12 +161,15 @@ class Budget:
             "contributions": self.contributions,
             "event_epsilon": float(self.event_epsilon),
             "event_epsilon_exact": str(self.event_epsilon),
+            "mu_squared": None if self.mu_squared is None else float(self.mu_squared),
             "mechanisms": [share.as_json() for share in self.shares],
         }
 
 
 def _terms(guarantee: Guarantee) -> str:
     """What one event meets, as a sum; where mechanisms see different events, the dearest of several sums."""
+    if guarantee.mu_squared is not None:
+        return " + ".join(decimal(float(mechanism.mu_squared or 0)) for mechanism in guarantee)
     costs: dict[str, list[str]] = {"": []}
     for mechanism in guarantee:
         costs.setdefault(mechanism.events, []).append(str(mechanism.epsilon * mechanism.uses))
@@ -211,6 +237,7 @@ class StreamExplanation:
     unprotected: tuple[Point, ...]
     errors: ErrorModel
     notches: tuple[Notch, ...]
+    roads: Roads | None
 
     def duration(self, releases: int) -> str:
         """How long so many releases take."""
@@ -253,6 +280,7 @@ class StreamExplanation:
                 ],
             },
             "other_epsilons": [notch.as_json() for notch in self.notches],
+            "roads": None if self.roads is None else self.roads.as_json(),
         }
 
 

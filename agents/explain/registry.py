@@ -87,12 +87,15 @@ def _entry(stream: StreamExplanation, together: str) -> dict[str, Any]:
 
 def _composition(stream: StreamExplanation, together: str) -> str:
     budget = stream.budget
-    if budget.delta:
+    if budget.mu_squared is not None:
+        told = f"Gaussian differential privacy of all mechanisms, steps and contributions of one unit: {budget.sum}."
+    elif budget.delta:
         told = "The engine accounts for all mechanisms, steps and contributions of one unit together."
     else:
         told = f"Pure: epsilons of mechanisms add up, {budget.terms} for {budget.one}"
         told += f", and so do {budget.contributions} of them of one unit." if budget.contributions > 1 else "."
-    return f"{told} {together}".strip()
+    roads = " ".join(stream.roads.sentences()) if stream.roads else ""
+    return " ".join(part for part in (told, roads, together) if part)
 
 
 def _mechanism(share: Share) -> Mapping[str, Any]:

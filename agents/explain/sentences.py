@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engines.accounting.group import group_delta
 from schemas.config import format_duration
+from schemas.config.privacy import UNUSUAL_DELTA
 
 if TYPE_CHECKING:
     from schemas.config import Privacy, Stream
@@ -56,6 +57,17 @@ def several(privacy: Privacy) -> str:
     return (
         f"k times epsilon and more than k times delta (up to {two:.2g} for k = 2, and e^epsilon times as much for each "
         "one more)"
+    )
+
+
+def delta_warning(stream: Stream) -> str | None:
+    """A sentence where delta is large for what is known of the users, which is nothing; None elsewhere."""
+    delta = stream.privacy.delta
+    if delta <= UNUSUAL_DELTA:
+        return None
+    return (
+        f"delta = {delta:g} is above {UNUSUAL_DELTA:g}: it must be far below one in your users, since among N of them "
+        f"N times delta may be unprotected altogether. It is too much from {round(1 / delta):,} users on."
     )
 
 

@@ -65,7 +65,8 @@ def _budget(budget: Budget) -> Iterator[str]:
     yield f"epsilon of the unit     {exact(budget.unit_epsilon)}" + (
         f", delta {budget.delta:g}" if budget.delta else ""
     )
-    yield f"  / {budget.contributions} contributions     each {budget.contribution} {exact(budget.event_epsilon)}"
+    if budget.mu_squared is None:
+        yield f"  / {budget.contributions} contributions     each {budget.contribution} {exact(budget.event_epsilon)}"
     for share in budget.shares:
         mechanism = share.mechanism
         yield ""
@@ -79,8 +80,7 @@ def _budget(budget: Budget) -> Iterator[str]:
         )
         yield from _wrapped(noise_words(share, budget.contribution), first="      ", rest="      ")
     yield ""
-    each = f"{budget.terms} = {budget.event_epsilon} {budget.one}"
-    yield f"  sum: {each}; x {budget.contributions} = {budget.unit_epsilon}, exactly"
+    yield from _wrapped(f"sum: {budget.sum}", first="  ", rest="  ")
 
 
 def noise_words(share: Share, contribution: str) -> str:

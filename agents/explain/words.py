@@ -7,7 +7,7 @@ from fractions import Fraction
 from statistics import NormalDist
 
 from agents.explain.parts import Budget, Point, chance, decimal, exact, surest
-from agents.explain.sentences import promise, several
+from agents.explain.sentences import delta_warning, promise, several
 from agents.presentation import presentation
 from engines.accounting import gaussian
 from schemas.config import Stream, format_duration
@@ -83,6 +83,12 @@ def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
             f"{exact(budget.event_epsilon)}. {stream.contribution.capitalize()}s beyond that are refused and counted, "
             f"{_beyond(stream)}."
         )
+    elif stream.whole_unit and not stream.facts.whole_unit and stream.changes > 1:
+        lines.append(
+            f"One unit may make {stream.changes} changes, and the noise is for all of them together: (epsilon, delta) "
+            f"cannot be divided by {stream.changes}. {stream.contribution.capitalize()}s beyond that are refused and "
+            "counted, never used."
+        )
     if stream.domain.lifetime is not None:
         lines.append(
             f"Each insert is gone after {format_duration(stream.domain.lifetime)} by itself"
@@ -128,11 +134,17 @@ def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, 
         f"M(D) = every record of the public topics, {over}" if stream.private else "M(D) = the answer of ONE step",
         "D ~ D' : " + neighbours_of(stream, guarantee),
     ]
-    lines.append(
-        f"ε of one {stream.contribution}{'' if stream.private else ' in one step'} = {budget.terms} = "
-        f"{budget.event_epsilon}"
-    )
-    lines.append(f"ε of the unit = {budget.contributions} · {budget.event_epsilon} = {budget.unit_epsilon}")
+    if budget.mu_squared is not None:
+        lines.append(
+            f"μ² of the unit, {stream.changes} {stream.contribution}{'s' if stream.changes > 1 else ''} together = "
+            f"{budget.terms} = {decimal(float(budget.mu_squared))};  δ(ε) = Φ(-ε/μ + μ/2) - exp(ε) Φ(-ε/μ - μ/2)"
+        )
+    else:
+        lines.append(
+            f"ε of one {stream.contribution}{'' if stream.private else ' in one step'} = {budget.terms} = "
+            f"{budget.event_epsilon}"
+        )
+        lines.append(f"ε of the unit = {budget.contributions} · {budget.event_epsilon} = {budget.unit_epsilon}")
     if stream.privacy.per is not None:
         twice = f"2ε = {exact(2 * budget.unit_epsilon)}" + (f" and 2δ = {2 * delta:g}" if delta else "")
         lines.append(
@@ -163,6 +175,8 @@ def alerts(stream: Stream, guarantee: Guarantee) -> Iterator[str]:
             "lifetime: after "
             f"k periods it is k times epsilon."
         )
+    if (told := delta_warning(stream)) is not None:
+        yield told
     if privacy.epsilon_fraction > 10:
         sure = surest(float(privacy.epsilon_fraction))
         yield f"epsilon above 10 promises little: from an even chance somebody may get {chance(sure)} sure."

@@ -17,7 +17,7 @@ from engines.tabular.attributes import Scalar
 from engines.tabular.domain import TableDomain
 from engines.tabular.fixture import BESIDE, CROWD, table_focus
 from engines.tabular.growing.engine import GrowingBlocks
-from engines.tabular.growing.measure import split, variances
+from engines.tabular.growing.measure import variances
 from schemas.config import Stream
 from schemas.config.discovery import measures_expiry
 from schemas.config.options.tabular import TabularOptions
@@ -74,13 +74,13 @@ def _of_blocks(engine: GrowingBlocks) -> ErrorModel:
     answers.append(
         Answer.of("all rows", 1, "the number of rows that were inserted", lambda t: math.sqrt(counter.variance(t)))
     )
-    lines = [("one-way", parts.ones, parts.ones_epsilon, np.sqrt(np.sqrt(np.array(parts.ones.sizes, np.float64))))]
+    lines = [("one-way", parts.ones, parts.ones_share, np.sqrt(np.array(parts.ones.sizes, np.float64)))]
     if len(parts.larger):
         lengths = parts.larger.lengths.astype(np.float64)
-        lines.append(("larger", parts.larger, parts.larger_epsilon, np.sqrt(parts.weights * lengths**-0.2)))
-    for name, layout, epsilon, weights in lines:
+        lines.append(("larger", parts.larger, parts.larger_share, parts.weights * lengths**-0.2))
+    for name, layout, share, costs in lines:
         if len(layout):
-            deviation = math.sqrt(float(variances(split(epsilon, weights)).max()))
+            deviation = math.sqrt(float(variances(parts.laws(share, parts.recipe.best(costs))).max()))
             answers.append(Answer.of(f"{name} cell", 1, f"one cell of a {name} marginal", _blocks(deviation)))
     return ErrorModel(
         tuple(answers),

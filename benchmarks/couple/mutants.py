@@ -21,8 +21,10 @@ ENGINES = Path(__file__).resolve().parent.parent.parent / "engines"
 APART = ("audited", "auditor", "noise", "accounting", "specs", "contract_case.py", "contract_checks.py")
 """What no noise of an engine comes from, or what tests/noise holds to its law."""
 
+SHARED = {"shares.py": "tabular"}
+"""Modules that several engines draw through, and the engine that is tried."""
+
 STATEMENTS = {
-    "variances": "says how large the noise of a measurement is; tests/tabular compares it",
     "RoundsConfig._check_counter": "refuses a configuration",
 }
 """Functions that size no noise, and what they are for."""
@@ -68,7 +70,7 @@ def sites() -> Iterator[Site]:
         for function, call in _calls(ast.parse(path.read_text(encoding="utf-8"))):
             called = _called(call)
             if called in SCALES and function not in STATEMENTS and _argument(call, called) is not None:
-                yield Site(parts[0], module, function, called, call.lineno, _span(call))
+                yield Site(SHARED.get(parts[0], parts[0]), module, function, called, call.lineno, _span(call))
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:

@@ -54,6 +54,7 @@ MODES_OF = {
     "series.gaussian": ("gaussian",),
     "papers.binomial": ("paper-binomial",),
     "tabular.papers": ("paper",),
+    "shares": ("default",),
 }
 """Modes to begin with, by a part of the module's name; without it all are tried in turn."""
 

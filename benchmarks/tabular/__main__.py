@@ -23,9 +23,10 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
+from benchmarks.tabular import delta
 from benchmarks.tabular.consumer import Score, scores
 from benchmarks.tabular.modes import MODES, run
-from benchmarks.tabular.plan import EPSILONS, QUICK, Plan
+from benchmarks.tabular.plan import DELTAS, EPSILONS, QUICK, Plan
 from benchmarks.tabular.report import Report
 from benchmarks.tabular.results import FOLDER, Results
 from benchmarks.tabular.speed import Speed, measure
@@ -40,6 +41,8 @@ def main() -> int:
     if not (DATA / "adult").is_dir():
         console.print(f"no data beside the checkout: {DATA}")
         return 1
+    if arguments.only == "delta":
+        return _deltas(fresh=arguments.fresh, console=console)
     quick = os.environ.get("QUICK") == "1" or arguments.quick
     plan = QUICK if quick else Plan(seeds=arguments.seeds)
     if arguments.mode:
@@ -70,6 +73,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="as QUICK=1")
     parser.add_argument("--fresh", action="store_true", help="repeat the runs that are in the results")
     parser.add_argument("--errors-only", action="store_true", help="neither speed nor training anew")
+    parser.add_argument("--only", choices=["delta"], help="what a delta buys, over 20 seeds; two minutes")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--use-seeds", type=int, default=USE_SEEDS, help="of the consumer that trains")
     parser.add_argument("--mode", action="append", choices=sorted(MODES), help="only this one; may be repeated")
@@ -78,6 +82,16 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--stream", action="append", choices=sorted(STREAMS), help="only this one; may be repeated")
     return parser.parse_args()
+
+
+def _deltas(*, fresh: bool, console: Console) -> int:
+    """Runs that are not in the results yet, a table, and the part of the last line that is of them."""
+    results = Results("tabular", forget=DELTAS.has) if fresh else Results("tabular")
+    with Progress(console=console) as progress:
+        _run(DELTAS, results, progress)
+    print("\n".join(delta.table(results)))
+    print(json.dumps(delta.summary(results)))
+    return 0
 
 
 def _run(plan: Plan, results: Results, progress: Progress) -> None:

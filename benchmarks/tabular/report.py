@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.tabular import delta
 from benchmarks.tabular.consumer import Score
 from benchmarks.tabular.metrics import METRICS
 from benchmarks.tabular.modes import MODES
@@ -94,10 +95,11 @@ class Report:
             "ratio_avg_we_ttl": _mean(self.ratios(WINDOWS[1:], "avg_we_all")),
             "ratio_avg_we_ttl_at_one_promise": _mean(self.ttl_at_one_promise()),
             "worst_ratio_to_baseline_at_4": round(max(at_four), 3) if at_four else None,
+            **delta.summary(self.results),
         }
 
     def markdown(self) -> str:
-        return "\n".join([*self._errors(), *self._speed(), *self._consumer(), ""])
+        return "\n".join([*self._errors(), *delta.table(self.results), *self._speed(), *self._consumer(), ""])
 
     def _errors(self) -> Iterator[str]:
         yield "# Tabular streams: error, speed and use\n"

@@ -76,6 +76,11 @@ class Accountant:
             raise EngineInputError('delta must be 0 for rule "pure"')
 
     @property
+    def unspent(self) -> Accountant:
+        """The same budget before any charge."""
+        return replace(self, common=NOTHING, finished=NOTHING, current=NOTHING, step=-1)
+
+    @property
     def spent(self) -> Cost:
         """What one user has paid at most, all steps together."""
         return (self.common + self.finished.either(self.current)).times(self.contributions)

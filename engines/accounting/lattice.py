@@ -10,9 +10,11 @@ Units: `sigma_squared` in squares of the lattice's step.
 """
 
 from fractions import Fraction
+from math import sqrt
 
 from engines.accounting.arguments import check_positive
 from engines.accounting.ledger import GaussianEvent
+from engines.noise import sigma_squared_for
 from schemas.errors import EngineInputError
 
 ROUNDING = 9
@@ -20,6 +22,9 @@ ROUNDING = 9
 
 LEAST_SIGMA_SQUARED = 1024
 """Below it the loss of `ROUNDING` would be felt: take a finer lattice."""
+
+_MARGIN = Fraction(1, 2**20)
+"""Beyond it floats of sigma might round a fraction's square down."""
 
 
 def dominating(sigma_squared: Fraction) -> Fraction:
@@ -37,6 +42,23 @@ def dominating(sigma_squared: Fraction) -> Fraction:
     if sigma_squared < LEAST_SIGMA_SQUARED:
         raise EngineInputError(f"sigma_squared must be at least {LEAST_SIGMA_SQUARED}: take a finer lattice")
     return sigma_squared - ROUNDING
+
+
+def sigma_squared_of(l2_squared: Fraction, mu_squared: Fraction) -> Fraction:
+    """Return discrete noise for which integers moved by sqrt(`l2_squared`) in L2 cost `mu_squared` at most.
+
+    Raises: EngineInputError if an argument is not positive, the lattice too coarse, or the noise out of range.
+
+    >>> sigma = sigma_squared_of(Fraction(2**22), Fraction(1))
+    >>> 2**22 + 9 <= sigma <= (2**22 + 9) * 1.00001, Fraction(2**22) / dominating(sigma) <= 1
+    (True, True)
+    """
+    check_positive(l2_squared=l2_squared, mu_squared=mu_squared)
+    exact = l2_squared / mu_squared + ROUNDING
+    sigma_squared = sigma_squared_for(sqrt(exact * (1 + _MARGIN)))
+    if l2_squared / dominating(sigma_squared) > mu_squared:
+        raise EngineInputError("noise was rounded down")  # the margin makes this impossible
+    return sigma_squared
 
 
 def charge(sigma_squared: Fraction, l2_squared: Fraction) -> GaussianEvent:

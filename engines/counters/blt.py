@@ -26,7 +26,6 @@ Source: [mcmahan2024];
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar
 
 import numpy as np
 
@@ -61,7 +60,7 @@ class Buffers:
         )
         return column
 
-    def shift_bounds(self, t: int) -> IntArray:
+    def shift_bounds(self, t: int, scale: int) -> IntArray:
         """Return s, D_1, ..., D_(t-1): by how much one event can move the noise that explains a release."""
         lags = np.arange(max(t - 1, 0))
         slack = np.ones(lags.size)
@@ -69,8 +68,8 @@ class Buffers:
             errors = (1 - (1 - 2.0**-m) ** lags) * 2**m / 2**_GUARD_BITS if m else 0.0
             slack += w / 2**_WEIGHT_BITS * (1 + errors)
         # FloatArray, but only to bound whole numbers from above: they are wrong by far less than what is added.
-        bounds = np.floor((_SCALE * self.coefficients(t)[1:] + slack) * (1 + 1e-9) + 1e-6)
-        return np.concatenate([[_SCALE], bounds]).astype(np.int64)[:t]
+        bounds = np.floor((scale * self.coefficients(t)[1:] + slack) * (1 + 1e-9) + 1e-6)
+        return np.concatenate([[scale], bounds]).astype(np.int64)[:t]
 
     def advance(self, drawn: IntArray, buffers: IntArray) -> tuple[IntArray, IntArray]:
         """Return `(width,)` noise w of this activation, and the next `(width, buffers)`."""
@@ -112,9 +111,15 @@ def fitted(horizon: int) -> Buffers:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BltConfig:
-    """The recipe: how many activations there may be, at most 2^20. Without a horizon: `epochs`."""
+    """The recipe: how many activations there may be, at most 2^20. Without a horizon: `epochs`.
+
+    Attributes:
+        scale: s, steps of the lattice to an event. A coarser lattice leaves room for more noise, which a small rho
+            needs; roundings then cost more of it: at 2^14 and T = 2^18 two parts in a thousand.
+    """
 
     horizon: int
+    scale: int = _SCALE
 
     def calibrate(self, rho: Fraction, /) -> "BltCounter":
         """Return the counter that spends `rho` on one event. For mu-GDP, nearly, take rho = mu^2 / 2.
@@ -129,7 +134,8 @@ class BltConfig:
         check_whole("horizon", self.horizon)
         if self.horizon > _LONGEST:
             raise EngineInputError("horizon of a blt counter must be at most 2**20: take epochs")
-        return BltCounter(rho=rho, horizon=self.horizon, buffers=fitted(self.horizon))
+        check_whole("scale", self.scale)
+        return BltCounter(rho=rho, horizon=self.horizon, buffers=fitted(self.horizon), resolution=self.scale)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,8 +145,7 @@ class BltCounter(GaussianCounter):
     rho: Fraction
     horizon: int
     buffers: Buffers
-
-    resolution: ClassVar[int] = _SCALE
+    resolution: int = _SCALE
 
     def __post_init__(self) -> None:
         check_cost("rho", self.rho)
@@ -151,12 +156,12 @@ class BltCounter(GaussianCounter):
 
     @property
     def l2_sensitivity_squared(self) -> int:
-        """s^2 + D_1^2 + D_2^2 + ..., in squares of 2^-20 events."""
-        return _sensitivity_squared(self.buffers, self.horizon)
+        """s^2 + D_1^2 + D_2^2 + ..., in squares of 1/s events."""
+        return _sensitivity_squared(self.buffers, self.horizon, self.resolution)
 
     @property
     def sigma_squared(self) -> Fraction:
-        """l2_sensitivity_squared / (2 rho), rounded up to short terms; in squares of 2^-20 events."""
+        """l2_sensitivity_squared / (2 rho), rounded up to short terms; in squares of 1/s events."""
         return rounded_up(self.l2_sensitivity_squared / (2 * self.rho))
 
     def _memory(self, width: int) -> dict[str, IntArray]:
@@ -173,17 +178,17 @@ class BltCounter(GaussianCounter):
 
     def strategy(self, t: int) -> IntArray:
         """Return bounds: entry (r, u) is by how much an event at u can move the noise that explains a release at r."""
-        return toeplitz(self.buffers.shift_bounds(t))
+        return toeplitz(self.buffers.shift_bounds(t, self.resolution))
 
     def decoder(self, t: int) -> FloatArray:
         """Return the lower triangular Toeplitz matrix from noise to running sums, of the counter without rounding."""
-        return toeplitz(_decoding(self.buffers, t)) / _SCALE
+        return toeplitz(_decoding(self.buffers, t)) / self.resolution
 
 
 @lru_cache(maxsize=64)
-def _sensitivity_squared(buffers: Buffers, horizon: int) -> int:
+def _sensitivity_squared(buffers: Buffers, horizon: int, scale: int) -> int:
     # At most 2^20 squares of at most 2^41, most of them far smaller: they fit into int64.
-    return int(np.sum(buffers.shift_bounds(horizon) ** 2))
+    return int(np.sum(buffers.shift_bounds(horizon, scale) ** 2))
 
 
 def _decoding(buffers: Buffers, t: int) -> FloatArray:

@@ -26,9 +26,11 @@ from engines.noise import NoiseSource
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
-Family = Literal["kary", "blt"]
+Family = Literal["kary", "blt", "blt-coarse", "blt-coarsest"]
 _LONGEST = 2**18
-_FAMILIES: dict[Family, Measure] = {"kary": "epsilon", "blt": "rho"}
+_FAMILIES: dict[Family, Measure] = {"kary": "epsilon", "blt": "rho", "blt-coarse": "rho", "blt-coarsest": "rho"}
+_COARSE: dict[Family, tuple[int, int]] = {"blt-coarse": (2**14, 2**18), "blt-coarsest": (2**10, 2**12)}
+"""Lattice and longest epoch where rho is so small that noise on a finer lattice would leave int64."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +41,7 @@ class EpochsConfig:
     first: int = 64
 
     def calibrate(self, cost: Fraction, /) -> "EpochsCounter":
-        """Return the counter that spends `cost` on one event: epsilon for `kary`, rho for `blt`.
+        """Return the counter that spends `cost` on one event: epsilon for `kary`, rho for the others.
 
         Raises: EngineInputError if the cost is not a positive Fraction or is too small for the family, the family is
             unknown, or first is not a whole number from 1 to 2^18.
@@ -62,13 +64,13 @@ class EpochsCounter(LinearCounter):
 
     def __post_init__(self) -> None:
         if self.family not in _FAMILIES:
-            raise EngineInputError("family must be kary or blt")
+            raise EngineInputError(f"family must be one of {', '.join(_FAMILIES)}")
         check_whole("first", self.first)
         check_cost(self.measure, self.cost)
-        if self.first > _LONGEST:
-            raise EngineInputError("first must be at most 2**18")
+        if self.first > self._longest:
+            raise EngineInputError(f"first must be at most {self._longest}")
         self._counter(0)
-        self._counter(_LONGEST.bit_length())
+        self._counter(self._longest.bit_length())
 
     @property
     def measure(self) -> Measure:
@@ -94,12 +96,16 @@ class EpochsCounter(LinearCounter):
         number = start = 0
         while t > start + (length := self._length(number)):
             # From the longest on all are alike.
-            jump = (t - 1 - start) // length if length == _LONGEST else 1
+            jump = (t - 1 - start) // length if length == self._longest else 1
             number, start = number + jump, start + jump * length
         return number, start
 
     def _length(self, number: int) -> int:
-        return min(self.first << min(number, 20), _LONGEST)
+        return min(self.first << min(number, 20), self._longest)
+
+    @property
+    def _longest(self) -> int:
+        return _COARSE.get(self.family, (0, _LONGEST))[1]
 
     def _counter(self, number: int) -> KaryCounter | BltCounter:
         return _calibrated(self.family, self._length(number), self.cost)
@@ -174,4 +180,8 @@ class EpochsCounter(LinearCounter):
 
 @lru_cache(maxsize=256)
 def _calibrated(family: Family, horizon: int, cost: Fraction) -> KaryCounter | BltCounter:
-    return (KaryConfig if family == "kary" else BltConfig)(horizon=horizon).calibrate(cost)
+    if family == "kary":
+        return KaryConfig(horizon=horizon).calibrate(cost)
+    if family == "blt":
+        return BltConfig(horizon=horizon).calibrate(cost)
+    return BltConfig(horizon=horizon, scale=_COARSE[family][0]).calibrate(cost)

@@ -18,8 +18,8 @@ from functools import lru_cache
 from math import ceil, floor, log2, sqrt
 
 from engines.accounting import Accountant, GaussianEvent, gaussian
-from engines.accounting.lattice import ROUNDING, dominating
-from engines.noise import NoiseSource, gaussian_mechanism, sigma_squared_for
+from engines.accounting.lattice import sigma_squared_of
+from engines.noise import NoiseSource, gaussian_mechanism
 from engines.noise.private import clipped
 from engines.series.presence import Presence
 from engines.series.schedule import WeightSchedule
@@ -28,8 +28,6 @@ from schemas.errors import EngineInputError
 WHOLE = 2**60
 _LEAST_SIGMA = 2**11
 _LARGEST = 2**61
-_MARGIN = Fraction(1, 2**20)
-"""Beyond it floats of sigma might round a fraction's square down."""
 
 
 @lru_cache(maxsize=64)
@@ -88,14 +86,7 @@ class GaussianBudget:
         Args:
             moved: squared events that a unit moves it by, all in all.
         """
-        exact = self._moved(field, moved) / mu_squared + ROUNDING
-        sigma_squared = sigma_squared_for(sqrt(exact * (1 + _MARGIN)))
-        if self._moved(field, moved) / dominating(sigma_squared) > mu_squared:
-            raise EngineInputError("noise was rounded down")  # the margin makes this impossible
-        return sigma_squared
-
-    def _moved(self, field: int, moved: Fraction) -> Fraction:
-        return moved * self.shifts[field] ** 2 * (1 << 2 * self.refinement(field))
+        return sigma_squared_of(moved * self.shifts[field] ** 2 * (1 << 2 * self.refinement(field)), mu_squared)
 
     def measure(self, field: int, total: int, sigma_squared: Fraction, noise: NoiseSource) -> NoisyTotal:
         """Draw noise for one total.

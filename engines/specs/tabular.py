@@ -10,6 +10,7 @@ SPEC = EngineSpec(
     name="tabular",
     facts=EngineFacts(
         modes=("default", "paper", "streaming-mwem"),
+        uses_delta=frozenset({"default"}),
         measured_expiry=frozenset({"paper", "streaming-mwem"}),
         counts_surplus=frozenset({"default"}),
     ),

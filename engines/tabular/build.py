@@ -90,6 +90,8 @@ def build(stream: Stream) -> Engine:
             name=stream.name,
             domain=table,
             epsilon=stream.engine_epsilon,
+            delta=stream.privacy.delta,
+            changes=stream.changes if stream.privacy.delta else 1,
             workload=_workload(stream, table),
             deletable=stream.domain.operation_field is not None,
             ttl_steps=_ttl_steps(stream),

@@ -14,7 +14,7 @@ from engines.auditor.fixture import VISITED, AuditFixture, Focus
 from engines.contract_case import Chance, EngineCase
 from engines.tabular.keys import RowKeys
 from schemas.blocks import Folded
-from schemas.config import Stream
+from schemas.config import ENGINES, Stream
 
 CROWD, BESIDE = 400, 30
 """Rows that both inputs gain in each step: enough for blocks to close within the scene."""
@@ -26,7 +26,11 @@ KnownRow = tuple[int, Row, int]
 
 
 def cases(mode: str) -> Iterator[Case]:
-    """A table that only grows, with users of several rows, and one whose rows are deleted, each by itself."""
+    """A table that only grows, with users of several rows, with a delta too where the mode takes one, and one whose
+    rows are deleted, each by itself.
+    """
+    if mode in ENGINES["tabular"].facts.uses_delta:
+        yield case(f"engine tabular, mode {mode}, delta", fixture(mode, delta=1e-3, epsilon=1.5))
     grown = fixture(mode, contributions=2)
     yield case(f"engine tabular, mode {mode}", grown, faint=faintly(grown.stream))
     yield case(f"engine tabular, mode {mode}, deletes", fixture(mode, op=True, epsilon=THREE_KINDS))
@@ -69,6 +73,7 @@ def fixture(
     op: bool = False,
     contributions: int = 1,
     epsilon: float = 2.0,
+    delta: float = 0.0,
 ) -> AuditFixture:
     """The scene of a mode; `op` where rows can be deleted, so that no event is early. With several `contributions` the
     unit is a user who has as many rows.
@@ -88,7 +93,7 @@ def fixture(
             "engine": "tabular",
             "mode": mode,
             "source": "raw.audit",
-            "privacy": {"epsilon": epsilon, **(user if contributions > 1 else {"unit": "event"})},
+            "privacy": {"epsilon": epsilon, "delta": delta, **(user if contributions > 1 else {"unit": "event"})},
             "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
             "domain": domain,
             "options": {"fit": "joint", "rounds": 1, "records": False},
@@ -150,6 +155,12 @@ CONTRACT = EngineCase(
         {"domain": {"ttl": "2h"}, "options": {"records": False}},
         {"domain": {"op": "what"}, "options": {"ways": [1, 2, 3]}},
         {"options": {"marginals": [{"of": ["age", "smokes"], "weight": 3}]}},
+        {"privacy": {"delta": 1e-6, "epsilon": 8.0}},
+        {"privacy": {"delta": 1e-3, "max_contributions": 3}, "domain": {"op": "what"}},
     ),
-    longer=({"privacy": {"max_contributions": 8}}, {"privacy": {"max_contributions": 3, "per": "8h"}}),
+    longer=(
+        {"privacy": {"delta": 1e-6, "epsilon": 8.0, "unit": "event", "user": None, "max_contributions": None}},
+        {"privacy": {"max_contributions": 8}},
+        {"privacy": {"max_contributions": 3, "per": "8h"}},
+    ),
 )

@@ -23,6 +23,9 @@ from schemas.guarantee import Unit
 SURPLUS_SHARE = Fraction(1, 10)
 """Of the budget, for counting what the bounds refuse."""
 LARGEST_EPSILON = 1000  # far beyond any guarantee; above it, it is a slip of the pen
+LARGEST_DELTA = 0.01
+UNUSUAL_DELTA = 1e-5
+"""Above it somebody is told to compare delta with the number of users, which no configuration says."""
 
 
 def _epsilon(value: Decimal) -> Decimal:

@@ -16,7 +16,7 @@ from schemas.config.discovery import ENGINES, measures_expiry
 from schemas.config.domain.common import DomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
 from schemas.config.options.common import OptionsSection, TripOptionsSection
-from schemas.config.privacy import SURPLUS_SHARE, Privacy, is_multiple
+from schemas.config.privacy import LARGEST_DELTA, SURPLUS_SHARE, Privacy, is_multiple
 from schemas.config.section import Section, below, refusal
 from schemas.config.tagged import Domain, OfEngine, Options
 from schemas.config.timing import Timing
@@ -114,11 +114,21 @@ class Stream(Section):
         return TripOptionsSection.of(self).life_steps(self.time.step_us)
 
     @property
+    def whole_unit(self) -> bool:
+        """True where the engine itself accounts for all changes of a unit: see `EngineFacts`; and wherever a delta is
+        promised, since (epsilon, delta) of a unit is no multiple of what one of its events costs."""
+        return self.facts.whole_unit or self.privacy.delta > 0
+
+    @property
     def contributions(self) -> int:
-        """How many changes of one protected unit share the budget: `max_contributions` of a user, `insert_charge` of
-        an event; 1 where the engine itself accounts for the whole unit."""
-        if self.facts.whole_unit:
-            return 1
+        """How many changes of one protected unit divide epsilon: `changes`, or 1 where the engine itself accounts for
+        the whole unit."""
+        return 1 if self.whole_unit else self.changes
+
+    @property
+    def changes(self) -> int:
+        """How many changes by one event a protected unit may make: `max_contributions` of a user, `insert_charge` of
+        an event."""
         if self.privacy.unit == "event" or self.privacy.max_contributions is None:
             return self.insert_charge
         return self.privacy.max_contributions
@@ -262,8 +272,15 @@ class StreamParts:
         if self.privacy.delta != 0.0 and self.mode not in facts.uses_delta:
             yield ConfigProblem(
                 "privacy.delta",
-                f'engine "{self.engine}" is epsilon-DP and has no use for a delta',
-                "set delta = 0.0, or remove the key",
+                f'engine "{self.engine}", mode "{self.mode}", is epsilon-DP and has no use for a delta',
+                "set delta = 0.0, or remove the key"
+                + (f"; these modes take one: {', '.join(sorted(facts.uses_delta))}" if facts.uses_delta else ""),
+            )
+        if self.mode in facts.uses_delta and self.privacy.delta > LARGEST_DELTA:
+            yield ConfigProblem(
+                "privacy.delta",
+                f"is above {LARGEST_DELTA}: one user in a hundred may be unprotected altogether",
+                "write a probability far below one in your users, such as 1e-6",
             )
         if self.privacy.delta == 0.0 and self.mode in facts.needs_delta:
             yield ConfigProblem(

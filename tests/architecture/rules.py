@@ -127,7 +127,8 @@ LAYERS = (
     grimp.Layer("engines.auditor"),
     grimp.Layer("engines.contract_case", "engines.contract_checks"),
     grimp.Layer("engines.registry"),
-    grimp.Layer("engines.surplus"),
+    # Budgets of several engines, and the noise that a part of them buys.
+    grimp.Layer("engines.surplus", "engines.shares"),
     grimp.Layer(
         *("engines.counters", "engines.accounting", "engines.specs"),
         *("engines.expiry", "engines.gathering", "engines.identity"),

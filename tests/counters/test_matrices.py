@@ -40,6 +40,7 @@ VARIANTS: dict[str, CounterConfig] = {
     "kary-max": KaryConfig(horizon=LARGEST, objective="max"),
     "short-epochs-kary": EpochsConfig(family="kary", first=3),
     "short-epochs-blt": EpochsConfig(family="blt", first=3),
+    "short-epochs-blt-coarse": EpochsConfig(family="blt-coarse", first=3),
     "blocks-of-one": BlockConfig(length=1),
     "hybrid-even": HybridConfig(log_share=Fraction(1, 2)),
 }
@@ -91,7 +92,7 @@ def test_claimed_sensitivities_are_reached(config: CounterConfig, t: int, l1_sen
 def test_the_matrices_multiply_to_running_sums(name: str, t: int) -> None:
     counter = VARIANTS[name].calibrate(Fraction(1))
     product = counter.decoder(t) @ counter.strategy(t)
-    assert np.allclose(product, np.tri(t), atol=1e-4 if "blt" in name else 1e-9)
+    assert np.allclose(product, np.tri(t), atol=1e-3 if "coarse" in name else 1e-4 if "blt" in name else 1e-9)
     assert counter.strategy(t).dtype == np.int64
 
 

@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engines.counters import default_config
 from engines.noise import DiscreteLaplace, scale_for, seeded
+from engines.shares import LaplaceCells
 from engines.tabular import Marginals
 from engines.tabular.forest import along_paths, dependences, spanning_forest
 from engines.tabular.growing.blocks import KEPT as KEPT_OF_PAST
 from engines.tabular.growing.blocks import Evidence, StepBlock, improved, together
 from engines.tabular.growing.measure import measure, split, variances
+from engines.tabular.growing.recipe import PURE
 from engines.tabular.growing.schedule import block_weights, larger_weights
 from engines.tabular.growing.shrink import news_share, shrunken, simplex
 from engines.tabular.growing.sides import Sides
@@ -49,21 +52,22 @@ def test_noise_is_that_of_each_marginals_epsilon() -> None:
     # Null: variance of 4,000 draws each; five standard errors of it (kurtosis 6), false alarm below 1e-6 a table.
     layout = Marginals((2000, 2000), ((0,), (1,)))
     epsilons = (Fraction(1, 4), Fraction(1, 2))
+    laws = [LaplaceCells(epsilon) for epsilon in epsilons]
     counts = np.arange(layout.cells)
     draws = np.concatenate(
-        [(measure(counts, layout, epsilons, seeded(i)) - counts).reshape(2, -1) for i in range(2)], axis=1
+        [(measure(counts, layout, laws, seeded(i)) - counts).reshape(2, -1) for i in range(2)], axis=1
     )
     for index, epsilon in enumerate(epsilons):
         expected = DiscreteLaplace(scale_for(1, epsilon)).variance
-        assert variances(epsilons)[index] == pytest.approx(expected)
+        assert variances(laws)[index] == pytest.approx(expected)
         error = expected * np.sqrt(5 / draws.shape[1])
         assert abs(float((draws[index].astype(float) ** 2).mean()) - expected) < 5 * error
-    assert np.array_equal(measure(counts, layout, epsilons, seeded(0)), measure(counts, layout, epsilons, seeded(0)))
+    assert np.array_equal(measure(counts, layout, laws, seeded(0)), measure(counts, layout, laws, seeded(0)))
 
 
 def test_marginals_of_one_budget_have_independent_noise() -> None:
     layout = Marginals((500, 500), ((0,), (1,)))
-    noise = measure(np.zeros(1000, np.int64), layout, (Fraction(1, 9),) * 2, seeded(1))
+    noise = measure(np.zeros(1000, np.int64), layout, (LaplaceCells(Fraction(1, 9)),) * 2, seeded(1))
     assert not np.array_equal(noise[:500], noise[500:])
 
 
@@ -154,7 +158,7 @@ def test_small_marginals_are_measured_first_and_all_of_them_later() -> None:
     lengths = np.array([4.0, 6.0, 40.0, 400.0])
 
     def weights(rows: float) -> list[bool]:
-        found = larger_weights(np.ones(4), lengths, np.full(4, 0.2), rows, 0.5, 0, rest=0.05)
+        found = larger_weights(np.ones(4), lengths, np.full(4, 0.2), rows, 2.0, 0, rest=0.05, recipe=PURE)
         return (found > 0.5).tolist()
 
     assert weights(150.0) == [True, True, False, False]
@@ -277,12 +281,12 @@ def test_a_trend_follows_a_line_closer_than_its_noise_and_jumps_when_it_breaks()
 
 @pytest.mark.parametrize("ttl", [1, 7, 3 * KEPT])
 def test_rows_alive_under_a_ttl_are_those_of_its_last_steps(ttl: int) -> None:
-    totals = Totals(Fraction(50), ttl)
+    totals = Totals(default_config(None).calibrate(Fraction(50)), ttl)
     for step in range(60 if ttl < 100 else ttl + 40):
         totals = totals.after(np.array([1000, 0]), seeded(1).child(step))
         if step % 7 == 3:
             expected = 1000 * min(step + 1, ttl)
             assert abs(totals.alive - expected) < 5 + 0.01 * expected
     assert len(totals.levels) <= KEPT + 2
-    restored = Totals(Fraction(50), ttl).restored(totals.arrays())
+    restored = Totals(default_config(None).calibrate(Fraction(50)), ttl).restored(totals.arrays())
     assert restored.alive == totals.alive

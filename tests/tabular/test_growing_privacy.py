@@ -19,15 +19,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engines.accounting import gaussian
+from engines.accounting.lattice import dominating
+from engines.accounting.user_level import event_mu_squared
 from engines.contract import Batch, Release
 from engines.contract_checks import contents
+from engines.counters import spent
 from engines.noise import NoiseSource, seeded
+from engines.shares import CellNoise, GaussianCells, GaussianShares
 from engines.tabular import Marginals, TableDomain
 from engines.tabular.batches import EventRows
 from engines.tabular.growing import learn as growing_learn
 from engines.tabular.growing import schedule as growing_schedule
 from engines.tabular.growing.config import GrowingParts
 from engines.tabular.growing.learn import Learning, Line
+from engines.tabular.growing.recipe import GAUSSIAN
 from engines.tabular.growing.totals import Totals
 from schemas.arrays import IntArray
 from schemas.blocks import Folded
@@ -42,19 +48,19 @@ EPSILON = Fraction(40)
 class Tape:
     """Everything that a run's mechanisms were given and let out, in order."""
 
-    marginals: list[tuple[IntArray, Marginals, tuple[Fraction, ...], IntArray]] = field(default_factory=list)
+    marginals: list[tuple[IntArray, Marginals, tuple[CellNoise, ...], IntArray]] = field(default_factory=list)
     totals: list[tuple[int, int, Totals]] = field(default_factory=list)
 
     def listen(self, patch: pytest.MonkeyPatch, replay: Tape | None) -> None:
         measure, after = growing_learn.measure, Totals.after
 
-        def measured(counts: IntArray, layout: Marginals, epsilons: Sequence[Fraction], noise: NoiseSource) -> IntArray:
+        def measured(counts: IntArray, layout: Marginals, laws: Sequence[CellNoise], noise: NoiseSource) -> IntArray:
             if replay is None:
-                out = measure(counts, layout, epsilons, noise)
+                out = measure(counts, layout, laws, noise)
             else:
-                _, same_layout, same_epsilons, out = replay.marginals[len(self.marginals)]
-                assert (layout, tuple(epsilons)) == (same_layout, same_epsilons), "what is measured depends on data"
-            self.marginals.append((counts.copy(), layout, tuple(epsilons), out))
+                _, same_layout, same_laws, out = replay.marginals[len(self.marginals)]
+                assert (layout, tuple(laws)) == (same_layout, same_laws), "what is measured depends on data"
+            self.marginals.append((counts.copy(), layout, tuple(laws), out))
             return out
 
         def counted(totals: Totals, changes: IntArray, noise: NoiseSource) -> Totals:
@@ -89,9 +95,9 @@ def losses(steps: Sequence[Folded], extra: Folded, at: int, **changes: Any) -> t
     assert [contents(a) for a in releases] == [contents(b) for b in same], "a release shows more than what was measured"
     totals = sum(abs(a[0] - b[0]) + abs(a[1] - b[1]) for a, b in zip(first.totals, second.totals, strict=True))
     loss = Fraction(0)
-    for (left, layout, epsilons, _), (right, _, _, _) in zip(first.marginals, second.marginals, strict=True):
+    for (left, layout, laws, _), (right, _, _, _) in zip(first.marginals, second.marginals, strict=True):
         moved = layout.sums(np.abs(left - right)).tolist()
-        loss += sum((epsilon * part for epsilon, part in zip(epsilons, moved, strict=True)), Fraction(0))
+        loss += sum((law.cost * part for law, part in zip(laws, moved, strict=True)), Fraction(0))
     return totals, loss, len(first.marginals)
 
 
@@ -111,8 +117,17 @@ VARIANTS = [
     {"ttl_steps": 3, "records": False},
     {"workload": triples(TABLE)},
     {"records": False, "deletable": True, "workload": triples(TABLE)},
+    {"records": False, "delta": 1e-6},
+    {"records": False, "delta": 1e-6, "changes": 3, "apart": True},
+    {"records": False, "delta": 1e-6, "deletable": True},
 ]
-MARGINALS = EPSILON * Fraction(9, 10)
+
+
+def budget(changes: dict[str, Any]) -> Fraction:
+    """Of the marginals, for one event: epsilon, or mu^2."""
+    if "delta" not in changes:
+        return EPSILON * Fraction(9, 10)
+    return event_mu_squared(EPSILON, changes["delta"], changes.get("changes", 1)) * Fraction(23, 25)
 
 
 @pytest.mark.parametrize("changes", VARIANTS)
@@ -123,11 +138,11 @@ def test_one_event_costs_exactly_the_budget(changes: dict[str, Any]) -> None:
         for sign in (1, -1) if changes.get("deletable") else (1,):
             totals, loss, blocks = losses(steps, one_row(TABLE, at, sign), at, **changes)
             assert totals == 1
-            assert loss <= MARGINALS
+            assert loss <= budget(changes)
             assert blocks >= 4
             seen.add(loss)
     # Early events are measured whole, so the budget is spent, not only kept.
-    assert MARGINALS in seen
+    assert budget(changes) in seen
 
 
 @settings(max_examples=25)
@@ -142,7 +157,7 @@ def test_no_event_costs_more(steps: list[Batch], at: int, seed: int, sign: int, 
     events = [batch.events for batch in steps]
     totals, loss, _ = losses(events, one_row(TABLE, seed, sign), min(at, len(events) - 1), **changes)
     assert totals == 1
-    assert loss <= MARGINALS
+    assert loss <= budget(changes)
 
 
 def forgets_to_clear(patch: pytest.MonkeyPatch) -> None:
@@ -183,22 +198,22 @@ def early_events_in_both_lines(patch: pytest.MonkeyPatch) -> None:
 
 def early_shares_later(patch: pytest.MonkeyPatch) -> None:
     """One-way blocks keep the share of early ones when larger blocks have all of theirs."""
-    original = GrowingParts.line_epsilons
+    original = GrowingParts.line_shares
 
-    def line_epsilons(parts: GrowingParts, *, early: bool) -> tuple[Fraction, Fraction]:
+    def line_shares(parts: GrowingParts, *, early: bool) -> tuple[Fraction, Fraction]:
         return original(parts, early=True)[0], original(parts, early=early)[1]
 
-    patch.setattr(GrowingParts, "line_epsilons", line_epsilons)
+    patch.setattr(GrowingParts, "line_shares", line_shares)
 
 
 def closes_by_private_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Learning, "due", lambda self: (int(self.learnt.ones.pending.sum()) % 2 == 0, False))
 
 
-def check(steps: Sequence[Folded], *, apart: bool = False) -> None:
+def check(steps: Sequence[Folded], **changes: Any) -> None:
     for at in (0, 1, 2, 9):
-        _, loss, _ = losses(steps, one_row(TABLE, at), at, records=False, apart=apart)
-        assert loss <= MARGINALS
+        _, loss, _ = losses(steps, one_row(TABLE, at), at, records=False, **changes)
+        assert loss <= budget(changes)
 
 
 @pytest.mark.parametrize(
@@ -217,3 +232,82 @@ def test_a_planted_fault_is_caught(fault: Callable[[pytest.MonkeyPatch], None], 
         fault(patch)
         with pytest.raises(AssertionError):
             check(steps, apart=apart)
+
+
+def shares_as_of_epsilon(patch: pytest.MonkeyPatch) -> None:
+    """Each marginal has noise for the root of its share, so that variances are in proportion as scales ought to be."""
+    original = GaussianShares.cells
+
+    def cells(shares: GaussianShares, share: Fraction) -> GaussianCells:
+        return original(shares, shares.whole * Fraction(float(share / shares.whole) ** 0.5))
+
+    patch.setattr(GaussianShares, "cells", cells)
+
+
+def every_marginal_has_the_line(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(GrowingParts, "laws", lambda parts, share, weights: tuple(parts.shares.cells(share) for _ in weights))
+
+
+def divided_delta(patch: pytest.MonkeyPatch) -> None:
+    """(epsilon, delta) over the number of a user's events, each."""
+    patch.setattr(
+        GaussianShares, "whole", property(lambda s: event_mu_squared(s.epsilon / s.changes, s.delta / s.changes, 1))
+    )
+    patch.setattr(GaussianShares, "mu_squared_of", lambda shares, share: share)
+
+
+def events_add_up_in_squares(patch: pytest.MonkeyPatch) -> None:
+    """As if a user's events moved different counts each."""
+    patch.setattr(
+        GaussianShares, "whole", property(lambda s: event_mu_squared(s.epsilon, s.delta, s.changes) * s.changes)
+    )
+    patch.setattr(GaussianShares, "mu_squared_of", lambda shares, share: share * shares.changes)
+
+
+@pytest.mark.parametrize(
+    ("fault", "changes"),
+    [
+        (forgets_to_clear, {"delta": 1e-6}),
+        (counts_twice, {"delta": 1e-6}),
+        (early_shares_later, {"delta": 1e-6}),
+        (every_marginal_has_the_line, {"delta": 1e-6}),
+        (shares_as_of_epsilon, {"delta": 1e-6}),
+        (divided_delta, {"delta": 1e-6, "changes": 10}),
+        (events_add_up_in_squares, {"delta": 1e-6, "changes": 10}),
+    ],
+)
+def test_a_planted_fault_is_caught_with_a_delta(
+    fault: Callable[[pytest.MonkeyPatch], None], changes: dict[str, Any]
+) -> None:
+    steps = steady(TABLE, 18)
+    with pytest.MonkeyPatch.context() as patch:
+        fault(patch)
+        with pytest.raises(AssertionError):
+            check(steps, **changes)
+
+
+@pytest.mark.parametrize("changes", [1, 2, 7])
+def test_all_events_of_a_user_in_one_row_cost_the_promise_and_no_more(changes: int) -> None:
+    """The dearest arrangement: each draw moves by so many, and the totals' counter by as many at one step."""
+    shares = GaussianShares(EPSILON, 1e-6, changes)
+    steps, seen = steady(TABLE, 18), []
+    for at in (0, 9):
+        same = one_row(TABLE, at)
+        user = Folded(same.keys, same.counts * changes)
+        first, second = Tape(), Tape()
+        run(first, steps, None, records=False, delta=1e-6, changes=changes)
+        neighbour = [events.merge(user) if i == at else events for i, events in enumerate(steps)]
+        run(second, neighbour, first, records=False, delta=1e-6, changes=changes)
+        mu_squared = Fraction(0)
+        for (left, layout, laws, _), (right, _, _, _) in zip(first.marginals, second.marginals, strict=True):
+            moved = layout.sums((left - right) ** 2).tolist()
+            for law, squares in zip(laws, moved, strict=True):
+                assert isinstance(law, GaussianCells)
+                # By the noise that is drawn, not by what it is said to cost.
+                mu_squared += int(squares) * Fraction(4**law.refined) / dominating(law.sigma_squared)
+        counter = shares.counter(shares.whole * GAUSSIAN.totals)
+        lattice = counter.node_noise(1)[0]
+        mu_squared += changes**2 * 2 * spent(counter, 64) * lattice / dominating(lattice)
+        seen.append(gaussian.delta(EPSILON, float(mu_squared) ** 0.5))
+    assert max(seen) <= 1e-6
+    assert max(seen) > 0.99e-6

@@ -3,7 +3,7 @@
 | law | loss of one use |
 |---|---|
 | discrete Laplace | L1 distance / scale: the most that any output costs |
-| continual counter | distance times the counter's cost for one event |
+| continual counter | distance times the counter's cost for one event; of zCDP: mu squared of all activations together |
 | exponential mechanism | what the worst choice costs: the range of the moves of utilities, times the rate |
 | bits | log-ratios of a step's bits, which add up with their signs; as they went, or with any one of them as the last |
 | discrete Gaussian | squared L2 distance over the variance of the Gaussian that it is a rounding of: mu squared |
@@ -36,13 +36,15 @@ class Losses:
     """Attributes:
 
     epsilon: of mechanisms whose worst case is used. bits: (log-ratio as it went, as it might have gone) by step.
-    mu_squared: of Gaussian noise. coins: (half, distance) of each binomial draw.
+    gaussian: mu squared of measurements with Gaussian noise. counted: distances in all activations of a counter with
+        such noise. coins: (half, distance) of each binomial draw.
     touched: places of the mechanisms that saw a difference -> how often.
     """
 
     epsilon: Fraction = Fraction(0)
     bits: dict[int, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
-    mu_squared: Fraction = Fraction(0)
+    gaussian: Fraction = Fraction(0)
+    counted: dict[Any, int] = field(default_factory=lambda: defaultdict(int))
     coins: list[tuple[int, int]] = field(default_factory=list)
     touched: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
@@ -61,11 +63,13 @@ class Losses:
         match first.law:
             case LaplaceLaw(scale):
                 self.epsilon += Fraction(distance(first.private, second.private)) / scale
+            case CounterLaw(counter) if counter.measure == "rho":
+                self.counted[counter] += distance(first.private, second.private)
             case CounterLaw(counter):
                 self.epsilon += distance(first.private, second.private) * counter.cost
             case GaussianLaw(sigma_squared):
                 moved = sum(each * each for each in _differences(first.private, second.private))
-                self.mu_squared += moved / dominating(sigma_squared)
+                self.gaussian += moved / dominating(sigma_squared)
             case BinomialLaw(half):
                 self.coins.append((half, distance(first.private, second.private)))
             case ExceedsLaw(unit, scale):
@@ -83,9 +87,24 @@ class Losses:
                 self.epsilon += epsilon * quantum * (max(moves) - min(moves)) / (2 * sensitivity)
 
     @property
+    def mu_squared(self) -> Fraction:
+        """Of all Gaussian noise. Shifts of a counter's activations add up, those of different mechanisms are at right
+        angles.
+        """
+        counters = (moved**2 * _counter_mu_squared(counter) for counter, moved in self.counted.items())
+        return sum(counters, self.gaussian)
+
+    @property
     def pure(self) -> float:
         """Epsilon of all mechanisms of pure DP together."""
         return float(self.epsilon) + fsum(map(_worst_end, self.bits.values()))
+
+
+def _counter_mu_squared(counter: Any) -> Fraction:
+    """Of one event in a counter of zCDP: 2 rho of noise that is a rounding of slightly smaller continuous noise."""
+    least: Fraction = min(counter.node_noise(1))
+    cost: Fraction = counter.cost
+    return 2 * cost * least / dominating(least)
 
 
 def distance(first: Any, second: Any) -> int:

@@ -9,10 +9,12 @@ from fractions import Fraction
 import numpy as np
 
 from engines.counters.contract import Counter
+from engines.shares import CellNoise, GaussianShares, PureShares, Shares
 from engines.tabular.domain import TableDomain
 from engines.tabular.growing.fit import MarginalFitter
+from engines.tabular.growing.measure import split
+from engines.tabular.growing.recipe import Recipe, pure_epsilons
 from engines.tabular.growing.schedule import BlockSchedule
-from engines.tabular.growing.totals import Totals
 from engines.tabular.marginals import Marginals, check_memory
 from engines.tabular.records import Keeper
 from engines.tabular.rows_out import stream_key
@@ -20,10 +22,6 @@ from engines.tabular.workload import Clique, Workload
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
-TOTALS_SHARE = Fraction(1, 10)
-"""Of the budget, for the totals."""
-ONES_SHARE = Fraction(3, 10)
-"""Of the budget, for the one-way marginals."""
 BYTES_PER_CELL = 64
 """Of memory: private counts, evidence, a fit and what making them takes."""
 
@@ -36,7 +34,8 @@ class GrowingConfig:
         name: of the stream.
         domain: what a row is.
         workload: marginals that matter; a marginal of three brings its pairs. None: all of one and two attributes.
-        epsilon: of ONE event, over the whole stream.
+        epsilon: of ONE event, over the whole stream; where there is a delta, of the unit.
+        delta: of the unit; 0 for pure DP. changes: by one event that a unit may make, where there is a delta.
         deletable: rows may be deleted by events.
         ttl_steps: steps after which an insert is gone by itself, at no further cost. Not with `deletable`.
         max_cells: of all marginals together; memory and a step's work are proportional to them.
@@ -48,6 +47,8 @@ class GrowingConfig:
     name: str
     domain: TableDomain
     epsilon: Fraction
+    delta: float = 0.0
+    changes: int = 1
     workload: Workload | None = None
     deletable: bool = False
     ttl_steps: int | None = None
@@ -58,6 +59,10 @@ class GrowingConfig:
     def __post_init__(self) -> None:
         if self.epsilon <= 0:
             raise EngineInputError("epsilon must be positive")
+        if self.delta:
+            _ = self.shares
+        elif self.changes != 1:
+            raise EngineInputError("changes are counted where there is a delta: without, epsilon is of one event")
         if self.ttl_steps is not None and (self.ttl_steps < 1 or self.deletable):
             raise EngineInputError("ttl_steps must be at least 1, and rows with a ttl are not deleted otherwise")
         if not 0 <= self.churn <= 1 or self.max_cells < 1:
@@ -92,6 +97,11 @@ class GrowingConfig:
         return [*((attribute,) for attribute in self.active), *self.larger_weights]
 
     @property
+    def shares(self) -> Shares:
+        """What one event may spend."""
+        return GaussianShares(self.epsilon, self.delta, self.changes) if self.delta else PureShares(self.epsilon)
+
+    @property
     def parts(self) -> GrowingParts:
         return GrowingParts.of(self)
 
@@ -100,7 +110,9 @@ class GrowingConfig:
         """`(32,)` uint8: states of configurations with another one mean something else."""
         cliques = [(clique, str(weight)) for clique, weight in self.larger_weights.items()]
         parts = ("tabular", "growing", self.name, self.domain.names, self.domain.sizes, cliques, self.deletable)
-        return np.frombuffer(hashlib.sha256(repr((*parts, self.ttl_steps)).encode()).digest(), np.uint8)
+        # Absent without a delta, so that streams of old go on.
+        noise = (str(self.epsilon), self.delta, self.changes) if self.delta else ()
+        return np.frombuffer(hashlib.sha256(repr((*parts, self.ttl_steps, *noise)).encode()).digest(), np.uint8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,9 +125,11 @@ class GrowingParts:
     weights: FloatArray
     fitter: MarginalFitter
     schedule: BlockSchedule
-    totals_epsilon: Fraction
-    ones_epsilon: Fraction
-    larger_epsilon: Fraction
+    shares: Shares
+    recipe: Recipe
+    totals_share: Fraction
+    ones_share: Fraction
+    larger_share: Fraction
     keeper: Keeper
     key: int
     sampled: bool
@@ -133,24 +147,34 @@ class GrowingParts:
         larger = Marginals(sizes, cliques)
         possible = [_possible(domain, tuple(active[a] for a in clique)).ravel() for clique in cliques]
         everything = not domain.impossible or all(mask.all() for mask in possible)
-        totals = config.epsilon * TOTALS_SHARE
-        first = config.epsilon * ONES_SHARE if cliques else config.epsilon - totals
+        shares = config.shares
+        recipe = Recipe.of(shares)
+        totals = shares.whole * recipe.totals
+        first = shares.whole * recipe.ones if cliques else shares.whole - totals
+        rest = shares.whole - totals - first
+        ones_epsilon, larger_epsilon = pure_epsilons(shares, first, rest, (len(ones), len(larger)))
         return GrowingParts(
             active=np.array(active, np.int64),
             ones=ones,
             larger=larger,
             weights=np.array([float(weight) for weight in config.larger_weights.values()]),
-            fitter=MarginalFitter(ones, larger, None if everything else np.concatenate(possible)),
+            fitter=MarginalFitter(
+                ones, larger, None if everything else np.concatenate(possible), kurtosis=recipe.kurtosis
+            ),
             schedule=BlockSchedule(
-                epsilon=float(config.epsilon),
+                ones_epsilon=ones_epsilon,
+                larger_epsilon=larger_epsilon,
+                few=recipe.early,
                 attributes=len(active),
                 deletable=config.deletable,
                 windowed=config.ttl_steps is not None,
                 larger=len(cliques),
             ),
-            totals_epsilon=totals,
-            ones_epsilon=first,
-            larger_epsilon=config.epsilon - totals - first,
+            shares=shares,
+            recipe=recipe,
+            totals_share=totals,
+            ones_share=first,
+            larger_share=rest,
             keeper=Keeper(domain, active, ones, larger),
             key=stream_key(config.name),
             sampled=not config.deletable,
@@ -160,17 +184,21 @@ class GrowingParts:
     @property
     def totals_counter(self) -> Counter:
         """What counts inserts and deletes."""
-        return Totals(self.totals_epsilon).counter
+        return self.shares.counter(self.totals_share)
 
     @property
-    def marginals_epsilon(self) -> Fraction:
+    def marginals_share(self) -> Fraction:
         """Of both lines."""
-        return self.ones_epsilon + self.larger_epsilon
+        return self.ones_share + self.larger_share
 
-    def line_epsilons(self, *, early: bool) -> tuple[Fraction, Fraction]:
+    def line_shares(self, *, early: bool) -> tuple[Fraction, Fraction]:
         """Of the one-way line and of the larger one; they always add up to the same."""
-        larger = self.larger_epsilon * (self.schedule.early_share if early else 1)
-        return self.marginals_epsilon - larger, larger
+        larger = self.larger_share * (self.schedule.early_share if early else 1)
+        return self.marginals_share - larger, larger
+
+    def laws(self, share: Fraction, weights: FloatArray) -> tuple[CellNoise, ...]:
+        """Noise of each marginal of a line, which share its budget nearly by these weights."""
+        return tuple(self.shares.cells(part) for part in split(share, weights))
 
 
 def _possible(domain: TableDomain, clique: Clique) -> np.ndarray:

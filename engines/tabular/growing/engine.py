@@ -4,9 +4,10 @@ Every step counts its inserts and deletes. What the rows are made of is gathered
 block by block: one-way marginals in blocks that grow with the table, larger marginals in blocks that grow faster. When
 a block closes, and how its budget is shared out, is decided by what was released before. Fitted tables are
 post-processing, and so are the synthetic rows.
-Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream however long it lives: an event is
-    counted in the totals when it arrives, in one block of one-way marginals and in one block of larger ones, whose
-    budgets add up to the same early and later; or early, where larger ones have none, in one of one-way marginals only.
+Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream however long it lives; or, where there
+    is a delta, (epsilon, delta)-DP for a unit of so many events. An event is counted in the totals when it arrives, in
+    one block of one-way marginals and in one block of larger ones, whose budgets (epsilon, or mu^2) add up to the same
+    early and later; or early, where larger ones have none, in one of one-way marginals only.
 Source: ours; proof in docs/notes/0040-growing-blocks.md. An insert's ttl is post-processing.
 """
 
@@ -19,12 +20,13 @@ import numpy as np
 
 from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
-from engines.noise import NoiseSource, scale_for
+from engines.noise import NoiseSource
 from engines.state import head, numbers_of
 from engines.tabular.batches import EventRows, check_batch
 from engines.tabular.fitted import Fitted
 from engines.tabular.growing.blocks import Evidence
 from engines.tabular.growing.config import GrowingConfig
+from engines.tabular.growing.guarantee import guarantee
 from engines.tabular.growing.learn import ClosedBlock, GrowingState, Learning, Line
 from engines.tabular.growing.measure import variances
 from engines.tabular.growing.totals import Totals
@@ -32,7 +34,7 @@ from engines.tabular.records import Rows
 from engines.tabular.rows_out import record_id, records
 from engines.tabular.workload import Clique
 from schemas.arrays import FloatArray
-from schemas.guarantee import Guarantee, Mechanism
+from schemas.guarantee import Guarantee
 
 STATE_FORMAT = 2
 
@@ -58,7 +60,7 @@ class GrowingBlocks:
         self._budgets = Budgets.of(self.guarantee())
         self._next = 0
         self._learnt = GrowingState(
-            Totals(parts.totals_epsilon, config.ttl_steps),
+            Totals(parts.totals_counter, config.ttl_steps),
             Line(np.zeros(parts.ones.cells, np.int64)),
             Line(np.zeros(parts.larger.cells, np.int64)),
             parts.schedule.early(0.0),
@@ -118,8 +120,7 @@ class GrowingBlocks:
 
     def _totals_json(self, totals: Totals) -> dict[str, Any]:
         """Running sums since the start, with noise; `variance` is that of each."""
-        inserts, deletes = totals.released.tolist()
-        variance = totals.counter.variance(totals.steps)
+        (inserts, deletes), variance = totals.published()
         return {"totals": {"inserts": inserts, "deletes": deletes}, "variance": variance}
 
     def _marginals_json(self, measured: Sequence[ClosedBlock]) -> list[dict[str, Any]]:
@@ -133,7 +134,7 @@ class GrowingBlocks:
         for block in measured:
             layout = parts.larger if block.larger else parts.ones
             first = len(parts.ones) if block.larger else 0
-            for index, variance in enumerate(variances(block.epsilons).tolist()):
+            for index, variance in enumerate(variances(block.laws).tolist()):
                 found.append(
                     {
                         "marginal": list(names[first + index]),
@@ -186,38 +187,5 @@ class GrowingBlocks:
         self._learnt, self._rows, self._budgets, self._next = learnt, rows, budgets, step
 
     def guarantee(self) -> Guarantee:
-        """See `engines.contract.Engine.guarantee`. Pure; the mechanisms add up to epsilon exactly."""
-        parts = self._parts
-        (scale,) = set(parts.totals_counter.node_noise(1))
-        mechanisms = [
-            Mechanism(
-                name="inserts and deletes of every step (continual counters; scale of the first epoch)",
-                distribution="discrete Laplace",
-                l1_sensitivity=round(scale * parts.totals_epsilon),
-                scale=scale,
-                epsilon=parts.totals_epsilon,
-                account="totals",
-            )
-        ]
-        lines = (
-            ("one-way marginals, in growing blocks", len(parts.ones), parts.ones_epsilon),
-            ("larger marginals, in growing blocks", len(parts.larger), parts.larger_epsilon),
-        )
-        for name, marginals, epsilon in lines:
-            if marginals and epsilon > 0:
-                mechanisms.append(
-                    Mechanism(
-                        name=f"{name} (scale on average: shares of the budget differ)",
-                        distribution="discrete Laplace",
-                        l1_sensitivity=marginals,
-                        scale=scale_for(marginals, epsilon),
-                        epsilon=epsilon,
-                        account="marginals",
-                    )
-                )
-        note = "An event is in the totals when it arrives, and then in one block of each line of marginals."
-        if parts.schedule.early(0.0) and len(parts.larger):
-            note += " While the stream is early the one-way line has more of the budget of both lines, or all of it."
-        if self.config.ttl_steps is not None:
-            note += " Expiry by ttl is post-processing."
-        return Guarantee(epsilon=self.config.epsilon, mechanisms=tuple(mechanisms), note=note)
+        """See `engines.contract.Engine.guarantee`."""
+        return guarantee(self.config, self._parts)

@@ -17,6 +17,7 @@ import numpy as np
 from engines.tabular.fitted import Fitted
 from engines.tabular.forest import along_paths, dependences, spanning_forest
 from engines.tabular.growing.blocks import StepBlock
+from engines.tabular.growing.recipe import PURE
 from engines.tabular.growing.shrink import news_share, shrunken, simplex
 from engines.tabular.growing.sides import Sides
 from engines.tabular.marginals import Marginals
@@ -37,11 +38,13 @@ class MarginalFitter:
     ones, larger: layouts; one-way marginal `a` is attribute `a`; of the larger ones pairs come first, and with each
     marginal of three its pairs are there.
     possible: `(cells of larger ones,)` False at structural zeros, or None where there are none.
+    kurtosis: of the noise, see `Recipe`.
     """
 
     ones: Marginals
     larger: Marginals
     possible: BoolArray | None = None
+    kurtosis: float = PURE.kurtosis
     _pairs: Sides = field(init=False, repr=False, compare=False)
     _triples: Sides = field(init=False, repr=False, compare=False)
 
@@ -130,7 +133,7 @@ class MarginalFitter:
 
         def corrected(prior: FloatArray, rounds: int) -> FloatArray:
             for noisy, variances in seen:
-                believed = np.maximum(sides.posterior(noisy, prior, variances), 0.0) + _TINY
+                believed = np.maximum(sides.posterior(noisy, prior, variances, kurtosis=self.kurtosis), 0.0) + _TINY
                 prior = sides.rake(believed if allowed is None else believed * allowed, targets, rounds=rounds)
             return prior
 

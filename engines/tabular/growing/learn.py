@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
 from engines.contract import State
 from engines.noise import NoiseSource
+from engines.shares import CellNoise
 from engines.tabular.batches import EventRows
 from engines.tabular.fitted import Fitted
 from engines.tabular.growing.blocks import Evidence, StepBlock, improved, together
 from engines.tabular.growing.config import GrowingParts
-from engines.tabular.growing.measure import measure, split, variances
+from engines.tabular.growing.measure import measure, variances
 from engines.tabular.growing.schedule import FIRST_REST, REST, UNKNOWN, block_weights, larger_weights
 from engines.tabular.growing.totals import Totals
 from schemas.arrays import FloatArray, IntArray
@@ -84,14 +84,14 @@ class GrowingState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClosedBlock:
-    """Noisy counts of a closed block: `counts` `(cells,)` int64 and `epsilons` of each marginal; `larger` says of which
-    layout. The block covers steps since + 1 to this one.
+    """Noisy counts of a closed block: `counts` `(cells,)` int64 and `laws` of each marginal's noise; `larger` says of
+    which layout. The block covers steps since + 1 to this one.
     """
 
     larger: bool
     since: int
     counts: IntArray
-    epsilons: tuple[Fraction, ...]
+    laws: tuple[CellNoise, ...]
 
 
 class Learning:
@@ -136,18 +136,18 @@ class Learning:
     def close(self, *, larger: bool) -> None:
         """Measure the one-way line, and the larger one if so; then fit."""
         now, parts, step = self.learnt, self.parts, self.step
-        epsilon, _ = parts.line_epsilons(early=now.early)
+        share, _ = parts.line_shares(early=now.early)
         apart = now.early and not parts.schedule.early_share
         sizes = np.array(parts.ones.sizes, np.float64)
-        epsilons = split(epsilon, np.sqrt(np.sqrt(sizes)))
-        counts = measure(now.ones.pending, parts.ones, epsilons, self.noise.child("ones"))
-        self.measured.append(ClosedBlock(False, now.ones.step, counts, epsilons))
+        laws = parts.laws(share, parts.recipe.best(np.sqrt(sizes)))
+        counts = measure(now.ones.pending, parts.ones, laws, self.noise.child("ones"))
+        self.measured.append(ClosedBlock(False, now.ones.step, counts, laws))
         block = StepBlock(
             now.ones.step,
             step,
             now.totals.grown - now.ones.grown,
             counts.astype(np.float64),
-            variances(epsilons),
+            variances(laws),
             np.zeros(0),
             np.zeros(0),
             np.zeros(0),
@@ -171,20 +171,21 @@ class Learning:
         """Measure the larger marginals over the steps of these recent blocks."""
         now, parts = self.learnt, self.parts
         first = parts.sampled and now.blocks == 0
-        _, epsilon = parts.line_epsilons(early=now.early)
+        _, share = parts.line_shares(early=now.early)
         weights = larger_weights(
             parts.weights,
             parts.larger.lengths.astype(np.float64),
             self._apart(),
             max(now.totals.alive, 1.0),
-            float(epsilon),
+            parts.recipe.scale(share),
             now.blocks,
             rest=FIRST_REST if first else REST,
+            recipe=parts.recipe,
         )
-        epsilons = split(epsilon, weights)
-        counts = measure(now.larger.pending, parts.larger, epsilons, self.noise.child("larger"))
-        self.measured.append(ClosedBlock(True, now.larger.step, counts, epsilons))
-        table, noise = counts.astype(np.float64), variances(epsilons)
+        laws = parts.laws(share, weights)
+        counts = measure(now.larger.pending, parts.larger, laws, self.noise.child("larger"))
+        self.measured.append(ClosedBlock(True, now.larger.step, counts, laws))
+        table, noise = counts.astype(np.float64), variances(laws)
         ones, variance = improved(
             recent.ones,
             recent.ones_variance,

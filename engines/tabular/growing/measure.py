@@ -1,7 +1,7 @@
 """Measuring many marginals of the same rows: shares of a budget, and exact noise on integer counts.
 
-Guarantee: `measure` is epsilon-DP with epsilon the sum of the marginals' epsilons: one event moves one cell of each
-    marginal by 1, and its cell gets discrete Laplace noise of scale 1/epsilon of that marginal (or larger).
+Guarantee: `measure` costs one event the sum of its laws' costs (epsilon, or mu^2): it moves one cell of each marginal
+    by 1, and all cells of a marginal have noise of that marginal's law.
 Units: events.
 """
 
@@ -14,7 +14,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
+from engines.noise import NoiseSource
+from engines.shares import CellNoise
 from engines.tabular.marginals import Marginals
 from schemas.arrays import FloatArray, IntArray
 
@@ -23,8 +24,8 @@ STEPS_PER_OCTAVE = 4
 _UNIT = 1 << 20
 
 
-def split(epsilon: Fraction, weights: npt.ArrayLike) -> tuple[Fraction, ...]:
-    """Shares of a budget, nearly in proportion to positive weights; they add up to `epsilon` exactly.
+def split(budget: Fraction, weights: npt.ArrayLike) -> tuple[Fraction, ...]:
+    """Shares of a budget, nearly in proportion to positive weights; they add up to `budget` exactly.
 
     >>> split(Fraction(1), [1.0, 1.0, 2.0])
     (Fraction(1, 4), Fraction(1, 4), Fraction(1, 2))
@@ -32,28 +33,25 @@ def split(epsilon: Fraction, weights: npt.ArrayLike) -> tuple[Fraction, ...]:
     octaves = np.rint(np.log2(np.asarray(weights, np.float64)) * STEPS_PER_OCTAVE) / STEPS_PER_OCTAVE
     parts = [max(1, round(math.ldexp(2.0 ** (octave % 1), int(octave // 1)) * _UNIT)) for octave in octaves.tolist()]
     whole = sum(parts)
-    return tuple(epsilon * part / whole for part in parts)
+    return tuple(budget * part / whole for part in parts)
 
 
-def measure(counts: IntArray, layout: Marginals, epsilons: Sequence[Fraction], noise: NoiseSource) -> IntArray:
-    """Noisy counts `(cells,)` of PRIVATE ones, each marginal under its own epsilon.
+def measure(counts: IntArray, layout: Marginals, laws: Sequence[CellNoise], noise: NoiseSource) -> IntArray:
+    """Noisy counts `(cells,)` of PRIVATE ones, each marginal under its own law.
 
-    Raises: EngineInputError if an epsilon is too small for exact noise.
+    Raises: EngineInputError if a cost is too small for exact noise.
     """
     noisy = np.zeros(layout.cells, np.int64)
-    groups: dict[Fraction, list[int]] = {}
-    for index, epsilon in enumerate(epsilons):
-        groups.setdefault(epsilon, []).append(index)
-    for epsilon, members in sorted(groups.items()):
+    groups: dict[CellNoise, list[int]] = {}
+    for index, law in enumerate(laws):
+        groups.setdefault(law, []).append(index)
+    for law, members in sorted(groups.items(), key=lambda group: group[0].cost):
         cells = np.concatenate([np.arange(layout.offsets[i], layout.offsets[i + 1]) for i in members])
-        noisy[cells] = laplace_mechanism(counts[cells], scale_for(1, epsilon), noise.child("marginals", members[0]))
+        noisy[cells] = law.added(counts[cells], noise.child("marginals", members[0]))
     return noisy
 
 
-def variances(epsilons: Sequence[Fraction]) -> FloatArray:
+def variances(laws: Sequence[CellNoise]) -> FloatArray:
     """`(marginals,)` variance of the noise of one cell."""
-    known: dict[Fraction, float] = {}
-    for epsilon in epsilons:
-        if epsilon not in known:
-            known[epsilon] = DiscreteLaplace(scale_for(1, epsilon)).variance
-    return np.array([known[epsilon] for epsilon in epsilons])
+    known = {law: law.variance for law in set(laws)}
+    return np.array([known[law] for law in laws])

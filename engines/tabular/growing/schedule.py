@@ -13,13 +13,15 @@ from math import sqrt
 
 import numpy as np
 
+from engines.tabular.growing.recipe import Recipe
 from schemas.arrays import FloatArray
 
 EARLY, EARLY_APART = 4000.0, 8000.0
 """Events times epsilon, for 15 attributes, until which a stream is early; in proportion to their pairs. The second one
 is for streams whose larger marginals have nothing till then."""
-EARLY_SHARE, EARLY_MARGINALS = Fraction(1, 4), 120
-"""Of the larger marginals' budget, for them while a stream is early; nothing where there are more of them than this."""
+EARLY_MARGINALS = 120
+"""While a stream is early larger marginals have a part of their budget; nothing where there are more of them than this.
+"""
 ONES_LEAST, ONES_GROWTH, ONES_DELETABLE = 120.0, 0.15, 0.3
 """Of a block of one-way marginals: events times epsilon for 15 attributes, and share of what was covered before."""
 ONES_FAST = 400.0
@@ -41,13 +43,18 @@ REST, FIRST_REST = 0.2, 0.05
 class BlockSchedule:
     """Args:
 
-    epsilon: of one event over the whole stream. attributes: that are measured.
+    ones_epsilon, larger_epsilon: of one event over the whole stream; with Gaussian noise, those at which pure noise in
+        the one-way and in the larger marginals would be as large.
+    few: of the larger marginals' budget, for them while a stream is early, if there are few.
+    attributes: that are measured.
     deletable: rows may be deleted by events of their own.
     windowed: rows expire by a ttl.
     larger: how many marginals of two or more attributes there are.
     """
 
-    epsilon: float
+    ones_epsilon: float
+    larger_epsilon: float
+    few: Fraction
     attributes: int
     deletable: bool
     windowed: bool
@@ -61,7 +68,7 @@ class BlockSchedule:
         if self.deletable or not self.larger:
             return not self.larger
         limit = EARLY if self.early_share else EARLY_APART
-        return events < limit * self._attributes * self._attributes / self.epsilon
+        return events < limit * self._attributes * self._attributes / self.larger_epsilon
 
     @property
     def early_share(self) -> Fraction:
@@ -69,7 +76,7 @@ class BlockSchedule:
 
         At 0 they gather nothing then. Early, those with the fewest cells are worth measuring, if there are few.
         """
-        return EARLY_SHARE if 0 < self.larger <= EARLY_MARGINALS else Fraction(0)
+        return self.few if 0 < self.larger <= EARLY_MARGINALS else Fraction(0)
 
     @property
     def _attributes(self) -> float:
@@ -78,17 +85,17 @@ class BlockSchedule:
 
     def ones_due(self, fresh: float, covered: float, alive: float) -> bool:
         """True if a block of one-way marginals with so many fresh events closes."""
-        least = ONES_LEAST * self._attributes / self.epsilon
+        least = ONES_LEAST * self._attributes / self.ones_epsilon
         growth = ONES_DELETABLE if self.deletable else ONES_GROWTH
         if covered > 0:
-            growth = max(growth, min(1.0, sqrt(ONES_FAST * self._attributes / self.epsilon / covered)))
+            growth = max(growth, min(1.0, sqrt(ONES_FAST * self._attributes / self.ones_epsilon / covered)))
         return fresh >= max(least, growth * self._size(covered, alive))
 
     def larger_due(self, fresh: float, covered: float, alive: float, drift: float) -> bool:
         """True if a block of larger marginals closes, sooner where the one-way ones have drifted."""
         if self.deletable:
-            return fresh >= max(DELETABLE_LEAST / self.epsilon, DELETABLE_GROWTH * self._size(covered, alive))
-        least = LARGER_LEAST / self.epsilon
+            return fresh >= max(DELETABLE_LEAST / self.larger_epsilon, DELETABLE_GROWTH * self._size(covered, alive))
+        least = LARGER_LEAST / self.larger_epsilon
         size = max(least, LARGER_GROWTH * self._size(covered, alive))
         return fresh >= size or (drift > DRIFT and fresh >= max(least, DRIFTED * size))
 
@@ -103,29 +110,32 @@ def larger_weights(
     lengths: FloatArray,
     apart: FloatArray,
     rows: float,
-    epsilon: float,
+    scale: float,
     blocks: int,
     *,
     rest: float,
+    recipe: Recipe,
 ) -> FloatArray:
     """Weights by which larger marginals share their budget.
 
-    Noise of marginal i costs w_i = plain_i / cells^1.2 a row in the wrong cell, so its best share is in proportion to
-    sqrt(w_i cells_i). Marginals that may be closer to their prior than noise would allow to see get `rest` of that.
+    Noise of marginal i costs w_i = plain_i / cells^1.2 a row in the wrong cell, so w_i cells_i in all, and its best
+    share is in proportion to a power of that. Marginals that may be closer to their prior than noise would allow to see
+    get `rest` of that.
 
     Args:
         apart: L1 distance that each may have from its prior, as a share of the rows.
+        scale: of the noise if one marginal had all of the budget.
         blocks: that were measured before.
     """
     worth = plain * lengths**-1.2
-    root = np.sqrt(worth * lengths)
+    best = recipe.best(worth * lengths)
     missed = apart * rows * worth
-    order = np.argsort(-missed / root, kind="stable")
-    noise = np.cumsum(root[order]) ** 2 * (0.7 * max(1.0, sqrt(blocks)) / epsilon)
-    best = int(np.argmin(noise + missed.sum() - np.cumsum(missed[order]))) + 1
-    kept = np.zeros(len(root), np.bool_)
-    kept[order[:best]] = True
-    weights: FloatArray = np.where(kept, root, rest * root)
+    order = np.argsort(-missed / best, kind="stable")
+    noise = np.cumsum(best[order]) ** (1 / recipe.power) * (recipe.absolute * max(1.0, sqrt(blocks)) * scale)
+    most = int(np.argmin(noise + missed.sum() - np.cumsum(missed[order]))) + 1
+    kept = np.zeros(len(best), np.bool_)
+    kept[order[:most]] = True
+    weights: FloatArray = np.where(kept, best, rest * best)
     return weights
 
 

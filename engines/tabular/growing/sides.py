@@ -13,13 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engines.tabular.growing.recipe import PURE
 from engines.tabular.marginals import Marginals
 from schemas.arrays import FloatArray, IntArray
 
 _LEAST = 1e-9
 _ROUNDS = 3
-_KURTOSIS = 5.0
-"""Variance of a squared Laplace variable, in squares of its variance."""
 _CAUTION = 4.0
 """How many of its own variances a moment estimate, squared, is weighed against."""
 _SMALLEST = 1e-300
@@ -94,7 +93,9 @@ class Sides:
                 break
         return tables
 
-    def posterior(self, noisy: FloatArray, prior: FloatArray, variances: FloatArray) -> FloatArray:
+    def posterior(
+        self, noisy: FloatArray, prior: FloatArray, variances: FloatArray, *, kurtosis: float = PURE.kurtosis
+    ) -> FloatArray:
         """Empirical Bayes: prior plus the believed part of the residual's interaction, cell by cell.
 
         A cell's true residual is taken to have variance tau^2 w, where w is the prior to the power 5/4 (likely cells
@@ -103,6 +104,7 @@ class Sides:
 
         Args:
             variances: `(tables,)` of the noise of one cell.
+            kurtosis: of that noise, see `Recipe`.
         """
         layout = self.layout
         residual = self.centred(noisy - prior)
@@ -118,7 +120,7 @@ class Sides:
             trust = trust * trust * w
             tau2 = np.maximum(layout.sums(trust * excess) / layout.sums(trust * w), 0.0)
         doubt = trust * every
-        doubt = _KURTOSIS * layout.sums(doubt * doubt) / np.maximum(layout.sums(trust * w), _SMALLEST) ** 2
+        doubt = kurtosis * layout.sums(doubt * doubt) / np.maximum(layout.sums(trust * w), _SMALLEST) ** 2
         squared = tau2 * tau2
         tau2 = tau2 * (squared / (squared + _CAUTION * doubt + _SMALLEST))
         signal = layout.spread(tau2) * w

@@ -1,7 +1,7 @@
 """How many rows there are: inserts and deletes counted at every step, and followed by their trends.
 
-Guarantee: `epsilon`-DP for one event over an endless stream, also adaptively: it adds 1 to one of the two coordinates
-    of a continual counter, at one step. Everything after the counter is post-processing.
+Guarantee: what the counter costs one event over an endless stream, also adaptively: it adds 1 to one of the two
+    coordinates of a continual counter, at one step. Everything after the counter is post-processing.
 With a ttl the rows alive are the inserts of the last `ttl_steps` steps: a difference of two released levels.
 """
 
@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from math import sqrt
 
 import numpy as np
 
 from engines.contract import State
-from engines.counters import default_config
 from engines.counters.contract import Counter, CounterState
 from engines.noise import NoiseSource
 from engines.state import reading
@@ -31,12 +29,13 @@ class Totals:
     """A value: `after` returns the next one.
 
     Args:
-        epsilon: of one event over the whole stream. ttl_steps: None where inserts stay.
+        counter: without a horizon. ttl_steps: None where inserts stay.
     Attributes:
-        released: `(2,)` int64, noisy inserts and deletes since the start.
+        released: `(2,)` int64, noisy inserts and deletes since the start, in whole multiples of 1/resolution events of
+            the counter.
     """
 
-    epsilon: Fraction
+    counter: Counter
     ttl_steps: int | None = None
     counter_state: CounterState | None = None
     released: IntArray = field(default_factory=lambda: np.zeros(2, np.int64))
@@ -44,10 +43,6 @@ class Totals:
     deletes: Trend = field(default_factory=Trend)
     levels: FloatArray = field(default_factory=lambda: np.zeros(1))
     """Every `stride`-th level of the inserts, the oldest first; the first is that before any step."""
-
-    @property
-    def counter(self) -> Counter:
-        return default_config(None).calibrate(self.epsilon)
 
     @property
     def stride(self) -> int:
@@ -64,19 +59,28 @@ class Totals:
         increments, state = counter.step(changes, state, noise)
         released: IntArray = self.released + increments
         variance = counter.variance(self.steps + 1)
-        trend = self.inserts.after(float(released[0]), variance)
+        inserts, deletes = (released / counter.resolution).tolist()
+        trend = self.inserts.after(inserts, variance)
         levels = self.levels
         if self.ttl_steps is not None and trend.steps % self.stride == 0:
             levels = np.append(levels, trend.level)[-(-(-self.ttl_steps // self.stride) + 2) :]
         return Totals(
-            self.epsilon,
+            self.counter,
             self.ttl_steps,
             state,
             released,
             trend,
-            self.deletes.after(float(released[1]), variance),
+            self.deletes.after(deletes, variance),
             levels,
         )
+
+    def published(self) -> tuple[list[int], float]:
+        """Noisy inserts and deletes in whole events, and the variance of each."""
+        counter = self.counter
+        rounding = 0.0 if counter.resolution == 1 else 1 / 12
+        return np.rint(self.released / counter.resolution).astype(np.int64).tolist(), counter.variance(
+            self.steps
+        ) + rounding
 
     @property
     def events(self) -> float:
@@ -145,4 +149,4 @@ class Totals:
         counter = found or None
         if counter is not None:
             self.counter.running_sum(counter)  # refuses the state of another counter
-        return Totals(self.epsilon, self.ttl_steps, counter, released, Trend.of(trends[0]), Trend.of(trends[1]), levels)
+        return Totals(self.counter, self.ttl_steps, counter, released, Trend.of(trends[0]), Trend.of(trends[1]), levels)

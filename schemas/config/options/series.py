@@ -18,8 +18,6 @@ from schemas.config.timing import Timing
 from schemas.config.values import ExactDecimal, Flag, Number, Whole
 from schemas.errors import ConfigProblem
 
-LARGEST_DELTA = 0.01
-
 
 def _weight(value: Decimal) -> Decimal:
     if not 0 < value <= 1:
@@ -64,12 +62,6 @@ class SeriesOptions(OptionsSection):
         """Whether the promise can be kept for as long as the stream lives."""
         if privacy is None or not isinstance(domain, SeriesDomainSection):
             return
-        if privacy.delta > LARGEST_DELTA:
-            yield ConfigProblem(
-                "privacy.delta",
-                f"is above {LARGEST_DELTA}: one user in a hundred may be unprotected altogether",
-                "write a probability far below one in your users, such as 1e-6",
-            )
         if mode in ("ba", "bd"):
             if privacy.per is None:
                 yield ConfigProblem(

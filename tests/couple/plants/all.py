@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.couple.plants import Plant, job, markov, series, spatial, surplus, tabular, trajectory
+from tests.couple.plants import Plant, job, markov, series, spatial, surplus, tabular, tabular_delta, trajectory
 
 OWN_SCENES = frozenset(
     {
@@ -18,6 +18,7 @@ EVERY: tuple[Plant, ...] = (
     *job.PLANTS,
     *surplus.PLANTS,
     *tabular.PLANTS,
+    *tabular_delta.PLANTS,
     *series.PLANTS,
     *markov.PLANTS,
     *trajectory.PLANTS,

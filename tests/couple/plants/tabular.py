@@ -13,8 +13,8 @@ from typing import Any
 from unittest import mock
 
 from engines.noise.private import revealed
+from engines.shares import PureShares
 from engines.tabular.batches import EventRows
-from engines.tabular.growing import learn as growing_learn
 from engines.tabular.growing.config import GrowingParts
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.learn import Learning, Line
@@ -82,7 +82,7 @@ PEEKS: tuple[Plant, ...] = (
         "rows follow a true number of inserts",
         Totals,
         "after",
-        "self.inserts.after(float(released[0]), variance)",
+        "self.inserts.after(inserts, variance)",
         "self.inserts.after(self.inserts.level + float(changes[0]), variance)",
     ),
     _edit(
@@ -90,8 +90,8 @@ PEEKS: tuple[Plant, ...] = (
         "a standard error has a true count in it",
         Learning,
         "close",
-        "counts.astype(np.float64),\n        variances(epsilons),",
-        "counts.astype(np.float64),\n        variances(epsilons) + now.ones.pending.sum() % 2,",
+        "counts.astype(np.float64),\n        variances(laws),",
+        "counts.astype(np.float64),\n        variances(laws) + now.ones.pending.sum() % 2,",
     ),
     _edit(
         "default",
@@ -162,41 +162,41 @@ HIDDEN: tuple[Plant, ...] = (
         "default",
         "one-way blocks keep the share of early ones",
         GrowingParts,
-        "line_epsilons",
-        "return self.marginals_epsilon - larger, larger",
-        "return self.marginals_epsilon - self.larger_epsilon * self.schedule.early_share, larger",
+        "line_shares",
+        "return self.marginals_share - larger, larger",
+        "return self.marginals_share - self.larger_share * self.schedule.early_share, larger",
     ),
     _edit(
         "default",
         "the shares of the first larger block are dropped from the accounting",
         Learning,
         "_settled",
-        "epsilons = split(epsilon, weights)",
-        "epsilons = split(epsilon if now.blocks else 2 * epsilon, weights)",
+        "laws = parts.laws(share, weights)",
+        "laws = parts.laws(share if now.blocks else 2 * share, weights)",
     ),
     _edit(
         "default",
         "marginals have half of their noise",
-        growing_learn,
-        "measure",
-        "scale_for(1, epsilon)",
-        "scale_for(1, epsilon) / 2",
+        PureShares,
+        "cells",
+        "LaplaceCells(share)",
+        "LaplaceCells(2 * share)",
     ),
     _edit(
         "default",
         "totals have half of their noise",
-        Totals,
+        PureShares,
         "counter",
-        "calibrate(self.epsilon)",
-        "calibrate(2 * self.epsilon)",
+        "calibrate(share)",
+        "calibrate(2 * share)",
     ),
     _edit(
         "default",
         "a block is measured twice, and the mean is released",
         Learning,
         "close",
-        'counts = measure(now.ones.pending, parts.ones, epsilons, self.noise.child("ones"))',
-        'both = [measure(now.ones.pending, parts.ones, epsilons, self.noise.child("ones", at)) for at in (0, 1)]; '
+        'counts = measure(now.ones.pending, parts.ones, laws, self.noise.child("ones"))',
+        'both = [measure(now.ones.pending, parts.ones, laws, self.noise.child("ones", at)) for at in (0, 1)]; '
         "counts = sum(both) // 2",
     ),
     _edit(
@@ -220,7 +220,7 @@ HIDDEN: tuple[Plant, ...] = (
         "rows follow a true number of inserts, read as a mechanism would",
         Totals,
         "after",
-        "self.inserts.after(float(released[0]), variance)",
+        "self.inserts.after(inserts, variance)",
         "self.inserts.after(self.inserts.level + float(revealed(changes)[0]), variance)",
         revealed=revealed,
     ),
@@ -251,8 +251,8 @@ HIDDEN: tuple[Plant, ...] = (
         lambda: faults.parity_of_inserts(
             GrowingBlocks,
             "_totals_json",
-            "variance = totals.counter.variance(totals.steps)",
-            lambda old: f'{old} * (1 + 2.0**-50 * (totals.steps > 8 and ODD["now"]))',
+            "(inserts, deletes), variance = totals.published()",
+            lambda old: f'{old}; variance *= 1 + 2.0**-50 * (totals.steps > 8 and ODD["now"])',
         ),
     ),
     _edit(
