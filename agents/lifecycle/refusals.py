@@ -92,8 +92,10 @@ class Seen:
         '75% refused: MISSING_FIELD of lat 75%'
         """
         records = max(1, self.records)
-        named = [f"{reason}{f' of {name}' if name else ''} {n / records:.0%}" for (reason, name), n in self._worst]
-        return f"{self.share:.0%} refused: {', '.join(named)}" if named else "none refused"
+        named = [
+            f"{reason}{f' of {name}' if name else ''} {_percent(n / records)}" for (reason, name), n in self._worst
+        ]
+        return f"{_percent(self.share)} refused: {', '.join(named)}" if named else "none refused"
 
     def what_to_do(self) -> str:
         """For the most frequent reason; "" where nothing is refused."""
@@ -102,6 +104,11 @@ class Seen:
     @property
     def _worst(self) -> list[tuple[tuple[str, str], int]]:
         return self.refused.most_common(NAMED)
+
+
+def _percent(share: float) -> str:
+    """What there is some of is not said to be 0%."""
+    return f"{share:.0%}" if share == 0 or share >= 0.01 else "under 1%"
 
 
 class RefusalAlarm:
