@@ -20,7 +20,8 @@ _PARTS = ("bias", "noise", "total")
 
 def warnings(tuned: Tuned) -> tuple[str, ...]:
     """What whoever reads the figures must know; first, where there are any, which rows are in none of them and why."""
-    refused = f"Of {tuned.rows:,} rows {tuned.refusals}. What to do: {tuned.what_to_do}{'' if tuned.what_to_do.endswith(('?', '.')) else '.'}"
+    end = "" if tuned.what_to_do.endswith("?") else "."
+    refused = f"Of {tuned.rows:,} rows {tuned.refusals}. What to do: {tuned.what_to_do}{end}"
     return (*([refused] if tuned.refused else []), *WARNINGS)
 
 
