@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 
 from engines.auditor.coupling import CouplingBroken, Recorder
-from engines.counters import COUNTERS, Counter, spent
+from engines.counters import COUNTERS, Counter, EpochsConfig, spent
+from engines.counters.epochs import COARSE
 from engines.noise.witness import WitnessedSource
 
 ACTIVATIONS = 70
@@ -16,8 +17,11 @@ COST = Fraction(1, 3)
 
 def check_counters() -> str:
     """Return what is wrong with a counter; empty if nothing is."""
-    for name, build in COUNTERS.items():
-        counter = build(ACTIVATIONS).calibrate(COST)
+    every = {name: build(ACTIVATIONS) for name, build in COUNTERS.items()}
+    # Those that engines take where rho is very small.
+    every |= {family: EpochsConfig(family=family) for family in COARSE}
+    for name, config in every.items():
+        counter = config.calibrate(COST)
         try:
             _run(counter)
         except CouplingBroken as broken:

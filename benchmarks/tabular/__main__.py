@@ -5,7 +5,8 @@ deleted by events or by a ttl; every mode, the papers' counters, five seeds; spe
 boosting trained on synthetic rows. Runs that are in benchmarks/results/tabular.csv are not repeated (`--fresh` does),
 so the whole, many hours of mbi, can be stopped and goes on where it was: `--mode default` is the part of minutes.
 Writes benchmarks/results/tabular.csv, _curves.csv, _use.csv, _speed.json, .md and .png (quick: tabular_quick.*, not
-committed); the last line is JSON, see `report.Report.summary`. The table in the .md says how many seeds a figure has.
+committed); the last line is JSON, see `report.Report.summary`, `delta` and
+`ties`, either of which runs alone with `--only`. The table in the .md says how many seeds a figure has.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.tabular import delta
+from benchmarks.tabular import delta, ties
 from benchmarks.tabular.consumer import Score, scores
 from benchmarks.tabular.modes import MODES, run
 from benchmarks.tabular.plan import DELTAS, EPSILONS, QUICK, Plan
@@ -43,6 +44,11 @@ def main() -> int:
         return 1
     if arguments.only == "delta":
         return _deltas(fresh=arguments.fresh, console=console)
+    if arguments.only == "ties":
+        found = ties.measured()
+        print("\n".join(ties.table(found)))
+        print(json.dumps(ties.summary(found)))
+        return 0
     quick = os.environ.get("QUICK") == "1" or arguments.quick
     plan = QUICK if quick else Plan(seeds=arguments.seeds)
     if arguments.mode:
@@ -64,7 +70,9 @@ def main() -> int:
     (FOLDER / f"{name}.md").write_text(report.markdown(), encoding="utf-8")
     report.plot(FOLDER / f"{name}.png")
     print(report.markdown())
-    print(report.line())
+    tied = ties.measured()
+    print("\n".join(ties.table(tied)))
+    print(json.dumps({**report.summary(), **ties.summary(tied)}))
     return 0
 
 
@@ -73,7 +81,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="as QUICK=1")
     parser.add_argument("--fresh", action="store_true", help="repeat the runs that are in the results")
     parser.add_argument("--errors-only", action="store_true", help="neither speed nor training anew")
-    parser.add_argument("--only", choices=["delta"], help="what a delta buys, over 20 seeds; two minutes")
+    parser.add_argument("--only", choices=["delta", "ties"], help="one measure alone: a minute or two")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--use-seeds", type=int, default=USE_SEEDS, help="of the consumer that trains")
     parser.add_argument("--mode", action="append", choices=sorted(MODES), help="only this one; may be repeated")

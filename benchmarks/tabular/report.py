@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -225,9 +224,6 @@ class Report:
         figure.tight_layout(rect=(0, 0, 1, 0.96))
         figure.savefig(path, dpi=110)
         plt.close(figure)
-
-    def line(self) -> str:
-        return json.dumps(self.summary())
 
 
 def _spread(figures: np.ndarray) -> str:

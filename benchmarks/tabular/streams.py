@@ -111,7 +111,7 @@ def adult() -> Table:
 
 
 @cache
-def _evictions() -> tuple[Table, list[date]]:
+def evictions() -> tuple[Table, list[date]]:
     columns = _read("sf_evictions/eviction_notices_2011_2015.csv.gz")
     places = ("Eviction Notice Source Zipcode", "Supervisor District", "Neighborhoods - Analysis Boundaries")
     reasons = (name for name, values in columns.items() if set(values) == {"true", "false"})
@@ -120,7 +120,7 @@ def _evictions() -> tuple[Table, list[date]]:
 
 
 @cache
-def _stops() -> Table:
+def stops() -> Table:
     columns = _read("minneapolis_stops_2017/mpls_stops_2017.csv.gz")
     times = [datetime.fromisoformat(time) for time in columns["date"]]
     names = "problem MDC citationIssued personSearch vehicleSearch preRace race gender policePrecinct neighborhood"
@@ -158,7 +158,7 @@ def _of_adult(
 
 def _of_evictions(days: int) -> Callable[[int, int | None], StreamData]:
     def make(seed: int, steps: int | None) -> StreamData:
-        table, filed = _evictions()
+        table, filed = evictions()
         step = np.array([(day - date(2011, 1, 1)).days // days for day in filed])
         inserts = [table.codes[step == at] for at in range(int(step.max()) + 1)][:steps]
         return StreamData(table.domain, inserts, [table.codes[:0]] * len(inserts), table="evictions")
@@ -167,7 +167,7 @@ def _of_evictions(days: int) -> Callable[[int, int | None], StreamData]:
 
 
 def _of_stops(seed: int, steps: int | None) -> StreamData:
-    table = _stops()
+    table = stops()
     inserts = _cut(table, table.codes, 200, steps=steps)
     return StreamData(table.domain, inserts, [table.codes[:0]] * len(inserts), table="minneapolis")
 

@@ -29,7 +29,7 @@ from schemas.errors import EngineInputError
 Family = Literal["kary", "blt", "blt-coarse", "blt-coarsest"]
 _LONGEST = 2**18
 _FAMILIES: dict[Family, Measure] = {"kary": "epsilon", "blt": "rho", "blt-coarse": "rho", "blt-coarsest": "rho"}
-_COARSE: dict[Family, tuple[int, int]] = {"blt-coarse": (2**14, 2**18), "blt-coarsest": (2**10, 2**12)}
+COARSE: dict[Family, tuple[int, int]] = {"blt-coarse": (2**14, 2**18), "blt-coarsest": (2**10, 2**12)}
 """Lattice and longest epoch where rho is so small that noise on a finer lattice would leave int64."""
 
 
@@ -105,7 +105,7 @@ class EpochsCounter(LinearCounter):
 
     @property
     def _longest(self) -> int:
-        return _COARSE.get(self.family, (0, _LONGEST))[1]
+        return COARSE.get(self.family, (0, _LONGEST))[1]
 
     def _counter(self, number: int) -> KaryCounter | BltCounter:
         return _calibrated(self.family, self._length(number), self.cost)
@@ -184,4 +184,4 @@ def _calibrated(family: Family, horizon: int, cost: Fraction) -> KaryCounter | B
         return KaryConfig(horizon=horizon).calibrate(cost)
     if family == "blt":
         return BltConfig(horizon=horizon).calibrate(cost)
-    return BltConfig(horizon=horizon, scale=_COARSE[family][0]).calibrate(cost)
+    return BltConfig(horizon=horizon, scale=COARSE[family][0]).calibrate(cost)

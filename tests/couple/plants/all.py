@@ -10,6 +10,7 @@ OWN_SCENES = frozenset(
         "bounds forgotten at a period's end",
         "cell pairs of truly heavy block pairs",
         "points off the map counted with the crowd",
+        "delta is divided by the events of a user",
     }
 )
 """Faults that show on inputs made for them only: the tests of their engines find them, on such inputs."""
