@@ -29,6 +29,9 @@ STATEMENTS = {
 }
 """Functions that size no noise, and what they are for."""
 
+OWN_INPUTS = frozenset({"GaussianShares.counter"})
+"""Functions of which half the noise shows on inputs made for it only: tests/couple/test_tabular_delta.py finds it."""
+
 SCALES: Mapping[str, tuple[int | str, str]] = {
     "laplace_mechanism": (1, "({}) / 2"),
     "gaussian_mechanism": (1, "({}) / 4"),
@@ -61,6 +64,11 @@ class Site:
 
 
 def sites() -> Iterator[Site]:
+    """All sites that random pairs can find, in the order of the files."""
+    return (site for site in every_site() if site.function not in OWN_INPUTS)
+
+
+def every_site() -> Iterator[Site]:
     """All sites, in the order of the files."""
     for path in sorted(ENGINES.rglob("*.py")):
         parts = path.relative_to(ENGINES).parts

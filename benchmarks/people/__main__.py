@@ -48,8 +48,8 @@ class Side:
     errors: Mapping[str, float]
 
     @staticmethod
-    def best(cells: Iterator[TuneCell]) -> Side:
-        found = [Side(cell.bound, cell.accepted, cell.errors.total) for cell in cells]
+    def best(people: People, cells: Iterator[TuneCell]) -> Side:
+        found = [Side(cell.bound, cell.accepted, people.compared(cell.errors.total)) for cell in cells]
         return min(found, key=lambda side: mean_of(side.errors.values()))
 
 
@@ -82,7 +82,7 @@ def sides(people: People, runs: int, progress: Progress) -> dict[tuple[str, Deci
             draw=lambda draw=draw: next(draw),  # type: ignore[misc]
         )
         for epsilon in EPSILONS:
-            found[side, epsilon] = Side.best(cell for cell in tuned.cells if cell.epsilon == epsilon)
+            found[side, epsilon] = Side.best(people, (cell for cell in tuned.cells if cell.epsilon == epsilon))
     for epsilon in EPSILONS:
         found["event", epsilon] = event_level(people, epsilon, runs)
     return found
@@ -97,7 +97,7 @@ def event_level(people: People, epsilon: Decimal, runs: int) -> Side:
     events = events.model_copy(update={"time": everything.time})
     bounded = history.bounded(everything, lambda rows: None)
     splits = [bounded.run(events, lambda rows: None, lambda: next(draw)) for _ in range(runs)]
-    return Side(0, 1.0, mean(splits).total)
+    return Side(0, 1.0, people.compared(mean(splits).total))
 
 
 def main() -> int:

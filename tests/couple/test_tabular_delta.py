@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks.couple.claims import Claim
+from benchmarks.couple.mutants import OWN_INPUTS, every_site, mutated
 from engines.auditor.coupling import CouplingBroken, Losses
 from engines.registry import build_engine
 from schemas.config import Stream
@@ -78,3 +79,12 @@ def test_a_planted_fault_is_found(plant: Plant) -> None:
     # Or it is found before: noise that is not what is declared, mechanisms that cost more than is claimed.
     with plant.planted(), suppress(CouplingBroken, BudgetError):
         assert share(made, STEADY, user) > 1
+
+
+def test_half_the_noise_of_totals_costs_more_than_is_promised() -> None:
+    """They have a twelfth of the budget: pairs of random inputs seldom use enough of the rest for it to show."""
+    (site,) = [site for site in every_site() if site.function in OWN_INPUTS]
+    made = configured({"delta": 1e-6, "unit": "event", "user": None, "max_contributions": None})
+    assert share(made, STEADY, [(0, ABSENT, 1)]) <= 1
+    with mutated(site), suppress(BudgetError):
+        assert share(made, STEADY, [(0, ABSENT, 1)]) > 1
