@@ -86,7 +86,7 @@ SETS = (
     People(
         "Jersey City, bicycles",
         "jersey_city_citibike/jc_citibike_trips.parquet",
-        (5, 10, 20, 50, 100),
+        (20, 50, 100, 200, 500),
         {
             "engine": "tabular",
             "privacy": {"user": "bikeid"},
