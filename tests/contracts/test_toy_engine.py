@@ -23,7 +23,7 @@ from schemas.errors import PrivstreamError
 ROOT = Path(__file__).resolve().parents[2]
 TOY = Path(__file__).parent / "toy"
 MOST_FILES = 5
-RUNS = 80
+RUNS = 200
 """Of an audit: enough for every row to be able to fail."""
 FOUND = 1
 """Exit code of a command that found something."""

@@ -57,5 +57,6 @@ PLANTS = (
     _surplus(
         "the engine is told the surplus itself",
         _step("surplus=0, beyond=beyond", "surplus=0, beyond=float(peeked(batch.surplus))"),
+        shown_by=13,
     ),
 )
