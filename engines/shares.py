@@ -26,7 +26,6 @@ from engines.counters import Counter, EpochsConfig, default_config
 from engines.counters.epochs import Family
 from engines.noise import DiscreteLaplace, NoiseSource, gaussian_mechanism, laplace_mechanism, scale_for
 from schemas.arrays import IntArray
-from schemas.config import Stream
 from schemas.errors import EngineInputError
 
 FINE = 2**11
@@ -204,10 +203,3 @@ class GaussianShares:
 
 
 Shares = PureShares | GaussianShares
-
-
-def shares_of(stream: Stream) -> Shares:
-    """What a stream is configured to spend on one event. Raises: EngineInputError."""
-    if not stream.privacy.delta:
-        return PureShares(stream.event_epsilon)
-    return GaussianShares(stream.privacy.epsilon_fraction, stream.privacy.delta, stream.changes)

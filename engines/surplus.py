@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import sqrt
+from math import fsum, sqrt
 
 import numpy as np
 
@@ -78,8 +78,9 @@ class Measured:
             weights = np.clip((self.ends - first) / (self.ends - self.begins), 0.0, 1.0)
             span = max(last - max(now - ttl, -1), 1)
         onward = 1 + (now - last) / span
-        value = float((weights * self.values).sum()) * onward
-        return value, sqrt(float((weights**2 * self.parts).sum()) * variance) * onward
+        # Sums that are exact, and no powers: every machine gets the same bits.
+        value = fsum((weights * self.values).tolist()) * onward
+        return value, sqrt(fsum((weights * weights * self.parts).tolist()) * variance) * onward
 
 
 class CorrectedEngine:
@@ -177,7 +178,10 @@ class CorrectedEngine:
 
 def _shrunk(value: float, deviation: float) -> float:
     """Nothing where the noise could be all there is, nearly everything where it is small."""
-    return value * (1 - (deviation / value) ** 2) if value > deviation else 0.0
+    if value <= deviation:
+        return 0.0
+    noise = deviation / value
+    return value * (1 - noise * noise)
 
 
 def _notes(total: int, beyond: float, noisy: float, deviation: float) -> dict[str, object]:

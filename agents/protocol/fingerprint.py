@@ -16,7 +16,7 @@ from schemas.errors import FingerprintError, WireError
 
 VERSION = 1
 
-MENDS: Mapping[str, str] = {
+FIXES: Mapping[str, str] = {
     "source_topic_id": "the source topic was deleted and created again, so its offsets name other events. Start a "
     "new stream under another name for the new topic; the budget of the old one is spent",
     "source_partitions": "the source topic has another number of partitions, so users moved between them and their "
@@ -76,7 +76,7 @@ class Fingerprint:
     def check(self, now: Fingerprint) -> None:
         """Compare with what is asked for now. Raises: FingerprintError with every field and its fix."""
         lines = [
-            f"{name} was {before!r} and is {after!r}: {MENDS.get(name, CONFIGURED)}"
+            f"{name} was {before!r} and is {after!r}: {FIXES.get(name, CONFIGURED)}"
             for name, (before, after) in self.differing(now).items()
         ]
         if lines:

@@ -71,7 +71,8 @@ class PendingBlock:
 
     def count_surplus(self, steps: IntArray) -> None:
         """Refused events that count as surplus, by the steps that they would have joined."""
-        self._surplus.update(steps.tolist())
+        numbers, counts = np.unique(steps, return_counts=True)
+        self._surplus.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
 
     def clipped(self, events: int) -> None:
         """Accepted events whose value was moved to a limit."""

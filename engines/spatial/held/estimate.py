@@ -56,7 +56,8 @@ class Estimates:
         if events <= 0:
             return self
         factor = 1 + events / max(float(self.values[0]), 1.0)
-        return Estimates(self.values * factor, self.variances * factor**2, self.unsure * factor**2)
+        square = factor * factor
+        return Estimates(self.values * factor, self.variances * square, self.unsure * square)
 
 
 def estimate(tree: HeldTree, *, now: int, unit: float) -> Estimates:
