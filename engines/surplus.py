@@ -125,7 +125,7 @@ class CorrectedEngine:
         self._pending, self._measured, self._budgets = pending, measured, budgets
         self._next, self._last = now + 1, last
         if release.gathered:
-            return release
+            return replace(release, notes={**release.notes, **found})
         return replace(release, notes={**release.notes, **found, **_notes(release.total, beyond, noisy, deviation)})
 
     def _own(self) -> Guarantee:

@@ -107,7 +107,8 @@ def _beyond(stream: Stream) -> str:
         return "never used"
     return (
         f"never used as such: how many there are, up to {stream.surplus:,} of a user, is measured for a tenth of "
-        "epsilon, and releases are scaled up by it, as if they lay where the others do"
+        "epsilon, and releases are scaled up by it, as if they lay where the others do; what a user does beyond that "
+        "is in no release"
     )
 
 

@@ -73,6 +73,13 @@ def test_expired_surplus_is_gone(name: str, mode: str) -> None:
     assert releases[-1].notes["beyond_bound"] < MANY / 10
 
 
+def test_what_is_measured_while_events_are_gathered_is_published() -> None:
+    """It is paid for, and later estimates rest on it."""
+    releases = run(counting("spatial", "default", options={"initial_steps": 3}), [MANY] * 4)
+    assert [release.gathered for release in releases] == [True, True, False, False]
+    assert len(_measured(releases)) == 4
+
+
 @pytest.mark.parametrize(("name", "mode"), CASES)
 def test_one_event_beyond_the_bound_is_in_one_measurement(name: str, mode: str) -> None:
     """The noise being equal, it moves one measured number by one, whenever it comes."""
