@@ -101,3 +101,17 @@ def test_blocks_carry_the_surplus_to_its_step() -> None:
         assert [each.take_surplus(step) for step in (0, 0, 7, 8)] == [3, 0, 3, 0]
         with pytest.raises(GapError, match="reopens"):
             each.fold(3, block(3, s0=1))
+
+
+@pytest.mark.parametrize("period", [1, 2, 5])
+def test_a_period_that_is_open_is_not_forgotten(period: int) -> None:
+    """Whichever of its steps is the open one: a user's surplus would count again."""
+    for open_step in range(2 * period, 3 * period):
+        bounds = SurplusBounds(BoundSpec(max_contributions=1, period_steps=period, surplus=1))
+        user = (7, 7)
+        accepted, counted, _, _ = bounds.accept_and_count(*arrays([(user, open_step)] * 3))
+        assert (accepted.tolist(), counted.tolist()) == ([True, False, False], [False, True, False])
+        bounds.expire(open_step)
+        accepted, counted, _, _ = bounds.accept_and_count(*arrays([(user, open_step)]))
+        assert not accepted.any()
+        assert not counted.any()
