@@ -82,8 +82,9 @@ def simulate(
             warning = outside_warning(
                 build_domain(loaded.stream(each.stream)), outside=each.reasons.get("outside domain", 0), rows=each.rows
             )
-            if warning is not None:
-                warn(f"stream {each.stream}: {warning}")
+            for said in (warning, each.warning):
+                if said is not None:
+                    warn(f"stream {each.stream}: {said}")
             lost = ", ".join(f"{name} {count:,}" for name, count in sorted(each.reasons.items()))
             if lost:
                 typer.echo(f"  rows not used: {lost}")

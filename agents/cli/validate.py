@@ -10,13 +10,15 @@ from agents.cli.output import AsJson, ConfigFile, config_of, print_json, warn
 def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     """Check a configuration without touching the cluster.
 
-    Lists every problem with its key, the reason and the fix (exit code 2), or says what each stream promises to whom.
+    Lists every problem with its key, the reason and the fix (exit code 2), or says what each stream promises to whom,
+    and how large its noise is.
     """
     import typer
 
     from agents.explain.sentences import delta_warning, promise
     from agents.lifecycle.backlog import backlog_remark
     from agents.offline.domains import check_streams
+    from agents.presentation import expected_error
     from schemas.config import format_duration
     from schemas.topics import Topics
 
@@ -42,6 +44,7 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
                 "delta": stream.privacy.delta,
                 "unit": stream.privacy.unit,
                 "promise": promise(stream),
+                "expected_error": expected_error(stream).first(),
             }
             for stream in loaded.streams
         ]
@@ -57,6 +60,7 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
             f"engine {stream.engine} ({stream.mode}), a release every {format_duration(stream.time.step)}"
         )
         typer.echo(f"  {promise(stream)}")
+        typer.echo(f"  Noise of one release, 95 %: {expected_error(stream).within()}.")
         for remark in remarks.get(stream.name, ()):
             warn(f"stream {stream.name}: {remark}")
         if stream.privacy.unit == "event":

@@ -10,7 +10,7 @@ from agents.explain import words
 from agents.explain.parts import Budget, Explanation, Notch, SharedBudget, StreamExplanation
 from agents.explain.roads import Roads
 from agents.explain.sentences import promise
-from agents.presentation import presentation
+from agents.presentation import expected_error, presentation
 from engines.accounting.streams import totals
 from engines.registry import build_engine
 from schemas.config import Config, Stream
@@ -60,7 +60,7 @@ def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
         budget=budget,
         public=tuple(words.public(stream)),
         unprotected=tuple(words.unprotected(stream, job=job)),
-        errors=presentation(stream).error_model(stream, guarantee),
+        errors=expected_error(stream),
         notches=tuple(_notches(stream)),
         roads=roads,
     )
@@ -78,9 +78,7 @@ def _notches(stream: Stream) -> Iterator[Notch]:
         if other.event_epsilon < LEAST_EVENT_EPSILON:
             continue
         try:
-            guarantee = build_engine(other).guarantee()
+            budget, errors = Budget.of(other, build_engine(other).guarantee()), expected_error(other)
         except EngineInputError:
             continue
-        budget = Budget.of(other, guarantee)
-        errors = presentation(other).error_model(other, guarantee)
         yield Notch(Fraction(factor), budget.unit_epsilon, budget, errors)

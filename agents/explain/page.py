@@ -12,14 +12,13 @@ from agents.explain.parts import (
     chance,
     decimal,
     exact,
-    rounded,
     surest,
 )
 from agents.explain.plot import error_plot
 from agents.explain.text import noise_words
 from agents.explain.words import spent
 from agents.pages.templates import render
-from agents.presentation.error import RELEASES, ErrorModel
+from agents.presentation.error import RELEASES, ErrorModel, rounded
 
 
 def render_page(explanation: Explanation) -> str:

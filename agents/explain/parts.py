@@ -26,11 +26,6 @@ def decimal(value: float) -> str:
     return f"{value:.3e}"
 
 
-def rounded(value: float) -> str:
-    """An error: whole where it is large, three digits where it is small."""
-    return decimal(round(value)) if abs(value) >= 10 else f"{value:.3g}"
-
-
 def exact(value: Fraction) -> str:
     """A fraction as it is, and as a decimal number where that says more: `1/40 = 0.025`.
 

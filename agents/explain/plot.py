@@ -6,7 +6,8 @@ import html
 import math
 from collections.abc import Iterator, Sequence
 
-from agents.explain.parts import StreamExplanation, rounded
+from agents.explain.parts import StreamExplanation
+from agents.presentation.error import rounded
 
 WIDTH, HEIGHT = 420, 290
 LEFT, RIGHT, TOP, BOTTOM = 44, 100, 10, 38

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agents.presentation import presentation
-from engines.registry import build_engine
+from agents.presentation import expected_error
 from schemas.config import Stream
 from schemas.errors import EngineInputError
 
@@ -100,5 +99,5 @@ _CONFIGURED = {"pure": "pure", "gaussian": "configured with the delta"}
 def _noise(stream: Stream, delta: float) -> dict[str, tuple[float, str]]:
     """Deviations of the answers, and their unit, by name."""
     other = stream.model_copy(update={"privacy": stream.privacy.model_copy(update={"delta": delta})})
-    model = presentation(other).error_model(other, build_engine(other).guarantee())
+    model = expected_error(other)
     return {answer.name: (answer.deviations[0], model.unit) for answer in model.answers}

@@ -14,12 +14,11 @@ from agents.explain.parts import (
     chance,
     decimal,
     exact,
-    rounded,
     surest,
 )
 from agents.explain.words import spent
 from agents.pages.text import table
-from agents.presentation.error import RELEASES
+from agents.presentation.error import RELEASES, rounded
 
 WIDTH = 100
 

@@ -20,6 +20,7 @@ from agents.offline.columns import check_columns
 from agents.offline.files import FileError, Row, RowFile, open_rows
 from agents.offline.simulate_output import Output
 from agents.pages.report import StepRow
+from agents.presentation import expected_error
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
@@ -78,6 +79,7 @@ class Simulated:
     epsilon: float
     metrics: dict[str, float]
     reasons: dict[str, int]
+    warning: str | None
 
 
 def simulate(
@@ -158,6 +160,7 @@ class Simulation:
                 for name, count in output.counts.items()
                 if count and name != "ACCEPTED"
             },
+            warning=drowned(self.stream, output.steps),
         )
 
     def _take(self, records: Sequence[Planned]) -> None:
@@ -208,6 +211,14 @@ class Simulation:
             return fresh_seed()
         label = f"privstream/insecure/{self._options.seed}/{self.stream.name}/{step}"
         return hashlib.sha256(label.encode()).digest()
+
+
+def drowned(stream: Stream, steps: Sequence[StepRow]) -> str | None:
+    """A sentence where noise is larger than all that the last step had; None where it is not."""
+    if not steps:
+        return None
+    released = sum(not row.gathered for row in steps)
+    return expected_error(stream).drowned(steps[-1].true_total, releases=released)
 
 
 def planned(stream: Stream, parts: Iterable[list[Row]], *, source: str) -> Iterator[tuple[Sequence[Planned], int]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 NORMAL_95 = 1.959963984540054
 RELEASES = (1, 10, 100, 1000)
@@ -62,3 +63,35 @@ class ErrorModel:
     formula: str
     conditions: str
     unit: str = "counts"
+
+    def first(self) -> dict[str, Any]:
+        """The 95 % intervals of one release, for machines."""
+        return {"unit": self.unit, "within": {answer.name: answer.first for answer in self.answers}}
+
+    def within(self) -> str:
+        """The errors of one release, as a phrase: `one leaf ±11, whole domain ±110 counts`."""
+        answers = ", ".join(f"{answer.name} ±{rounded(answer.first)}" for answer in self.answers)
+        return f"{answers} {self.unit}"
+
+    def drowned(self, total: int, *, releases: int) -> str | None:
+        """A sentence where noise is larger than all that there is; None where it is not.
+
+        Args:
+            total: events that are there. releases: since the start; for the nearest number below it the error is known.
+        """
+        if self.unit != "counts" or releases < 1:
+            return None
+        at = max(index for index, known in enumerate(RELEASES) if known <= releases)
+        hidden = [answer for answer in self.answers if answer.intervals[at] > total]
+        if not hidden:
+            return None
+        named = ", ".join(f"{answer.name} ±{rounded(answer.intervals[at])}" for answer in hidden)
+        return (
+            f"noise alone is larger than all {total:,} events that are there: {named} counts. Little can be read from "
+            "these answers. Raise epsilon, lower max_contributions, make steps longer, or use a coarser domain."
+        )
+
+
+def rounded(value: float) -> str:
+    """An error: whole where it is large, three digits where it is small."""
+    return f"{round(value):,}" if 10 <= abs(value) < 1e15 else f"{value:.3g}"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from agents.pages.plots import AMBER, BLUE, curves, figure, image, quiet
+from agents.presentation import tabular_ties
 from engines.tabular.evaluator import METRICS, TableEvaluator
 from engines.tabular.marginals import Marginals
 from schemas.arrays import FloatArray
@@ -39,7 +40,9 @@ def errors(metrics: Mapping[str, float]) -> Mapping[str, float]:
 def sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[str]:
     evaluator = audit.evaluator
     assert isinstance(evaluator, TableEvaluator)
-    parts = [_marginals(evaluator, audit)]
+    synthetic = {name: [row.get(name) for row in audit.alive.values()] for name in evaluator.domain.names}
+    parts = [_marginals(evaluator, audit, synthetic)]
+    parts += [ties] if (ties := tabular_ties.section(evaluator, audit.truth, synthetic)) else []
     released = [row for row in steps if not row.gathered and set(METRICS) <= set(row.metrics)]
     if released:
         starts = [row.start for row in released]
@@ -62,10 +65,9 @@ _EXPLAINED = {
 }
 
 
-def _marginals(evaluator: TableEvaluator, audit: HeldOutAudit) -> str:
+def _marginals(evaluator: TableEvaluator, audit: HeldOutAudit, synthetic: Mapping[str, list[Any]]) -> str:
     domain = evaluator.domain
     layout = Marginals(domain.sizes, tuple((index,) for index in range(len(domain.sizes))))
-    synthetic = {name: [row.get(name) for row in audit.alive.values()] for name in domain.names}
     true = evaluator.true_counts(audit.truth, layout)
     made = evaluator.synthetic_counts(synthetic, layout)
     figures = []

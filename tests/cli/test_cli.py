@@ -98,6 +98,15 @@ def test_validate_says_what_is_promised() -> None:
     assert "ATTENTION" in taxi.stderr
 
 
+def test_validate_says_how_large_the_noise_is_before_anything_is_launched(tmp_path: Path) -> None:
+    assert "Noise of one release, 95 %: one leaf ±63, " in call("validate", OWN).stdout
+    path = tmp_path / "large.toml"
+    path.write_text(OWN.read_text().replace("max_contributions = 20", "max_contributions = 5000"))
+    [stream] = as_json(call("validate", path, "--json"))["streams"]
+    assert stream["expected_error"]["within"]["one leaf"] == pytest.approx(250 * 63, rel=0.01)
+    assert stream["expected_error"]["unit"] == "counts"
+
+
 def test_validate_says_how_many_steps_a_start_long_ago_brings(tmp_path: Path) -> None:
     path = tmp_path / "rides.toml"
     path.write_text(RIDES.replace('start = "now"', 'start = "1996-01-01T00:00:00"'))

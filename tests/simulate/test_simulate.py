@@ -96,6 +96,15 @@ def test_the_whole_sample(config: Config, tmp_path: Path) -> None:
     assert not reasons.any(), "a synthetic pickup lies in the water"
 
 
+def test_noise_that_is_larger_than_the_stream_is_said(config: Config, small: Path, tmp_path: Path) -> None:
+    well = run(config, small, tmp_path / "well")
+    assert well.warning is None
+    drowned = run(with_overrides(config, epsilon="0.0001"), small, tmp_path / "drowned")
+    assert drowned.warning is not None
+    assert "noise alone is larger than all" in drowned.warning
+    assert "one leaf ±" in drowned.warning
+
+
 def test_the_report_stands_alone_and_warns(config: Config, small: Path, tmp_path: Path) -> None:
     run(config, small, tmp_path)
     page = (tmp_path / "report.html").read_text()
