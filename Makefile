@@ -12,7 +12,7 @@ SEEDS  ?= 200
 SBOM   ?= build/sbom.json
 SOURCES := schemas engines agents tests requirements $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-backlog bench-spatial bench-tabular bench-trajectory bench-people bench-maps bench-counters bench-sequence audit couple same chaos simulate-job drawing lock sbom clean
+.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-backlog bench-spatial bench-tabular bench-trajectory bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos simulate-job drawing lock sbom clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -61,6 +61,9 @@ bench-trajectory: setup  ## error of synthetic trips by every mode, on every set
 bench-people: setup  ## error where users are protected, not events, at the best bound; QUICK=1 runs each once
 	QUICK=$(QUICK) $(PY) -m benchmarks.people $(ARGS)
 
+bench-price: setup  ## what releases at every step cost beside one batch release (installs AIM); QUICK=1 takes a minute
+	QUICK=$(QUICK) $(PY) -m benchmarks.price $(ARGS)
+
 bench-maps: setup  ## seconds to make maps spatial domains, and microseconds an event; QUICK=1 builds each once
 	QUICK=$(QUICK) $(PY) -m benchmarks.maps $(ARGS)
 
@@ -96,6 +99,7 @@ lock: setup  ## resolve the lock files anew from pyproject.toml (LOCK_ARGS=--upg
 	$(COMPILE) $(LOCK_ARGS) -c requirements/demo.lock pyproject.toml requirements/build.in -o requirements/core.lock
 	$(COMPILE) $(LOCK_ARGS) --extra demo --extra dev -c requirements/demo.lock pyproject.toml requirements/build.in \
 		-o requirements/all.lock
+	$(COMPILE) $(LOCK_ARGS) --override requirements/price.overrides requirements/price.in -o requirements/price.lock
 	$(PY) requirements/kafka_jars.py
 
 sbom: setup  ## what the job is made of, as CycloneDX JSON, in build/sbom.json: every package of its lock file with hashes
@@ -103,7 +107,7 @@ sbom: setup  ## what the job is made of, as CycloneDX JSON, in build/sbom.json: 
 	$(VENV)/bin/cyclonedx-py requirements --output-reproducible --pyproject pyproject.toml --of JSON -o $(SBOM) requirements/core.lock
 
 clean:  ## remove the environment and every cache
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-price .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find agents engines schemas tests requirements -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A candidate must run (version managers leave names on PATH that do not) and be able to make an environment.

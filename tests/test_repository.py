@@ -91,7 +91,7 @@ def locked(name: str) -> dict[tuple[str, str], list[str]]:
     return entries
 
 
-@pytest.mark.parametrize("name", LOCKS)
+@pytest.mark.parametrize("name", [*LOCKS, "price"])
 def test_every_locked_package_has_hashes(name: str) -> None:
     entries = locked(name)
     assert entries

@@ -65,8 +65,8 @@ def cramers_v(left: Codes, right: Codes, shape: tuple[int, int]) -> float:
     return round(sqrt(phi / least), 12)
 
 
-def ties(name: str, seed: int) -> np.ndarray:
-    """`(strong pairs, 2)`: true V, and that of the synthetic rows."""
+def sample(name: str, seed: int) -> StreamData:
+    """Rows of a table in steps, without the last ones that fill none."""
     make, wanted = TABLES[name]
     table = make()
     places = [table.domain.names.index(each) for each in wanted]
@@ -74,18 +74,27 @@ def ties(name: str, seed: int) -> np.ndarray:
     rows = np.random.default_rng(3000 + seed).permutation(len(table.codes))[:ROWS]
     codes = table.codes[np.sort(rows)][:, places]
     inserts = [codes[at : at + BATCH] for at in range(0, len(codes) - BATCH + 1, BATCH)]
-    data = StreamData(domain, inserts, [codes[:0]] * len(inserts), table=name)
-    engine = growing(data, EPSILON, records=True)
-    for step in range(len(inserts)):
-        engine.step(data.batch(step), seeded(seed).child("ties", step))
-    true, synthetic = np.concatenate(inserts), engine._rows.codes
+    return StreamData(domain, inserts, [codes[:0]] * len(inserts), table=name)
+
+
+def strong(domain: TableDomain, true: Codes, synthetic: Codes) -> np.ndarray:
+    """`(strong pairs, 2)`: true V, and that of the synthetic rows."""
     found = []
-    for left in range(len(places)):
-        for right in range(left + 1, len(places)):
+    for left in range(len(domain.sizes)):
+        for right in range(left + 1, len(domain.sizes)):
             shape = (domain.sizes[left], domain.sizes[right])
             found.append([cramers_v(of[:, left], of[:, right], shape) for of in (true, synthetic)])
     both = np.array(found)
     return both[both[:, 0] > STRONG]
+
+
+def ties(name: str, seed: int) -> np.ndarray:
+    """`(strong pairs, 2)`: true V, and that of the synthetic rows."""
+    data = sample(name, seed)
+    engine = growing(data, EPSILON, records=True)
+    for step in range(len(data.inserts)):
+        engine.step(data.batch(step), seeded(seed).child("ties", step))
+    return strong(data.domain, np.concatenate(data.inserts), engine._rows.codes)
 
 
 def measured() -> dict[str, np.ndarray]:

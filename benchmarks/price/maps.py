@@ -1,0 +1,102 @@
+"""Maps: `default` after the last step against PrivTree and the adaptive grid on all that is alive then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from benchmarks.price.adaptive_grid import AdaptiveGrid
+from benchmarks.spatial.modes import MODES
+from benchmarks.spatial.scenes import NAME, Errors, Scene
+from benchmarks.spatial.sources import SOURCES
+from benchmarks.spatial.streams import StreamData
+from engines.contract import Batch
+from engines.noise import seeded
+from engines.spatial import BoxDomain, HeldConfig, HeldLeaves
+from engines.spatial.queries import SIZES, relative_errors
+
+PART = "map"
+EPSILON = Fraction(1)
+FIGURES = tuple(SIZES)
+OURS = "default"
+RIVALS = ("PrivTree", "adaptive grid")
+SEEDS = 5
+QUICK = ("circles, deletion", "Minneapolis stops", "SF evictions")
+GRID_DEPTH = 32
+"""Of the grid from which the adaptive one gets its points: cells far below its own."""
+
+
+class AtTheEnd(StreamData):
+    """A stream that is asked after its last step only."""
+
+    @property
+    def evaluated(self) -> list[int]:
+        return [len(self.inserts) - 1]
+
+
+@lru_cache(maxsize=1)
+def scene(name: str, seed: int | None) -> Scene:
+    data = SOURCES[name].make(seed or 0, 0.1)
+    return Scene(AtTheEnd(**{field.name: getattr(data, field.name) for field in fields(data)}))
+
+
+def streamed(mode: str) -> Callable[[Scene, int], Errors]:
+    def errors(of: Scene, seed: int) -> Errors:
+        (found,) = MODES[mode](of, EPSILON, seed)
+        return found
+
+    return errors
+
+
+def one_batch(of: Scene, seed: int) -> Errors:
+    """Our own engine on one step, which holds all that is alive."""
+    (last,) = of.true
+    engine = HeldLeaves(HeldConfig(name=NAME, domain=of.domain, epsilon=EPSILON, initial_steps=1, ttl_steps=None))
+    engine.step(Batch(0, of.data.alive(last, of.domain)), seeded(seed).child("one batch"))
+    return of.errors(last, engine._tree.released())
+
+
+def adaptive_grid(of: Scene, seed: int) -> Errors:
+    (last,) = of.true
+    box = of.evaluator.domain
+    fine = BoxDomain(box.x_field, box.y_field, box.bounds, GRID_DEPTH)
+    alive = of.data.alive(last, fine)
+    # A deleted event is one insert less.
+    places, back = np.unique(alive.keys[:, 0] >> np.uint64(1), return_inverse=True)
+    signs = 1 - 2 * (alive.keys[:, 0] & np.uint64(1)).astype(np.int64)
+    counts = np.bincount(back, alive.counts * signs).astype(np.int64)
+    column, row = fine.grid(np.repeat(places.astype(np.int64), np.maximum(counts, 0)))
+    x, y = ((at + 0.5) / (1 << bits) for at, bits in ((column, fine.x_bits), (row, fine.y_bits)))
+    lines = 1 << box.x_bits
+    densities = AdaptiveGrid(EPSILON).densities(x, y, lines=lines, noise=seeded(seed).child("adaptive grid"))
+    sums = np.zeros((lines + 1, lines + 1))
+    sums[1:, 1:] = densities.cumsum(axis=0).cumsum(axis=1)
+    true, events = of.true[last]
+    return [
+        float(relative_errors(exact, of.evaluator.queries[size].count(sums), alive=events).mean())  # type: ignore[arg-type]
+        for size, exact in zip(SIZES, true, strict=True)
+    ]
+
+
+METHODS: Mapping[str, Callable[[Scene, int], Errors]] = {
+    OURS: streamed("default"),
+    "PrivTree": streamed("offline (not private)"),
+    "adaptive grid": adaptive_grid,
+    "one batch": one_batch,
+}
+"""`offline` is PrivTree and counts of its leaves, half of epsilon each, of what is alive: private for one release."""
+
+
+def data(*, quick: bool) -> list[str]:
+    """Streams whose files are there."""
+    return [name for name in (QUICK if quick else SOURCES) if not SOURCES[name].missing]
+
+
+def run(name: str, method: str, seed: int) -> dict[str, float]:
+    """Errors after the last step."""
+    of = scene(name, None if SOURCES[name].needs else seed)
+    return dict(zip(FIGURES, METHODS[method](of, seed), strict=True))

@@ -1,0 +1,77 @@
+"""Prices as tables, and the last line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import fmean, stdev
+
+from benchmarks.price import maps, tables, trips
+from benchmarks.price.results import Price, Results
+
+PRICES = {
+    "price_table": (tables.PART, tables.OURS, (tables.RIVAL,), ("avg_we",)),
+    "price_table_max_we": (tables.PART, tables.OURS, (tables.RIVAL,), ("max_we",)),
+    "price_table_pure": (tables.PART, tables.PURE, (tables.RIVAL,), ("avg_we",)),
+    "price_map": (maps.PART, maps.OURS, maps.RIVALS, maps.FIGURES),
+    "price_trips": (trips.PART, trips.OURS, trips.RIVALS, trips.FIGURES),
+    "one_batch_table": (tables.PART, tables.OURS, ("one batch, delta",), ("avg_we",)),
+    "one_batch_table_pure": (tables.PART, tables.PURE, ("one batch",), ("avg_we",)),
+    "one_batch_map": (maps.PART, maps.OURS, ("one batch",), maps.FIGURES),
+    "one_batch_trips": (trips.PART, trips.OURS, ("one batch",), trips.FIGURES),
+    "one_batch_trips_4": (trips.PART, "4 windows", ("one batch",), trips.FIGURES),
+}
+"""Part, what is streamed, batch methods of which the best counts, figures. `one_batch_*`: our engine in one step."""
+TITLES = {
+    tables.PART: "Tables: all pairs of attributes after the last step, epsilon 1 (delta 1e-6 but for the pure rows)",
+    maps.PART: "Maps: relative errors after the last step, epsilon 1",
+    trips.PART: "Trips: all windows together, epsilon 1 for one trip",
+    tables.TIES: "Ties: Cramer's V of synthetic rows over the true one, epsilon 2 (delta 1e-6 but for the pure rows)",
+}
+
+
+def prices(results: Results) -> dict[str, Price]:
+    """Those of which both sides were run."""
+    found = {name: results.price(*asked) for name, asked in PRICES.items()}
+    return {name: price for name, price in found.items() if price is not None}
+
+
+def last_line(results: Results) -> dict[str, float | str]:
+    line: dict[str, float | str] = {}
+    for name, price in prices(results).items():
+        line[name] = round(price.mean, 3)
+        line[f"{name}_spread"] = round(price.spread, 3)
+    for method in results.methods(tables.TIES):
+        kept = [fmean(results.of(tables.TIES, name, method, "ties")) for name in results.data(tables.TIES)]
+        line["ties_batch" if method == tables.RIVAL else f"ties ({method})"] = round(fmean(kept), 3)
+    return line
+
+
+def markdown(results: Results) -> str:
+    return "\n".join(_lines(results)) + "\n"
+
+
+def _lines(results: Results) -> Iterator[str]:
+    yield "# The price of streaming"
+    yield "\nMade by `make bench-price`. Mean ± standard deviation over seeds (their number in brackets)."
+    yield "\n| price | streamed | over the best of | geometric mean | by data |"
+    yield "|---|---|---|---|---|"
+    for name, price in prices(results).items():
+        _, ours, rivals, _ = PRICES[name]
+        by_data = ", ".join(f"{data} {value:.2f}" for data, value in price.by_data.items())
+        yield f"| {name} | {ours} | {'; '.join(rivals)} | {price.mean:.3f} ± {price.spread:.3f} | {by_data} |"
+    for part, title in TITLES.items():
+        runs = [run for run in results.rows if run.part == part]
+        if not runs:
+            continue
+        figures = list(dict.fromkeys(figure for run in runs for figure in results.rows[run]))
+        yield f"\n## {title}\n"
+        yield "| data | method | " + " | ".join(figures) + " |"
+        yield "|---" * (len(figures) + 2) + "|"
+        for data, method in dict.fromkeys((run.data, run.method) for run in runs):
+            cells = (_cell(results.of(part, data, method, figure)) for figure in figures)
+            yield f"| {data} | {method} | " + " | ".join(cells) + " |"
+
+
+def _cell(values: list[float]) -> str:
+    spread = f" ± {stdev(values):.2g}" if len(values) > 1 else ""
+    return f"{fmean(values):.3g}{spread} ({len(values)})"
