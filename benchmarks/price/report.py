@@ -13,6 +13,8 @@ PRICES = {
     "price_table_max_we": (tables.PART, tables.OURS, (tables.RIVAL,), ("max_we",)),
     "price_table_pure": (tables.PART, tables.PURE, (tables.RIVAL,), ("avg_we",)),
     "price_map": (maps.PART, maps.OURS, maps.RIVALS, maps.FIGURES),
+    "price_map_to_privtree": (maps.PART, maps.OURS, ("PrivTree",), maps.FIGURES),
+    "price_map_to_grid": (maps.PART, maps.OURS, ("adaptive grid",), maps.FIGURES),
     "price_trips": (trips.PART, trips.OURS, trips.RIVALS, trips.FIGURES),
     "one_batch_table": (tables.PART, tables.OURS, ("one batch, delta",), ("avg_we",)),
     "one_batch_table_pure": (tables.PART, tables.PURE, ("one batch",), ("avg_we",)),

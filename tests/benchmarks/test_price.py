@@ -12,7 +12,7 @@ import pytest
 from benchmarks.price import adaptive_grid, trips
 from benchmarks.price.adaptive_grid import AdaptiveGrid, overlaps, reconciled
 from benchmarks.price.results import Results, Run
-from benchmarks.price.tree_fit import Measured, fitted
+from benchmarks.price.tree_fit import Measured, TreeModel, fitted
 from engines.noise import seeded
 from engines.trajectory import LATTICE, Trips
 
@@ -98,6 +98,20 @@ def chain() -> np.ndarray:
 
 def of_joint(joint: np.ndarray, clique: tuple[int, ...]) -> np.ndarray:
     return np.asarray(joint.sum(axis=tuple(a for a in range(5) if a not in clique)))
+
+
+def test_a_trees_marginals_are_those_of_the_joint_distribution() -> None:
+    random = np.random.default_rng(6)
+    cliques = ((0, 1), (1, 2), (2, 3), (3,), (1, 3))
+    potentials = {clique: random.normal(0, 2, [SIZES[a] for a in clique]) for clique in cliques}
+    joint = np.zeros(SIZES)
+    for clique, potential in potentials.items():
+        joint = joint + potential.reshape([SIZES[a] if a in clique else 1 for a in range(5)])
+    joint = np.exp(joint)
+    model = TreeModel(SIZES, potentials, 50.0, 1.0)
+    assert len(model.tree) == 3
+    for pair in combinations(range(5), 2):
+        assert model.marginal(pair) == pytest.approx(of_joint(joint, pair) * 50 / joint.sum())
 
 
 def test_a_fit_finds_the_distribution_it_was_shown(chain: np.ndarray) -> None:
