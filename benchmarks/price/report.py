@@ -41,7 +41,8 @@ def last_line(results: Results) -> dict[str, float | str]:
     line: dict[str, float | str] = {}
     for name, price in prices(results).items():
         line[name] = round(price.mean, 3)
-        line[f"{name}_spread"] = round(price.spread, 3)
+        if price.spread is not None:
+            line[f"{name}_spread"] = round(price.spread, 3)
     for method in results.methods(tables.TIES):
         kept = [fmean(results.of(tables.TIES, name, method, "ties")) for name in results.data(tables.TIES)]
         line["ties_batch" if method == tables.RIVAL else f"ties ({method})"] = round(fmean(kept), 3)
@@ -60,7 +61,8 @@ def _lines(results: Results) -> Iterator[str]:
     for name, price in prices(results).items():
         _, ours, rivals, _ = PRICES[name]
         by_data = ", ".join(f"{data} {value:.2f}" for data, value in price.by_data.items())
-        yield f"| {name} | {ours} | {'; '.join(rivals)} | {price.mean:.3f} ± {price.spread:.3f} | {by_data} |"
+        spread = "" if price.spread is None else f" ± {price.spread:.3f}"
+        yield f"| {name} | {ours} | {'; '.join(rivals)} | {price.mean:.3f}{spread} | {by_data} |"
     for part, title in TITLES.items():
         runs = [run for run in results.rows if run.part == part]
         if not runs:

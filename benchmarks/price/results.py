@@ -27,11 +27,11 @@ class Price:
     """Attributes:
 
     mean: geometric mean, over data sets and figures, of ratios of means over seeds. spread: standard deviation over
-    seeds of the same from each seed alone. by_data: the geometric mean over figures of one data set.
+    seeds of the same from each seed alone; None of one seed. by_data: the geometric mean over figures of one data set.
     """
 
     mean: float
-    spread: float
+    spread: float | None
     by_data: Mapping[str, float]
 
 
@@ -101,6 +101,6 @@ class Results:
         seeds = [geometric_mean(of_seed) for of_seed in zip(*by_seed, strict=False)]
         return Price(
             geometric_mean(ratios),
-            stdev(seeds) if len(seeds) > 1 else float("nan"),
+            stdev(seeds) if len(seeds) > 1 else None,
             {data: geometric_mean(found) for data, found in by_data.items()},
         )

@@ -146,7 +146,7 @@ def test_a_price_is_over_the_best_rival_of_each_figure(tmp_path: Path) -> None:
     results = Results(tmp_path / "price.csv")
     values = {
         ("ours", 0): (2.0, 3.0),
-        ("ours", 1): (4.0, 3.0),
+        ("ours", 1): (4.0, 6.0),
         ("good at a", 0): (1.0, 9.0),
         ("good at a", 1): (2.0, 9.0),
         ("good at b", 0): (7.0, 6.0),
@@ -156,13 +156,13 @@ def test_a_price_is_over_the_best_rival_of_each_figure(tmp_path: Path) -> None:
         results.add(Run("map", "somewhere", method, seed), {"a": a, "b": b})
     price = Results(tmp_path / "price.csv").price("map", "ours", ("good at a", "good at b", "not run"), ("a", "b"))
     assert price is not None
-    # 3 / 1.5 and 3 / 6.
-    assert price.mean == pytest.approx(1.0)
-    assert price.by_data == {"somewhere": pytest.approx(1.0)}
-    assert price.spread == pytest.approx(0.0)
+    # 3 / 1.5 and 4.5 / 6; of the seeds alone 2 and 1/2, 2 and 1.
+    assert price.mean == pytest.approx(1.5**0.5)
+    assert price.by_data == {"somewhere": pytest.approx(1.5**0.5)}
+    assert price.spread == pytest.approx((2**0.5 - 1) / 2**0.5)
     only = results.price("map", "ours", ("good at a",), ("a", "b"))
     assert only is not None
-    assert only.mean == pytest.approx((2 * 3 / 9) ** 0.5)
+    assert only.mean == pytest.approx((2 * 4.5 / 9) ** 0.5)
     assert results.price("trips", "ours", ("good at a",), ("a",)) is None
 
 
