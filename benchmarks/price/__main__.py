@@ -12,7 +12,8 @@ over seeds of the same from each seed alone:
 price_table, price_map, price_trips: see above. price_table is with delta = 1e-6 on both sides and of AvgWE;
     price_table_max_we of MaxWE; price_table_pure: pure `default` over AIM, which has a delta. price_map_to_...: to
     one of both alone.
-one_batch_*: over our own engine, given everything in one step: what steps cost, apart from what the method costs.
+price_trips is of 10 windows, price_trips_4 of 4.
+one_batch_*: over our own engine, given everything in one step: what steps cost; method_*: of that over the others.
 ties_batch: share of Cramer's V that AIM's rows keep, on benchmarks/tabular/ties.py; ties (...): the other methods.
 """
 

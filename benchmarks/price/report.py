@@ -16,13 +16,18 @@ PRICES = {
     "price_map_to_privtree": (maps.PART, maps.OURS, ("PrivTree",), maps.FIGURES),
     "price_map_to_grid": (maps.PART, maps.OURS, ("adaptive grid",), maps.FIGURES),
     "price_trips": (trips.PART, trips.OURS, trips.RIVALS, trips.FIGURES),
+    "price_trips_4": (trips.PART, "4 windows", trips.RIVALS, trips.FIGURES),
     "one_batch_table": (tables.PART, tables.OURS, ("one batch, delta",), ("avg_we",)),
     "one_batch_table_pure": (tables.PART, tables.PURE, ("one batch",), ("avg_we",)),
     "one_batch_map": (maps.PART, maps.OURS, ("one batch",), maps.FIGURES),
     "one_batch_trips": (trips.PART, trips.OURS, ("one batch",), trips.FIGURES),
     "one_batch_trips_4": (trips.PART, "4 windows", ("one batch",), trips.FIGURES),
+    "method_table": (tables.PART, "one batch, delta", (tables.RIVAL,), ("avg_we",)),
+    "method_map": (maps.PART, "one batch", maps.RIVALS, maps.FIGURES),
+    "method_trips": (trips.PART, "one batch", trips.RIVALS, trips.FIGURES),
 }
-"""Part, what is streamed, batch methods of which the best counts, figures. `one_batch_*`: our engine in one step."""
+"""Part, what is streamed, batch methods of which the best counts, figures. `one_batch_*`: over our engine in one step;
+`method_*`: of that over the others."""
 TITLES = {
     tables.PART: "Tables: all pairs of attributes after the last step, epsilon 1 (delta 1e-6 but for the pure rows)",
     maps.PART: "Maps: relative errors after the last step, epsilon 1",
@@ -56,13 +61,14 @@ def markdown(results: Results) -> str:
 def _lines(results: Results) -> Iterator[str]:
     yield "# The price of streaming"
     yield "\nMade by `make bench-price`. Mean ± standard deviation over seeds (their number in brackets)."
-    yield "\n| price | streamed | over the best of | geometric mean | by data |"
-    yield "|---|---|---|---|---|"
+    yield "\n| price | streamed | over the best of | geometric mean | by data | by figure |"
+    yield "|---|---|---|---|---|---|"
     for name, price in prices(results).items():
         _, ours, rivals, _ = PRICES[name]
-        by_data = ", ".join(f"{data} {value:.2f}" for data, value in price.by_data.items())
+        parts = (price.by_data, price.by_figure)
+        each = " | ".join(", ".join(f"{name} {value:.2f}" for name, value in part.items()) for part in parts)
         spread = "" if price.spread is None else f" ± {price.spread:.3f}"
-        yield f"| {name} | {ours} | {'; '.join(rivals)} | {price.mean:.3f}{spread} | {by_data} |"
+        yield f"| {name} | {ours} | {'; '.join(rivals)} | {price.mean:.3f}{spread} | {each} |"
     for part, title in TITLES.items():
         runs = [run for run in results.rows if run.part == part]
         if not runs:

@@ -27,12 +27,13 @@ class Price:
     """Attributes:
 
     mean: geometric mean, over data sets and figures, of ratios of means over seeds. spread: standard deviation over
-    seeds of the same from each seed alone; None of one seed. by_data: the geometric mean over figures of one data set.
+    seeds of the same from each seed alone; None of one seed. by_data, by_figure: the geometric mean over one's others.
     """
 
     mean: float
     spread: float | None
     by_data: Mapping[str, float]
+    by_figure: Mapping[str, float]
 
 
 class Results:
@@ -83,9 +84,8 @@ class Results:
 
         None where nothing was run on both sides.
         """
-        ratios: list[float] = []
+        ratios: dict[tuple[str, str], float] = {}
         by_seed: list[list[float]] = []
-        by_data: dict[str, list[float]] = {}
         for data in self.data(part):
             for figure in figures:
                 mine = self.of(part, data, ours, figure)
@@ -93,14 +93,17 @@ class Results:
                 if not mine or not theirs:
                     continue
                 best = min(theirs, key=fmean)
-                ratios.append(fmean(mine) / fmean(best))
-                by_data.setdefault(data, []).append(ratios[-1])
+                ratios[data, figure] = fmean(mine) / fmean(best)
                 by_seed.append([left / right for left, right in zip(mine, best, strict=False)])
         if not ratios:
             return None
         seeds = [geometric_mean(of_seed) for of_seed in zip(*by_seed, strict=False)]
-        return Price(
-            geometric_mean(ratios),
-            stdev(seeds) if len(seeds) > 1 else None,
-            {data: geometric_mean(found) for data, found in by_data.items()},
-        )
+
+        def by(place: int) -> dict[str, float]:
+            names = dict.fromkeys(key[place] for key in ratios)
+            return {
+                name: geometric_mean(value for key, value in ratios.items() if key[place] == name) for name in names
+            }
+
+        spread = stdev(seeds) if len(seeds) > 1 else None
+        return Price(geometric_mean(ratios.values()), spread, by(0), by(1))

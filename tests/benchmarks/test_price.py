@@ -159,6 +159,7 @@ def test_a_price_is_over_the_best_rival_of_each_figure(tmp_path: Path) -> None:
     # 3 / 1.5 and 4.5 / 6; of the seeds alone 2 and 1/2, 2 and 1.
     assert price.mean == pytest.approx(1.5**0.5)
     assert price.by_data == {"somewhere": pytest.approx(1.5**0.5)}
+    assert price.by_figure == {"a": pytest.approx(2.0), "b": pytest.approx(0.75)}
     assert price.spread == pytest.approx((2**0.5 - 1) / 2**0.5)
     only = results.price("map", "ours", ("good at a",), ("a", "b"))
     assert only is not None
