@@ -64,11 +64,13 @@ def main() -> int:
     arguments = parser.parse_args()
     console = Console(stderr=True)
     name = "price_quick" if arguments.quick else "price"
-    results = Results(FOLDER / f"{name}.csv", fresh=arguments.quick or arguments.fresh)
+    results = Results(FOLDER / f"{name}.csv", fresh=arguments.quick)
     parts = arguments.only or list(RUN)
-    runs = [run for run in planned(quick=arguments.quick) if run.part in parts and run not in results.rows]
+    runs = [run for run in planned(quick=arguments.quick) if run.part in parts]
     more = [Run(trips.PART, data, trips.ADATRACE, 0) for data in trips.data(quick=arguments.quick)]
-    more = [run for run in more if arguments.adatrace and trips.PART in parts and run not in results.rows]
+    more = [run for run in more if arguments.adatrace and trips.PART in parts]
+    if not arguments.fresh:
+        runs, more = ([run for run in of if run not in results.rows] for of in (runs, more))
     with Progress(console=console) as progress:
         task = progress.add_task("runs", total=len(runs) + len(more))
         for run in runs:

@@ -37,7 +37,7 @@ class Price:
 
 
 class Results:
-    """What is in a CSV file."""
+    """What is in a CSV file. Of two lines about one figure the later one counts."""
 
     def __init__(self, path: Path, *, fresh: bool = False) -> None:
         self.path = path
