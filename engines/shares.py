@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, log2, sqrt
+from math import ceil, isqrt, log2, sqrt
+from typing import ClassVar
 
 from engines.accounting.lattice import sigma_squared_of
-from engines.accounting.user_level import event_mu_squared
+from engines.accounting.user_level import event_mu_squared, times_mu_squared
 from engines.counters import Counter, EpochsConfig, default_config
 from engines.counters.epochs import Family
 from engines.noise import DiscreteLaplace, NoiseSource, gaussian_mechanism, laplace_mechanism, scale_for
@@ -46,19 +47,23 @@ _SHORT = 2**20
 
 @dataclass(frozen=True, slots=True)
 class LaplaceCells:
-    """Discrete Laplace noise in each cell of a histogram, of which one event moves one cell by 1. `cost`: epsilon."""
+    """Discrete Laplace noise in each cell of a histogram, of which one event moves cells by `unit` in L1 norm.
+
+    Args: cost: epsilon. unit: of the counts, to an event.
+    """
 
     cost: Fraction
+    unit: int = 1
 
     @property
     def scale(self) -> Fraction:
         """Of the noise."""
-        return scale_for(1, self.cost)
+        return scale_for(self.unit, self.cost)
 
     @property
     def variance(self) -> float:
-        """Of one cell."""
-        return DiscreteLaplace(self.scale).variance
+        """Of one cell, in squared events."""
+        return DiscreteLaplace(self.scale).variance / self.unit**2
 
     def added(self, counts: IntArray, source: NoiseSource) -> IntArray:
         """Noisy counts `(n,)` of PRIVATE ones. Raises: EngineInputError if the cost is too small for exact noise."""
@@ -67,28 +72,34 @@ class LaplaceCells:
 
 @dataclass(frozen=True, slots=True)
 class GaussianCells:
-    """Discrete Gaussian noise in each cell of a histogram, of which one event moves one cell by 1. `cost`: mu^2.
+    """Discrete Gaussian noise in each cell of a histogram, of which one event moves cells by `unit` in L2 norm.
 
     Counts are multiplied by 2**`refined`, so that the lattice is fine, and rounded back after the noise.
+    Args: cost: mu^2. unit: of the counts, to an event.
     """
 
     cost: Fraction
+    unit: int = 1
 
     @property
     def refined(self) -> int:
         """Exponent of the factor."""
-        return max(0, ceil(log2(FINE * sqrt(self.cost))))
+        return max(0, ceil(log2(FINE * sqrt(self.cost) / self.unit)))
 
     @property
     def sigma_squared(self) -> Fraction:
         """Of the noise, on the refined lattice."""
-        return sigma_squared_of(Fraction(4**self.refined), self.cost)
+        least = sigma_squared_of(Fraction(4**self.refined * self.unit**2), self.cost)
+        if self.unit == 1:
+            return least
+        # So large that terms are long: draws are a hundred times as fast where the root is whole.
+        return Fraction((isqrt(ceil(least) - 1) + 1) ** 2)
 
     @property
     def variance(self) -> float:
-        """Of one cell; rounding adds a twelfth at most, and less where the noise is below one event."""
+        """Of one cell, in squared events; rounding adds a twelfth of a unit at most, and less where noise is below."""
         noise = float(self.sigma_squared / 4**self.refined)
-        return noise + (1 / 12 if self.refined else 0.0)
+        return (noise + (1 / 12 if self.refined else 0.0)) / self.unit**2
 
     def added(self, counts: IntArray, source: NoiseSource) -> IntArray:
         """Noisy counts `(n,)` of PRIVATE ones.
@@ -130,9 +141,9 @@ class PureShares:
     def delta(self) -> float:
         return 0.0
 
-    def cells(self, share: Fraction) -> LaplaceCells:
-        """Noise of a histogram."""
-        return LaplaceCells(share)
+    def cells(self, share: Fraction, unit: int = 1) -> LaplaceCells:
+        """Noise of a histogram, counted in so many units to an event."""
+        return LaplaceCells(share, unit)
 
     def counter(self, share: Fraction) -> Counter:
         """That counts events at every step without end."""
@@ -151,7 +162,8 @@ class PureShares:
 class GaussianShares:
     """Args:
 
-    epsilon, delta: of one UNIT over the whole stream. changes: by one event that it makes at most.
+    epsilon, delta: of one UNIT over the whole stream. changes: by one event that it makes at most. together: of
+    these, that meet the same draws; None: all.
 
     >>> shares = GaussianShares(Fraction(1), 1e-6, 1)
     >>> round(shares.cells(shares.whole / 105).variance)
@@ -160,9 +172,12 @@ class GaussianShares:
     22050
     """
 
+    written_as: ClassVar[str] = "GaussianShares"
+
     epsilon: Fraction
     delta: float
     changes: int = 1
+    together: int | None = None
 
     def __post_init__(self) -> None:
         if not 1e-40 <= self.delta < 1:
@@ -173,11 +188,11 @@ class GaussianShares:
     @property
     def whole(self) -> Fraction:
         """mu^2 of one event."""
-        return event_mu_squared(self.epsilon, self.delta, self.changes)
+        return event_mu_squared(self.epsilon, self.delta, self.changes, self.together)
 
-    def cells(self, share: Fraction) -> GaussianCells:
-        """Noise of a histogram."""
-        return GaussianCells(share)
+    def cells(self, share: Fraction, unit: int = 1) -> GaussianCells:
+        """Noise of a histogram, counted in so many units to an event."""
+        return GaussianCells(share, unit)
 
     def counter(self, share: Fraction) -> Counter:
         """That counts events at every step without end.
@@ -194,12 +209,16 @@ class GaussianShares:
         """Epsilon of the unit at its delta, if it met nothing else. Such epsilons do not add up: mu^2 does."""
         from engines.accounting import gaussian  # here: what is pure need not load scipy
 
-        alone = gaussian.epsilon(self.delta, self.changes * sqrt(share))
+        alone = gaussian.epsilon(self.delta, sqrt(self._times) * sqrt(share))
         return max(Fraction(alone).limit_denominator(_SHORT), Fraction(1, _SHORT))
 
     def mu_squared_of(self, share: Fraction) -> Fraction:
         """Of the unit: shifts of its events add up."""
-        return share * self.changes**2
+        return share * self._times
+
+    @property
+    def _times(self) -> int:
+        return times_mu_squared(self.changes, self.together)
 
 
 Shares = PureShares | GaussianShares

@@ -14,7 +14,8 @@ from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from engines.auditor.fixture import DENSE, Focus
 from engines.registry import build_domain
-from engines.trajectory.default.questions import FEW
+from engines.trajectory.build import shares
+from engines.trajectory.default.questions import FEW, pure_epsilon
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.fixture import AT, trip_focus
 from engines.trajectory.grid import Grid
@@ -87,7 +88,7 @@ def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
 
 def few_trips(stream: Stream) -> str:
     """The warning that data can be too small, whatever they are."""
-    few = math.ceil(FEW / float(stream.event_epsilon))
+    few = math.ceil(FEW / pure_epsilon(shares(stream)))
     return (
         f"steps with fewer than some {few:,} trips are too small for this epsilon; a coarse grid is used then, by the "
         "released number of trips, and little but large features is right. Make steps longer, or raise epsilon."

@@ -33,6 +33,7 @@ from benchmarks.trajectory import memory
 from benchmarks.trajectory.data import LARGE, SMALL, SOURCES
 from benchmarks.trajectory.pictures import side_by_side
 from engines.noise import seeded
+from engines.shares import PureShares
 from engines.trajectory import Default, Limits, TripMode, Trips
 from engines.trajectory.metrics import FIGURES, Truth
 from engines.trajectory.papers.paper_trees import Paper
@@ -103,7 +104,7 @@ def run(names: list[str], epsilons: tuple[Fraction, ...], seeds: int, *, picture
                             else MODES[mode]
                             .synthesise(
                                 trips.first(Limits().points),
-                                epsilon=epsilon,
+                                shares=PureShares(epsilon),
                                 limits=Limits(),
                                 noise=seeded(seed).child(name, str(epsilon), mode),
                             )

@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks.trajectory.data import drives
 from engines.contract import Batch
 from engines.noise import seeded
+from engines.shares import PureShares
 from engines.trajectory import Trips
 from engines.trajectory.assembly import Closing
 from engines.trajectory.domain import TripDomain
@@ -44,7 +45,7 @@ def keys_of(trips: Trips, step: int) -> np.ndarray:
 
 def measure(windows: int) -> dict[str, object]:
     domain = TripDomain("x", "y", (0.0, 0.0, 1.0, 1.0), end_field="e")
-    config = TrajectoryConfig(name="t", domain=domain, epsilon=Fraction(1), closing=Closing(idle=1, life=1))
+    config = TrajectoryConfig(name="t", domain=domain, shares=PureShares(Fraction(1)), closing=Closing(idle=1, life=1))
     engine, trips = Trajectories(config), drives(TRIPS)
     before, seconds, peaks = peak_mib(), [], []
     for step in range(windows):

@@ -2,7 +2,8 @@
 
 Pure DP divides: epsilon for a user of m events is epsilon / m for each. (epsilon, delta) does NOT: an engine calibrated
 to (epsilon / m, delta / m) for one event breaks the promise to the user (tests/accounting/test_user_level.py shows by
-how much). For Gaussian noise find the user's mu and run events at mu / m: shifts add up, whatever the steps.
+how much). For Gaussian noise find the user's mu and run events at mu / m: shifts add up, whatever the steps. Where at
+most C of a user's events meet the same draws, mu / sqrt(m C) does.
 Source: [dwork2014], theorem 2.2 (groups); [dong2019], theorem 5 (groups of Gaussian DP).
 Units: epsilon in nats; m is the contribution bound, `max_contributions`.
 """
@@ -29,23 +30,39 @@ def event_epsilon(epsilon: Fraction, contributions: int) -> Fraction:
     return epsilon / contributions
 
 
+def times_mu_squared(contributions: int, together: int | None = None) -> int:
+    """Return how many times the mu^2 of one event a user of so many may cost.
+
+    Shifts of events that are measured together add up in each count, so n of them are at most n times as long as one
+    (triangle inequality): n^2. What is measured apart has noise of its own, and mu^2 adds up. Of all ways to put the
+    events into measurements of at most `together` each, full ones cost most: n^2 is convex.
+    Raises: EngineInputError if a number is below 1.
+
+    >>> times_mu_squared(10), times_mu_squared(10, 1), times_mu_squared(10, 4)
+    (100, 10, 36)
+    """
+    most = contributions if together is None else together
+    check_whole(contributions=contributions, together=most)
+    full, rest = divmod(contributions, most)
+    return full * most**2 + rest**2
+
+
 @lru_cache(maxsize=64)
-def event_mu_squared(epsilon: Fraction, delta: float, contributions: int) -> Fraction:
+def event_mu_squared(epsilon: Fraction, delta: float, contributions: int, together: int | None = None) -> Fraction:
     """Return the mu^2 that Gaussian noise may cost one event in all, where a user of so many has (epsilon, delta).
 
-    Shifts of a user's events add up in each count, so the user's are at most `contributions` times as long as one
-    event's (triangle inequality), wherever the events fall. Rounded down to short terms, the last 2^-32 of it or less.
+    Args: together: events of a user at most that are measured by the same draws; None: all.
+    Rounded down to short terms, the last 2^-32 of it or less.
     Raises: EngineInputError if a number is out of range.
 
-    >>> one, ten = (event_mu_squared(Fraction(1), 1e-6, m) for m in (1, 10))
-    >>> round(1 / float(one), 2), round(float(one / ten), 6)
-    (17.85, 100.0)
+    >>> one, ten, apart = (event_mu_squared(Fraction(1), 1e-6, *m) for m in ((1,), (10,), (10, 1)))
+    >>> round(1 / float(one), 2), round(float(one / ten), 6), round(float(one / apart), 6)
+    (17.85, 100.0, 10.0)
     """
     from engines.accounting import gaussian  # here: what is pure need not load scipy
 
     check_epsilon(epsilon)
-    check_whole(contributions=contributions)
-    exact = Fraction(gaussian.mu_for(epsilon, delta)) ** 2 / contributions**2
+    exact = Fraction(gaussian.mu_for(epsilon, delta)) ** 2 / times_mu_squared(contributions, together)
     shift = _BITS - (exact.numerator.bit_length() - exact.denominator.bit_length())
     step = Fraction(1, 1 << shift) if shift >= 0 else Fraction(1 << -shift)
     return exact // step * step

@@ -10,7 +10,12 @@ SPEC = EngineSpec(
     name="trajectory",
     # Contributions are trips: without a user whose they are, nobody tells whether two records are of one trip.
     # 2: a smaller lambda of PrivTree.
-    facts=EngineFacts(modes=("default", "paper", "grid"), units=("user",), noise_versions={"paper": 2}),
+    facts=EngineFacts(
+        modes=("default", "paper", "grid"),
+        units=("user",),
+        uses_delta=frozenset({"default"}),
+        noise_versions={"paper": 2},
+    ),
     domains={"trips": TripsDomainSection},
     options=TrajectoryOptions,
     domain="engines.trajectory.build:domain",

@@ -60,6 +60,17 @@ class Closing:
         ends: IntArray = np.minimum(last, (admitted // self.period + 1) * self.period - 1)
         return ends
 
+    def together(self, trips: int, per_step: int | None) -> int:
+        """How many of a user's contributions may close in one step.
+
+        What closes in a step was admitted in it or in the `life - 1` steps before, and in its period: so too where a
+        period ends, and all that is under way closes at once.
+
+        Args: trips: of a user, in all or in a period. per_step: of them, admitted in one step at most; None: all.
+        """
+        steps = self.life if self.period is None else min(self.life, self.period)
+        return trips if per_step is None else min(trips, per_step * steps)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assembly:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from engines.shares import GaussianShares, PureShares, Shares
 from engines.trajectory.assembly import Closing
 from engines.trajectory.default.mode import Default
 from engines.trajectory.domain import TripDomain
@@ -43,20 +44,33 @@ def _mode(stream: Stream) -> TripMode:
     return Paper(spread=options.spread) if stream.mode == "paper" else Uniform(side=options.grid)
 
 
+def shares(stream: Stream) -> Shares:
+    """What a trip may spend, and how its noise adds up over a user's trips."""
+    privacy = stream.privacy
+    if not privacy.delta:
+        return PureShares(stream.event_epsilon)
+    together = _closing(stream).together(stream.changes, privacy.max_per_step)
+    return GaussianShares(privacy.epsilon_fraction, privacy.delta, stream.changes, together)
+
+
+def _closing(stream: Stream) -> Closing:
+    options, step_us, per_us = TrajectoryOptions.of(stream), stream.time.step_us, stream.privacy.per_us
+    return Closing(
+        idle=options.idle_steps(step_us),
+        life=options.life_steps(step_us),
+        period=None if per_us is None else per_us // step_us,
+        most=options.max_points,
+    )
+
+
 def build(stream: Stream) -> Trajectories:
-    section, options, step_us = _section(stream), TrajectoryOptions.of(stream), stream.time.step_us
-    per_us = stream.privacy.per_us
+    section, options = _section(stream), TrajectoryOptions.of(stream)
     return Trajectories(
         TrajectoryConfig(
             name=stream.name,
             domain=domain(stream),
-            epsilon=stream.event_epsilon,
-            closing=Closing(
-                idle=options.idle_steps(step_us),
-                life=options.life_steps(step_us),
-                period=None if per_us is None else per_us // step_us,
-                most=options.max_points,
-            ),
+            shares=shares(stream),
+            closing=_closing(stream),
             mode=_mode(stream),
             limits=Limits(points=options.max_points, moves=options.max_moves),
             trip_field=section.trip,

@@ -4,7 +4,8 @@ Points of a trip are gathered, privately, until it closes (`assembly`); then it 
 histograms of the mode, and forgotten. Each step's synthetic trips stay for ever.
 Guarantee: epsilon-DP for one trip: one contribution, with all its records, added or removed, over the whole stream. It
     is handed out in one step at most; which step depends on its own records and public rules only; and a window costs a
-    trip of it epsilon (`synthesis.TripMode`). Windows do not add up for a trip: parallel composition.
+    trip of it epsilon (`synthesis.TripMode`). Windows do not add up for a trip: parallel composition. With a delta it
+    is (epsilon, delta)-DP for a user of so many trips, so many of them in one window: docs/guarantee.md, section 4c.
 Source: [kumar2024], chapter 5, for one set of trips; windows and closing are ours.
 """
 
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
 from engines.identity import written
 from engines.noise import NoiseSource
+from engines.shares import PureShares, Shares
 from engines.state import head, numbers_of
 from engines.trajectory.assembly import Assembly, Closing
 from engines.trajectory.default.mode import Default
@@ -41,13 +42,13 @@ class TrajectoryConfig:
     Args:
         name: of the stream.
         domain: what points are; `trip_field` and `order_field` name two more fields of synthetic records.
-        epsilon: of ONE trip, over the whole stream.
+        shares: what ONE trip may spend, over the whole stream.
         records: False where only measurements are released.
     """
 
     name: str
     domain: TripDomain
-    epsilon: Fraction
+    shares: Shares
     closing: Closing
     mode: TripMode = field(default_factory=Default)
     limits: Limits = field(default_factory=Limits)
@@ -56,8 +57,6 @@ class TrajectoryConfig:
     records: bool = True
 
     def __post_init__(self) -> None:
-        if self.epsilon <= 0:
-            raise EngineInputError("epsilon must be positive")
         if self.closing.idle < 1 or self.closing.life < 1:
             raise EngineInputError("idle and life must be at least one step")
 
@@ -65,8 +64,11 @@ class TrajectoryConfig:
     def identity(self) -> np.ndarray:
         """`(32,)` uint8: states of configurations with another one mean something else."""
         named = ("trajectory", self.name, self.domain, self.closing, self.limits, self.mode)
-        ground = self.domain.ground
-        text = written(named if ground is None else (*named, ground.identity))
+        ground, shares = self.domain.ground, self.shares
+        # Absent without a map, and without a delta, so that streams of old go on.
+        there = () if ground is None else (ground.identity,)
+        noise = () if isinstance(shares, PureShares) else (shares,)
+        text = written((*named, *there, *noise))
         return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
 
 
@@ -90,7 +92,7 @@ class Trajectories:
         budgets = self._budgets.charged(self.guarantee(), "windows", step=batch.step)
         made = config.mode.synthesise(
             trips.first(config.limits.points),
-            epsilon=config.epsilon,
+            shares=config.shares,
             limits=config.limits,
             noise=noise,
             records=config.records,
@@ -128,15 +130,24 @@ class Trajectories:
         self._next, self._total, self._assembly, self._budgets = step, total, assembly, budgets
 
     def guarantee(self) -> Guarantee:
-        """See `engines.contract.Engine.guarantee`. Pure; of one trip."""
+        """See `engines.contract.Engine.guarantee`. Of one trip; with a delta, of all trips of a user."""
         config = self.config
         return Guarantee(
-            epsilon=config.epsilon,
-            mechanisms=config.mode.mechanisms(config.epsilon),
+            epsilon=config.shares.epsilon,
+            delta=config.shares.delta,
+            mechanisms=config.mode.mechanisms(config.shares),
             note="One contribution is one trip with all its records. It is measured in the one step in which it "
             "closes; points are spread over its records so that the trip weighs one at most in each histogram."
-            + config.mode.note,
+            + config.mode.note
+            + _together(config.shares),
         )
+
+
+def _together(shares: Shares) -> str:
+    if isinstance(shares, PureShares):
+        return ""
+    most = f", of which at most {shares.together} close in one step" if shares.together else ""
+    return f" Gaussian noise: what adds up is mu^2, over all trips of a user, {shares.changes} at most{most}."
 
 
 def _measurement(noisy: Noisy) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from engines.trajectory.domain import TripDomain
 from engines.trajectory.grid import Grid
 from engines.trajectory.trips import LATTICE, LATTICE_BITS
 from schemas.blocks import Folded
-from schemas.config import Stream
+from schemas.config import ENGINES, Stream
 
 AT: Mapping[str, tuple[float, float]] = {"dense cell": (0.1, 0.1), "empty cell": (0.9, 0.9)}
 KnownTrip = tuple[int, float, float, int]
@@ -28,7 +28,9 @@ KnownTrip = tuple[int, float, float, int]
 
 
 def cases(mode: str) -> Iterator[Case]:
-    """One for a mode."""
+    """One for a mode, and one with a delta where the mode takes one."""
+    if mode in ENGINES["trajectory"].facts.uses_delta:
+        yield case(f"engine trajectory, mode {mode}, delta", fixture(mode, delta=1e-3, epsilon=1.5))
     made = fixture(mode, contributions=2)
     yield case(f"engine trajectory, mode {mode}", made, faint=faintly(made.stream))
 
@@ -68,7 +70,7 @@ def trip_focus(x: float, y: float, known: Sequence[KnownTrip]) -> Focus:
     return focus
 
 
-def fixture(mode: str, *, contributions: int = 1, epsilon: float = 2.0) -> AuditFixture:
+def fixture(mode: str, *, contributions: int = 1, epsilon: float = 2.0, delta: float = 0.0) -> AuditFixture:
     """`DENSE` trips in each step, all in one corner; audited trips are there or in the opposite one, as
     many of a user as `contributions` says.
 
@@ -80,7 +82,13 @@ def fixture(mode: str, *, contributions: int = 1, epsilon: float = 2.0) -> Audit
             "engine": "trajectory",
             "mode": mode,
             "source": "raw.audit",
-            "privacy": {"epsilon": epsilon, "unit": "user", "user": "u", "max_contributions": contributions},
+            "privacy": {
+                "epsilon": epsilon,
+                "delta": delta,
+                "unit": "user",
+                "user": "u",
+                "max_contributions": contributions,
+            },
             "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
             "domain": {"kind": "trips", "trip": "n", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0], "end": "e"},
             "options": {"records": False, "longest": "100h", "side": 4, **({"grid": 2} if mode == "grid" else {})},
@@ -146,8 +154,18 @@ CONTRACT = EngineCase(
         # As long as the guarded runs of `tests/couple`: their trips are all admitted in step 0.
         {"options": {"idle": "2h", "longest": "11h"}},
         {"options": {"records": False}},
+        {
+            "privacy": {"delta": 1e-6, "epsilon": 8.0, "max_contributions": 4, "max_per_step": 1},
+            "options": {"longest": "1h"},
+        },
         {"domain": {"bounds": [-1.0, 40.0, 1.0, 41.0], "file": _FILE}},
     ),
     in_mode=_in_mode,
-    longer=({"privacy": {"max_contributions": 3, "per": "8h"}, "options": {"longest": "3h"}},),
+    longer=(
+        {"privacy": {"max_contributions": 3, "per": "8h"}, "options": {"longest": "3h"}},
+        {
+            "privacy": {"delta": 1e-3, "max_contributions": 5, "max_per_step": 2, "per": "8h"},
+            "options": {"longest": "3h"},
+        },
+    ),
 )

@@ -2,21 +2,24 @@
 
 A trip that says something m times says it with weight 1/m each. Weights are integers, multiples of 2**-20 rounded
 DOWN, so that a trip's weights add up to at most 2**20 units, in integers, whatever m is; the noise is an integer too.
-Guarantee: `measure` is epsilon-DP for one trip that is added or removed, if no trip's weights exceed `UNIT` in total.
-Proof: integers of L1 sensitivity at most `UNIT`, plus discrete Laplace noise of scale `UNIT / epsilon`, rounded up.
+Guarantee: `measure` costs one trip that is added or removed what its noise is made for, epsilon or mu^2, if no trip's
+    weights exceed `UNIT` in total.
+Proof: integers of L1 sensitivity at most `UNIT`, plus discrete Laplace noise of scale `UNIT / epsilon`, rounded up; or
+    discrete Gaussian noise, since weights are not negative, and so their L2 norm is no larger.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from math import sqrt
 from typing import Any
 
 import numpy as np
 
-from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
+from engines.noise import NoiseSource
+from engines.shares import CellNoise, LaplaceCells, Shares
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 from schemas.guarantee import Mechanism
@@ -74,7 +77,6 @@ class Noisy:
     name: str
     values: FloatArray
     deviation: float
-    epsilon: Fraction
 
     @property
     def variance(self) -> float:
@@ -85,29 +87,30 @@ class Noisy:
         return self.values.reshape(shape)
 
 
-def scale_of(epsilon: Fraction) -> Fraction:
-    """Of the noise, in units of 2**-20 trips."""
-    return scale_for(UNIT, epsilon)
+def law_of(shares: Shares, share: Fraction) -> CellNoise:
+    """Noise of a histogram that has this share of what a trip may spend."""
+    return shares.cells(share, UNIT)
 
 
-def deviation_of(epsilon: Fraction) -> float:
-    """Standard deviation of the noise, in trips."""
-    return math.sqrt(DiscreteLaplace(scale_of(epsilon)).variance) / UNIT
-
-
-def counted(name: str, epsilon: Fraction) -> Mechanism:
+def counted(name: str, shares: Shares, share: Fraction) -> Mechanism:
     """A histogram in a guarantee; its scale is in trips."""
+    law = law_of(shares, share)
+    if isinstance(law, LaplaceCells):
+        distribution, scale = "discrete Laplace", law.scale / UNIT
+    else:
+        distribution, scale = "discrete Gaussian", Fraction(sqrt(law.variance)).limit_denominator(UNIT)
     return Mechanism(
         name=name,
-        distribution="discrete Laplace",
+        distribution=distribution,
         l1_sensitivity=1,
-        scale=scale_of(epsilon) / UNIT,
-        epsilon=epsilon,
+        scale=scale,
+        epsilon=shares.epsilon_of(share),
         account="windows",
+        mu_squared=shares.mu_squared_of(share),
     )
 
 
-def measure(histogram: Histogram, *, epsilon: Fraction, noise: NoiseSource) -> Noisy:
+def measure(histogram: Histogram, *, law: CellNoise, noise: NoiseSource) -> Noisy:
     """See the module. Draws from the child of `noise` that is named as the histogram."""
-    noisy = laplace_mechanism(histogram.counts, scale_of(epsilon), noise.child(histogram.name))
-    return Noisy(histogram.name, noisy / UNIT, deviation_of(epsilon), epsilon)
+    noisy = law.added(histogram.counts, noise.child(histogram.name))
+    return Noisy(histogram.name, noisy / UNIT, sqrt(law.variance))

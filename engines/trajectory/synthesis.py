@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any, ClassVar, Protocol
 
 from engines.noise import NoiseSource
+from engines.shares import Shares
 from engines.trajectory.histograms import Noisy
 from engines.trajectory.trips import Trips
 from schemas.arrays import FloatArray
@@ -54,15 +54,15 @@ class TripMode(Protocol):
         """What else the guarantee must say, as sentences that begin with a space; empty for nothing."""
         ...
 
-    def mechanisms(self, epsilon: Fraction) -> tuple[Mechanism, ...]:
-        """What one trip is charged by each mechanism; adds up to `epsilon`."""
+    def mechanisms(self, shares: Shares) -> tuple[Mechanism, ...]:
+        """What is charged for each mechanism; adds up to all that `shares` are of."""
         ...
 
     def synthesise(
-        self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource, records: bool = True
+        self, trips: Trips, *, shares: Shares, limits: Limits, noise: NoiseSource, records: bool = True
     ) -> Synthesis:
         """Synthetic trips for private `trips`, none longer than `limits`; without `records` only measurements.
 
-        Privacy: epsilon-DP for one trip, added or removed.
+        Privacy: one trip, added or removed, costs `shares.whole` at most.
         """
         ...

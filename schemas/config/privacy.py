@@ -56,7 +56,7 @@ class Privacy(Section):
     max_contributions: Whole | None = Field(None, ge=1, le=1_000_000, examples=[2])
     """Events of one user that count, over the stream or each period; a `ttl` insert counts `Stream.insert_charge`."""
     max_per_step: Whole | None = Field(None, ge=1, le=1_000_000, examples=[1])
-    """Events of one user that count in one step; absent: only `max_contributions` bounds them."""
+    """Events of one user that count in one step (trips that begin in it); absent: `max_contributions` alone bounds."""
     per: PositiveDuration | None = Field(None, examples=["30d"])
     """Length of the aligned periods after which the bound renews; absent: never."""
     surplus: Whole | None = Field(None, ge=1, le=1000, examples=[5])

@@ -27,9 +27,13 @@ from tests.audit.small_stream import stream
 pytestmark = pytest.mark.seconds(2)
 
 CASES = cases()
-LONG = {"counter unbounded-blt", "engine tabular, mode default, delta"}
-"""Not in CI: in enough runs for its claim it takes a minute. `make audit` has it, and the second one's cost is worked
-out exactly by `tests/couple/test_tabular_delta.py`.
+LONG = {
+    "counter unbounded-blt",
+    "engine tabular, mode default, delta",
+    "engine trajectory, mode default, delta",
+}
+"""Not in CI: in enough runs for its claim it takes a minute. `make audit` has it, and the cost of engines is worked out
+exactly by `tests/couple/test_tabular_delta.py` and `test_trajectory_delta.py`.
 """
 
 RUNS, STREAM_RUNS = 44, 50

@@ -16,6 +16,7 @@ from engines.series.clock import Clock
 from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.presence import Presence
+from engines.shares import PureShares
 from engines.trajectory import Default, Limits, TripMode
 from engines.trajectory.assembly import Closing
 from engines.trajectory.domain import TripDomain
@@ -48,7 +49,9 @@ MARKOV = MarkovConfig(
 
 def trips(mode: TripMode) -> TrajectoryConfig:
     domain = TripDomain("x", "y", (0.0, 0.0, 1.0, 2.0), end_field="end")
-    return TrajectoryConfig(name="test", domain=domain, closing=Closing(idle=2, life=9), epsilon=Fraction(1), mode=mode)
+    return TrajectoryConfig(
+        name="test", domain=domain, closing=Closing(idle=2, life=9), shares=PureShares(Fraction(1)), mode=mode
+    )
 
 
 # As the version before `written_as` wrote them: a hash of the classes' names, among others.

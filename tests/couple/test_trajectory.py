@@ -13,13 +13,15 @@ from unittest.mock import patch
 
 import pytest
 
+from engines import shares
 from engines.auditor.coupling import CouplingBroken, Losses, Uses
 from engines.contract_case import contract_case
 from engines.registry import build_engine
+from engines.shares import LaplaceCells
 from engines.spatial.split import SplitRule
-from engines.trajectory import histograms
 from engines.trajectory.default.questions import COUNT_SHARE, FEW, FEW_TRIPS
 from engines.trajectory.engine import Trajectories
+from engines.trajectory.histograms import UNIT
 from engines.trajectory.papers import hierarchy, pair_tree
 from schemas.config import Stream
 from tests.couple.trip_runs import (
@@ -160,7 +162,7 @@ def test_a_trip_that_is_asked_everything_pays_all_of_epsilon(name: str) -> None:
     assert float(guarantee.epsilon) * (1 - 1e-5) <= epsilon_of(pairs) <= float(guarantee.epsilon)
     declared_scales = {place: mechanism.scale for place, mechanism in declared.items()}
     assert scales_of(pairs) == (
-        {place: histograms.counted("", claim).scale for place, claim in claims.items()}
+        {place: LaplaceCells(claim, UNIT).scale / UNIT for place, claim in claims.items()}
         if "few" in name
         else declared_scales
     )
@@ -231,7 +233,7 @@ def halved(place: str) -> Any:
 
     stack = ExitStack()
     for module, name in (
-        (histograms, "laplace_mechanism"),
+        (shares, "laplace_mechanism"),
         (hierarchy, "laplace_exceeds"),
         (pair_tree, "laplace_exceeds"),
     ):

@@ -13,7 +13,7 @@ import numpy as np
 from engines.auditor.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, Used, Uses
 from engines.contract import Batch, Engine
 from engines.contract_checks import contents
-from engines.noise.witness import ExceedsLaw, LaplaceLaw, Law, WitnessedSource
+from engines.noise.witness import ExceedsLaw, GaussianLaw, LaplaceLaw, Law, WitnessedSource
 from engines.trajectory import LATTICE, Default
 from engines.trajectory.assembly import Closing
 from engines.trajectory.default.questions import FEW_TRIPS
@@ -120,7 +120,7 @@ class Capricious(OutputAdversary):
 
     def output(self, law: Law, private: Any, drawn: Any) -> Any:
         match law:
-            case LaplaceLaw():
+            case LaplaceLaw() | GaussianLaw():
                 return self._counts(private, drawn)
             case ExceedsLaw():
                 return self._chance.choice([drawn, drawn, self._bits.random(len(drawn)) < 0.2, path_bits(private)])
@@ -139,7 +139,7 @@ class Magnifying(OutputAdversary):
         self._times = times
 
     def output(self, law: Law, private: Any, drawn: Any) -> Any:
-        if isinstance(law, LaplaceLaw):
+        if isinstance(law, LaplaceLaw | GaussianLaw):
             return private * self._times
         return path_bits(private)
 

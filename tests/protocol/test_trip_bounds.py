@@ -41,10 +41,12 @@ class OneByOne:
         reaching = [first for name, first in self.admissions if name == trip and self._reaches(first, step)]
         if reaching:
             return max(reaching)
-        key = (user, step // period if period else 0)
-        if self.charges[key] >= self.spec.max_contributions:
+        key, in_step = (user, step // period if period else 0), (user, -1 - step)
+        cap = self.spec.max_per_step or self.spec.max_contributions
+        if self.charges[key] >= self.spec.max_contributions or self.charges[in_step] >= cap:
             return None
         self.charges[key] += 1
+        self.charges[in_step] += 1
         self.admissions.add((trip, step))
         return step
 
@@ -60,7 +62,8 @@ class OneByOne:
     moments=st.lists(st.lists(RECORD, max_size=8), min_size=STEPS, max_size=STEPS),
     cuts=st.lists(st.integers(1, 5), min_size=1, max_size=8),
     crashes=st.sets(st.integers(0, 40), max_size=6),
-    most=st.integers(1, 3),
+    most=st.integers(1, 5),
+    cap=st.sampled_from([None, 1, 2]),
     life=st.integers(1, 5),
     period=st.sampled_from([None, 1, 3, 4]),
     idle=st.integers(1, 3),
@@ -70,11 +73,12 @@ def test_no_user_contributes_more_trips_than_configured(
     cuts: list[int],
     crashes: set[int],
     most: int,
+    cap: int | None,
     life: int,
     period: int | None,
     idle: int,
 ) -> None:
-    spec = BoundSpec(max_contributions=most, period_steps=period, trip_life=life)
+    spec = BoundSpec(max_contributions=most, max_per_step=cap, period_steps=period, trip_life=life)
     rules = Closing(idle=idle, life=life, period=period)
     bounds, plain = TripBounds(spec), OneByOne(spec)
     committed: list[tuple[np.ndarray, np.ndarray]] = []
@@ -119,19 +123,22 @@ def test_no_user_contributes_more_trips_than_configured(
         (names_of[number][0] // 10, 0 if period is None else step // period) for number, step in handed
     )
     assert all(count <= most for count in users_and_periods.values())
+    in_one_step = Counter((names_of[number][0] // 10, step) for number, step in handed)
+    assert all(count <= rules.together(most, cap) for count in in_one_step.values())
 
 
-def test_rows_survive_snapshots_like_those_of_users() -> None:
-    """What `ingest_snapshots` does: every slot of `periods`, put into another worker's tables."""
-    spec = BoundSpec(max_contributions=1, trip_life=4)
+@pytest.mark.parametrize("cap", [None, 1])
+def test_rows_survive_snapshots_like_those_of_users(cap: int | None) -> None:
+    """What `BucketLog` does: every slot of every table, put into another worker's tables."""
+    spec = BoundSpec(max_contributions=1, max_per_step=cap, trip_life=4)
     old = TripBounds(spec)
     steps = np.array([5, 5], np.int64)
     old.accept_trips(hashes([1, 2]), hashes([11, 21]), steps)
     new = TripBounds(spec)
-    for slot, table in old.periods.items():
+    for kind, slot, table in old.tables():
         for bucket in range(256):
             users, counts = table.bucket(bucket)
-            new.put(period=slot, users=users, counts=counts)
+            new.put(**{kind: slot}, users=users, counts=counts)  # type: ignore[arg-type]
     assert any(slot >= CELLS for slot in new.periods)
     accepted, admitted, rows, _ = new.accept_trips(hashes([1, 1, 2]), hashes([11, 12, 21]), np.array([7, 7, 8]))
     assert accepted.tolist() == [True, False, True]
@@ -139,12 +146,31 @@ def test_rows_survive_snapshots_like_those_of_users() -> None:
     assert not len(rows)
 
 
+def test_a_trip_is_refused_where_its_step_is_full_and_later_records_of_others_pass() -> None:
+    """Whoever restarts in the middle, from a snapshot or from rows."""
+    spec = BoundSpec(max_contributions=9, max_per_step=2, trip_life=3)
+    here, bounds = np.array([4, 4, 4, 4, 5], np.int64), TripBounds(spec)
+    accepted, admitted, rows, charges = bounds.accept_trips(hashes([1] * 5), hashes([11, 12, 13, 11, 13]), here)
+    assert accepted.tolist() == [True, True, False, True, True]
+    assert admitted[accepted].tolist() == [4, 4, 4, 5]
+    folded, snapped = TripBounds(spec), TripBounds(spec)
+    folded.add(rows, charges)
+    for kind, slot, table in bounds.tables():
+        for bucket in range(256):
+            snapped.put(**{kind: slot}, users=table.bucket(bucket)[0], counts=table.bucket(bucket)[1])  # type: ignore[arg-type]
+    for again in (bounds, folded, snapped):
+        # One place is left in step 5, none in step 4; trips 11 and 12 go on.
+        asked = hashes([14, 11, 15, 16, 12]), np.array([4, 5, 5, 5, 6], np.int64)
+        assert again.accept_trips(hashes([1] * 5), *asked)[0].tolist() == [False, True, True, False, True]
+
+
 def test_what_no_record_can_reach_is_forgotten() -> None:
-    bounds = TripBounds(BoundSpec(max_contributions=99, period_steps=6, trip_life=4))
+    bounds = TripBounds(BoundSpec(max_contributions=99, max_per_step=9, period_steps=6, trip_life=4))
     for step in range(60):
         bounds.expire(step)
         bounds.accept_trips(hashes([step]), hashes([step]), np.array([step], np.int64))
         assert len(bounds.periods) <= 5
+        assert len(bounds.steps) <= 1
 
 
 @pytest.mark.parametrize("life", [0, 1 << 16])

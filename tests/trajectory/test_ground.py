@@ -17,6 +17,7 @@ from agents.presentation import presentation
 from engines.contract import Columns
 from engines.noise import seeded
 from engines.registry import build_domain
+from engines.shares import PureShares
 from engines.trajectory import Default, Limits, Trips
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.domain import places as places_of
@@ -75,7 +76,7 @@ def crossing(count: int) -> Trips:
 def test_every_synthetic_point_lies_on_the_map(name: str, count: int) -> None:
     """Few trips and many: both plans."""
     mode = Default(ground=ground(name))
-    made = mode.synthesise(crossing(count), epsilon=Fraction(2), limits=Limits(), noise=seeded(5))
+    made = mode.synthesise(crossing(count), shares=PureShares(Fraction(2)), limits=Limits(), noise=seeded(5))
     assert made.places is not None or not len(made.trips)
     if made.places is not None:
         assert len(made.trips) > count / 2
@@ -88,7 +89,7 @@ def test_every_synthetic_point_lies_on_the_map(name: str, count: int) -> None:
 
 def test_without_the_map_points_would_be_off_it() -> None:
     """The check above can fail."""
-    made = Default().synthesise(crossing(2500), epsilon=Fraction(2), limits=Limits(), noise=seeded(5))
+    made = Default().synthesise(crossing(2500), shares=PureShares(Fraction(2)), limits=Limits(), noise=seeded(5))
     places = TripDomain("x", "y", BOUNDS).coordinates(made.trips)
     for name in MAPS:
         assert np.mean(shapely.distance(shape(name), shapely.points(*places)) > 1e-3) > 0.1

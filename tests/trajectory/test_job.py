@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.stepper import Stepper
 from engines.contract import Release
-from engines.registry import build_domain
+from engines.registry import build_domain, build_engine
 from schemas.blocks import Block
 from schemas.config import Stream
 from schemas.config.load import config_from_mapping
@@ -27,13 +28,13 @@ from schemas.events import TICK_HEADER, encode_tick
 from schemas.releases import unframe_records
 
 
-def stream(**options: Any) -> Stream:
+def stream(privacy: Mapping[str, Any] = {}, **options: Any) -> Stream:
     return Stream.model_validate(
         {
             "name": "trips",
             "engine": "trajectory",
             "source": "raw.trips",
-            "privacy": {"epsilon": 1000.0, "unit": "user", "user": "u", "max_contributions": 2},
+            "privacy": {"epsilon": 1000.0, "unit": "user", "user": "u", "max_contributions": 2, **privacy},
             "time": {"field": "t", "format": "s", "start": "1970-01-01T00:00:00", "step": "1h", "clock": "replay"},
             "domain": {"kind": "trips", "trip": "n", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0], "end": "e"},
             "options": {"idle": "2h", "longest": "3h", "side": 8, **options},
@@ -45,9 +46,9 @@ def point(user: str, trip: object, time: int, at: float, **more: Any) -> bytes:
     return json.dumps({"u": user, "n": trip, "t": time, "x": at, "y": at, **more}).encode()
 
 
-def blocks_of(values: list[list[bytes]], *, batch: int) -> list[Block]:
+def blocks_of(values: list[list[bytes]], *, batch: int, privacy: Mapping[str, Any] = {}) -> list[Block]:
     """A partition's blocks: the records of each step, then its tick, in such batches; a new worker each step."""
-    configured = stream()
+    configured = stream(privacy)
     spec = SourceSpec.of(configured, build_domain(configured), key=bytes(16), partitions=1)
     blocks: list[Block] = []
     offset = 0
@@ -135,11 +136,22 @@ def test_only_measurements_where_no_records_are_wanted() -> None:
         assert release.measurements
 
 
-def test_a_cap_on_records_in_a_step_is_refused() -> None:
+def test_a_cap_on_steps_counts_trips_and_what_it_refuses_is_counted() -> None:
+    """Of three trips that begin in step 0 the last one is refused, and begins in step 1; the others go on."""
+    values = [[point("ann", trip, 10, 0.1) for trip in (1, 2, 3, 1, 3)], [point("ann", 3, 3700, 0.1)]]
+    for cap, refused in ((None, 0), (2, 2)):
+        blocks = blocks_of(values, batch=2, privacy={"max_contributions": 9, "max_per_step": cap})
+        assert total(blocks, "OVER_BOUND") == refused
+        assert sum(block.users[:, 2].tolist().count(1) for block in blocks) == (1 if cap else 0)
+
+
+@pytest.mark.parametrize("mode", ["paper", "grid"])
+def test_a_delta_is_for_the_default_mode(mode: str) -> None:
     document = stream().model_dump()
-    document["privacy"]["max_per_step"] = 1
-    with pytest.raises(ConfigError, match="max_per_step"):
-        Stream.model_validate(document)
+    document["privacy"]["delta"] = 1e-6
+    assert build_engine(Stream.model_validate(document)).guarantee().delta == 1e-6
+    with pytest.raises(ConfigError, match="has no use for a delta"):
+        Stream.model_validate({**document, "mode": mode})
 
 
 def test_small_data_are_warned_of_and_trips_are_called_trips() -> None:

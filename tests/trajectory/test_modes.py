@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from engines.noise import seeded
+from engines.shares import PureShares
 from engines.trajectory import LATTICE, Default, Limits, Synthesis, TripMode, Trips
 from engines.trajectory.default.paths import passed, paths_of
 from engines.trajectory.default.positions import positioned
@@ -34,7 +35,7 @@ def commuters(count: int, *, seed: int = 3) -> Trips:
 
 
 def released(mode: TripMode, trips: Trips, *, seed: int = 1, limits: Limits | None = None) -> Synthesis:
-    return mode.synthesise(trips, epsilon=Fraction(1), limits=limits or Limits(), noise=seeded(seed))
+    return mode.synthesise(trips, shares=PureShares(Fraction(1)), limits=limits or Limits(), noise=seeded(seed))
 
 
 ODD = {

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from engines.noise import seeded
+from engines.shares import PureShares
 from engines.trajectory import LATTICE, Default, Limits, TripMode, Trips
 from engines.trajectory.default import dwell
 from engines.trajectory.default import mode as mode_default
@@ -76,7 +77,7 @@ def same_under_the_same_releases(mode: TripMode, count: int) -> bool:
         return noting
 
     def synthesised(trips: Trips) -> Trips:
-        return mode.synthesise(trips, epsilon=Fraction(1), limits=Limits(), noise=seeded(7)).trips
+        return mode.synthesise(trips, shares=PureShares(Fraction(1)), limits=Limits(), noise=seeded(7)).trips
 
     with releases(note):
         first = synthesised(drives(count, seed=1, most=30))

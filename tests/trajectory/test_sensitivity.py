@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.noise import seeded
+from engines.shares import CellNoise, PureShares
 from engines.spatial.split import SplitRule
 from engines.trajectory import LATTICE, Default, Limits, TripMode, Trips, histograms
 from engines.trajectory.default.blocks import Blocks
@@ -56,10 +57,9 @@ def test_one_trip_moves_each_histogram_of_default_by_one_trip_at_most(
 class Seen(list[Histogram]):
     """Stands in for the noise: keeps the exact histograms that are measured."""
 
-    def measure(self, histogram: Histogram, *, epsilon: Fraction, noise: object) -> histograms.Noisy:
+    def measure(self, histogram: Histogram, *, law: CellNoise, noise: object) -> histograms.Noisy:
         self.append(histogram)
-        deviation = histograms.deviation_of(epsilon)
-        return histograms.Noisy(histogram.name, histogram.counts / UNIT, deviation, epsilon)
+        return histograms.Noisy(histogram.name, histogram.counts / UNIT, law.variance**0.5)
 
 
 def measured_in(mode: TripMode, trips: Trips) -> Seen:
@@ -74,7 +74,7 @@ def measured_in(mode: TripMode, trips: Trips) -> Seen:
     for each in [*patches, *splits]:
         each.start()
     try:
-        mode.synthesise(trips, epsilon=Fraction(1), limits=Limits(), noise=seeded(1))
+        mode.synthesise(trips, shares=PureShares(Fraction(1)), limits=Limits(), noise=seeded(1))
     finally:
         for each in [*patches, *splits]:
             each.stop()
@@ -88,7 +88,7 @@ def test_one_trip_moves_each_histogram_of_a_baseline_by_one_trip_at_most(
     mode: TripMode, points: list[list[tuple[int, int]]], out: int
 ) -> None:
     trips = trips_of(points)
-    with patch("engines.trajectory.papers.uniform._parts", lambda density, grid: np.full(grid.size, 3)):
+    with patch("engines.trajectory.papers.uniform._parts", lambda density, epsilon, grid: np.full(grid.size, 3)):
         with_it, without = measured_in(mode, trips), measured_in(mode, trips.without(out % len(trips)))
     for left, right in zip(with_it, without, strict=True):
         assert np.abs(left.counts - right.counts).sum() <= UNIT, left.name
@@ -118,7 +118,7 @@ def test_end_weighted_shares_add_up_to_one_trip_at_most_and_favour_the_ends(numb
 
 @pytest.mark.parametrize("mode", MODES, ids=repr)
 def test_shares_add_up_to_epsilon(mode: TripMode) -> None:
-    assert sum(mechanism.epsilon for mechanism in mode.mechanisms(Fraction(1, 3))) == Fraction(1, 3)
+    assert sum(mechanism.epsilon for mechanism in mode.mechanisms(PureShares(Fraction(1, 3)))) == Fraction(1, 3)
 
 
 @pytest.mark.parametrize("plan", [MANY_TRIPS, FEW_TRIPS])

@@ -29,7 +29,7 @@ class BoundSpec:
     Attributes:
         max_contributions: charges of one user in a period.
         charge: of one event; 2 for an insert whose expiry is measured as a delete.
-        max_per_step: events of one user in one step, or None.
+        max_per_step: events of one user in one step, or None; where trips are bounded, trips that are admitted in it.
         period_steps: length of the aligned periods, or None where the bound never renews.
         trip_life: steps in which records of a trip pass after its first one, where trips are bounded (`trip_bounds`).
         surplus: refused events of one user that are counted in a period (`surplus_bounds`); 0: none are.
@@ -139,16 +139,19 @@ class Bounds:
     def add(self, rows: KeyArray, charges: IntArray) -> None:
         """Fold the charged rows of a committed block, as `accept` gave them."""
         slots = rows[:, 2].astype(np.int64)
-        capped = self.spec.max_per_step
         for slot in distinct(slots):
             here = slots == slot
             groups = Groups.of(rows[here, :2])
             charged = np.add.reduceat(charges[here][groups.order], groups.begins)
             period = slot
-            if capped is not None:
-                self._add(self.steps, slot, capped, groups.users, charged // self.spec.charge)
+            if self._is_step(slot):
+                self._add(self.steps, slot, self.spec.max_per_step or 0, groups.users, charged // self.spec.charge)
                 period = int(self.spec.period_of(np.array([slot]))[0])
             self._add(self.periods, period, self.spec.max_contributions, groups.users, charged)
+
+    def _is_step(self, slot: int) -> bool:
+        """Whether rows of this slot name a step, and no period."""
+        return self.spec.max_per_step is not None
 
     def put(self, *, period: int | None = None, step: int | None = None, users: Hashes, counts: IntArray) -> None:
         """Set counts of distinct users, from a snapshot, in the table of a period or of a step."""

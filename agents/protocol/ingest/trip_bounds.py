@@ -4,9 +4,10 @@ The first record of a user's trip that is admitted charges the user one; that st
 records of the trip pass free for `life` steps, within the period of the charge. A record that comes after that, or
 whose first one was refused, is a first record again: it is charged, or refused. The hash of (user, trip) and the
 admitting step together name one contribution, and the engine hands each out once (`engines.trajectory.assembly`).
-Guarantee: in each period a user has at most `max_contributions` admissions, and every record that passes belongs to
-    one of them. So the steps of a period release at most `max_contributions` trips of a user, for a trip closes in the
-    period of its admission.
+Guarantee: in each period a user has at most `max_contributions` admissions, in each step at most `max_per_step`, and
+    every record that passes belongs to one of them. So the steps of a period release at most `max_contributions` trips
+    of a user, for a trip closes in the period of its admission; and one step at most `max_per_step` of each of the
+    `life` steps that end with it.
 
 Steps are cut into *cells* of at most `life` steps that end with their period. A trip is admitted in a cell once at
 most: from then on all its records that join steps of this cell pass, and those of the next cell while the trip lives.
@@ -63,7 +64,7 @@ class TripBounds(Bounds):
         """
         step_list, cells = steps.tolist(), {step: self.cell_of(step) for step in distinct(steps)}
         admitted = self._known(trips, cells)
-        left: dict[tuple[int, tuple[int, int]], int] = {}
+        left: dict[tuple[str, int, tuple[int, int]], int] = {}
         accepted, admissions = np.zeros(len(steps), bool), np.zeros(len(steps), np.int64)
         charged: dict[tuple[int, tuple[int, int]], int] = {}
         entered: dict[tuple[int, tuple[int, int]], int] = {}
@@ -77,12 +78,19 @@ class TripBounds(Bounds):
                     first = before
             if first is None:
                 period = 0 if self._period is None else step // self._period
-                if (period, user) not in left:
-                    left[period, user] = self._room(period, user)
-                if not left[period, user]:
+                places = [("period", period, user)]
+                if self.spec.max_per_step is not None:
+                    places.append(("step", step, user))
+                for place in places:
+                    if place not in left:
+                        left[place] = self._room(*place)
+                if not all(left[place] for place in places):
                     continue
-                left[period, user] -= 1
-                charged[period, user] = charged.get((period, user), 0) + 1
+                for place in places:
+                    left[place] -= 1
+                # The slot is the step where there is a cap on steps, as in `Bounds`.
+                slot = places[-1][1:]
+                charged[slot] = charged.get(slot, 0) + 1
                 first = admitted[cell, trip] = step
                 entered[cell, trip] = step - self.start_of(cell) + 1
             accepted[row], admissions[row] = True, first
@@ -93,10 +101,18 @@ class TripBounds(Bounds):
     def _same_period(self, left: int, right: int) -> bool:
         return self._period is None or left // self._period == right // self._period
 
-    def _room(self, period: int, user: tuple[int, int]) -> int:
-        table = self.periods.get(period)
-        used = 0 if table is None else int(table.read(np.array([user], np.uint64))[0])
-        return self.spec.max_contributions - used
+    def _room(self, kind: str, slot: int, user: tuple[int, int]) -> int:
+        """Trips that may still be admitted of a user in a period, or in a step."""
+        tables, most = (
+            (self.periods, self.spec.max_contributions)
+            if kind == "period"
+            else (self.steps, self.spec.max_per_step or 0)
+        )
+        table = tables.get(slot)
+        return most - (0 if table is None else int(table.read(np.array([user], np.uint64))[0]))
+
+    def _is_step(self, slot: int) -> bool:
+        return slot < CELLS and super()._is_step(slot)
 
     def _known(self, trips: Hashes, cells: dict[int, int]) -> dict[tuple[int, tuple[int, int]], int]:
         """Admitting step by (cell, trip), for these trips and the cells that matter to them."""

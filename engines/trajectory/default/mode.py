@@ -2,7 +2,7 @@
 
 Start and end of each trip come from a pair matrix, its moves from a walk conditioned on them, its points from rates
 of dwelling (`pairs`, `walks`, `dwell`, `positions`). After `questions` everything is post-processing.
-Guarantee: epsilon-DP for one trip of the window; the histograms' shares add up to epsilon.
+Guarantee: one trip of the window costs what it may spend; the histograms' shares add up to that.
 Source: ours, on the outline of [kumar2024], chapter 5; formulas in docs/engines/trajectory.md.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
+from math import sqrt
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
 from engines.noise import NoiseSource
+from engines.shares import Shares
 from engines.trajectory.chance import systematic, uniforms
 from engines.trajectory.default.blocks import Blocks
 from engines.trajectory.default.dwell import drawn_visits, fitted, shared_out, sizes_of
@@ -25,7 +26,6 @@ from engines.trajectory.default.maps import Maps, maps_of, spread
 from engines.trajectory.default.pairs import PairFit
 from engines.trajectory.default.positions import positioned
 from engines.trajectory.default.questions import (
-    COUNT_SHARE,
     FINE,
     MANY_TRIPS,
     RATES,
@@ -35,13 +35,15 @@ from engines.trajectory.default.questions import (
     ask,
     classes,
     count,
+    parts_of,
     plan_for,
+    pure_epsilon,
 )
 from engines.trajectory.default.shrinkage import shrunk
 from engines.trajectory.default.tables import drawn, table_of
 from engines.trajectory.grid import Grid
 from engines.trajectory.ground import Ground
-from engines.trajectory.histograms import Noisy, counted, deviation_of
+from engines.trajectory.histograms import Noisy, counted, law_of
 from engines.trajectory.synthesis import Limits, Synthesis
 from engines.trajectory.trips import Trips
 from engines.trajectory.walks import Errands, EvenGraph, walk
@@ -77,35 +79,34 @@ class Default:
             "over fewer histograms."
         )
 
-    def mechanisms(self, epsilon: Fraction) -> tuple[Mechanism, ...]:
-        shares = {"trips": COUNT_SHARE, **MANY_TRIPS.shares}
-        return tuple(counted(name, epsilon * share) for name, share in shares.items())
+    def mechanisms(self, shares: Shares) -> tuple[Mechanism, ...]:
+        return tuple(counted(name, shares, part) for name, part in parts_of(MANY_TRIPS, shares).items())
 
     def synthesise(
-        self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource, records: bool = True
+        self, trips: Trips, *, shares: Shares, limits: Limits, noise: NoiseSource, records: bool = True
     ) -> Synthesis:
         """See `engines.trajectory.synthesis.TripMode`."""
         drawn_from = noise.child("noise")
-        counted = count(trips, epsilon=epsilon, noise=drawn_from)
-        plan = plan_for(float(counted.values[0]), epsilon, side=self.side)
+        counted = count(trips, shares=shares, noise=drawn_from)
+        plan = plan_for(float(counted.values[0]), shares, side=self.side)
         grid, blocks = Grid(plan.side), Blocks(Grid(plan.side))
         there = np.ones(grid.size, np.bool_)
         if self.ground is not None:
             there, trips = self.ground.over(grid).there, self.ground.moved(trips, grid)
         questions = Questions.of(trips, plan, max_moves=limits.moves)
-        noisy = {"trips": counted} | ask(questions.histograms(blocks), plan, epsilon=epsilon, noise=drawn_from)
+        noisy = {"trips": counted} | ask(questions.histograms(blocks), plan, shares=shares, noise=drawn_from)
         if not records and "block pairs" not in plan.shares:
             return Synthesis(Trips.none(), tuple(noisy.values()), {"side": plan.side, "heavy_block_pairs": 0})
-        maps = spread(maps_of(noisy, grid, there), plan.spread / float(epsilon))
+        maps = spread(maps_of(noisy, grid, there), plan.spread / pure_epsilon(shares))
         detours = _table(noisy["detours"], (1 + len(plan.hops), len(plan.detours)), maps.total)
         by_hops = detours.sum(axis=1)
         fit = PairFit.of(maps, np.append(by_hops[0] + by_hops[1], by_hops[2:]), blocks, lower=plan.hops)
         pairs, heavy = fit.first(), np.zeros(0, np.int64)
         if "block pairs" in plan.shares:
             pairs = fit.with_blocks(pairs, noisy["block pairs"])
-            heavy = fit.heavy(pairs, deviation=deviation_of(epsilon * plan.shares["cell pairs"]))
+            heavy = fit.heavy(pairs, deviation=sqrt(law_of(shares, parts_of(plan, shares)["cell pairs"]).variance))
         if len(heavy):
-            noisy |= ask([questions.cell_pairs(blocks, heavy)], plan, epsilon=epsilon, noise=drawn_from)
+            noisy |= ask([questions.cell_pairs(blocks, heavy)], plan, shares=shares, noise=drawn_from)
             pairs = fit.with_cells(pairs, heavy, noisy["cell pairs"])
         del questions, trips
         # From here on nothing private is in reach.

@@ -1,7 +1,7 @@
-"""What `default` asks of a window's trips: twelve histograms, and the shares of epsilon that they get.
+"""What `default` asks of a window's trips: twelve histograms, and the shares of a budget that they get.
 
 Everything private of this mode passes through here. A trip that is added or removed changes each histogram by at most
-one trip in total (`engines.trajectory.histograms.UNIT`), so the budget of a window is the sum of the shares: epsilon.
+one trip in total (`engines.trajectory.histograms.UNIT`), so the budget of a window is the sum of the shares.
 
 | histogram | bins | weight of one trip |
 |---|---|---|
@@ -23,19 +23,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import sqrt
 
 import numpy as np
 
 from engines.noise import NoiseSource, aggregate
+from engines.shares import PureShares, Shares
 from engines.trajectory.default.blocks import Blocks
 from engines.trajectory.default.paths import CellPaths, paths_of
 from engines.trajectory.grid import Grid
-from engines.trajectory.histograms import UNIT, Histogram, Noisy, equal_shares, measure
+from engines.trajectory.histograms import UNIT, Histogram, Noisy, equal_shares, law_of, measure
 from engines.trajectory.trips import Trips
 from schemas.arrays import IntArray
 
-COUNT_SHARE = Fraction(2, 100)
-"""Of a trip's epsilon, for the number of trips, which is measured first."""
+COUNT_SHARE, COUNT_SQUARED = Fraction(2, 100), Fraction(1, 100)
+"""Of a trip's epsilon, or of its mu^2, for the number of trips, which is measured first."""
 FEW = 4000
 """Released trips times epsilon below which noise leaves little: then a coarser grid and fewer questions."""
 
@@ -47,6 +49,7 @@ class Plan:
     Attributes:
         side: of the grid; a multiple of 4.
         shares: of a trip's epsilon, by histogram; with `COUNT_SHARE` they add up to one.
+        squared: of a trip's mu^2, where the noise is Gaussian; with `COUNT_SQUARED` they add up to one.
         groups: lower ends of the groups of trips whose points are counted apart, among classes of points per cell.
         hops, detours, moves: lower ends of classes; the last one is open. Each class costs noise.
         spread: trips times epsilon that starts and ends are spread by (`maps.spread`).
@@ -54,6 +57,7 @@ class Plan:
 
     side: int
     shares: Mapping[str, Fraction]
+    squared: Mapping[str, Fraction]
     groups: tuple[int, ...]
     hops: tuple[int, ...]
     detours: tuple[int, ...]
@@ -63,6 +67,10 @@ class Plan:
 
 def _hundredths(**shares: int) -> Mapping[str, Fraction]:
     return {name.replace("_", " "): Fraction(share, 100) for name, share in shares.items()}
+
+
+def _thousandths(**shares: int) -> Mapping[str, Fraction]:
+    return {name: share / 10 for name, share in _hundredths(**shares).items()}
 
 
 MANY_TRIPS = Plan(
@@ -80,6 +88,19 @@ MANY_TRIPS = Plan(
         fine_points=4,
         ends_of_dwell=1,
     ),
+    squared=_thousandths(
+        starts=42,
+        ends=42,
+        block_pairs=33,
+        cell_pairs=17,
+        detours=33,
+        lengths=42,
+        moves=479,
+        turns=4,
+        points=269,
+        fine_points=25,
+        ends_of_dwell=4,
+    ),
     groups=(0, 8, 12),
     hops=(0, 1, 2, 3, 4, 6, 9, 16, 21, 28),
     detours=(0, 1, 2, 3, 4, 6, 9, 13, 20),
@@ -88,6 +109,7 @@ MANY_TRIPS = Plan(
 FEW_TRIPS = Plan(
     side=12,
     shares=_hundredths(starts=16, ends=13, detours=7, lengths=13, moves=21, points=18, fine_points=10),
+    squared=_thousandths(starts=162, ends=124, detours=54, lengths=124, moves=234, points=187, fine_points=105),
     groups=(0,),
     hops=(0, 1, 3, 6),
     detours=(0, 1, 3, 8),
@@ -96,9 +118,23 @@ FEW_TRIPS = Plan(
 )
 
 
-def plan_for(trips: float, epsilon: Fraction, *, side: int) -> Plan:
+def parts_of(plan: Plan, shares: Shares) -> Mapping[str, Fraction]:
+    """What each histogram may spend; they add up to `shares.whole` under either plan."""
+    pure = isinstance(shares, PureShares)
+    count, rest = (COUNT_SHARE, plan.shares) if pure else (COUNT_SQUARED, plan.squared)
+    return {name: shares.whole * share for name, share in {"trips": count, **rest}.items()}
+
+
+def pure_epsilon(shares: Shares) -> float:
+    """Of a trip: epsilon that pure noise as large as this would cost, over all histograms of many trips."""
+    if isinstance(shares, PureShares):
+        return float(shares.epsilon)
+    return sum(sqrt(2 * part) for part in parts_of(MANY_TRIPS, shares).values())
+
+
+def plan_for(trips: float, shares: Shares, *, side: int) -> Plan:
     """The plan for this RELEASED number of trips; `side` is the finest grid that is wanted."""
-    plan = FEW_TRIPS if trips * float(epsilon) < FEW else MANY_TRIPS
+    plan = FEW_TRIPS if trips * pure_epsilon(shares) < FEW else MANY_TRIPS
     return replace(plan, side=min(plan.side, side))
 
 
@@ -223,9 +259,9 @@ class Questions:
         return Histogram.of("cell pairs", bins[inside], size=len(chosen) * per)
 
 
-def count(trips: Trips, *, epsilon: Fraction, noise: NoiseSource) -> Noisy:
-    """How many trips there are: the first question, which decides on the plan."""
-    return measure(_number(trips), epsilon=epsilon * COUNT_SHARE, noise=noise)
+def count(trips: Trips, *, shares: Shares, noise: NoiseSource) -> Noisy:
+    """How many trips there are: the first question, which decides on the plan and costs the same under either."""
+    return ask([_number(trips)], MANY_TRIPS, shares=shares, noise=noise)["trips"]
 
 
 @aggregate
@@ -233,6 +269,7 @@ def _number(trips: Trips) -> Histogram:
     return Histogram.of("trips", np.zeros(len(trips), np.int64), size=1)
 
 
-def ask(histograms: list[Histogram], plan: Plan, *, epsilon: Fraction, noise: NoiseSource) -> dict[str, Noisy]:
-    """Measure each histogram with its share of `epsilon`."""
-    return {h.name: measure(h, epsilon=epsilon * plan.shares[h.name], noise=noise) for h in histograms}
+def ask(histograms: list[Histogram], plan: Plan, *, shares: Shares, noise: NoiseSource) -> dict[str, Noisy]:
+    """Measure each histogram with its part of the budget."""
+    parts = parts_of(plan, shares)
+    return {h.name: measure(h, law=law_of(shares, parts[h.name]), noise=noise) for h in histograms}

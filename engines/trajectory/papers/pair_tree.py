@@ -15,10 +15,11 @@ from fractions import Fraction
 import numpy as np
 
 from engines.noise import NoiseSource, aggregate, laplace_exceeds
+from engines.shares import LaplaceCells
 from engines.spatial.split import UNIT as SCORE_UNIT
 from engines.spatial.split import SplitRule
 from engines.trajectory.chance import uniforms
-from engines.trajectory.histograms import UNIT_BITS, Histogram, Noisy, measure
+from engines.trajectory.histograms import UNIT, UNIT_BITS, Histogram, Noisy, measure
 from engines.trajectory.papers.hierarchy import DEPTH, Hierarchy, codes_of, margins
 from engines.trajectory.trips import Trips
 from schemas.arrays import BoolArray, IntArray
@@ -113,7 +114,7 @@ def pair_counts(trips: Trips, cells: Hierarchy, *, epsilon: Fraction, noise: Noi
     end = _Side(*(np.concatenate([getattr(leaf[1], name) for leaf in leaves]) for name in ("start", "depth")))
     sizes = np.concatenate([leaf[2] for leaf in leaves])
     histogram = Histogram("pairs", sizes.astype(np.int64) << UNIT_BITS)
-    return measure(histogram, epsilon=epsilon / 2, noise=noise), start, end
+    return measure(histogram, law=LaplaceCells(epsilon / 2, UNIT), noise=noise), start, end
 
 
 def _half(codes: IntArray, nodes: _Side, leaf: np.ndarray, at: IntArray) -> IntArray:

@@ -18,9 +18,10 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
 from engines.noise import NoiseSource, aggregate
+from engines.shares import Shares
 from engines.spatial.split import SplitRule
 from engines.trajectory.chance import uniforms
-from engines.trajectory.histograms import UNIT, Histogram, Noisy, counted, equal_shares, measure
+from engines.trajectory.histograms import UNIT, Histogram, Noisy, counted, equal_shares, law_of, measure
 from engines.trajectory.papers.hierarchy import Hierarchy, codes_of, discretised
 from engines.trajectory.papers.pair_tree import pair_counts, sampled
 from engines.trajectory.synthesis import Limits, Synthesis
@@ -83,24 +84,26 @@ class Paper:
     def note(self) -> str:
         return ""
 
-    def mechanisms(self, epsilon: Fraction) -> tuple[Mechanism, ...]:
+    def mechanisms(self, shares: Shares) -> tuple[Mechanism, ...]:
+        epsilon = shares.whole
         halves = epsilon * SHARES["pairs"] / 2
         return (
             tree_bits("cells (one bit for each)", SplitRule(epsilon=epsilon * SHARES["cells"], fanout=2)),
-            counted("transitions", epsilon * SHARES["transitions"]),
+            counted("transitions", shares, epsilon * SHARES["transitions"]),
             tree_bits("pairs of cells (one bit for each)", SplitRule(epsilon=halves, fanout=4)),
-            counted("pairs", halves),
+            counted("pairs", shares, halves),
         )
 
     def synthesise(
-        self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource, records: bool = True
+        self, trips: Trips, *, shares: Shares, limits: Limits, noise: NoiseSource, records: bool = True
     ) -> Synthesis:
         """See `engines.trajectory.synthesis.TripMode`."""
-        budget = {name: epsilon * share for name, share in SHARES.items()}
+        budget = {name: shares.whole * share for name, share in SHARES.items()}
         drawn, chance = noise.child("noise"), noise.child("chance")
         cells = discretised(trips, epsilon=budget["cells"], noise=drawn.child("cells"))
         edges = cells.adjacent()
-        transitions = measure(self._transitions(trips, cells, edges), epsilon=budget["transitions"], noise=drawn)
+        law = law_of(shares, budget["transitions"])
+        transitions = measure(self._transitions(trips, cells, edges), law=law, noise=drawn)
         pairs, start, end = pair_counts(trips, cells, epsilon=budget["pairs"], noise=drawn.child("pairs"))
         del trips
         # From here on nothing private is in reach.

@@ -14,9 +14,10 @@ from typing import ClassVar
 import numpy as np
 
 from engines.noise import NoiseSource, aggregate
+from engines.shares import Shares
 from engines.trajectory.chance import choices, uniforms
 from engines.trajectory.grid import Grid
-from engines.trajectory.histograms import Histogram, Noisy, counted, equal_shares, measure
+from engines.trajectory.histograms import Histogram, Noisy, counted, equal_shares, law_of, measure
 from engines.trajectory.synthesis import Limits, Synthesis
 from engines.trajectory.trips import LATTICE, Trips
 from engines.trajectory.walks import Errands, EvenGraph, walk
@@ -47,22 +48,22 @@ class Uniform:
     def note(self) -> str:
         return ""
 
-    def mechanisms(self, epsilon: Fraction) -> tuple[Mechanism, ...]:
-        return tuple(counted(name, epsilon * share) for name, share in SHARES.items())
+    def mechanisms(self, shares: Shares) -> tuple[Mechanism, ...]:
+        return tuple(counted(name, shares, shares.whole * share) for name, share in SHARES.items())
 
     def synthesise(
-        self, trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource, records: bool = True
+        self, trips: Trips, *, shares: Shares, limits: Limits, noise: NoiseSource, records: bool = True
     ) -> Synthesis:
         """See `engines.trajectory.synthesis.TripMode`."""
         grid, drawn, chance = Grid(self.side), noise.child("noise"), noise.child("chance")
-        budget = {name: epsilon * share for name, share in SHARES.items()}
+        laws = {name: law_of(shares, shares.whole * share) for name, share in SHARES.items()}
         targets = np.concatenate([np.arange(grid.size)[:, None], grid.neighbours()], axis=1)
         noisy = {
-            histogram.name: measure(histogram, epsilon=budget[histogram.name], noise=drawn)
+            histogram.name: measure(histogram, law=laws[histogram.name], noise=drawn)
             for histogram in _histograms(trips, grid, targets)
         }
-        parts = _parts(noisy["density"], grid)
-        fine = measure(_fine(trips, grid, parts), epsilon=budget["fine density"], noise=drawn)
+        parts = _parts(noisy["density"], shares.whole * SHARES["density"], grid)
+        fine = measure(_fine(trips, grid, parts), law=laws["fine density"], noise=drawn)
         del trips
         # From here on nothing private is in reach.
         count = max(round(float(noisy["trips"].values[0])), 0)
@@ -104,9 +105,9 @@ def _histograms(trips: Trips, grid: Grid, targets: IntArray) -> list[Histogram]:
     ]
 
 
-def _parts(density: Noisy, grid: Grid) -> IntArray:
+def _parts(density: Noisy, epsilon: Fraction, grid: Grid) -> IntArray:
     """`(cells,)` parts along each side of a cell, by the rule of adaptive grids; from released density."""
-    parts = np.round(np.sqrt(np.maximum(density.values, 0.0) * float(density.epsilon) / 5))
+    parts = np.round(np.sqrt(np.maximum(density.values, 0.0) * float(epsilon) / 5))
     return np.clip(parts, 1, 40 // grid.side + 3).astype(np.int64)
 
 

@@ -61,16 +61,10 @@ class TrajectoryOptions(TripOptionsSection):
     def in_stream(
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
     ) -> Iterator[ConfigProblem]:
-        """A cap that does not fit trips, trips that live for too many steps, a map in a mode that keeps to none."""
+        """Trips that live for too many steps, a map in a mode that keeps to none."""
         if mode != "default" and isinstance(domain, TripsDomainSection) and domain.file is not None:
             yield ConfigProblem(
                 "domain.file", f'mode "{mode}" keeps to no map', 'remove the key, or set mode = "default"'
-            )
-        if privacy is not None and privacy.max_per_step is not None:
-            yield ConfigProblem(
-                "privacy.max_per_step",
-                'engine "trajectory" bounds trips, and a trip has many records in a step',
-                "remove the key; max_contributions counts trips",
             )
         if time is not None and self.life_steps(microseconds(time.step)) > MOST_STEPS:
             yield ConfigProblem(

@@ -31,10 +31,10 @@ def divided_delta() -> AbstractContextManager[Any]:
         edited(
             GaussianShares,
             "whole",
-            "event_mu_squared(self.epsilon, self.delta, self.changes)",
+            "event_mu_squared(self.epsilon, self.delta, self.changes, self.together)",
             "event_mu_squared(self.epsilon / self.changes, self.delta / self.changes, 1)",
         ),
-        edited(GaussianShares, "mu_squared_of", "share * self.changes**2", "share"),
+        edited(GaussianShares, "mu_squared_of", "share * self._times", "share"),
     )
 
 
@@ -44,10 +44,10 @@ def events_in_squares() -> AbstractContextManager[Any]:
         edited(
             GaussianShares,
             "whole",
-            "event_mu_squared(self.epsilon, self.delta, self.changes)",
+            "event_mu_squared(self.epsilon, self.delta, self.changes, self.together)",
             "event_mu_squared(self.epsilon, self.delta, self.changes) * self.changes",
         ),
-        edited(GaussianShares, "mu_squared_of", "share * self.changes**2", "share * self.changes"),
+        edited(GaussianShares, "mu_squared_of", "share * self._times", "share * self.changes"),
     )
 
 
@@ -56,8 +56,8 @@ PLANTS: tuple[Plant, ...] = (
         "with a delta, marginals have half of their noise",
         GaussianShares,
         "cells",
-        "GaussianCells(share)",
-        "GaussianCells(4 * share)",
+        "GaussianCells(share, unit)",
+        "GaussianCells(4 * share, unit)",
     ),
     _edit(
         "with a delta, totals have half of their noise",

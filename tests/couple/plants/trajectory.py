@@ -12,6 +12,7 @@ import numpy as np
 
 from engines.contract import Batch, Release
 from engines.noise import NoiseSource
+from engines.shares import PureShares
 from engines.trajectory import Default, Trips, histograms
 from engines.trajectory.default import mode as default
 from engines.trajectory.default import questions
@@ -68,7 +69,7 @@ def true_plan() -> Any:
         plan_for = default.plan_for
         with (
             around(default, "count", count),
-            patch.object(default, "plan_for", lambda _, epsilon, side: plan_for(len(seen[-1]), epsilon, side=side)),
+            patch.object(default, "plan_for", lambda _, shares, side: plan_for(len(seen[-1]), shares, side=side)),
         ):
             yield
 
@@ -100,12 +101,16 @@ def true_heavy_pairs() -> Any:
     return planted()
 
 
+def twice(shares: PureShares) -> PureShares:
+    return PureShares(2 * shares.epsilon)
+
+
 def budget_carried_over() -> Any:
     """Where no trip closed, the next window has twice the budget."""
     spare: list[bool] = []
 
-    def synthesise(original: Any, mode: Uniform, trips: Trips, *, epsilon: Any, **named: Any) -> Any:
-        made = original(mode, trips, epsilon=epsilon * (2 if spare and spare[-1] else 1), **named)
+    def synthesise(original: Any, mode: Uniform, trips: Trips, *, shares: Any, **named: Any) -> Any:
+        made = original(mode, trips, shares=twice(shares) if spare and spare[-1] else shares, **named)
         spare.append(not len(trips))
         return made
 
@@ -115,8 +120,8 @@ def budget_carried_over() -> Any:
 def thousand() -> Any:
     """From a thousand trips on they are measured better."""
 
-    def synthesise(original: Any, mode: Uniform, trips: Trips, *, epsilon: Any, **named: Any) -> Any:
-        return original(mode, trips, epsilon=epsilon * 2 if len(trips) >= 1000 else epsilon, **named)
+    def synthesise(original: Any, mode: Uniform, trips: Trips, *, shares: Any, **named: Any) -> Any:
+        return original(mode, trips, shares=twice(shares) if len(trips) >= 1000 else shares, **named)
 
     return around(Uniform, "synthesise", synthesise)
 

@@ -9,10 +9,11 @@ from unittest.mock import patch
 
 import numpy as np
 
+from engines import shares
 from engines.contract_case import contract_case
 from engines.noise import NoiseSource, mechanisms
 from engines.spatial.split import SplitRule
-from engines.trajectory import LATTICE, Trips, histograms
+from engines.trajectory import LATTICE, Trips
 from engines.trajectory.assembly import Assembly, Closing
 from engines.trajectory.default import mode as default
 from engines.trajectory.default import questions
@@ -109,8 +110,8 @@ def asked_for_true_pairs() -> Any:
 def counted_twice() -> Any:
     """The number of trips, by a second measurement that nobody is charged for."""
 
-    def count(original: Any, trips: Trips, *, epsilon: Any, noise: NoiseSource) -> Noisy:
-        first, second = (original(trips, epsilon=epsilon, noise=each) for each in (noise, noise.child("again")))
+    def count(original: Any, trips: Trips, *, shares: Any, noise: NoiseSource) -> Noisy:
+        first, second = (original(trips, shares=shares, noise=each) for each in (noise, noise.child("again")))
         return replace(first, values=(first.values + second.values) / 2)
 
     return around(default, "count", count)
@@ -118,7 +119,7 @@ def counted_twice() -> Any:
 
 def half_noise() -> Any:
     """Of every histogram."""
-    return around(histograms, "scale_of", lambda original, epsilon: original(epsilon) / 2)
+    return around(shares, "scale_for", lambda original, unit, epsilon: original(unit, epsilon) / 2)
 
 
 def half_tree(module: Any) -> Callable[[], Any]:
