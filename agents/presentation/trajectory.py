@@ -66,11 +66,14 @@ def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
     counts = {mechanism.name: mechanism for mechanism in guarantee}
     first = counts["trips"] if "trips" in counts else counts["pairs"]
     answers = []
-    for name, size, mechanism, what in (
+    asked = [
         ("all trips", 1, first, "the number of trips of a step" if "trips" in counts else "one leaf of pairs"),
         ("one cell", 1, counts[_CELLS[stream.mode]], f"{_CELLS[stream.mode]} in one cell, in one step"),
         ("100 cells", 100, counts[_CELLS[stream.mode]], "the sum over so many cells, in one step"),
-    ):
+    ]
+    if "moves" in counts:
+        asked.append(("one way out", 1, counts["moves"], "moves from one cell in one direction, in one step"))
+    for name, size, mechanism, what in asked:
         facts = noise_facts(mechanism)
         deviation = math.sqrt(size) * facts.deviation
         interval = facts.interval if size == 1 else NORMAL_95 * deviation
@@ -109,6 +112,11 @@ def _remarks(stream: Stream) -> Iterator[str]:
         f"{_steps(options.life_steps(step_us))} in any case{period}; it is released in that step, once. Only the first "
         f"{options.max_points:,} points of a trip count."
     )
+    if stream.privacy.delta and stream.privacy.max_per_step is None and stream.changes > 1:
+        yield (
+            f"All {stream.changes:,} trips of a user may close in one step, and the noise is for that. With "
+            "max_per_step, which bounds trips that begin in a step, it grows with the root of a user's trips."
+        )
     yield (
         f"Times of synthetic points are public: the step's. {section.order} holds the place of a point in its trip, "
         f"{section.trip} a name that stands for nobody."

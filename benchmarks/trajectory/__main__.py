@@ -29,7 +29,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.trajectory import memory
+from benchmarks.trajectory import delta, memory
 from benchmarks.trajectory.data import LARGE, SMALL, SOURCES
 from benchmarks.trajectory.pictures import side_by_side
 from engines.noise import seeded
@@ -77,11 +77,7 @@ class Results:
 
 
 def resampled(trips: Trips, seed: int) -> Trips:
-    chosen = np.random.default_rng(seed).integers(0, len(trips), len(trips))
-    sizes = trips.sizes[chosen]
-    offsets = np.append(0, np.cumsum(sizes))
-    at = np.arange(int(offsets[-1])) - np.repeat(offsets[:-1] - trips.offsets[chosen], sizes)
-    return Trips(trips.x[at], trips.y[at], offsets)
+    return delta.chosen(trips, np.random.default_rng(seed).integers(0, len(trips), len(trips)))
 
 
 def run(names: list[str], epsilons: tuple[Fraction, ...], seeds: int, *, pictures: bool) -> Results:
@@ -219,7 +215,11 @@ def main() -> None:
     parser.add_argument(
         "--memory", action="store_true", help="time and memory of ten large windows instead, see memory.py"
     )
+    parser.add_argument("--only", choices=["delta"], help="users with many trips instead, see delta.py")
     arguments = parser.parse_args()
+    if arguments.only:
+        delta.main(arguments.seeds or 3)
+        return
     if arguments.memory:
         memory.main(windows=10)
         return

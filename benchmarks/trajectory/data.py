@@ -47,6 +47,13 @@ class Source:
 
 def cut(trip: np.ndarray, time: np.ndarray, x: np.ndarray, y: np.ndarray, bounds: Bounds, *, gap: float) -> Trips:
     """Points of one `trip` number without a gap of `gap` seconds, inside the bounds, two points at least."""
+    return cut_with_begins(trip, time, x, y, bounds, gap=gap)[0]
+
+
+def cut_with_begins(
+    trip: np.ndarray, time: np.ndarray, x: np.ndarray, y: np.ndarray, bounds: Bounds, *, gap: float
+) -> tuple[Trips, np.ndarray, np.ndarray]:
+    """Those trips, and the number and time with which each begins."""
     xmin, ymin, xmax, ymax = bounds
     inside = (x >= xmin) & (x < xmax) & (y >= ymin) & (y < ymax)
     trip, time, x, y = trip[inside], time[inside], x[inside], y[inside]
@@ -58,7 +65,8 @@ def cut(trip: np.ndarray, time: np.ndarray, x: np.ndarray, y: np.ndarray, bounds
     sizes = np.bincount(owner[keep])
     column = ((x[keep] - xmin) / (xmax - xmin) * LATTICE).astype(np.int64)
     row = ((y[keep] - ymin) / (ymax - ymin) * LATTICE).astype(np.int64)
-    return Trips(column, row, np.append(0, np.cumsum(sizes[sizes > 0])))
+    made = Trips(column, row, np.append(0, np.cumsum(sizes[sizes > 0])))
+    return made, trip[keep][made.offsets[:-1]], time[keep][made.offsets[:-1]]
 
 
 def _seconds(values: np.ndarray) -> np.ndarray:
@@ -82,7 +90,8 @@ def _clock(rows: list[dict[str, str]], name: str) -> np.ndarray:
 CABS = "sf_cab_traces/sf_cabs_10.parquet"
 
 
-def cabs() -> Trips:
+def cab_trips() -> tuple[Trips, np.ndarray, np.ndarray]:
+    """Trips of cabs, the driver of each, and when it begins, in seconds."""
     import pyarrow.parquet as parquet
 
     table = parquet.read_table(DATA / CABS)
@@ -92,7 +101,8 @@ def cabs() -> Trips:
     cab, time, occupied = cab[order], time[order], table["occupied"].to_numpy()[order]
     trip = np.cumsum(np.append(True, (np.diff(cab) != 0) | (np.diff(occupied) != 0)))
     x, y = table["longitude"].to_numpy()[order], table["latitude"].to_numpy()[order]
-    return cut(trip, time, x, y, (-122.52, 37.59, -122.34, 37.82), gap=600)
+    trips, numbers, begins = cut_with_begins(trip, time, x, y, (-122.52, 37.59, -122.34, 37.82), gap=600)
+    return trips, cab[np.searchsorted(trip, numbers)], begins
 
 
 def aircraft() -> Trips:
@@ -187,7 +197,7 @@ def drives(count: int) -> Trips:
 
 
 SOURCES: dict[str, Source] = {
-    "cabs": Source(CABS, cabs, tuned=True),
+    "cabs": Source(CABS, lambda: cab_trips()[0], tuned=True),
     "manhattan": Source(NODES, lambda: drives(34_000), tuned=True),
     "jersey city": Source(RIDES, rides),
     "manhattan 100k": Source(NODES, lambda: drives(100_000)),

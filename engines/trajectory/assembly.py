@@ -64,7 +64,8 @@ class Closing:
         """How many of a user's contributions may close in one step.
 
         What closes in a step was admitted in it or in the `life - 1` steps before, and in its period: so too where a
-        period ends, and all that is under way closes at once.
+        period ends, and all that is under way closes at once. It was not admitted later: under a cap on steps, ingest
+        lets no record of a trip pass that joins a step before its admission.
 
         Args: trips: of a user, in all or in a period. per_step: of them, admitted in one step at most; None: all.
         """

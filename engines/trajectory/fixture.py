@@ -152,12 +152,11 @@ CONTRACT = EngineCase(
     variants=(
         {},
         # As long as the guarded runs of `tests/couple`: their trips are all admitted in step 0.
-        {"options": {"idle": "2h", "longest": "11h"}},
-        {"options": {"records": False}},
         {
             "privacy": {"delta": 1e-6, "epsilon": 8.0, "max_contributions": 4, "max_per_step": 1},
-            "options": {"longest": "1h"},
+            "options": {"idle": "2h", "longest": "11h"},
         },
+        {"options": {"records": False}},
         {"domain": {"bounds": [-1.0, 40.0, 1.0, 41.0], "file": _FILE}},
     ),
     in_mode=_in_mode,

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from agents.protocol.ingest.bounds import Bounds, BoundSpec
 from agents.protocol.ingest.trip_bounds import CELLS, TripBounds
 from engines.trajectory.assembly import Assembly, Closing
+from engines.trajectory.trips import Trips
 
 STEPS = 14
 RECORD = st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 3), st.booleans())
@@ -40,7 +41,8 @@ class OneByOne:
         period = self.spec.period_steps or 0
         reaching = [first for name, first in self.admissions if name == trip and self._reaches(first, step)]
         if reaching:
-            return max(reaching)
+            first = max(reaching)
+            return first if self.spec.max_per_step is None or first <= step else None
         key, in_step = (user, step // period if period else 0), (user, -1 - step)
         cap = self.spec.max_per_step or self.spec.max_contributions
         if self.charges[key] >= self.spec.max_contributions or self.charges[in_step] >= cap:
@@ -162,6 +164,35 @@ def test_a_trip_is_refused_where_its_step_is_full_and_later_records_of_others_pa
         # One place is left in step 5, none in step 4; trips 11 and 12 go on.
         asked = hashes([14, 11, 15, 16, 12]), np.array([4, 5, 5, 5, 6], np.int64)
         assert again.accept_trips(hashes([1] * 5), *asked)[0].tolist() == [False, True, True, False, True]
+
+
+def ahead_of_their_end(cap: int | None) -> int:
+    """How many trips of a user close in step 3, of all that can be: some are sent ahead of it, and end there."""
+    spec, rules = BoundSpec(max_contributions=99, max_per_step=cap, trip_life=3), Closing(idle=9, life=3)
+    bounds, assembly = TripBounds(spec), Assembly.nothing()
+    closed = Trips.none()
+    for open_step in range(4):
+        bounds.expire(open_step)
+        # In step 3, a cell of 3 to 5 begins.
+        begins = [open_step] if open_step < 3 else [3, 4, 5]
+        records = [(step, step) for step in begins] + [(begin, 3) for begin in range(1, 6) if open_step == 3]
+        steps = np.array([step for _, step in records], np.int64)
+        names = hashes([10 + begin for begin, _ in records])
+        accepted, admitted, _, _ = bounds.accept_trips(hashes([1] * len(records)), names, steps)
+        keys = [
+            [10 + begin, 7, int(at), step, 0, int(step == 3 and open_step == 3)]
+            for (begin, step), passed, at in zip(records, accepted, admitted, strict=True)
+            if passed and step == open_step
+        ]
+        keys_now = np.unique(np.array(keys, np.uint64).reshape(-1, 6), axis=0)
+        assembly, closed = assembly.with_step(keys_now, step=open_step, rules=rules)
+    return len(closed)
+
+
+def test_what_begins_later_does_not_end_in_a_step_under_a_cap() -> None:
+    """Without one all five that begin in steps 1 to 5 end in step 3; with one, those of the three steps up to it."""
+    assert ahead_of_their_end(None) == 5
+    assert ahead_of_their_end(1) == 3 == Closing(idle=9, life=3).together(99, 1)
 
 
 def test_what_no_record_can_reach_is_forgotten() -> None:

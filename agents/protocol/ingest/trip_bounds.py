@@ -6,8 +6,9 @@ whose first one was refused, is a first record again: it is charged, or refused.
 admitting step together name one contribution, and the engine hands each out once (`engines.trajectory.assembly`).
 Guarantee: in each period a user has at most `max_contributions` admissions, in each step at most `max_per_step`, and
     every record that passes belongs to one of them. So the steps of a period release at most `max_contributions` trips
-    of a user, for a trip closes in the period of its admission; and one step at most `max_per_step` of each of the
-    `life` steps that end with it.
+    of a user, for a trip closes in the period of its admission. Under `max_per_step` one step releases at most as many
+    admissions of each of the `life` steps that end with it: no record passes that joins an earlier step than that of
+    its admission, so no trip closes before.
 
 Steps are cut into *cells* of at most `life` steps that end with their period. A trip is admitted in a cell once at
 most: from then on all its records that join steps of this cell pass, and those of the next cell while the trip lives.
@@ -76,6 +77,8 @@ class TripBounds(Bounds):
                 before = admitted.get((cell - 1, trip))
                 if before is not None and step < before + self._life and self._same_period(before, step):
                     first = before
+            elif self.spec.max_per_step is not None and step < first:
+                continue
             if first is None:
                 period = 0 if self._period is None else step // self._period
                 places = [("period", period, user)]

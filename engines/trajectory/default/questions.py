@@ -36,7 +36,7 @@ from engines.trajectory.histograms import UNIT, Histogram, Noisy, equal_shares, 
 from engines.trajectory.trips import Trips
 from schemas.arrays import IntArray
 
-COUNT_SHARE, COUNT_SQUARED = Fraction(2, 100), Fraction(1, 100)
+COUNT_SHARE, COUNT_SQUARED = Fraction(2, 100), Fraction(12, 1000)
 """Of a trip's epsilon, or of its mu^2, for the number of trips, which is measured first."""
 FEW = 4000
 """Released trips times epsilon below which noise leaves little: then a coarser grid and fewer questions."""
@@ -89,17 +89,17 @@ MANY_TRIPS = Plan(
         ends_of_dwell=1,
     ),
     squared=_thousandths(
-        starts=42,
-        ends=42,
-        block_pairs=33,
-        cell_pairs=17,
-        detours=33,
-        lengths=42,
-        moves=479,
-        turns=4,
-        points=269,
-        fine_points=25,
-        ends_of_dwell=4,
+        starts=45,
+        ends=45,
+        block_pairs=36,
+        cell_pairs=19,
+        detours=36,
+        lengths=45,
+        moves=396,
+        turns=5,
+        points=329,
+        fine_points=27,
+        ends_of_dwell=5,
     ),
     groups=(0, 8, 12),
     hops=(0, 1, 2, 3, 4, 6, 9, 16, 21, 28),
@@ -109,7 +109,7 @@ MANY_TRIPS = Plan(
 FEW_TRIPS = Plan(
     side=12,
     shares=_hundredths(starts=16, ends=13, detours=7, lengths=13, moves=21, points=18, fine_points=10),
-    squared=_thousandths(starts=162, ends=124, detours=54, lengths=124, moves=234, points=187, fine_points=105),
+    squared=_thousandths(starts=158, ends=123, detours=59, lengths=123, moves=220, points=215, fine_points=90),
     groups=(0,),
     hops=(0, 1, 3, 6),
     detours=(0, 1, 3, 8),
