@@ -218,7 +218,7 @@ def main() -> None:
     parser.add_argument("--only", choices=["delta"], help="users with many trips instead, see delta.py")
     arguments = parser.parse_args()
     if arguments.only:
-        delta.main(arguments.seeds or 3)
+        delta.main(arguments.seeds or 3, arguments.data or "")
         return
     if arguments.memory:
         memory.main(windows=10)

@@ -7,7 +7,8 @@ a bound refused, on a grid of 40: their geometric mean over the figures, means o
 | set | users | days |
 |---|---|---|
 | cabs | the 10 drivers | those of the data |
-| manhattan 100k | MADE: each drive is of one of 10,000 users | MADE: one of ten, at random |
+| manhattan 100k, 10 days | MADE: each drive is of one of 10,000 users | MADE: one of 10, at random |
+| manhattan 100k, 50 days | MADE: each drive is of one of 2,000 users | MADE: one of 50, at random |
 
 The last line is JSON: by set and epsilon the ratio of errors, with the delta to pure; and the bounds.
 """
@@ -32,7 +33,6 @@ from schemas.arrays import IntArray
 DELTA = 1e-6
 EPSILONS = (Fraction(1), Fraction(4))
 LIFE = 2
-USERS, DAYS = 10_000, 10
 Bounds = tuple[int, int | None]
 """Of a user's trips in all, and in a day."""
 
@@ -90,16 +90,26 @@ def chosen(trips: Trips, which: IntArray) -> Trips:
     return Trips(trips.x[at], trips.y[at], offsets)
 
 
-def histories() -> Iterator[Histories]:
+def histories(only: str) -> Iterator[Histories]:
+    """Those whose names contain `only`."""
+    if only in "cabs":
+        yield _cabs()
+    for days, users, pure, gaussian in (
+        (10, 10_000, (2, 5, 10), ((2, 1), (5, 1), (10, 1), (10, 2))),
+        (50, 2_000, (2, 10, 50), ((10, 1), (50, 1), (50, 2))),
+    ):
+        name = f"manhattan 100k, {days} days"
+        if only in name:
+            trips, rng = SOURCES["manhattan 100k"].make(), np.random.default_rng(9)
+            owners, when = rng.integers(0, users, len(trips)), rng.integers(0, days, len(trips))
+            yield Histories(name, trips, owners, when, tuple((most, None) for most in pure), gaussian)
+
+
+def _cabs() -> Histories:
     trips, drivers, begins = cab_trips()
     days = (begins // 86_400).astype(np.int64)
     few: tuple[Bounds, ...] = ((25, 1), (100, 4), (400, 16), (1600, 64))
-    yield Histories("cabs", trips, drivers, days - days.min(), tuple((most, None) for most, _ in few), few)
-    trips, rng = SOURCES["manhattan 100k"].make(), np.random.default_rng(9)
-    users, days = rng.integers(0, USERS, len(trips)), rng.integers(0, DAYS, len(trips))
-    yield Histories(
-        "manhattan 100k", trips, users, days, ((2, None), (5, None), (10, None)), ((5, 1), (10, 1), (10, 2))
-    )
+    return Histories("cabs", trips, drivers, days - days.min(), tuple((most, None) for most, _ in few), few)
 
 
 def shares_of(epsilon: Fraction, bounds: Bounds) -> Shares:
@@ -109,11 +119,11 @@ def shares_of(epsilon: Fraction, bounds: Bounds) -> Shares:
     )
 
 
-def main(seeds: int) -> None:
+def main(seeds: int, only: str) -> None:
     ratios = {}
     print("| set (trips) | epsilon | side | trips, a day (let in) | " + " | ".join(FIGURES) + " | all |")
     print("|---" * (len(FIGURES) + 5) + "|")
-    for each in histories():
+    for each in histories(only):
         truth = Truth.of(each.trips, side=40)
         for epsilon in EPSILONS:
             best = {}

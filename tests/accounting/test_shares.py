@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
+from math import isqrt
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from engines.accounting import gaussian, privacy_loss
 from engines.accounting.lattice import dominating
 from engines.accounting.ledger import DiscreteGaussianEvent
-from engines.accounting.user_level import event_mu_squared
+from engines.accounting.user_level import event_mu_squared, times_mu_squared
 from engines.counters import spent
 from engines.noise import seeded
 from engines.shares import COUNTERS, LARGEST, GaussianCells, GaussianShares, PureShares, _rounded
@@ -33,11 +35,13 @@ def test_all_events_of_a_user_together_are_promised_delta(epsilon: Fraction, del
 
 
 @settings(max_examples=60)
-@given(cost=st.fractions(Fraction(1, 10**9), LARGEST, max_denominator=10**9))
-def test_cells_cost_what_is_asked(cost: Fraction) -> None:
-    cells = GaussianCells(cost)
-    drawn = Fraction(4**cells.refined) / dominating(cells.sigma_squared)
-    assert cost * (1 - Fraction(1, 10**5)) < drawn <= cost
+@given(cost=st.fractions(Fraction(1, 10**9), LARGEST, max_denominator=10**9), unit=st.sampled_from([1, 2**20]))
+def test_cells_cost_what_is_asked(cost: Fraction, unit: int) -> None:
+    cells = GaussianCells(cost, unit)
+    drawn = Fraction(4**cells.refined * unit**2) / dominating(cells.sigma_squared)
+    # In units, the root of the noise is rounded up to a whole number.
+    rounding = Fraction(1, 10**5) + (Fraction(2, isqrt(int(cells.sigma_squared))) if unit > 1 else 0)
+    assert cost * (1 - rounding) < drawn <= cost
 
 
 @pytest.mark.parametrize("cost", [Fraction(1, 50), Fraction(2), Fraction(100)])
@@ -73,6 +77,29 @@ def test_variances_are_those_of_the_noise() -> None:
 @given(value=st.integers(-(2**50), 2**50), bits=st.integers(0, 11))
 def test_rounding_is_to_the_nearest_and_even(value: int, bits: int) -> None:
     assert _rounded(np.array([value]), bits).tolist() == [round(Fraction(value, 2**bits))]
+
+
+@given(events=st.integers(1, 9), most=st.integers(1, 10))
+def test_no_way_to_put_events_into_measurements_costs_more(events: int, most: int) -> None:
+    def splits(left: int, largest: int) -> Iterator[list[int]]:
+        if not left:
+            yield []
+        for first in range(1, min(left, largest) + 1):
+            yield from ([first, *rest] for rest in splits(left - first, first))
+
+    dearest = max(sum(part * part for part in parts) for parts in splits(events, most))
+    assert times_mu_squared(events, most) == dearest
+    assert GaussianShares(Fraction(1), 1e-6, events, most).mu_squared_of(Fraction(1, 7)) == Fraction(dearest, 7)
+
+
+def test_variances_are_of_events_whatever_the_unit() -> None:
+    """A unit of 2**20 to an event leaves the noise of an event as it is, but for roundings of the lattice."""
+    for shares in (PureShares(Fraction(1, 100)), GaussianShares(Fraction(1, 2), 1e-6)):
+        coarse, fine = (shares.cells(shares.whole, unit) for unit in (1, 2**20))
+        assert fine.variance == pytest.approx(coarse.variance, rel=2e-3)
+        noise = fine.added(np.zeros(20_000, np.int64), seeded(3)) / 2**20
+        # Six standard errors, and more, of the variance: below 1e-8.
+        assert (noise**2).mean() == pytest.approx(fine.variance, rel=0.1)
 
 
 def test_pure_shares_are_epsilon() -> None:

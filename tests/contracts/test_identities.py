@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +16,7 @@ from engines.series.clock import Clock
 from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.presence import Presence
-from engines.shares import PureShares
+from engines.shares import GaussianShares, PureShares
 from engines.trajectory import Default, Limits, TripMode
 from engines.trajectory.assembly import Closing
 from engines.trajectory.domain import TripDomain
@@ -64,7 +64,7 @@ STORED = (
 )
 NAMED = (
     *(SeriesConfig, SeriesDomain, SeriesField, Presence, Clock, Allocation),
-    *(TripDomain, Closing, Limits, Default, Paper, Uniform),
+    *(TripDomain, Closing, Limits, Default, Paper, Uniform, GaussianShares),
 )
 
 
@@ -75,6 +75,17 @@ def check() -> None:
 
 def test_states_of_earlier_versions_are_taken() -> None:
     check()
+
+
+def test_what_the_noise_of_trips_depends_on_is_in_their_identity() -> None:
+    """Without a delta it is not: epsilon is in the budgets of a state."""
+    honest = trips(Default())
+    noises = [(1, 1e-6, 4, 2), (2, 1e-6, 4, 2), (1, 1e-5, 4, 2), (1, 1e-6, 5, 2), (1, 1e-6, 4, 3), (1, 1e-6, 4, None)]
+    others = [
+        replace(honest, shares=GaussianShares(Fraction(epsilon), delta, most, together))
+        for epsilon, delta, most, together in noises
+    ]
+    assert len({config.identity.tobytes() for config in (honest, *others)}) == 1 + len(others)
 
 
 def test_a_class_may_be_renamed() -> None:
