@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from agents.explain import explain
+from agents.explain.roads import Roads
 from agents.explain.sentences import promise
 from agents.explain.text import render_text
 from agents.presentation import presentation
@@ -152,6 +153,23 @@ def test_a_delta_is_for_the_default_mode(mode: str) -> None:
     assert build_engine(Stream.model_validate(document)).guarantee().delta == 1e-6
     with pytest.raises(ConfigError, match="has no use for a delta"):
         Stream.model_validate({**document, "mode": mode})
+
+
+def test_both_roads_are_shown_and_which_has_less_noise() -> None:
+    """With one trip a user, moves have less noise without a delta; with many of which few begin in a step, none has."""
+    for most, cap, less in ((1, None, "pure"), (30, 1, "gaussian")):
+        roads = Roads.of(stream({"epsilon": 1.0, "max_contributions": most, "max_per_step": cap}))
+        assert roads is not None
+        found = {answer.name: answer.less for answer in roads.answers}
+        assert found["one way out"] == less
+        assert any("would give less noise everywhere" in told for told in roads.sentences()) == (cap is not None)
+
+
+def test_a_delta_without_a_cap_on_steps_is_told_what_a_cap_would_do() -> None:
+    for cap in (None, 1):
+        configured = stream({"delta": 1e-6, "max_per_step": cap})
+        told = " ".join(presentation(configured).remarks(configured))
+        assert ("With max_per_step" in told) == (cap is None)
 
 
 def test_small_data_are_warned_of_and_trips_are_called_trips() -> None:
