@@ -1,10 +1,11 @@
 """The synthetic table: rows that are kept from step to step, and change as little as the fitted tables ask for.
 
-Post-processing of fitted tables: a step adds and removes rows to reach the released total, then moves single attributes
-of rows to values that lower the squared distance between the rows' marginals and the fitted ones (batched greedy
-moves). New rows begin as copies of rows; the very first ones are drawn along the forest. The randomness is that of the
-step's noise source, under a label of its own; it protects nobody.
-Units: rows. A moved row counts as one removed and one added.
+Post-processing of fitted tables: a step adds and removes rows to reach the released total, turns the rows that are most
+too many into copies of others, as many as may change, and then moves single attributes of new and replaced rows to
+values that lower the squared distance between the rows' marginals and the fitted ones (batched greedy moves). New rows
+begin as copies of rows; the very first ones are drawn along the forest. The randomness is that of the step's noise
+source, under a label of its own; it protects nobody.
+Units: rows. A replaced row counts as one removed and one added.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from schemas.errors import EngineInputError
 
 CANDIDATES = 4
 """Rows looked at for each one that is added or removed."""
-BATCH, SHARE = 400, 0.35
-"""Rows looked at in a round of moves, at least where the table is large; and the part of the moves worth making that is
-made at once, since moves made together do not know of each other."""
-FEW, MANY = 12, 150
+PARTS, CROWDED = 6, 6
+"""Rows are replaced in so many parts, since rows replaced together do not know of each other; and candidates looked at
+for each."""
+BATCH, SHARE = 32, 0.35
+"""Rows looked at in a round of moves, at least; and the part of the moves worth making that is made at once."""
+FEW, MANY = 100, 200
 """Rounds of a step: usually, and when the fit is new."""
 
 
@@ -182,7 +185,7 @@ class _Moving:
         self.place = np.arange(len(rows))
         """Row before this step that each row was, -1 for new ones."""
         self.free = np.zeros(len(rows), np.bool_)
-        """Rows that may move at no further cost: new ones, and those that were moved."""
+        """Rows that may move at no further cost: new ones, and those that were replaced."""
         self.excess: FloatArray = np.zeros(0)
 
     def resize(self, total: int) -> None:
@@ -224,27 +227,39 @@ class _Moving:
         return crowding
 
     def improve(self, rounds: int) -> None:
-        """Rounds of moves: some rows, one attribute."""
+        """Replace the most crowded rows, as many as may change, then move what is free, one attribute at a time."""
         rows, attributes = self.codes.shape
         if rows == 0 or attributes == 0:
             return
         noise = self.noise.child("move")
-        # Moves of a small part of the table at once: all of a small table would rush into the same cells, and back.
-        batch = min(max(1, rows // 20), max(BATCH, rows // 40))
-        which = uniform_below(attributes, rounds, noise)
-        starts = uniform_below(rows, rounds, noise)
-        order = np.argsort(noise.words(rows), kind="stable")
-        for attribute, start in zip(which.tolist(), starts.tolist(), strict=True):
-            some = order[start : start + batch]
-            if len(some) < batch:
-                some = np.concatenate([some, order[: batch - len(some)]])
-            self._round(attribute, some)
+        for some in np.array_split(np.arange(self.left // 2), PARTS):
+            self._replace(len(some), noise)
+        free = np.flatnonzero(self.free)
+        order = free[np.argsort(noise.words(len(free)), kind="stable")]
+        # Few at once: all would rush into the same cells, and back.
+        batch = min(len(free), max(BATCH, len(free) // 8))
+        for round_, attribute in enumerate(uniform_below(attributes, rounds, noise).tolist() if batch else ()):
+            self._round(attribute, np.take(order, np.arange(batch) + round_ * batch, mode="wrap"))
+
+    def _replace(self, count: int, noise: NoiseSource) -> None:
+        """Turn the most crowded of some candidates into copies of rows that are missing; that costs two changes each."""
+        kept = np.flatnonzero(~self.free)
+        candidates = kept[np.argsort(noise.words(len(kept)), kind="stable")[: CROWDED * count]]
+        crowding = self._crowding(self.codes[candidates])
+        worst = np.argsort(-crowding, kind="stable")[:count]
+        # Without such a row the distance is less: it is squared, and a row is in one cell of each marginal.
+        gone = candidates[worst[crowding[worst] > len(self.keeper._strides) / 2]]
+        if len(gone) == 0:
+            return
+        self.left -= 2 * len(gone)
+        self.free[gone] = True
+        self.excess -= self.keeper.counts(self.codes[gone])
+        others = self.codes[uniform_below(len(self.codes), CANDIDATES * len(gone), noise)]
+        self.codes[gone] = others[np.argsort(self._crowding(others), kind="stable")[: len(gone)]]
+        self.excess += self.keeper.counts(self.codes[gone])
 
     def _round(self, attribute: int, some: IntArray) -> None:
-        if self.left < 2:
-            some = some[self.free[some]]
-            if len(some) == 0:
-                return
+        """Move free rows to the value of this attribute where they are missing most."""
         keeper = self.keeper
         codes = self.codes[some].astype(np.int64)
         now = codes[:, attribute].copy()
@@ -267,13 +282,7 @@ class _Moving:
         codes = self.codes[rows]
         codes[:, attribute] = values
         fine = self.keeper.possible(codes)
-        costly = fine & ~self.free[rows]
-        # A move of a row that was published costs a removal and an addition.
-        beyond = np.cumsum(costly) > self.left // 2
-        fine &= ~(costly & beyond)
         rows, codes = rows[fine], codes[fine]
-        self.left -= 2 * int((costly & fine).sum())
-        self.free[rows] = True
         cells = self.keeper.cells
         np.subtract.at(self.excess, cells(self.codes[rows]).ravel(), 1.0)
         np.add.at(self.excess, cells(codes).ravel(), 1.0)

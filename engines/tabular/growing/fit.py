@@ -2,8 +2,8 @@
 
 Post-processing. One-way: the settled estimate, drawn to even counts as far as noise explains it, grown in proportion,
 plus what recent blocks show beyond their noise. Pairs: independence, corrected by the believed part of the noisy
-residual; from those a forest, whose paths give every pair a better prior; corrected again and raked to the one-way
-marginals. Marginals of three: no interaction of three, corrected and raked to their pairs. Where a ttl has taken
+residual; from those a forest, whose paths, and a few factors of all residuals, give every pair a better prior;
+corrected again and raked to the one-way marginals. Marginals of three: no interaction of three, corrected and raked to their pairs. Where a ttl has taken
 blocks, what they showed comes first, and is corrected by what the others show.
 """
 
@@ -17,6 +17,7 @@ import numpy as np
 from engines.tabular.fitted import Fitted
 from engines.tabular.forest import along_paths, dependences, spanning_forest
 from engines.tabular.growing.blocks import StepBlock
+from engines.tabular.growing.factors import blended, low_rank
 from engines.tabular.growing.recipe import PURE
 from engines.tabular.growing.shrink import news_share, shrunken, simplex
 from engines.tabular.growing.sides import Sides
@@ -27,6 +28,8 @@ LEAST = 1e-3
 """Rows that every value is taken to have at least: what is not seen is not impossible."""
 BELIEVED = 2.0
 """Recent news count from so many times their noise."""
+_POSSIBLE = 0.05
+"""Part of what independence gives that factors leave to a cell at least."""
 _FIRST, _LAST = 6, 30
 _TINY = 1e-9
 
@@ -146,6 +149,12 @@ class MarginalFitter:
         for index, clique in enumerate(cliques):
             if clique in paths:
                 sides.layout.table(prior, index)[:] = paths[clique]
+        noisy, variances = _mean(seen, sides.layout)
+        residual, pairs, ones = sides.centred(noisy - independent), sides.layout, self.ones
+        factors = low_rank(residual, variances, margins, pairs=pairs, ones=ones)
+        tied = independent + blended(residual, variances, prior - independent, factors, pairs=pairs)
+        prior = np.maximum(tied, _POSSIBLE * independent) + _TINY
+        prior = sides.rake(prior if allowed is None else prior * allowed, targets, rounds=_FIRST)
         return corrected(prior, _LAST), independent, np.array(edges, np.int64)
 
     def _tables(self, margins: FloatArray) -> Sequence[FloatArray]:
@@ -170,6 +179,14 @@ class MarginalFitter:
                 fitted = fitted * self.possible[cells:]
             fitted = sides.rake(fitted, targets, rounds=_LAST)
         return fitted, prior
+
+
+def _mean(seen: Sequence[tuple[FloatArray, FloatArray]], layout: Marginals) -> tuple[FloatArray, FloatArray]:
+    """Noisy counts and variances of several blocks as one, by inverse variance."""
+    weights, counts = 1 / seen[0][1], seen[0][0] * layout.spread(1 / seen[0][1])
+    for noisy, variances in seen[1:]:
+        weights, counts = weights + 1 / variances, counts + noisy * layout.spread(1 / variances)
+    return counts / layout.spread(weights), 1 / weights
 
 
 def _usable(block: StepBlock) -> bool:

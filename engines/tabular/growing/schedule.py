@@ -33,7 +33,7 @@ DELETABLE_LEAST, DELETABLE_GROWTH = 4000.0, 1.2
 """The same where rows can be deleted: noise of old blocks stays when their rows have gone."""
 DRIFT, DRIFTED = 0.1, 0.25
 """Believed change of some one-way marginal above which this share of a block will do."""
-UNKNOWN = 0.2
+UNKNOWN = 0.4
 """L1 distance from its prior, as a share of the rows, that a larger marginal may have as long as noise hides it."""
 REST, FIRST_REST = 0.2, 0.05
 """Weight of a marginal that is not worth its noise, beside the others: later, and in the first block."""

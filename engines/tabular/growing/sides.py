@@ -124,5 +124,5 @@ class Sides:
         squared = tau2 * tau2
         tau2 = tau2 * (squared / (squared + _CAUTION * doubt + _SMALLEST))
         signal = layout.spread(tau2) * w
-        believed: FloatArray = prior + signal / (signal + layout.spread(variances)) * residual
+        believed: FloatArray = prior + signal / (signal + every) * residual
         return believed

@@ -1,0 +1,143 @@
+"""What a few hidden factors explain of all pairs at once: a low-rank model of their noisy residuals. Post-processing.
+
+Every value of every attribute has a loading on each of K factors; the residual of a pair of values, which is its count
+less what independence would give, is taken to be the inner product of their loadings. Each pair of attributes alone may
+drown in noise; a loading is learnt from all pairs of its attribute together. How far a factor reaches is learnt too, so
+that one that only explains noise vanishes.
+Sources: the off-diagonal blocks of the Burt matrix, as in joint correspondence analysis ([greenacre1988]); a prior
+variance for each factor, as in variational principal components ([bishop1999]).
+Sums run in a fixed order; sums, products, quotients and roots only, no matrix library.
+Units: rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engines.tabular.marginals import Marginals
+from schemas.arrays import FloatArray, IntArray
+
+FACTORS = 6
+_STARTS, _ROUNDS = 8, 12
+_LEAST, _SMALLEST = 1e-12, 1e-300
+_HALVES = 2.0
+"""How many of a cell's noise variances hold each of two explanations to half of itself."""
+_GOLDEN = 2654435761
+"""Multiplier of a multiplicative hash modulo 2^32: starting vectors only have to differ."""
+
+
+def low_rank(
+    residual: FloatArray, variances: FloatArray, margins: FloatArray, *, pairs: Marginals, ones: Marginals
+) -> FloatArray:
+    """`(cells of pairs,)`: what factors explain of the residual.
+
+    Args:
+        residual: `(cells of pairs,)` noisy counts less those of independence.
+        variances: `(pairs,)` of the noise of one cell.
+        margins: `(cells of ones,)` counts of all values; fewer than a row count as one.
+        ones: the one-way layout; marginal `a` is attribute `a`.
+    """
+    attribute = np.repeat(np.arange(len(ones)), ones.lengths)
+    evidence = _square(residual / pairs.spread(variances), pairs, ones)
+    trust = np.zeros((len(ones), len(ones)))
+    for (left, right), variance in zip(pairs.cliques, variances.tolist(), strict=True):
+        trust[left, right] = trust[right, left] = 1 / variance
+    # Loadings of likely values deviate more, as in `Sides.posterior`.
+    likely = np.maximum(margins, 1.0)
+    likely = likely * np.sqrt(np.sqrt(likely))
+    likely = (likely / likely.mean())[:, None]
+    loadings = _start(evidence, trust, likely, attribute)
+    spread = np.zeros((ones.cells, FACTORS, FACTORS))
+    reach = np.maximum((loadings * loadings / likely).mean(axis=0), _LEAST)
+    diagonal = np.arange(FACTORS)
+    for _ in range(_ROUNDS):
+        squares = loadings[:, :, None] * loadings[:, None, :] + spread
+        known = np.einsum("ab,bkl->akl", trust, np.add.reduceat(squares, ones.offsets[:-1], axis=0))[attribute]
+        known[:, diagonal, diagonal] += 1 / (likely * reach)
+        spread = inverses(known)
+        best = np.einsum("ikl,il->ik", spread, np.einsum("ij,jk->ik", evidence, loadings))
+        # All attributes at once: half of the way, as in Newton's root, or they would swing.
+        loadings = (loadings + best) / 2
+        reach = np.maximum(((loadings * loadings + spread[:, diagonal, diagonal]) / likely).mean(axis=0), _LEAST)
+    explained = np.zeros(pairs.cells)
+    for index, (left, right) in enumerate(pairs.cliques):
+        parts = (loadings[ones.offsets[a] : ones.offsets[a + 1]] for a in (left, right))
+        pairs.table(explained, index)[:] = np.einsum("ik,jk->ij", *parts)
+    return explained
+
+
+def blended(
+    residual: FloatArray, variances: FloatArray, one: FloatArray, other: FloatArray, *, pairs: Marginals
+) -> FloatArray:
+    """Of two explanations of a residual, the mixture that each pair shows: least squares, held to a half of both.
+
+    Args:
+        residual, one, other: `(cells of pairs,)`. variances: `(pairs,)` of the noise of one cell.
+    """
+    held = _HALVES * variances
+    missed = residual - (one + other) / 2
+    a, b, c = (pairs.sums(product) for product in (one * one, other * other, one * other))
+    a, b = a + held, b + held
+    x, y = pairs.sums(one * missed), pairs.sums(other * missed)
+    determinant = np.maximum(a * b - c * c, _SMALLEST)
+    first = 0.5 + (b * x - c * y) / determinant
+    second = 0.5 + (a * y - c * x) / determinant
+    mixture: FloatArray = one * pairs.spread(first) + other * pairs.spread(second)
+    return mixture
+
+
+def _square(tables: FloatArray, pairs: Marginals, ones: Marginals) -> FloatArray:
+    """All pairs in one symmetric matrix of values; 0 where there is no pair."""
+    square = np.zeros((ones.cells, ones.cells))
+    for index, (left, right) in enumerate(pairs.cliques):
+        rows = slice(ones.offsets[left], ones.offsets[left + 1])
+        columns = slice(ones.offsets[right], ones.offsets[right + 1])
+        table = pairs.table(tables, index)
+        square[rows, columns] = table
+        square[columns, rows] = table.T
+    return square
+
+
+def _start(evidence: FloatArray, trust: FloatArray, likely: FloatArray, attribute: IntArray) -> FloatArray:
+    """Leading directions of the evidence, by subspace iteration, each as long as fits the evidence best."""
+    scale = np.sqrt(likely)
+    scaled = evidence * scale * scale[:, 0]
+    numbers = np.arange(1, len(scale) + 1)[:, None] * np.arange(1, FACTORS + 1) * _GOLDEN % 2**32
+    basis = _orthonormal(numbers / 2.0**31 - 1)
+    # Directions of negative eigenvalues are no factors: a shift turns the order from size to value.
+    shift = 0.0
+    for _ in range(_STARTS):
+        moved = np.einsum("ij,jk->ik", scaled, basis)
+        shift = max(shift, float(np.sqrt((moved * moved).sum(axis=0).max())) / 2)
+        basis = _orthonormal(moved + shift * basis)
+    found = scale * basis
+    fits = np.einsum("ij,jk->ik", evidence, found)
+    squares = np.zeros((len(trust), FACTORS))
+    np.add.at(squares, attribute, found * found)
+    weight = (np.einsum("ab,bk->ak", trust, squares) * squares).sum(axis=0)
+    return found * np.sqrt(np.maximum((found * fits).sum(axis=0), 0.0) / np.maximum(weight, _LEAST))
+
+
+def _orthonormal(basis: FloatArray) -> FloatArray:
+    """Gram-Schmidt, column by column; what is left of a column that depends on others is zero."""
+    columns: list[FloatArray] = []
+    for column in basis.T:
+        for other in columns:
+            column = column - (column * other).sum() * other
+        columns.append(column / max(float(np.sqrt((column * column).sum())), _SMALLEST))
+    return np.stack(columns, axis=1)
+
+
+def inverses(matrices: FloatArray) -> FloatArray:
+    """Of many symmetric positive definite ones, by Gauss and Jordan; these need no pivots."""
+    size = matrices.shape[-1]
+    found = matrices.copy()
+    for k in range(size):
+        pivot = found[:, k, k].copy()
+        row = found[:, k, :] / pivot[:, None]
+        column = found[:, :, k].copy()
+        found -= column[:, :, None] * row[:, None, :]
+        found[:, k, :] = row
+        found[:, :, k] = -column / pivot[:, None]
+        found[:, k, k] = 1 / pivot
+    return found
