@@ -47,7 +47,7 @@ def main() -> int:
     if arguments.only == "ties":
         found = ties.measured()
         print("\n".join(ties.table(found)))
-        print(json.dumps(ties.summary(found)))
+        print(json.dumps({**ties.summary(found), **delta.summary(Results("tabular"))}))
         return 0
     quick = os.environ.get("QUICK") == "1" or arguments.quick
     plan = QUICK if quick else Plan(seeds=arguments.seeds)

@@ -22,7 +22,7 @@ from engines.tabular.workload import Clique, Workload
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
-BYTES_PER_CELL = 64
+BYTES_PER_CELL = 96
 """Of memory: private counts, evidence, a fit and what making them takes."""
 
 

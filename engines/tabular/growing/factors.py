@@ -20,7 +20,7 @@ from schemas.arrays import FloatArray, IntArray
 FACTORS = 6
 _STARTS, _ROUNDS = 8, 12
 _LEAST, _SMALLEST = 1e-12, 1e-300
-_HALVES = 2.0
+_HALVES = 4.0
 """How many of a cell's noise variances hold each of two explanations to half of itself."""
 _GOLDEN = 2654435761
 """Multiplier of a multiplicative hash modulo 2^32: starting vectors only have to differ."""
@@ -38,7 +38,7 @@ def low_rank(
         ones: the one-way layout; marginal `a` is attribute `a`.
     """
     attribute = np.repeat(np.arange(len(ones)), ones.lengths)
-    evidence = _square(residual / pairs.spread(variances), pairs, ones)
+    evidence = _Evidence(residual / pairs.spread(variances), pairs, ones)
     trust = np.zeros((len(ones), len(ones)))
     for (left, right), variance in zip(pairs.cliques, variances.tolist(), strict=True):
         trust[left, right] = trust[right, left] = 1 / variance
@@ -55,7 +55,7 @@ def low_rank(
         known = np.einsum("ab,bkl->akl", trust, np.add.reduceat(squares, ones.offsets[:-1], axis=0))[attribute]
         known[:, diagonal, diagonal] += 1 / (likely * reach)
         spread = inverses(known)
-        best = np.einsum("ikl,il->ik", spread, np.einsum("ij,jk->ik", evidence, loadings))
+        best = np.einsum("ikl,il->ik", spread, evidence.times(loadings))
         # All attributes at once: half of the way, as in Newton's root, or they would swing.
         loadings = (loadings + best) / 2
         reach = np.maximum(((loadings * loadings + spread[:, diagonal, diagonal]) / likely).mean(axis=0), _LEAST)
@@ -86,36 +86,48 @@ def blended(
     return mixture
 
 
-def _square(tables: FloatArray, pairs: Marginals, ones: Marginals) -> FloatArray:
-    """All pairs in one symmetric matrix of values; 0 where there is no pair."""
-    square = np.zeros((ones.cells, ones.cells))
-    for index, (left, right) in enumerate(pairs.cliques):
-        rows = slice(ones.offsets[left], ones.offsets[left + 1])
-        columns = slice(ones.offsets[right], ones.offsets[right + 1])
-        table = pairs.table(tables, index)
-        square[rows, columns] = table
-        square[columns, rows] = table.T
-    return square
+class _Evidence:
+    """All pairs as one symmetric matrix of values, without the zeros of attributes that share no pair."""
+
+    def __init__(self, tables: FloatArray, pairs: Marginals, ones: Marginals) -> None:
+        self.values = [np.arange(ones.offsets[a], ones.offsets[a + 1]) for a in range(len(ones))]
+        found: list[list[tuple[int, FloatArray]]] = [[] for _ in self.values]
+        for index, (left, right) in enumerate(pairs.cliques):
+            table = pairs.table(tables, index)
+            found[left].append((right, table))
+            found[right].append((left, table.T))
+        none = np.zeros(0, np.int64)
+        self.others = [np.concatenate([none, *(self.values[b] for b, _ in line)]) for line in found]
+        self.lines = [
+            np.concatenate([np.zeros((len(values), 0)), *(table for _, table in line)], axis=1)
+            for values, line in zip(self.values, found, strict=True)
+        ]
+
+    def times(self, vectors: FloatArray) -> FloatArray:
+        """The product with vectors `(values, k)`."""
+        products = [
+            np.einsum("ij,jk->ik", line, vectors[others]) for line, others in zip(self.lines, self.others, strict=True)
+        ]
+        return np.concatenate(products)
 
 
-def _start(evidence: FloatArray, trust: FloatArray, likely: FloatArray, attribute: IntArray) -> FloatArray:
+def _start(evidence: _Evidence, trust: FloatArray, likely: FloatArray, attribute: IntArray) -> FloatArray:
     """Leading directions of the evidence, by subspace iteration, each as long as fits the evidence best."""
     scale = np.sqrt(likely)
-    scaled = evidence * scale * scale[:, 0]
     numbers = np.arange(1, len(scale) + 1)[:, None] * np.arange(1, FACTORS + 1) * _GOLDEN % 2**32
     basis = _orthonormal(numbers / 2.0**31 - 1)
     # Directions of negative eigenvalues are no factors: a shift turns the order from size to value.
     shift = 0.0
     for _ in range(_STARTS):
-        moved = np.einsum("ij,jk->ik", scaled, basis)
+        moved = scale * evidence.times(scale * basis)
         shift = max(shift, float(np.sqrt((moved * moved).sum(axis=0).max())) / 2)
         basis = _orthonormal(moved + shift * basis)
     found = scale * basis
-    fits = np.einsum("ij,jk->ik", evidence, found)
-    squares = np.zeros((len(trust), FACTORS))
-    np.add.at(squares, attribute, found * found)
+    squares = np.add.reduceat(found * found, np.flatnonzero(np.diff(attribute, prepend=-1)), axis=0)
+    fits = (found * evidence.times(found)).sum(axis=0)
     weight = (np.einsum("ab,bk->ak", trust, squares) * squares).sum(axis=0)
-    return found * np.sqrt(np.maximum((found * fits).sum(axis=0), 0.0) / np.maximum(weight, _LEAST))
+    longer: FloatArray = found * np.sqrt(np.maximum(fits, 0.0) / np.maximum(weight, _LEAST))
+    return longer
 
 
 def _orthonormal(basis: FloatArray) -> FloatArray:

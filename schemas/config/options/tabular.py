@@ -22,7 +22,7 @@ from schemas.config.values import ExactDecimal, FieldName, Flag, Whole
 from schemas.errors import ConfigProblem
 
 MAX_WAYS = 3
-BYTES_PER_CELL = 64
+BYTES_PER_CELL = 96
 """Of memory, as the engine reckons."""
 
 
