@@ -242,7 +242,7 @@ class _Moving:
             self._round(attribute, np.take(order, np.arange(batch) + round_ * batch, mode="wrap"))
 
     def _replace(self, count: int, noise: NoiseSource) -> None:
-        """Turn the most crowded of some candidates into copies of rows that are missing; that costs two changes each."""
+        """Turn the most crowded of some candidates into copies of rows that are missing, for two changes each."""
         kept = np.flatnonzero(~self.free)
         candidates = kept[np.argsort(noise.words(len(kept)), kind="stable")[: CROWDED * count]]
         crowding = self._crowding(self.codes[candidates])

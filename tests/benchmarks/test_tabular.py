@@ -13,7 +13,6 @@ from benchmarks.tabular.plan import EPSILONS, QUICK, SEEDS, Plan, fits, twin
 from benchmarks.tabular.report import Report, printed
 from benchmarks.tabular.results import Key, Results
 from benchmarks.tabular.streams import ADULT, STREAMS, WINDOWS
-from benchmarks.tabular.ties import cramers_v
 from engines.tabular import Marginals
 
 
@@ -115,13 +114,3 @@ def test_the_last_line_is_of_the_runs_that_there_are(folder: Path) -> None:
     run(results, "default", 0.01, epsilon=2.0, stream=WINDOWS[1])
     line = Report(results, None, []).summary()
     assert (line["ratio_avg_we_ttl"], line["ratio_avg_we_ttl_at_one_promise"]) == (0.2, 0.1)
-
-
-def test_ties_of_synthetic_rows_are_measured_without_the_bias_of_a_sample() -> None:
-    chance = np.random.default_rng(1)
-    left, other = chance.integers(0, 5, 20_000), chance.integers(0, 4, 20_000)
-    assert cramers_v(left, left, (5, 5)) == pytest.approx(1, abs=1e-3)
-    assert cramers_v(left, other, (5, 4)) < 0.02
-    half = np.where(chance.random(20_000) < 0.5, left, chance.integers(0, 5, 20_000))
-    assert cramers_v(left, half, (5, 5)) == pytest.approx(0.5, abs=0.03)
-    assert cramers_v(left, np.zeros(20_000, np.int64), (5, 1)) == 0

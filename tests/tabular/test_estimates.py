@@ -139,6 +139,15 @@ def test_the_posterior_lies_between_prior_and_measurement() -> None:
     assert np.allclose(exact, prior + sides.centred(noisy - prior), atol=1e-4)
 
 
+def test_four_cells_are_believed_by_the_noise_of_their_one_direction() -> None:
+    """Centred, a fourth of the noise's variance is left; caution is off where squares of noise do not vary."""
+    layout = Marginals((2, 2), ((0, 1),))
+    sides = Sides.of(layout, Marginals((2, 2), ((0,), (1,))))
+    prior, residual = np.full(4, 250.0), np.array([100.0, -100.0, -100.0, 100.0])
+    believed = sides.posterior(prior + residual, prior, np.array([120.0**2]), kurtosis=0.0) - prior
+    assert np.allclose(believed, (1 - 60.0**2 / 100.0**2) * residual)
+
+
 def test_noise_alone_is_hardly_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """400 tables of four cells that are all noise: how far they are moved, with caution and without, by one seed."""
     layout = Marginals((2,) * 401, tuple((0, other) for other in range(1, 401)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -51,6 +52,20 @@ def test_a_step_changes_no_more_rows_than_it_may(changes: dict[str, Any]) -> Non
         assert len(added) + len(removed) <= 1.1 * (2 * events + share * rows) + 1
         rows += len(added) - len(removed)
     assert rows > 1000
+
+
+def test_rows_that_are_most_too_many_go_first() -> None:
+    """A tie is new, half of the rows are against it, and a tenth may change: nearly all of those are of that half."""
+    parts = GrowingConfig(name="tie", domain=TABLE, epsilon=Fraction(1)).parts
+    even, keeper = parts.fitter.start(), parts.keeper
+    rows = keeper.follow(Rows.none(3), even, total=2000, most=10**6, new_fit=True, noise=seeded(1))
+    tied = replace(even, larger=even.larger.copy())
+    parts.larger.table(tied.larger, parts.larger.cliques.index((0, 2)))[:] = np.array([[1, 1, 0, 0], [0, 0, 1, 1]]) / 4
+    after = keeper.follow(rows, tied, total=2000, most=400, new_fit=True, noise=seeded(2))
+    against = [int((of.codes[:, 0] != of.codes[:, 2] // 2).sum()) for of in (rows, after)]
+    assert 950 < against[0] < 1050
+    assert len(np.setdiff1d(after.ids, rows.ids)) <= 200
+    assert against[0] - against[1] > 190
 
 
 def test_a_quiet_step_keeps_nearly_all_rows() -> None:

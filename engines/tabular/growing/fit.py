@@ -3,8 +3,8 @@
 Post-processing. One-way: the settled estimate, drawn to even counts as far as noise explains it, grown in proportion,
 plus what recent blocks show beyond their noise. Pairs: independence, corrected by the believed part of the noisy
 residual; from those a forest, whose paths, and a few factors of all residuals, give every pair a better prior;
-corrected again and raked to the one-way marginals. Marginals of three: no interaction of three, corrected and raked to their pairs. Where a ttl has taken
-blocks, what they showed comes first, and is corrected by what the others show.
+corrected again and raked to the one-way marginals. Marginals of three: no interaction of three, corrected and raked to
+their pairs. Where a ttl has taken blocks, what they showed comes first, and is corrected by what the others show.
 """
 
 from __future__ import annotations
