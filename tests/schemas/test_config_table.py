@@ -123,7 +123,7 @@ def test_refused_with_the_key_and_the_reason(
 
 def test_fifty_attributes_of_a_thousand_values_are_refused_at_once() -> None:
     attributes = [{"field": f"f{i}", "values": list(range(1000))} for i in range(50)]
-    with pytest.raises(ConfigError, match=r"1,225,050,000 cells, about 74,771 MiB"):
+    with pytest.raises(ConfigError, match=r"1,225,050,000 cells, about 112,156 MiB"):
         stream({"attributes": attributes})
 
 
