@@ -100,7 +100,8 @@ async def bare(bootstrap: str, folder: str, events: int) -> tuple[int, float]:
 async def ours(bootstrap: str, folder: str, events: int) -> tuple[int, float]:
     """Timed from the first slice that is taken in until the last block is committed."""
     from agents.worker.ingest.partition_task import IngestOptions, SourceTask
-    from agents.worker.ingest.service import IngestService, source_specs
+    from agents.worker.ingest.service import IngestService
+    from agents.worker.ingest.specs import source_specs
 
     job = f"ours-{os.getpid()}"
     config = configuration(bootstrap, folder, job)

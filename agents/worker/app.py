@@ -18,9 +18,11 @@ from agents.kafka.security import faust_credentials
 from agents.kafka.transport import JobTransport
 from agents.worker.audit import AuditTask, held_out_start
 from agents.worker.engine import EngineTask, blocks_start
+from agents.worker.metrics import REBALANCES
 from agents.worker.partition_tasks import PartitionTask, PartitionTasks
 from agents.worker.publish import PublishTask
 from agents.worker.table import DurableTable, EagerTables, durable_table
+from agents.worker.vitals_watch import watch_vitals
 from schemas.errors import StoreError
 
 if TYPE_CHECKING:
@@ -55,10 +57,11 @@ def build_app(job: Job, *, roles: Iterable[str] = ROLES, services: Sequence[type
         factories["publish"], sources["publish"] = (lambda partition: PublishTask(job, partition)), topics.releases
     if "audit" in roles and any(stream.audit for stream in config.streams):
         factories["audit"], sources["audit"] = (lambda partition: AuditTask(job, table, partition)), topics.held_out
-    tasks = PartitionTasks(factories, app.crash)
+    tasks = PartitionTasks(factories, app.crash, job.vitals)
     for role, topic in sources.items():
         _attach(app, tasks, role, topic)
-    _follow_assignment(app, table, tasks, set(sources.values()))
+    _follow_assignment(app, job, table, tasks, set(sources.values()))
+    watch_vitals(app, job.vitals, sources)
     for service in services:
         app.service(service)
     return app
@@ -73,7 +76,8 @@ def _attach(app: faust.App, tasks: PartitionTasks, role: str, topic: str) -> Non
     app.agent(app.topic(topic, key_serializer="raw", value_serializer="raw"), name=f"{app.conf.id}.{role}")(agent)
 
 
-def _follow_assignment(app: faust.App, table: DurableTable, tasks: PartitionTasks, topics: set[str]) -> None:
+def _follow_assignment(app: faust.App, job: Job, table: DurableTable, tasks: PartitionTasks, topics: set[str]) -> None:
+    job.vitals.phase = "joins its group"
     holding = False
 
     @table.on_recover
@@ -83,16 +87,20 @@ def _follow_assignment(app: faust.App, table: DurableTable, tasks: PartitionTask
         if holding:
             table.notice_lost_changelog(app.tables.recovery.active_highwaters)
             tasks.open({tp.partition for tp in app.consumer.assignment() if tp.topic in topics})
+            job.vitals.phase = ""
 
     @app.on_partitions_assigned.connect(weak=False)
     async def assigned(app: Any, partitions: Any, **_: Any) -> None:
         nonlocal holding
         holding = True
+        job.vitals.phase = "restores the state tables"
 
     @app.on_partitions_revoked.connect(weak=False)
     async def revoked(app: Any, partitions: Any, **_: Any) -> None:
         nonlocal holding
         holding = False
+        job.vitals.phase = "joins its group again"
+        REBALANCES.labels("private topics").inc()
         tasks.revoke()
 
     @app.on_before_shutdown.connect(weak=False)

@@ -18,6 +18,7 @@ from agents.kafka.clients import close_client
 from agents.kafka.security import security_kwargs
 from agents.lifecycle.cancellations import told
 from agents.lifecycle.stops import alone
+from agents.lifecycle.vitals import COMPUTE_S, Pulse
 from agents.protocol.release.held_out import HeldOutAudit
 from agents.worker.partition_tasks import AckList, StreamsTask, streams_of
 from agents.worker.publish import public_step
@@ -42,6 +43,7 @@ class AuditTask(StreamsTask):
     """Audits of the streams on one partition."""
 
     role = "audit"
+    record_s = COMPUTE_S  # it may wait for a stream that is measured
 
     def __init__(self, job: Job, table: DurableTable, partition: int) -> None:
         super().__init__(partition, job.stops)
@@ -74,16 +76,17 @@ class AuditTask(StreamsTask):
                 self._stream_tasks[stream.name] = AuditStreamTask(self, machine)
 
     async def run(self) -> None:
-        await self.open()
+        await self.opened()
         async with asyncio.TaskGroup() as group:
             for stream_task in self._stream_tasks.values():
-                group.create_task(told(self._follow(stream_task), f"audit of {stream_task.name}"))
-            while True:
-                await self.handle(await self.queue.get())
+                self.shows(stream_task.pulse)
+                group.create_task(told(self._follow(stream_task), stream_task.pulse.name))
+            await self.handle_all()
 
     async def _follow(self, stream_task: AuditStreamTask) -> None:
         with self.serving(stream_task.name):
             await stream_task.follow()
+        stream_task.pulse.waits("has stopped")
 
     async def handle(self, event: Any) -> None:
         needed = False
@@ -137,6 +140,7 @@ class AuditStreamTask:
         self._task = task
         self._machine = machine
         self.name = machine.stream.name
+        self.pulse = Pulse(f"audit of {machine.stream.name}")
         self._lock = asyncio.Lock()
         self._saved_at = time.monotonic()
         self.saved_position = self.saved_floor = 0
@@ -167,6 +171,7 @@ class AuditStreamTask:
             consumer.seek(synthetic, self._machine.synthetic_offset)
             await consumer.seek_to_beginning(ledger)
             while self._task.serves(self.name):
+                self.pulse.works("follows the public topics")
                 batches = await consumer.getmany(timeout_ms=500, max_records=5_000)
                 async with self._lock:
                     with alone(self.name):
@@ -189,7 +194,7 @@ class AuditStreamTask:
         moved = False
         while machine.ready:
             step = machine.step
-            with alone(self.name):
+            with self.pulse.at(f"measures step {step}", COMPUTE_S), alone(self.name):
                 utility = await asyncio.to_thread(machine.measure)
             topic = task.job.topics.utility(machine.stream.name)
             await task.producer.send_and_wait(topic, utility, key=b"%d" % step, partition=0)

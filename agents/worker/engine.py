@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from agents.kafka.clients import close_client, fenced_producer, log_reader
 from agents.lifecycle.stops import alone
+from agents.lifecycle.vitals import COMPUTE_S
 from agents.protocol.release.candidates import Effects, StreamCandidates
 from agents.protocol.release.effects import Adopted, CommitCandidates, CommitSeeds, Compute, Effect, SaveState
 from agents.protocol.release.stepper import Stepper
 from agents.worker.failpoints import failpoint
+from agents.worker.metrics import FENCES, PHASES, STATE_BYTES
 from agents.worker.partition_tasks import AckList, StreamsTask, streams_of
 from agents.worker.trimming import Trimmer
 from schemas.blocks import Block
@@ -54,6 +56,7 @@ class EngineTask(StreamsTask):
     async def open(self) -> None:
         job, partition = self._job, self.partition
         self._producer = await fenced_producer(job.config.kafka, f"{job.config.job.name}-engine-{partition}")
+        FENCES.labels("engine").inc()
         # Only now: whatever a former task had under way is settled, and the log ends where it ends.
         await job.meet_all()
         streams = job.streams_on(partition)
@@ -147,16 +150,19 @@ class EngineTask(StreamsTask):
                 go_on = partial(effects.throw, error)
 
     async def _do(self, effect: Effect) -> Any:
+        self.pulse.goes_on()
         match effect:
             case CommitSeeds(stream, steps):
                 seeds = [Seed(stream, step, self._job.draw_seed(stream, step)) for step in steps]
                 await self._commit("seed", stream, seeds)
                 return [each.seed for each in seeds]
-            case Compute(work=work):
-                return await asyncio.to_thread(work)
+            case Compute(stream, work=work):
+                with self.pulse.at("computes a step", COMPUTE_S), PHASES.labels(stream, "compute").time():
+                    return await asyncio.to_thread(work)
             case CommitCandidates(stream, _, chunks):
                 await self._commit("candidate", stream, chunks)
             case SaveState(stream, step, position, body):
+                STATE_BYTES.labels(stream).set(len(body))
                 facts = {"position": position, "step": step}
                 await self._table.save(self.partition, stream, body, facts=facts)
             case Adopted(stream, step, position, floor):
@@ -170,12 +176,15 @@ class EngineTask(StreamsTask):
     async def _commit(self, what: str, stream: str, records: Sequence[LogRecord]) -> None:
         """All records in one transaction. On an error the worker ends: only reading the log tells what came of it."""
         topic, key = self._job.topics.releases, stream.encode()
-        await self._producer.begin_transaction()
-        sent = [await self._producer.send(topic, each.encode(), key=key, partition=self.partition) for each in records]
-        for each in sent:
-            await each
-            failpoint(f"{what}_appended")
-        await self._producer.commit_transaction()
+        with PHASES.labels(stream, what).time():
+            await self._producer.begin_transaction()
+            sent = [
+                await self._producer.send(topic, each.encode(), key=key, partition=self.partition) for each in records
+            ]
+            for each in sent:
+                await each
+                failpoint(f"{what}_appended")
+            await self._producer.commit_transaction()
         failpoint(f"{what}_committed")
 
 

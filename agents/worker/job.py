@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from agents.kafka.fingerprint import stored_fingerprints
 from agents.lifecycle.advice import PAGE
 from agents.lifecycle.stops import Stops
+from agents.lifecycle.vitals import Vitals
 from agents.protocol.partitioner import home_partition
 from engines.noise import fresh_seed
 from schemas.topics import Topics
@@ -31,6 +32,7 @@ class Job:
         insecure_seed: makes every run repeatable and therefore not private; None draws from the operating system.
         kept: streams that have a history and are not configured here: it stays as it is, see `meet`.
         stops: which streams have stopped in this process.
+        vitals: what each part of this worker is doing.
     """
 
     config: Config
@@ -40,6 +42,7 @@ class Job:
     instance_id: str | None = None
     kept: frozenset[str] = field(init=False, default=frozenset())
     stops: Stops = field(init=False)
+    vitals: Vitals = field(default_factory=Vitals)
 
     def __post_init__(self) -> None:
         self.stops = Stops.of(stream.name for stream in self.config.streams)

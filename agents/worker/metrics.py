@@ -1,47 +1,83 @@
-"""What a worker has counted, for Prometheus on loopback. Operator only: counts of private records are private."""
+"""What a worker shows of itself: Prometheus names and units by its conventions.
+
+Operator only. Each help text says what is PRIVATE, a count of private records or what follows from one, and what is
+public, since anybody who reads the public topics knows it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from prometheus_client.core import REGISTRY, CounterMetricFamily, GaugeMetricFamily, Metric
+import orjson
+from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.core import REGISTRY, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from agents.worker.ingest.counters import IngestCounters
+from agents.lifecycle.vitals import Vitals
+from agents.protocol.clock import StepClock
+from schemas.config import Stream
+
+SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
+
+STATE_BYTES = Gauge("privstream_state_bytes", "PRIVATE. Size of a stream's stored state", ["stream"])
+PHASES = Histogram(
+    "privstream_release_phase_seconds",
+    "PRIVATE. Duration of the phases of a release: seed, compute, candidate, publish",
+    ["stream", "phase"], buckets=SECONDS,
+)  # fmt: skip
+DELAY = Histogram(
+    "privstream_release_delay_seconds",
+    "Public. From the public time of a step (end, grace and publish_delay) to its release; not of replays",
+    ["stream"], buckets=SECONDS,
+)  # fmt: skip
+PUBLISHED = Counter("privstream_published_steps", "Public. Steps made public by this worker", ["stream"])
+LATE = Counter("privstream_late_publications", "Public. Steps made public more than a second late", ["stream"])
+STEP = Gauge("privstream_public_step", "Public. The last public step", ["stream"])
+STEP_END = Gauge("privstream_public_step_end_timestamp_seconds", "Public. When the last public step ended", ["stream"])
+SPENT = Gauge("privstream_epsilon_spent", "Public. Epsilon of a unit that is spent", ["stream"])
+EPSILON = Gauge("privstream_epsilon", "Public. Epsilon of a unit, in all", ["stream"])
+HORIZON = Gauge("privstream_horizon_steps_left", "Public. Steps until the configured horizon", ["stream"])
+REBALANCES = Counter("privstream_rebalances", "Public. Times that this worker lost its partitions", ["group"])
+FENCES = Counter("privstream_fences", "Public. Producers that this worker fenced, itself the next one", ["role"])
+RESTARTS = Counter("privstream_restarts", "Public. Times that this process has begun anew")
+
+STATES = ("starting", "ready", "dead")
 
 
-class IngestMetrics(Collector):
-    """Reads the counters when it is asked; counting itself stays free of Prometheus."""
+class WorkerState(Collector):
+    """What the probes answer, as a state set, and how far reading is behind."""
 
-    def __init__(self, counters: IngestCounters) -> None:
-        self._counters = counters
+    def __init__(self, vitals: Vitals) -> None:
+        self._vitals = vitals
 
     def collect(self) -> Iterable[Metric]:
-        counters = self._counters
-        records = CounterMetricFamily(
-            "privstream_ingest_records",
-            "Source records by what became of them",
-            labels=["stream", "role", "reason", "field"],
+        now = "dead" if self._vitals.dead else "starting" if self._vitals.unready else "ready"
+        found = GaugeMetricFamily("privstream_worker_state", "Public. 1 for what this worker is", labels=["state"])
+        for state in STATES:
+            found.add_metric([state], float(state == now))
+        yield found
+        lag = GaugeMetricFamily(
+            "privstream_lag_offsets",
+            "PRIVATE. Offsets of a partition that are not read yet, markers included",
+            labels=["topic", "partition"],
         )
-        for labels, count in list(counters.records.items()):
-            records.add_metric(list(labels), count)
-        yield records
-        if counters.clock_ahead_s is not None:
-            yield GaugeMetricFamily(
-                "privstream_clock_ahead_seconds",
-                "What this worker's clock is ahead of the brokers'",
-                value=counters.clock_ahead_s,
-            )
-        users = GaugeMetricFamily(
-            "privstream_bounded_users", "Users held in the contribution bounds", labels=["stream", "partition"]
-        )
-        for (stream, partition), count in list(counters.users.items()):
-            users.add_metric([stream, str(partition)], count)
-        yield users
-        yield CounterMetricFamily("privstream_ingest_blocks", "Blocks committed", value=counters.blocks)
-        yield CounterMetricFamily("privstream_ingest_block_bytes", "Their bytes", value=counters.block_bytes)
+        for places in list(self._vitals.lags.values()):
+            for (topic, partition), place in places.items():
+                lag.add_metric([topic, str(partition)], max(place.end - place.position, 0))
+        yield lag
 
 
-def expose_ingest(counters: IngestCounters) -> None:
-    """Show these counters; once a process."""
-    REGISTRY.register(IngestMetrics(counters))
+def expose_worker(vitals: Vitals) -> None:
+    """Show what the worker is; once a process."""
+    REGISTRY.register(WorkerState(vitals))
+
+
+def show_public(stream: Stream, step: int, clock: StepClock, ledger: bytes) -> None:
+    """How far a stream has come and what that has cost, from the public ledger entry of its last step."""
+    entry = orjson.loads(ledger)
+    STEP.labels(stream.name).set(step)
+    STEP_END.labels(stream.name).set(clock.end_of(step) / 1e6)
+    SPENT.labels(stream.name).set(float(entry.get("epsilon_spent", 0.0)))
+    EPSILON.labels(stream.name).set(float(entry.get("epsilon", 0.0)))
+    if (horizon := stream.horizon) is not None:
+        HORIZON.labels(stream.name).set(max(horizon - 1 - step, 0))

@@ -15,10 +15,11 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from agents.lifecycle.cancellations import told
 from agents.lifecycle.stops import Part, Stops, StreamStoppedError
+from agents.lifecycle.vitals import COMPUTE_S, WORK_S, Pulse, Vitals
 from schemas.errors import PrivstreamError, WireError
 
 log = logging.getLogger(__name__)
@@ -32,11 +33,17 @@ class PartitionTask(abc.ABC):
     """One role on one partition, from assignment to revocation."""
 
     role: str
+    record_s = WORK_S
+    """How long a record may take, or one effect of it."""
+    vitals: Vitals | None = None
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.closed = False
         self.queue: asyncio.Queue[Any] = asyncio.Queue(QUEUE_RECORDS)
+        self.pulse = Pulse(f"{self.role} of partition {partition}")
+        self.pulses = [self.pulse]
+        """Of all that works by itself in this task."""
 
     @abc.abstractmethod
     async def open(self) -> None:
@@ -50,10 +57,30 @@ class PartitionTask(abc.ABC):
         """Give up the partition. The successor fences whatever is still under way."""
         self.closed = True
 
-    async def run(self) -> None:
-        await self.open()
+    def shows(self, pulse: Pulse) -> None:
+        """Something in this task begins to work by itself."""
+        pulse.ready = True
+        self.pulses.append(pulse)
+        if self.vitals is not None and not self.closed:
+            self.vitals.take(pulse)
+
+    async def opened(self) -> None:
+        """`open`, as a piece of work."""
+        with self.pulse.at("opens, and reads back what is committed", COMPUTE_S):
+            await self.open()
+        self.pulse.ready = True
+
+    async def handle_all(self) -> NoReturn:
+        """Every record, for as long as the task lives."""
         while True:
-            await self.handle(await self.queue.get())
+            self.pulse.waits("waits for records")
+            event = await self.queue.get()
+            with self.pulse.at("works on a record", self.record_s):
+                await self.handle(event)
+
+    async def run(self) -> None:
+        await self.opened()
+        await self.handle_all()
 
 
 class StreamsTask(PartitionTask):
@@ -123,13 +150,18 @@ class PartitionTasks:
     Args:
         factories: role -> how to make the task of a partition.
         crash: stops the worker with an error.
+        vitals: where each task says what it is doing; its own by default.
     """
 
     def __init__(
-        self, factories: Mapping[str, Callable[[int], PartitionTask]], crash: Callable[[BaseException], Any]
+        self,
+        factories: Mapping[str, Callable[[int], PartitionTask]],
+        crash: Callable[[BaseException], Any],
+        vitals: Vitals | None = None,
     ) -> None:
         self._factories = factories
         self._crash = crash
+        self._vitals = Vitals() if vitals is None else vitals
         self._open: dict[tuple[str, int], PartitionTask] = {}
         self._running: dict[PartitionTask, asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
@@ -143,6 +175,8 @@ class PartitionTasks:
             for role, make in self._factories.items():
                 if (role, partition) not in self._open:
                     task = self._open[role, partition] = make(partition)
+                    task.vitals = self._vitals
+                    self._vitals.take(task.pulse)
                     self._running[task] = asyncio.ensure_future(self._run(task))
 
     async def deliver(self, role: str, event: Any) -> None:
@@ -162,6 +196,8 @@ class PartitionTasks:
         tasks, self._open = list(self._open.values()), {}
         for task in tasks:
             task.closed = True
+            for pulse in task.pulses:
+                self._vitals.ends(pulse)
             running = self._running.pop(task)
             running.cancel()
             leaving = asyncio.ensure_future(self._leave(task, running))

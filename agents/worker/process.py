@@ -16,8 +16,6 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from prometheus_client import start_http_server
-
 from agents.kafka import stop_log
 from agents.kafka.cluster import access_error, passes, until_it_answers
 from agents.kafka.fingerprint import check_fingerprints
@@ -27,12 +25,15 @@ from agents.kafka.topics.ids import topic_identities
 from agents.lifecycle.advice import explain, what_happened
 from agents.lifecycle.leaving import LIMIT_S, Leaving
 from agents.lifecycle.logs import set_up
+from agents.lifecycle.vitals import Vitals
 from agents.worker.app import ROLES, build_app, data_folder
 from agents.worker.ingest.counters import IngestCounters
+from agents.worker.ingest.metrics import expose_ingest
 from agents.worker.ingest.service import ingest_service
 from agents.worker.ingest.user_keys import user_key_ids
 from agents.worker.job import Job
-from agents.worker.metrics import expose_ingest
+from agents.worker.metrics import RESTARTS, expose_worker
+from agents.worker.probes import serve
 from agents.worker.topic_watch import watch_service
 from schemas.errors import LostTopicError, TopicError
 from schemas.topics import Topics
@@ -46,6 +47,7 @@ NOT_PRIVATE = "NOT PRIVATE: an insecure seed makes the noise repeatable. Every l
 SHORT_S = 60.0  # a life that is shorter makes the next one wait
 MOST_S = 30.0
 LIVES = "_PRIVSTREAM_SHORT_LIVES"
+AGAIN = "_PRIVSTREAM_RESTARTS"
 
 
 def run_worker(
@@ -67,12 +69,15 @@ def run_worker(
     if leaving is None:
         leaving = Leaving()
         leaving.install()
-    if config.job.metrics_port is not None:
-        _serve_metrics(config.job.metrics_port)
+    vitals = Vitals()
+    if config.job.http_port is not None:
+        expose_worker(vitals)
+        serve(config.job.http_host, config.job.http_port, vitals)
+    RESTARTS.inc(int(os.environ.get(AGAIN, "0")))
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     try:
-        error = loop.run_until_complete(_live(config, leaving, insecure_seed=insecure_seed, roles=tuple(roles)))
+        error = loop.run_until_complete(_live(config, leaving, vitals, insecure_seed=insecure_seed, roles=tuple(roles)))
     except BaseException as failed:
         error = failed
     if error is None or (leaving.asked and passes(error)):
@@ -81,6 +86,8 @@ def run_worker(
         leaving.begin(explain(access_error(error) or error))
         leaving.end(1)
     leaving.waits()
+    vitals.phase = "begins anew"
+    os.environ[AGAIN] = str(int(os.environ.get(AGAIN, "0")) + 1)
     log.warning("BEGINS ANEW: %s. Everything is read back from committed records", what_happened(error))
     _pause(time.monotonic() - begun)
     leaving.again()
@@ -95,11 +102,13 @@ def _pause(life_s: float) -> None:
 
 
 async def _live(
-    config: Config, leaving: Leaving, *, insecure_seed: int | None, roles: tuple[str, ...]
+    config: Config, leaving: Leaving, vitals: Vitals, *, insecure_seed: int | None, roles: tuple[str, ...]
 ) -> BaseException | None:
     """One life of a worker. Returns the error that ended it, None after a signal."""
+    vitals.phase = "waits for the cluster"
     await until_it_answers(config.kafka)
-    app = await prepare(config, insecure_seed=insecure_seed, roles=roles)
+    vitals.phase = "checks topics and fingerprints"
+    app = await prepare(config, insecure_seed=insecure_seed, roles=roles, vitals=vitals)
     loop, asked = asyncio.get_running_loop(), asyncio.Event()
     leaving.serves(lambda: loop.call_soon_threadsafe(asked.set))
     starting = asyncio.ensure_future(app.start())
@@ -119,15 +128,9 @@ async def _live(
     return error
 
 
-def _serve_metrics(port: int) -> None:
-    try:
-        start_http_server(port, addr="127.0.0.1")  # counts are private: never to the network
-    except OSError as error:
-        # Another worker of this machine has it. Metrics are no reason not to work.
-        log.warning("no metrics of this worker: port %d cannot be used (%s)", port, error.strerror)
-
-
-async def prepare(config: Config, *, insecure_seed: int | None, roles: Iterable[str]) -> Any:
+async def prepare(
+    config: Config, *, insecure_seed: int | None, roles: Iterable[str], vitals: Vitals | None = None
+) -> Any:
     """Check topics and fingerprints, and build the application. A stream that is refused stops alone.
 
     Raises: TopicError, BrokerError, FingerprintError, ConfigError; what is wrong with a stream, if no other is left.
@@ -149,6 +152,7 @@ async def prepare(config: Config, *, insecure_seed: int | None, roles: Iterable[
         audit_partitions=checked.audit_partitions,
         insecure_seed=insecure_seed,
         instance_id=instance_id,
+        vitals=Vitals() if vitals is None else vitals,
     )
     for name in sorted(checked.others):
         job.meet(name)
@@ -165,7 +169,7 @@ async def prepare(config: Config, *, insecure_seed: int | None, roles: Iterable[
     taken_in = {name: number for name, number in checked.source_partitions.items() if name not in checked.changed}
     if "ingest" in roles and taken_in:
         counters = IngestCounters()
-        if config.job.metrics_port is not None:
+        if config.job.http_port is not None:
             expose_ingest(counters)
         services.append(
             ingest_service(
@@ -176,6 +180,7 @@ async def prepare(config: Config, *, insecure_seed: int | None, roles: Iterable[
                 counters=counters,
                 stops=job.stops,
                 instance_id=instance_id,
+                vitals=job.vitals,
             )
         )
     return build_app(job, roles=roles, services=services)

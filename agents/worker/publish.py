@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 from aiokafka.errors import KafkaError
-from prometheus_client import Counter
 
 from agents.kafka.clients import close_client, fenced_producer, log_reader
 from agents.kafka.tail import tail
 from agents.lifecycle.cancellations import told
 from agents.lifecycle.stops import Stops, alone
+from agents.lifecycle.vitals import Pulse
 from agents.protocol.clock import StepClock
 from agents.protocol.release.candidates import ENOUGH_BYTES, MOST_STEPS
 from agents.protocol.release.publisher import Publication, StreamPublisher
 from agents.worker.failpoints import failpoint
+from agents.worker.metrics import DELAY, FENCES, LATE, PHASES, PUBLISHED, show_public
 from agents.worker.partition_tasks import AckList, StreamsTask, streams_of
 from agents.worker.trimming import Trimmer
 from schemas.errors import LostTopicError
@@ -43,8 +44,6 @@ STEP_HEADER = "privstream-step"
 # A step goes out in one transaction, some 75,000 records a second; brokers allow 15 minutes at most.
 TRANSACTION_TIMEOUT_MS = 600_000
 LATE_S = 1.0  # what computing and committing may take before a publication counts as late
-PUBLISHED = Counter("privstream_published_steps", "Steps made public by this worker", ["stream"])
-LATE = Counter("privstream_late_publications", "Steps made public after their time on the public schedule", ["stream"])
 
 
 class PublishTask(StreamsTask):
@@ -66,12 +65,12 @@ class PublishTask(StreamsTask):
                 await stream_task.open(self._job.config.kafka)
 
     async def run(self) -> None:
-        await self.open()
+        await self.opened()
         async with asyncio.TaskGroup() as group:
             for stream_task in self._stream_tasks.values():
-                group.create_task(told(self._run(stream_task), f"publisher of {stream_task.name}"))
-            while True:
-                await self.handle(await self.queue.get())
+                self.shows(stream_task.pulse)
+                group.create_task(told(self._run(stream_task), stream_task.pulse.name))
+            await self.handle_all()
 
     async def _run(self, stream_task: PublishStreamTask) -> None:
         try:
@@ -83,6 +82,7 @@ class PublishTask(StreamsTask):
             # A topic of a stream that has stopped may be the reason. Whatever became of its last transaction, its
             # producer is not used again, and the next one fences before it reads.
             log.info("publisher of %s ended with %s", stream_task.name, type(error).__name__)
+        stream_task.pulse.waits("has stopped")
         stream_task.queue = asyncio.Queue()  # nothing of what waits there is needed by this process
 
     async def handle(self, event: Any) -> None:
@@ -128,8 +128,10 @@ class PublishStreamTask:
         self._stream = stream
         self._stops = Stops.of([stream.name]) if stops is None else stops
         self.name = stream.name
+        self.pulse = Pulse(f"publisher of {stream.name}")
         self._producer: Any = None
         self.machine = StreamPublisher(stream.name)
+        self._ledger: bytes | None = None
         self.queue: asyncio.Queue[tuple[int, LogRecord]] = asyncio.Queue()
         self._first_offsets: dict[int, int] = {}
 
@@ -149,13 +151,18 @@ class PublishStreamTask:
         self._producer = await fenced_producer(
             kafka, Topics.publisher_id(self._stream.name), timeout_ms=TRANSACTION_TIMEOUT_MS
         )
+        FENCES.labels("publish").inc()
         showed = False
         async with log_reader(kafka, Topics.ledger(self._stream.name), 0) as ledger:
             async for records in ledger.read():
                 with alone(self.name):
                     self.machine.recover(record.value for record in records)
+                if records:
+                    self._ledger = records[-1].value
                 showed = showed or any(orjson.loads(record.value).get("added") for record in records)
         await self._look_behind(kafka, showed=showed)
+        if self._ledger is not None:
+            show_public(self._stream, self.machine.last_step, self._clock, self._ledger)
         log.info("publisher of %s: step %s is public", self._stream.name, self.machine.last_step)
 
     async def _look_behind(self, kafka: Kafka, *, showed: bool) -> None:
@@ -224,22 +231,35 @@ class PublishStreamTask:
         held: Publication | None = None
         while self.serves():
             if held is None:
+                self.pulse.waits("waits for a candidate")
                 record = await self.queue.get()
-                with alone(self.name):
+                with self.pulse.at("reads a candidate"), alone(self.name):
                     held = await self._read(*record)
             if held is not None:
+                self.pulse.waits(f"waits for the public time of step {held.step}")
                 await self._wait_until_due(held.step)
                 if not self.serves():
                     return
-                with alone(self.name):
-                    due, held = await self._overdue(held)
-                await self.publish(due)
+                with self.pulse.at("publishes", TRANSACTION_TIMEOUT_MS / 1000):
+                    with alone(self.name):
+                        due, held = await self._overdue(held)
+                    with PHASES.labels(self.name, "publish").time():
+                        await self.publish(due)
                 for each in due:
                     self.machine.published(each.step)
-                PUBLISHED.labels(self._stream.name).inc(len(due))
+                self._show(due)
                 steps = f"step {due[0].step} is" if len(due) == 1 else f"steps {due[0].step} to {due[-1].step} are"
                 log.info("stream %s: %s public", self._stream.name, steps)
             self._task.settled()
+
+    def _show(self, due: Sequence[Publication]) -> None:
+        """What has become public, as metrics."""
+        PUBLISHED.labels(self.name).inc(len(due))
+        if self._stream.time.clock == "wall":
+            now = time.time()
+            for each in due:
+                DELAY.labels(self.name).observe(max(now - self._due_s(each.step), 0.0))
+        show_public(self._stream, due[-1].step, self._clock, due[-1].records[-1].value or b"{}")
 
     async def _read(self, offset: int, record: LogRecord) -> Publication | None:
         """In a thread: a large candidate takes seconds to unpack, in which the event loop must go on."""

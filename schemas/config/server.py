@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator
 from datetime import timedelta
@@ -20,14 +21,29 @@ SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"
 _SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
 
 
+def _host(value: str) -> str:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        raise refusal(
+            "is not an IP address", 'write "127.0.0.1" for this machine alone, "0.0.0.0" for all its networks'
+        ) from None
+    return value
+
+
+Host = Annotated[str, Field(strict=True), AfterValidator(_host)]
+
+
 class JobSection(Section):
     """`[job]`: `name` is the prefix of the consumer group, the transactional ids and the private topics."""
 
     name: PlainName = Field("privstream", examples=["privstream"])
     data_dir: Path = Field(Path("./privstream-data"), examples=["./privstream-data"])
     """Folder of the RocksDB tables, relative to the working directory; a cache, but as sensitive as the raw topics."""
-    metrics_port: Whole | None = Field(None, ge=1, le=65535, examples=[9464])
-    """TCP port of the Prometheus metrics on loopback; absent: none."""
+    http_port: Whole | None = Field(None, ge=1, le=65535, examples=[9464])
+    """TCP port of /livez, /readyz and /metrics, or one of the nine after it where it is taken; absent: none."""
+    http_host: Host = Field("127.0.0.1", examples=["127.0.0.1"])
+    """Address on which that is served. Metrics count private records: beyond loopback, let operators alone reach it."""
     max_clock_skew: PositiveDuration = Field(timedelta(seconds=10), examples=["10s"])
     """How far a worker's clock may be ahead of the brokers': no step is closed earlier than this before its end."""
     keep_private_log: Flag = Field(False, examples=[False])

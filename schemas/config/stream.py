@@ -79,6 +79,12 @@ class Stream(Section):
         return ENGINES[self.engine].facts
 
     @property
+    def horizon(self) -> int | None:
+        """Steps after which nothing more is measured; None: it has no end."""
+        found: int | None = getattr(self.options, "horizon", None)
+        return found
+
+    @property
     def private(self) -> bool:
         """False in a mode that measures events again at every step: `privacy.epsilon` is then the price of ONE step."""
         return self.mode not in self.facts.not_private

@@ -13,7 +13,8 @@ from agents.kafka import source_check
 from agents.kafka.topics.ids import TopicIdentity
 from agents.lifecycle.stops import Stops
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask
-from agents.worker.ingest.service import IngestService, source_specs
+from agents.worker.ingest.service import IngestService
+from agents.worker.ingest.specs import source_specs
 from schemas.errors import GapError, SourceError
 from tests.kafka.support import job_config, stream_table
 

@@ -17,7 +17,7 @@ from agents.protocol.ingest.places import Places
 from agents.worker.ingest import restore
 from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask
-from agents.worker.ingest.service import source_specs
+from agents.worker.ingest.specs import source_specs
 from schemas.blocks import Block
 from schemas.errors import GapError
 from tests.kafka.ingest_support import START_S

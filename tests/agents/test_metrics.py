@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
 from agents.worker.ingest.counters import IngestCounters
-from agents.worker.metrics import IngestMetrics
+from agents.worker.ingest.metrics import IngestMetrics
 
 
 def test_records_are_shown_by_stream_role_and_reason() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.partitioner import home_partition
 from agents.protocol.release.stepper import Stepper
-from agents.worker.ingest.service import source_specs
+from agents.worker.ingest.specs import source_specs
 from agents.worker.publish import public_step
 from schemas.blocks import Block, Folded
 from schemas.config import Config

@@ -25,7 +25,8 @@ from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes
 from agents.worker.ingest.partition_task import IngestOptions
-from agents.worker.ingest.service import IngestService, source_specs
+from agents.worker.ingest.service import IngestService
+from agents.worker.ingest.specs import source_specs
 from schemas.blocks import Block
 from schemas.config import Config
 from schemas.config.load import config_from_mapping

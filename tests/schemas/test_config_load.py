@@ -189,7 +189,7 @@ def test_the_environment_wins_over_the_file() -> None:
         "PRIVSTREAM_KAFKA__SASL_PASSWORD_FILE": "/secret",
         "PRIVSTREAM_KAFKA__SESSION_TIMEOUT_S": "6",
         "PRIVSTREAM_JOB__NAME": "12",
-        "PRIVSTREAM_JOB__METRICS_PORT": "9999",
+        "PRIVSTREAM_JOB__HTTP_PORT": "9999",
         "PRIVSTREAM_JOB__KEEP_PRIVATE_LOG": "true",
         "PRIVSTREAM_FAILPOINT": "somebody else's",
         "HOME": "/",
@@ -198,7 +198,7 @@ def test_the_environment_wins_over_the_file() -> None:
     assert config.kafka.servers == ("broker:1234",)
     assert config.kafka.sasl_password_file == Path("/secret")
     assert config.kafka.session_timeout_s == 6
-    assert (config.job.name, config.job.metrics_port, config.job.keep_private_log) == ("12", 9999, True)
+    assert (config.job.name, config.job.http_port, config.job.keep_private_log) == ("12", 9999, True)
     assert config.streams == load_config(OWN).streams
 
 

@@ -209,7 +209,7 @@ BAD: list[tuple[str, str, str, str, str]] = [
     ("[kafka]", '[kafka]\nsecurity_protocol = "SSL"\nssl_keyfile = "k"', "kafka.ssl_certfile", "missing", "add"),
     ("[kafka]", '[kafka]\nsecurity_protocol = "SSL"\nssl_cafile = 7', "kafka.ssl_cafile", "path", "quotes"),
     ('name = "job"', 'name = "my job"', "job.name", "not allowed", "letters"),
-    ('name = "job"', "metrics_port = 70000", "job.metrics_port", "at most 65535", "65535 or less"),
+    ('name = "job"', "http_port = 70000", "job.http_port", "at most 65535", "65535 or less"),
     ("[job]", "bootstrap = 1\n[job]", "bootstrap", "unknown key", "move it to [kafka]"),
     ("[job]", "[jobs]", "jobs", "unknown key", "did you mean job?"),
     (SECOND, "", "streams", "missing", "[[streams]]"),

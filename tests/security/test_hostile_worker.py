@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from typer.testing import CliRunner
 
@@ -43,13 +44,15 @@ pytestmark = [pytest.mark.slow]
 LARGEST = 900_000  # below what a topic takes by default
 LAST_STEP = 2
 GOOD_USER, GOOD_PLACE = "b2d9-good-user", 0.5123456789123
+DOCUMENTED = set(re.findall(r"`(privstream_\w+)`", (ROOT / "docs" / "operations.md").read_text()))
+"""Metrics."""
 SECRETS = (CANARY, GOOD_USER, "123456789123")
 
 JOB = """
 [job]
 name = "{job}"
 data_dir = "{folder}/data"
-metrics_port = {port}
+http_port = {port}
 [kafka]
 bootstrap = "{bootstrap}"
 partitions = 2
@@ -143,8 +146,8 @@ async def send(config: Config, feeds: dict[str, list[RawRecord]]) -> None:
         await producer.flush()
 
 
-def scraped(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+def scraped(port: int, path: str = "metrics") -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=30) as answer:
         return str(answer.read().decode())
 
 
@@ -172,9 +175,14 @@ def test_a_worker_goes_on_and_shows_nothing(bootstrap: str, tmp_path: Path) -> N
         worker = started(path, log)
         try:
             await until(lambda: all_public(config, worker))
-            assert config.job.metrics_port is not None
+            assert config.job.http_port is not None
             await until(lambda: ingested(config, wanted))
-            said = {"metrics": scraped(config.job.metrics_port)}
+            said = {"metrics": scraped(config.job.http_port)}
+            said |= {path: scraped(config.job.http_port, path) for path in ("livez", "readyz")}
+            assert all(orjson.loads(said[path])["ok"] for path in ("livez", "readyz"))
+            shown = set(re.findall(r"^# TYPE (privstream_\w+) ", said["metrics"], re.MULTILINE))
+            of_replays = DOCUMENTED - {"privstream_clock_ahead_seconds"}
+            assert {name for name in shown if not name.endswith("_created")} == of_replays
             for command in (
                 ["status"],
                 ["status", "--json"],
@@ -220,8 +228,8 @@ async def all_public(config: Config, worker: subprocess.Popen[bytes]) -> bool:
 
 async def ingested(config: Config, wanted: dict[str, Counter[tuple[str, str]]]) -> bool:
     """Whether the worker has counted what the machine counts; it never stays at anything else."""
-    assert config.job.metrics_port is not None
-    text = await asyncio.to_thread(scraped, config.job.metrics_port)
+    assert config.job.http_port is not None
+    text = await asyncio.to_thread(scraped, config.job.http_port)
     return all(of_metrics(text, name) == counts for name, counts in wanted.items())
 
 

@@ -19,7 +19,7 @@ from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import home_partition
 from agents.protocol.release.stepper import Stepper
-from agents.worker.ingest.service import source_specs
+from agents.worker.ingest.specs import source_specs
 from agents.worker.publish import public_step
 from schemas.blocks import Block, Folded
 from schemas.config import Stream
@@ -32,6 +32,8 @@ from tests.simulation.log import PartitionLog, Record
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+DEAD = "dead to its probe"
+"""How a worker ends that a supervisor would restart: only where something in it is frozen."""
 NOTICED_S = 300.0  # from the end of a step and its grace to its publication, where all is well
 
 
@@ -40,7 +42,7 @@ def violations(world: World) -> list[str]:
     found: list[str] = []
     for stream in world.config.streams:
         found += [f"{stream.name}: {what}" for what in _of_stream(world, stream)]
-    return found
+    return found + [told for told in world.observed.refusals if told.startswith(DEAD)]
 
 
 def _of_stream(world: World, stream: Stream) -> Iterator[str]:

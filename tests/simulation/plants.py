@@ -5,6 +5,7 @@ Each is a change of the program as somebody could make it: what stands there whi
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Callable
@@ -152,11 +153,42 @@ def retry() -> Patches:
     return {f"agents.kafka.clients.{once}": aiokafka.AIOKafkaProducer} if hasattr(clients, once) else {}
 
 
+def _frozen(name: str) -> Patches:
+    """Something that is waited for never comes, and nothing says so."""
+
+    async def changed(*_: Any, **__: Any) -> Any:
+        await asyncio.Event().wait()
+
+    return {name: changed}
+
+
+def frozen_engine() -> Patches:
+    return _frozen("agents.worker.engine.EngineTask._commit")
+
+
+def frozen_publisher() -> Patches:
+    return _frozen("agents.worker.publish.PublishStreamTask.publish")
+
+
+def frozen_audit() -> Patches:
+    return _frozen("agents.worker.audit.AuditStreamTask._advance")
+
+
+def frozen_ingest() -> Patches:
+    return _frozen("agents.worker.ingest.partition_task.SourceTask.flush")
+
+
+def frozen_clock() -> Patches:
+    return _frozen("agents.worker.ingest.service.IngestService._place_ticks")
+
+
+FROZEN = (frozen_engine, frozen_publisher, frozen_audit, frozen_ingest, frozen_clock)
+"""A probe must find these, not only what comes of them."""
 PLANTS: dict[str, Callable[[], Patches]] = {
     plant.__name__.replace("_", " "): plant
     for plant in (
         retry, late_seed, ledger_not_read, stale_snapshot, offset_outside, trimmed_too_early, trimmed_by_position,
-        no_fencing, tick_forgotten, uncommitted_restore,
+        no_fencing, tick_forgotten, uncommitted_restore, *FROZEN,
     )
 }  # fmt: skip
 """Name -> what makes its patches."""

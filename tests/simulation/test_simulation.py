@@ -53,6 +53,23 @@ def test_a_planted_fault_is_found(plant: str, seeds: int) -> None:
     assert last["violations"] > 0
 
 
+@pytest.mark.parametrize(
+    ("part", "seed", "told"),
+    [
+        ("engine", 1, "engine of partition"),
+        ("publisher", 1, "publisher of"),
+        ("audit", 8, "audit of"),
+        ("ingest", 1, "ingest: reads the sources"),
+        ("clock", 1, "clock of the steps"),
+    ],
+)
+def test_a_probe_finds_what_is_frozen(part: str, seed: int, told: str) -> None:
+    """And no probe finds anything in the seeds without a planted fault, whatever stops, stalls or is away there."""
+    code, _, printed = simulate("--plant", f"frozen {part}", "--seed", str(seed), "--steps", "2")
+    assert code == 1
+    assert f"dead to its probe: {told}" in printed, printed
+
+
 def test_a_seed_replays_exactly() -> None:
     """All that any topic ever held is the same: alone, and after another seed in one process."""
     digests = {simulate("--seed", "7", "--steps", "3")[1]["digest"] for _ in range(2)}

@@ -21,6 +21,7 @@ from agents.kafka.clients import log_reader
 from agents.kafka.fingerprint import Checked, check_fingerprints
 from agents.kafka.membership import give_place_up, keep_place
 from agents.lifecycle.advice import explain
+from agents.lifecycle.vitals import BEAT_S, Vitals
 from agents.worker.audit import AuditTask, held_out_start
 from agents.worker.engine import EngineTask, blocks_start
 from agents.worker.ingest.service import ingest_service
@@ -30,6 +31,7 @@ from agents.worker.partition_tasks import PartitionTasks
 from agents.worker.publish import PublishTask
 from agents.worker.table import SAVE_TIMEOUT_S, DurableTable
 from schemas.config import Config
+from tests.simulation.oracle import DEAD
 from tests.simulation.patches import HEARTBEAT_S
 from tests.simulation.timeline import Process
 
@@ -131,7 +133,7 @@ class Assignment(ConsumerRebalanceListener):
             factories["audit"] = lambda partition: AuditTask(job, table, partition)
             self._roles[topics.held_out] = "audit"
             self._starts[topics.held_out] = held_out_start(job, table)
-        self.tasks = PartitionTasks(factories, crash)
+        self.tasks = PartitionTasks(factories, crash, job.vitals)
         self._crash = crash
         self._job = job
         self._table = table
@@ -208,6 +210,14 @@ class Assignment(ConsumerRebalanceListener):
             await self._consumer.stop()
 
 
+async def _probed(vitals: Vitals) -> None:
+    """A worker that is slow, waits or is without its cluster is not dead; ends where a probe would restart it."""
+    vitals.beat()
+    while not vitals.dead:
+        await asyncio.sleep(BEAT_S)
+        vitals.beat()
+
+
 async def work(
     config: Config, process: Process, disk: Disk, *, stop: asyncio.Event, job_class: type[Job] = Job
 ) -> None:
@@ -219,6 +229,7 @@ async def work(
         source_partitions=checked.source_partitions,
         audit_partitions=checked.audit_partitions,
         instance_id=process.name,
+        vitals=Vitals(process.time),
     )
     ended: asyncio.Future[BaseException | None] = process.create_future()
 
@@ -236,18 +247,22 @@ async def work(
         sources=checked.sources,
         stops=job.stops,
         instance_id=process.name,
+        vitals=job.vitals,
     )()
     await ingest.start()
     running = [
         asyncio.ensure_future(assignment.run()),
         asyncio.ensure_future(ingest._crashed.wait()),
         asyncio.ensure_future(stop.wait()),
+        asyncio.ensure_future(_probed(job.vitals)),
         ended,
     ]
     await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
     error = ended.result() if ended.done() else ingest.crash_reason
     if error is None and running[0].done():
         error = running[0].exception()
+    if error is None and job.vitals.dead:
+        process.failures.append(f"{DEAD}: {'; '.join(job.vitals.dead)}")
     if error is not None:
         process.failures.append(explain(error))
     with contextlib.suppress(Exception):

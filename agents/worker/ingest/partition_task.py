@@ -33,6 +33,7 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import bounds_partition, home_partition
 from agents.worker.failpoints import failpoint
 from agents.worker.ingest.counters import IngestCounters, SealedBlock
+from agents.worker.metrics import FENCES
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class SourceTask:
         """End whatever a former task has under way; from now on nobody else can commit for this partition."""
         transactional_id = f"{self._config.job.name}-ingest-{self.source.topic}-{self.source.partition}"
         self._producer = await fenced_producer(self._config.kafka, transactional_id)
+        FENCES.labels("ingest").inc()
 
     @property
     def next_offset(self) -> int:

@@ -7,6 +7,7 @@ docs/notes/0007-ingest-beside-faust.md. What it must do is in `agents.protocol.i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import time
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.errors import KafkaError
 from mode import Service
 
 from agents.kafka.broker_clock import ASK_S, BrokerClock
@@ -24,7 +26,9 @@ from agents.kafka.security import security_kwargs
 from agents.kafka.source_check import GIVE_UP_S, LOOK_S, SourceWatch
 from agents.lifecycle.backlog import MANY_STEPS, backlog_sentence
 from agents.lifecycle.cancellations import LongService, told
+from agents.lifecycle.reading import Reach, Reading
 from agents.lifecycle.stops import Stops
+from agents.lifecycle.vitals import COMPUTE_S, Vitals
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.worker.ingest.counters import IngestCounters
@@ -32,8 +36,8 @@ from agents.worker.ingest.gaps import pass_over
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask, part_of
 from agents.worker.ingest.records import hand_out_bare_records
 from agents.worker.ingest.restore import restore
-from agents.worker.ingest.user_keys import user_keys
-from engines.registry import build_domain, build_evaluator
+from agents.worker.ingest.specs import source_specs
+from agents.worker.metrics import REBALANCES
 
 if TYPE_CHECKING:
     from agents.kafka.topics.ids import TopicIdentity
@@ -45,40 +49,12 @@ CLOCK_S = 0.05  # how late a step's end may be noticed
 FETCH_BYTES = 1 << 20  # of one partition: `getmany` drains one before it turns to the next
 
 
-def source_specs(
-    config: Config, *, source_partitions: Mapping[str, int], audit_partitions: Mapping[str, int] | None = None
-) -> dict[str, list[SourceSpec]]:
-    """Source and audit topic -> what each stream does with it.
-
-    Args: source_partitions, audit_partitions: stream -> partitions of its topic.
-    Raises: ConfigError, EngineInputError.
-    """
-    keys = user_keys(config)
-    specs: dict[str, list[SourceSpec]] = {}
-    for stream in config.streams:
-        if stream.name not in source_partitions:
-            continue  # it could not start
-        partitions = source_partitions[stream.name]
-        spec = SourceSpec.of(stream, build_domain(stream), key=keys[stream.name], partitions=partitions)
-        specs.setdefault(spec.topic, []).append(spec)
-        if stream.audit is not None and audit_partitions is not None:
-            held_out = SourceSpec.held_out(
-                stream, build_evaluator(stream).domain, partitions=audit_partitions[stream.name]
-            )
-            specs.setdefault(held_out.topic, []).append(held_out)
-    return specs
-
-
 def ingest_service(
     config: Config,
     *,
     source_partitions: Mapping[str, int],
     audit_partitions: Mapping[str, int] | None = None,
-    sources: Mapping[str, TopicIdentity] | None = None,
-    counters: IngestCounters | None = None,
-    stops: Stops | None = None,
-    options: IngestOptions | None = None,
-    instance_id: str | None = None,
+    **settings: Any,
 ) -> type[IngestService]:
     """The service as a class, which is what `app.service` takes. Raises: ConfigError, before anything starts.
 
@@ -89,16 +65,7 @@ def ingest_service(
 
     class ConfiguredIngest(IngestService):
         def __init__(self, **service_settings: Any) -> None:
-            super().__init__(
-                config,
-                specs,
-                sources=sources,
-                counters=counters,
-                stops=stops,
-                options=options,
-                instance_id=instance_id,
-                **service_settings,
-            )
+            super().__init__(config, specs, **settings, **service_settings)
 
     return ConfiguredIngest
 
@@ -112,6 +79,7 @@ class IngestService(LongService):
         counters: where to count; its own by default.
         stops: which streams have stopped; its own by default.
         instance_id: the worker's place in the consumer group, see `agents.kafka.membership`.
+        vitals: where it says what it is doing; its own by default.
         now_us: wall clock in microseconds since 1970 UTC.
     """
 
@@ -125,6 +93,7 @@ class IngestService(LongService):
         stops: Stops | None = None,
         options: IngestOptions | None = None,
         instance_id: str | None = None,
+        vitals: Vitals | None = None,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         **service_settings: Any,
     ) -> None:
@@ -132,6 +101,9 @@ class IngestService(LongService):
         self.counters = IngestCounters() if counters is None else counters
         self.stops = Stops.of(stream.name for stream in config.streams) if stops is None else stops
         self.partition_tasks: dict[TopicPartition, SourceTask] = {}
+        self.vitals = Vitals() if vitals is None else vitals
+        self._pulse = self.vitals.part("ingest")
+        self._reading = Reading()
         self._config = config
         self._specs = specs
         self._watch = SourceWatch(specs, sources or {})
@@ -141,6 +113,7 @@ class IngestService(LongService):
         self._instance_id = instance_id
         self._grace_us = {stream.name: stream.time.grace_us for stream in config.streams}
         self._wanted: frozenset[TopicPartition] = frozenset()
+        self._assigned = False
         self._generation = 0
         self._consumer: AIOKafkaConsumer | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -149,13 +122,15 @@ class IngestService(LongService):
     async def _run(self) -> None:
         _calm_collector()
         self._consumer = consumer = self._new_consumer()
-        await consumer.start()
+        with self._pulse.at("connects"):
+            await consumer.start()
         keep_place(consumer, self.crash)
         consumer.subscribe(sorted(self._specs), listener=_Listener(self))
         hand_out_bare_records(consumer)
         try:
             while not self.should_stop:
                 await self._open_assigned(consumer)
+                self._pulse.works("reads the sources" if self._pulse.ready else "joins its group")
                 fetched = await consumer.getmany(
                     timeout_ms=self._options.poll_timeout_ms, max_records=self._options.poll_records
                 )
@@ -167,6 +142,7 @@ class IngestService(LongService):
                     if not task.machines and source in consumer.assignment():
                         consumer.pause(source)
         finally:
+            self._pulse.waits("has ended")
             await self._give_up()
             give_place_up(consumer)
             await close_client(consumer)
@@ -191,7 +167,13 @@ class IngestService(LongService):
     async def _open_assigned(self, consumer: AIOKafkaConsumer) -> None:
         """Make and restore the tasks of what is assigned but not owned. A rebalance meanwhile makes it all void."""
         if self._readable() <= self.partition_tasks.keys():
+            self._pulse.ready = self._assigned
             return
+        self._pulse.ready = False
+        with self._pulse.at("restores bounds and places of what it was assigned", COMPUTE_S):
+            await self._open(consumer)
+
+    async def _open(self, consumer: AIOKafkaConsumer) -> None:
         await self._look(consumer)  # before anything of a changed topic is read, or fails because it is gone
         missing = sorted(self._readable() - self.partition_tasks.keys())
         if not missing:
@@ -247,10 +229,25 @@ class IngestService(LongService):
 
     @Service.task
     async def _look_at_sources(self) -> None:
+        pulse = self.vitals.part("watch of the sources")
+        pulse.ready = True
         while not self.should_stop:
+            pulse.waits("until the next look")
             await self.sleep(LOOK_S)
             if self._consumer is not None:
-                await self._look(self._consumer)
+                with pulse.at("looks at the sources"):
+                    await self._look(self._consumer)
+                    with contextlib.suppress(KafkaError, OSError, TimeoutError):
+                        await self._see_what_waits(self._consumer)
+
+    async def _see_what_waits(self, consumer: AIOKafkaConsumer) -> None:
+        """How far each source is read, by committed blocks; and whether one is not, though records wait there."""
+        tasks = {source: task for source, task in self.partition_tasks.items() if task.machines and not task.closed}
+        async with asyncio.timeout(GIVE_UP_S):
+            ends = await consumer.end_offsets(sorted(tasks)) if tasks else {}
+        places = {(each.topic, each.partition): Reach(tasks[each].next_offset, end) for each, end in ends.items()}
+        self.vitals.lags["ingest"] = places
+        self.vitals.fault("ingest", "; ".join(self._reading.look(places)) or None)
 
     async def _look(self, consumer: AIOKafkaConsumer) -> None:
         """Stop what reads a changed source, by itself. Raises: SourceError if nothing is left to do in this job."""
@@ -276,7 +273,10 @@ class IngestService(LongService):
         Beside the main loop and not in it: how long that works on fetched records depends on how many people send, and
         must not decide where a tick stands, or a flood would draw other people's late events into an earlier step.
         """
+        pulse = self.vitals.part("clock of the steps")
+        pulse.ready = True
         while not self.should_stop:
+            pulse.works("places the ends of steps")
             await self._place_ticks()
             await self.sleep(CLOCK_S)
 
@@ -339,18 +339,21 @@ class IngestService(LongService):
 
     async def revoked(self) -> None:
         """Kafka takes all partitions in a rebalance and assigns again what stays."""
+        REBALANCES.labels("ingest").inc()
         await self._give_up()
 
     def assigned(self, sources: frozenset[TopicPartition]) -> None:
         """Opened by the main loop; until then nothing flows."""
         assert self._consumer is not None
         self._wanted = sources
+        self._assigned = True
         self._generation += 1
         self._consumer.pause(*sources)
 
     async def _give_up(self) -> None:
         """Finish what is under way, open nothing more, and own nothing."""
         self._wanted = frozenset()
+        self._assigned = self._pulse.ready = False
         self._generation += 1
         if self._opening is not None:
             # A fence that is still under way would hit whoever is given the partition next.
