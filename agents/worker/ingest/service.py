@@ -225,7 +225,11 @@ class IngestService(LongService):
                 await task.flush_if_due()
 
     async def _pass_over(self, consumer: AIOKafkaConsumer, task: SourceTask, position: int) -> None:
-        await pass_over(consumer, task, position, look=lambda: self._look(consumer))
+        async def look() -> None:
+            self._pulse.goes_on()  # a question is asked again for as long as the cluster is away
+            await self._look(consumer)
+
+        await pass_over(consumer, task, position, look=look)
 
     @Service.task
     async def _look_at_sources(self) -> None:
