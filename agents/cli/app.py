@@ -10,7 +10,20 @@ import typer
 from agents.cli.output import clean
 
 # In the order in which a newcomer needs them. Each is a module here with a function of its name.
-COMMANDS = ("demo", "validate", "explain", "topics", "run", "replay", "simulate", "tune", "audit", "status", "doctor")
+COMMANDS = (
+    "demo",
+    "validate",
+    "explain",
+    "topics",
+    "run",
+    "replay",
+    "simulate",
+    "tune",
+    "audit",
+    "status",
+    "dead-letters",
+    "doctor",
+)
 
 EPILOG = (
     "Start with: privstream validate CONFIG. Exit codes: 0 well, 1 a check found something, 2 refused with a reason."
@@ -28,7 +41,8 @@ def build_app() -> typer.Typer:
     )
     app.callback()(_options)
     for name in COMMANDS:
-        command = getattr(importlib.import_module(f"agents.cli.{name}"), name)
+        module = name.replace("-", "_")
+        command = getattr(importlib.import_module(f"agents.cli.{module}"), module)
         app.command(name, help=_paragraphs(command.__doc__ or ""))(clean(command))
     return app
 

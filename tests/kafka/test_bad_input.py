@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from agents.cli.dead_letters import _reason, _tell
 from agents.worker.ingest.partition_task import IngestOptions
+from schemas.errors import PrivstreamError
 from schemas.events import Reason
 from tests.kafka.ingest_support import START_S, Bench, event, in_loop
-from tests.kafka.support import producing
+from tests.kafka.support import producing, records_of
 
 HUGE = 1 << 20
 
@@ -105,6 +111,58 @@ async def test_dead_letters_say_where_and_why_and_nothing_else(bootstrap: str, t
         "field", "offset", "partition", "reason", "stream", "topic", "version",
     }  # fmt: skip
     assert b"secret" not in letter.encode()
+    [record] = await records_of(bootstrap, bench.topics.dead_letters)
+    assert dict(record.headers) == {
+        "__streams.errors.exception": b"NOT_JSON",
+        "__streams.errors.topic": bench.source.encode(),
+        "__streams.errors.partition": b"0",
+        "__streams.errors.offset": b"0",
+    }
+
+
+@in_loop
+async def test_an_operator_reads_dead_letters(
+    bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Counts, the last positions, the raw records on demand, and what comes later."""
+    bench = Bench(bootstrap, tmp_path, partitions=1)
+    await bench.create()
+    bad = [b"not \x1b[31mjson", raw(x="0.5"), raw(at=[]), raw(x="1")]
+    async with producing(bootstrap) as producer:
+        for value in bad:
+            await producer.send_and_wait(bench.source, value, partition=0)
+        await bench.send_ticks(producer, 0)
+    async with bench.running():
+        await bench.until_ticked(0)
+
+        async def told(**options: Any) -> str:
+            wanted = options.pop("wanted", lambda letter: True)
+            asked = {"last": 20, "going_on": False, "show": False, "as_json": False, **options}
+            await _tell(bench.config, wanted, **asked)
+            return capsys.readouterr().out
+
+        printed = await told(last=2)
+        assert re.search(r"WRONG_TYPE +x +2", printed)
+        assert "NOT_JSON" in printed
+        assert [line.split("offset ")[1] for line in printed.splitlines() if "offset" in line] == ["2", "3"]
+        assert "json" not in printed
+        shown = await told(show=True)
+        assert '"x": "0.5"' in shown
+        assert "not \\x1b[31mjson" in shown, "a terminal obeys nothing of it"
+        found = json.loads(await told(as_json=True, wanted=lambda letter: letter.reason is Reason.WRONG_TYPE))
+        assert {(each["field"], each["records"]) for each in found["counts"]} == {("x", 2), ("at", 1)}
+        following = asyncio.create_task(told(going_on=True, last=0))
+        await asyncio.sleep(1)
+        async with producing(bootstrap) as producer:
+            await producer.send_and_wait(bench.source, b"later", partition=0)
+        printed = ""
+        while "offset 5" not in printed:
+            await asyncio.sleep(0.1)
+            printed += capsys.readouterr().out
+        following.cancel()
+    with pytest.raises(PrivstreamError, match="Fix: --reason is one of NOT_JSON"):
+        _reason("over-bound")
+    assert _reason("wrong-type") is Reason.WRONG_TYPE
 
 
 @in_loop

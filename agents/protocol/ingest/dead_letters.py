@@ -32,6 +32,16 @@ class DeadLetter:
     def key(self) -> bytes:
         return f"{self.stream}/{self.partition}/{self.offset}".encode()
 
+    @property
+    def headers(self) -> list[tuple[str, bytes]]:
+        """Named as Kafka Streams names those of its dead letters (KIP-1034); never a message or a value.
+
+        >>> DeadLetter("taxi", "raw.taxi", 0, 7, Reason.MISSING_FIELD, "lat").headers[0]
+        ('__streams.errors.exception', b'MISSING_FIELD')
+        """
+        named = {"exception": self.reason.name, "topic": self.topic, "partition": self.partition, "offset": self.offset}
+        return [(f"__streams.errors.{name}", str(value).encode()) for name, value in named.items()]
+
     def encode(self) -> bytes:
         """
         >>> DeadLetter("taxi", "raw.taxi", 0, 7, Reason.MISSING_FIELD, "lat").encode()

@@ -360,9 +360,11 @@ class SourceTask:
 
     async def _send_letter(self, letter: DeadLetter) -> Any:
         await asyncio.sleep(0)  # thousands of these must not keep everything else waiting
-        return await self._send(self._topics.dead_letters, letter.encode(), key=letter.key, partition=None)
+        assert self._producer is not None
+        topic = self._topics.dead_letters
+        return await self._producer.send(topic, letter.encode(), key=letter.key, headers=letter.headers)
 
-    async def _send(self, topic: str, value: bytes, *, key: bytes, partition: int | None) -> Any:
+    async def _send(self, topic: str, value: bytes, *, key: bytes, partition: int) -> Any:
         assert self._producer is not None
         return await self._producer.send(topic, value, key=key, partition=partition)
 

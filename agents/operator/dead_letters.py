@@ -1,0 +1,135 @@
+"""Dead letters read back: which records were refused, why, and, for whoever may read the source, what they were.
+
+OPERATOR ONLY: positions of private records, and with `raw_record` the records themselves.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from agents.kafka.clients import close_client, log_reader
+from agents.kafka.security import security_kwargs
+from agents.kafka.topics.admin import admin_client
+from agents.kafka.topics.ids import topic_identities
+from agents.protocol.ingest.dead_letters import DeadLetter
+from schemas.errors import BrokerError, WireError
+from schemas.topics import Topics
+
+if TYPE_CHECKING:
+    from schemas.config import Config
+
+Wanted = Callable[[DeadLetter], bool]
+
+
+@dataclass
+class Found:
+    """What was refused, by stream, reason and field.
+
+    Attributes:
+        ends: partition of the topic -> offset up to which it was read.
+        unreadable: letters that another program or a later version wrote.
+    """
+
+    most: int
+    counts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    ends: dict[int, int] = field(default_factory=dict)
+    unreadable: int = 0
+    _newest: list[tuple[int, int, DeadLetter]] = field(default_factory=list)
+
+    @property
+    def newest(self) -> list[DeadLetter]:
+        """The last ones, by when they were written."""
+        return [letter for _, _, letter in self._newest]
+
+    def take(self, record: Any, wanted: Wanted) -> DeadLetter | None:
+        """The next record of the topic. Returns: its letter, if it is wanted."""
+        try:
+            letter = DeadLetter.decode(record.value or b"")
+        except WireError:
+            self.unreadable += 1
+            return None
+        if not wanted(letter):
+            return None
+        self.counts[letter.stream, letter.reason.name, letter.field] += 1
+        bisect.insort(self._newest, (record.timestamp, letter.offset, letter), key=lambda entry: entry[:2])
+        del self._newest[: -self.most or None]
+        return letter
+
+
+async def dead_letters(config: Config, wanted: Wanted, *, most: int) -> Found:
+    """All letters that are there now. Args: most: newest positions to keep. Raises: BrokerError."""
+    found = Found(most)
+    topic, partitions = await _topic(config)
+    for partition in range(partitions):
+        async with log_reader(config.kafka, topic, partition) as log:
+            found.ends[partition] = log.end
+            async for records in log.read():
+                for record in records:
+                    found.take(record, wanted)
+    return found
+
+
+async def follow(config: Config, wanted: Wanted, found: Found) -> AsyncIterator[DeadLetter]:
+    """Letters that come after those that were `found`, for as long as somebody looks. Raises: BrokerError."""
+    topic, _ = await _topic(config)
+    async with _consumer(config) as consumer:
+        ends = {TopicPartition(topic, partition): end for partition, end in found.ends.items()}
+        consumer.assign(list(ends))
+        for tp, end in ends.items():
+            consumer.seek(tp, end)
+        while True:
+            for records in (await consumer.getmany(timeout_ms=500)).values():
+                for record in records:
+                    if (letter := found.take(record, wanted)) is not None:
+                        yield letter
+
+
+@asynccontextmanager
+async def raw_records(config: Config) -> AsyncIterator[Callable[[DeadLetter], Any]]:
+    """Asks for the record that a letter is about: None where it is no longer there. PRIVATE, as it stands."""
+    async with _consumer(config) as consumer:
+
+        async def ask(letter: DeadLetter) -> Any:
+            tp = TopicPartition(letter.topic, letter.partition)
+            consumer.assign([tp])
+            begin = (await consumer.beginning_offsets([tp]))[tp]
+            if letter.offset < begin or letter.offset >= (await consumer.end_offsets([tp]))[tp]:
+                return None
+            consumer.seek(tp, letter.offset)
+            record = await consumer.getone(tp)
+            return record if record.offset == letter.offset else None
+
+        yield ask
+
+
+async def _topic(config: Config) -> tuple[str, int]:
+    topic = Topics(config.job.name, config.kafka.partitions).dead_letters
+    async with admin_client(config.kafka) as admin:
+        found = await topic_identities(admin, [topic])
+    if topic not in found:
+        raise BrokerError(f"topic {topic} does not exist. Fix: privstream topics CONFIG --create.")
+    return topic, found[topic].partitions
+
+
+@asynccontextmanager
+async def _consumer(config: Config) -> AsyncIterator[AIOKafkaConsumer]:
+    kafka = config.kafka
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=kafka.bootstrap,
+        group_id=None,
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        **security_kwargs(kafka),
+    )
+    try:
+        await consumer.start()
+        yield consumer
+    finally:
+        await close_client(consumer)
