@@ -86,13 +86,18 @@ def measured(bootstrap: str, folder: str, steps: int, most: int | None) -> float
 
 
 def work(bootstrap: str, folder: str, name: str, start: str, most: int) -> int:
+    from agents.lifecycle.leaving import Leaving
+    from agents.lifecycle.logs import set_up
     from agents.protocol.release import candidates
     from agents.worker import publish
     from agents.worker.process import run_worker
 
     if most:
         publish.MOST_STEPS = candidates.MOST_STEPS = most  # type: ignore[misc]
-    return run_worker(configuration(bootstrap, folder, name, start), log_level="WARNING")
+    set_up("WARNING")
+    leaving = Leaving()
+    leaving.install()
+    return run_worker(configuration(bootstrap, folder, name, start), leaving=leaving)
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from agents.cli.output import ConfigFile, config_of, warn
 from schemas.errors import PrivstreamError
 
 ROLES = ("ingest", "engine", "publish", "audit")
+FORMATS = ("text", "json")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -23,6 +24,9 @@ def run(
         str, typer.Option(metavar="LIST", help="Parts to run: ingest,engine,publish,audit or some of them.")
     ] = ",".join(ROLES),
     log_level: Annotated[str, typer.Option(help=f"One of {', '.join(LEVELS)}.")] = "INFO",
+    log_format: Annotated[
+        str, typer.Option(metavar="text|json", help="Lines for people, or a JSON object a line.")
+    ] = "text",
 ) -> None:
     """Run a worker until SIGTERM or Ctrl-C.
 
@@ -34,11 +38,13 @@ def run(
         raise PrivstreamError(f"there is no role {', '.join(unknown)}. Fix: --roles takes {', '.join(ROLES)}.")
     if log_level.upper() not in LEVELS:
         raise PrivstreamError(f"there is no log level {log_level}. Fix: --log-level takes {', '.join(LEVELS)}.")
+    if log_format not in FORMATS:
+        raise PrivstreamError(f"there is no log format {log_format}. Fix: --log-format takes {', '.join(FORMATS)}.")
     # Before the imports, which take seconds on a busy machine: a signal meanwhile must not kill in silence.
     from agents.lifecycle.leaving import Leaving
     from agents.lifecycle.logs import set_up
 
-    set_up(log_level.upper())
+    set_up(log_level.upper(), "json" if log_format == "json" else "text")
     leaving = Leaving()
     leaving.install()
     loaded = config_of(config)
@@ -48,4 +54,4 @@ def run(
     from agents.worker.process import run_worker
 
     check_streams(loaded)
-    run_worker(loaded, insecure_seed=insecure_seed, roles=wanted, log_level=log_level.upper(), leaving=leaving)
+    run_worker(loaded, insecure_seed=insecure_seed, roles=wanted, leaving=leaving)

@@ -7,11 +7,15 @@ which clients would print the records that they read.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Literal, TypedDict, Unpack, get_args
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +64,59 @@ def _package(record: logging.LogRecord) -> str:
     )
 
 
-def set_up(level: str) -> None:
-    """Log to standard error from `level` on. Libraries only from WARNING on: below it they print records."""
-    logging.basicConfig(level=level, format=LOG_FORMAT, stream=sys.stderr)
+LogFormat = Literal["text", "json"]
+FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
+_SUBJECT: ContextVar[Mapping[str, object]] = ContextVar("subject", default=MappingProxyType({}))
+
+
+class Subject(TypedDict, total=False):
+    """What a line of the log may be about."""
+
+    stream: str
+    role: str
+    topic: str
+    partition: int
+    step: int
+
+
+@contextlib.contextmanager
+def about(**fields: Unpack[Subject]) -> Iterator[None]:
+    """What lines that are logged meanwhile are about, also of tasks that begin meanwhile."""
+    token = _SUBJECT.set({**_SUBJECT.get(), **fields})
+    try:
+        yield
+    finally:
+        _SUBJECT.reset(token)
+
+
+def _with_subject(record: logging.LogRecord) -> bool:
+    for name, value in _SUBJECT.get().items():
+        if not hasattr(record, name):
+            setattr(record, name, value)
+    return True
+
+
+def _formatter(style: LogFormat) -> logging.Formatter:
+    if style == "text":
+        return logging.Formatter(LOG_FORMAT)
+    from pythonjsonlogger.orjson import OrjsonFormatter
+
+    names = {"levelname": "level", "name": "logger", "asctime": "time"}
+    made = OrjsonFormatter("%(asctime)s %(levelname)s %(name)s %(message)s", rename_fields=names)
+    made.default_time_format, made.default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
+    made.converter = time.gmtime
+    return made
+
+
+def set_up(level: str, style: LogFormat = "text") -> None:
+    """Log to standard error from `level` on. Libraries only from WARNING on: below it they print records.
+
+    Args: style: lines for people, or a JSON object a line, with the fields of `Subject` where they are known.
+    """
+    logging.basicConfig(level=level, stream=sys.stderr)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_formatter(style))
+        handler.addFilter(_with_subject)
     for name in LIBRARIES:
         logging.getLogger(name).setLevel(max(logging.getLevelName(level), logging.WARNING))
     for handler in logging.getLogger().handlers:

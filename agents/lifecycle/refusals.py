@@ -131,5 +131,6 @@ class RefusalAlarm:
                 "stream %s: of the last %d records %s. Its steps go on without them. What to do: %s "
                 '(docs/operations.md, "Most records are refused")',
                 block.stream, seen.records, seen.sentence(), seen.what_to_do(),
+                extra={"stream": block.stream, "role": "ingest"},
             )  # fmt: skip
         del self._seen[block.stream]

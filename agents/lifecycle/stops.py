@@ -20,6 +20,7 @@ from typing import Literal
 from prometheus_client import Gauge
 
 from agents.lifecycle.advice import what_happened, what_to_do
+from agents.lifecycle.logs import Subject, about
 from schemas.errors import ForkError, PrivstreamError, StepError
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,8 @@ def alone(stream: str) -> Iterator[None]:
     Raises: StreamStoppedError. Errors that reach further (`stops = "job"`), and those of the machine, as they are.
     """
     try:
-        yield
+        with about(stream=stream):
+            yield
     except PrivstreamError as error:
         if error.stops != "stream":
             raise
@@ -92,6 +94,15 @@ class Stop:
     @property
     def where(self) -> str:
         return self.part if self.partition is None else f"{self.part} of partition {self.partition}"
+
+    def about(self) -> contextlib.AbstractContextManager[None]:
+        """For lines of the log that say it."""
+        subject: Subject = {"stream": self.stream, "role": self.part}
+        if self.partition is not None:
+            subject["partition"] = self.partition
+        if self.step is not None:
+            subject["step"] = self.step
+        return about(**subject)
 
     def __str__(self) -> str:
         reason = self.reason.removeprefix(f"stream {self.stream}: ")
@@ -134,7 +145,8 @@ class Stops:
             self._doubtful.add(stream)
         STOPPED.labels(stream, part).set(1)
         left = len(self.streams) - len({each.stream for each in self if each.part in NEEDED})
-        log.critical("STOPPED: %s. %s", stop, f"The other streams go on ({left})" if left else "No stream is left")
+        with stop.about():
+            log.critical("STOPPED: %s. %s", stop, f"The other streams go on ({left})" if left else "No stream is left")
         if self.nothing_left and not (self.watched and not all(map(self.silent, self.streams))):
             raise error
 
@@ -170,7 +182,8 @@ class Stops:
         """Say again why a stream is not served, when its partition comes back."""
         for stop in self:
             if stop.stream == stream:
-                log.critical("STOPPED before, and still: %s", stop)
+                with stop.about():
+                    log.critical("STOPPED before, and still: %s", stop)
 
     @property
     def nothing_left(self) -> bool:

@@ -198,7 +198,7 @@ class AuditStreamTask:
                 utility = await asyncio.to_thread(machine.measure)
             topic = task.job.topics.utility(machine.stream.name)
             await task.producer.send_and_wait(topic, utility, key=b"%d" % step, partition=0)
-            log.info("stream %s: step %s is audited", machine.stream.name, step)
+            log.info("stream %s: step %s is audited", machine.stream.name, step, extra={"step": step})
             moved = True
         if moved and time.monotonic() - self._saved_at >= CHECKPOINT_S:
             body = await asyncio.to_thread(machine.encode)

@@ -167,7 +167,7 @@ class EngineTask(StreamsTask):
                 await self._table.save(self.partition, stream, body, facts=facts)
             case Adopted(stream, step, position, floor):
                 failpoint("adopted")
-                log.info("stream %s: step %s is settled", stream, step)
+                log.info("stream %s: step %s is settled", stream, step, extra={"step": step})
                 self._positions[stream], self._floors[stream] = position, floor
                 self._acks.settle(self._positions)
                 self._trimmer.below(min(self._floors.values()))

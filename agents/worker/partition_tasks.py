@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, NoReturn
 
 from agents.lifecycle.cancellations import told
+from agents.lifecycle.logs import about
 from agents.lifecycle.stops import Part, Stops, StreamStoppedError
 from agents.lifecycle.vitals import COMPUTE_S, WORK_S, Pulse, Vitals
 from schemas.errors import PrivstreamError, WireError
@@ -108,7 +109,8 @@ class StreamsTask(PartitionTask):
         Raises: the error, if nothing is left to do in this job.
         """
         try:
-            yield
+            with about(stream=streams[0]) if len(streams) == 1 else contextlib.nullcontext():
+                yield
         except WireError as error:  # of a record that could not even be read: whose it is says its key
             self._stop(streams, error)
         except StreamStoppedError as stopped:
@@ -212,7 +214,8 @@ class PartitionTasks:
 
     async def _run(self, task: PartitionTask) -> None:
         try:
-            await told(task.run(), f"{task.role} of partition {task.partition}")
+            with about(role=task.role, partition=task.partition):
+                await told(task.run(), f"{task.role} of partition {task.partition}")
         except asyncio.CancelledError:
             if not task.closed:
                 raise

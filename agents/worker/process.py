@@ -55,18 +55,17 @@ def run_worker(
     *,
     insecure_seed: int | None = None,
     roles: Iterable[str] = ROLES,
-    log_level: str = "INFO",
     leaving: Leaving | None = None,
 ) -> NoReturn:
     """Run until SIGTERM, SIGINT or an error, and end the process: with code 0 after a signal.
 
     Args:
         insecure_seed: repeat the noise of another run; every ledger entry then says that it is not private.
-        leaving: installed already, by a program that took time before it came here.
+        leaving: installed already, and the log set up, by a program that took time before it came here.
     """
     begun = time.monotonic()
-    set_up(log_level)
     if leaving is None:
+        set_up("INFO")
         leaving = Leaving()
         leaving.install()
     vitals = Vitals()

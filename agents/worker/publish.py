@@ -249,7 +249,7 @@ class PublishStreamTask:
                     self.machine.published(each.step)
                 self._show(due)
                 steps = f"step {due[0].step} is" if len(due) == 1 else f"steps {due[0].step} to {due[-1].step} are"
-                log.info("stream %s: %s public", self._stream.name, steps)
+                log.info("stream %s: %s public", self._stream.name, steps, extra={"step": due[-1].step})
             self._task.settled()
 
     def _show(self, due: Sequence[Publication]) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
+import subprocess
+import sys
 
 from agents.lifecycle.logs import OncePerCause, Reminder
 
@@ -60,3 +64,39 @@ def test_a_reminder_comes_once_a_minute_for_each_reason() -> None:
     assert not reminder.due("away")
     clock.now = 60
     assert reminder.due("away")
+
+
+def test_lines_of_json_say_what_they_are_about() -> None:
+    """In a process of its own: logging is set up once in each."""
+    program = """
+import asyncio, logging
+from agents.lifecycle.logs import about, set_up
+from agents.lifecycle.stops import Stops, alone
+from schemas.errors import LostTopicError
+set_up("INFO", "json")
+log = logging.getLogger("agents.worker.engine")
+async def task():
+    with alone("taxi"):
+        await asyncio.to_thread(log.info, "step %s is settled", 7, extra={"step": 7})
+async def work():
+    with about(role="engine", partition=3):
+        await asyncio.gather(task())
+    log.info("the worker has left")
+asyncio.run(work())
+Stops.of(["taxi", "rides"]).add("taxi", "publish", 2, LostTopicError("it is gone"), step=8)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    first, second, third = (json.loads(line) for line in done.stderr.splitlines())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first.pop("time"))
+    assert first == {
+        "level": "INFO",
+        "logger": "agents.worker.engine",
+        "message": "step 7 is settled",
+        "stream": "taxi",
+        "role": "engine",
+        "partition": 3,
+        "step": 7,
+    }
+    assert second.keys() == {"time", "level", "logger", "message"}
+    assert (third["stream"], third["role"], third["partition"], third["step"]) == ("taxi", "publish", 2, 8)
+    assert third["message"].startswith("STOPPED: stream taxi")

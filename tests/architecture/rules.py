@@ -105,7 +105,18 @@ RULES = (
         ours="agents engines schemas",
         standard=STANDARD,
         others=DATA
-        | {"aiohttp", "aiokafka", "click", "faust", "jinja2", "matplotlib", "mode", "packaging", "prometheus_client"}
+        | {
+            "aiohttp",
+            "aiokafka",
+            "click",
+            "faust",
+            "jinja2",
+            "matplotlib",
+            "mode",
+            "packaging",
+            "prometheus_client",
+            "pythonjsonlogger",
+        }
         | {"pyarrow", "rich", "rocksdict", "scipy", "typer", "yarl"},
     ),
     allow("agents.broker", ours="agents.broker schemas", standard=STANDARD, others=frozenset({"aiokafka"})),

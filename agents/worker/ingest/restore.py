@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaConsumer
 
 from agents.kafka.clients import log_reader
+from agents.lifecycle.logs import about
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.places import Places, Standing, starts
 from agents.protocol.ingest.snapshots import BucketLog
@@ -53,11 +54,12 @@ async def restore(config: Config, consumer: AIOKafkaConsumer, tasks: Sequence[So
     for task in tasks:
         found = committed.get(task.source)
         offset = None if found is None or found.offset < 0 else int(found.offset)
-        begin = _begin(task, offset, beginnings[task.source], group=f"{config.job.name}-ingest")
-        left_out = [machine for machine in specified[task] if machine not in task.machines]
-        task.restored(offset, left_out, begin=begin)
-        log.info("ingest of %s goes on at offset %d", task, task.position)
-        task.lose(beginnings[task.source])
+        with about(role="ingest", topic=task.source.topic, partition=task.source.partition):
+            begin = _begin(task, offset, beginnings[task.source], group=f"{config.job.name}-ingest")
+            left_out = [machine for machine in specified[task] if machine not in task.machines]
+            task.restored(offset, left_out, begin=begin)
+            log.info("ingest of %s goes on at offset %d", task, task.position)
+            task.lose(beginnings[task.source])
         consumer.seek(task.source, task.position)
 
 

@@ -26,6 +26,7 @@ from agents.kafka.security import security_kwargs
 from agents.kafka.source_check import GIVE_UP_S, LOOK_S, SourceWatch
 from agents.lifecycle.backlog import MANY_STEPS, backlog_sentence
 from agents.lifecycle.cancellations import LongService, told
+from agents.lifecycle.logs import about
 from agents.lifecycle.reading import Reach, Reading
 from agents.lifecycle.stops import Stops
 from agents.lifecycle.vitals import COMPUTE_S, Vitals
@@ -220,9 +221,10 @@ class IngestService(LongService):
         for source, records in fetched.items():
             task = self.partition_tasks.get(source)
             if task is not None and records:
-                await self._pass_over(consumer, task, records[0].offset)
-                await task.take(records)
-                await task.flush_if_due()
+                with about(role="ingest", topic=source.topic, partition=source.partition):
+                    await self._pass_over(consumer, task, records[0].offset)
+                    await task.take(records)
+                    await task.flush_if_due()
 
     async def _pass_over(self, consumer: AIOKafkaConsumer, task: SourceTask, position: int) -> None:
         async def look() -> None:
