@@ -23,6 +23,7 @@ CLOCK_S = 45.0
 LOOK_S = 900.0
 HEARTBEAT_S = 40.0  # a sixth of a session
 METADATA_MS = 2_400_000  # how old what clients know of the cluster may be: eight times the default, as sessions are
+SLOWER = 8.0  # than the defaults are sessions and requests here: so slow may work be for a probe, too
 PACE_S = 20.0
 FAILPOINTS = ("engine", "publish", "ingest.partition_task", "table")
 

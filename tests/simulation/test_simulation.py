@@ -54,18 +54,20 @@ def test_a_planted_fault_is_found(plant: str, seeds: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "seed", "told"),
+    ("part", "seed", "steps", "told"),
     [
-        ("engine", 1, "engine of partition"),
-        ("publisher", 1, "publisher of"),
-        ("audit", 8, "audit of"),
-        ("ingest", 1, "ingest: reads the sources"),
-        ("clock", 1, "clock of the steps"),
+        ("engine", 1, 4, "engine of partition"),
+        ("publisher", 1, 8, "publisher of"),
+        ("audit", 8, 4, "audit of"),
+        ("ingest", 1, 8, "ingest: reads the sources"),
+        ("clock", 1, 4, "clock of the steps"),
     ],
 )
-def test_a_probe_finds_what_is_frozen(part: str, seed: int, told: str) -> None:
+def test_a_probe_finds_what_is_frozen(part: str, seed: int, steps: int, told: str) -> None:
     """And no probe finds anything in the seeds without a planted fault, whatever stops, stalls or is away there."""
-    code, _, printed = simulate("--plant", f"frozen {part}", "--seed", str(seed), "--steps", "2")
+    code, _, printed = simulate(
+        "--plant", f"frozen {part}", "--seed", str(seed), "--steps", str(steps), "--faults", "0"
+    )
     assert code == 1
     assert f"dead to its probe: {told}" in printed, printed
 

@@ -32,7 +32,7 @@ from agents.worker.publish import PublishTask
 from agents.worker.table import SAVE_TIMEOUT_S, DurableTable
 from schemas.config import Config
 from tests.simulation.oracle import DEAD
-from tests.simulation.patches import HEARTBEAT_S
+from tests.simulation.patches import HEARTBEAT_S, SLOWER
 from tests.simulation.timeline import Process
 
 STOP_S = 20.0
@@ -214,7 +214,7 @@ async def _probed(vitals: Vitals) -> None:
     """A worker that is slow, waits or is without its cluster is not dead; ends where a probe would restart it."""
     vitals.beat()
     while not vitals.dead:
-        await asyncio.sleep(BEAT_S)
+        await asyncio.sleep(BEAT_S * SLOWER)
         vitals.beat()
 
 
@@ -229,7 +229,7 @@ async def work(
         source_partitions=checked.source_partitions,
         audit_partitions=checked.audit_partitions,
         instance_id=process.name,
-        vitals=Vitals(process.time),
+        vitals=Vitals(lambda: process.time() / SLOWER),
     )
     ended: asyncio.Future[BaseException | None] = process.create_future()
 

@@ -29,7 +29,7 @@ from agents.lifecycle.cancellations import LongService, told
 from agents.lifecycle.logs import about
 from agents.lifecycle.reading import Reach, Reading
 from agents.lifecycle.stops import Stops
-from agents.lifecycle.vitals import COMPUTE_S, Vitals
+from agents.lifecycle.vitals import COMPUTE_S, WORK_S, Vitals
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.worker.ingest.counters import IngestCounters
@@ -122,6 +122,7 @@ class IngestService(LongService):
     @Service.task
     async def _run(self) -> None:
         _calm_collector()
+        patience_s = WORK_S + 2 * self._config.kafka.session_timeout_s  # a rebalance waits for all members
         self._consumer = consumer = self._new_consumer()
         with self._pulse.at("connects"):
             await consumer.start()
@@ -131,7 +132,7 @@ class IngestService(LongService):
         try:
             while not self.should_stop:
                 await self._open_assigned(consumer)
-                self._pulse.works("reads the sources" if self._pulse.ready else "joins its group")
+                self._pulse.works("reads the sources" if self._pulse.ready else "joins its group", patience_s)
                 fetched = await consumer.getmany(
                     timeout_ms=self._options.poll_timeout_ms, max_records=self._options.poll_records
                 )
