@@ -1,6 +1,7 @@
 // Rules-check reads what Prometheus is to read, with Prometheus' own packages.
 //
 //	rules-check test FILE...   runs unit tests of alerts, in the format of `promtool test rules`
+//	rules-check rules FILE     prints the alerts of a file as a JSON list
 //	rules-check queries        reads a JSON list of queries from standard input and prints, for each, the metrics that
 //	                           it selects and the labels that it matches or groups by
 //
@@ -9,8 +10,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
 )
 
 func main() {
@@ -29,6 +34,8 @@ func run(arguments []string) error {
 			}
 		}
 		return nil
+	case len(arguments) == 2 && arguments[0] == "rules":
+		return printRules(arguments[1])
 	case len(arguments) == 1 && arguments[0] == "queries":
 		var queries []string
 		if err := json.NewDecoder(os.Stdin).Decode(&queries); err != nil {
@@ -44,5 +51,17 @@ func run(arguments []string) error {
 		}
 		return json.NewEncoder(os.Stdout).Encode(found)
 	}
-	return fmt.Errorf("usage: rules-check test FILE... | rules-check queries")
+	return fmt.Errorf("usage: rules-check test FILE... | rules-check rules FILE | rules-check queries")
+}
+
+func printRules(file string) error {
+	groups, faults := rulefmt.ParseFile(file, false, model.UTF8Validation)
+	if len(faults) > 0 {
+		return errors.Join(faults...)
+	}
+	found := []rulefmt.Rule{}
+	for _, group := range groups.Groups {
+		found = append(found, group.Rules...)
+	}
+	return json.NewEncoder(os.Stdout).Encode(found)
 }
