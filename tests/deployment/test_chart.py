@@ -12,7 +12,7 @@ import pytest
 from schemas.config import load_config
 from tests.deployment.tools import ALERTS, BOARD, CHART, DEPLOY, ROOT, built, run
 
-pytestmark = pytest.mark.seconds(20)
+pytestmark = pytest.mark.seconds(1)
 
 VALUES = DEPLOY / "chart-check" / "values"
 LEAST, MOST, EMPTYDIR = (VALUES / f"{name}.yaml" for name in ("least", "most", "emptydir"))

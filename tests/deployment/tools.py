@@ -1,4 +1,4 @@
-"""The Go programs of deploy/, built once for a file of tests: Go keeps what it has compiled, so only the first takes long."""
+"""The Go programs of deploy/, built for a file of tests. Go keeps what it compiles: only the first build is long."""
 
 from __future__ import annotations
 
