@@ -47,7 +47,7 @@ def most(program: Path) -> dict[str, Object]:
     return objects(program, LEAST, MOST)
 
 
-@pytest.fixture(params=["least", "most", "emptydir"])
+@pytest.fixture(scope="module", params=["least", "most", "emptydir"])
 def each(request: pytest.FixtureRequest, program: Path) -> dict[str, Object]:
     return objects(program, *{"least": [LEAST], "most": [LEAST, MOST], "emptydir": [LEAST, EMPTYDIR]}[request.param])
 

@@ -22,7 +22,7 @@ def built(name: str, folder: Path) -> Path:
         pytest.skip("what is deployed is read by the packages of helm and Prometheus; install Go to run this")
     program = folder / name
     subprocess.run(
-        [go, "build", "-mod=readonly", "-buildvcs=false", "-o", str(program), "."],
+        [go, "build", "-mod=readonly", "-buildvcs=false", "-ldflags=-s -w", "-o", str(program), "."],
         cwd=DEPLOY / name,
         check=True,
     )
