@@ -41,6 +41,7 @@ class VitalsWatch(LongService):
         pulse = self._vitals.part("consumer of the private topics")
         pulse.ready = True
         while not self.should_stop:
+            pulse.waits("until the next look")
             await self.sleep(LOOK_S)
             try:
                 with pulse.at("is asked where it reads", READ_S):
