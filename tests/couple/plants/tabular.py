@@ -179,8 +179,8 @@ HIDDEN: tuple[Plant, ...] = (
         "marginals have half of their noise",
         PureShares,
         "cells",
-        "LaplaceCells(share)",
-        "LaplaceCells(2 * share)",
+        "LaplaceCells(share, unit)",
+        "LaplaceCells(2 * share, unit)",
     ),
     _edit(
         "default",
