@@ -83,7 +83,7 @@ CHEATS = (
     _of("an exact |grad f_t|", exact_count, "monte carlo", runs=60, few=40),
     _of("float Laplace whose low bits leak", float_laplace, "monte carlo"),
     _of("a seeded generator", seeded_generator, "fresh seeds"),
-    _of("a step boundary that moves with the number of events", moving_boundary, "monte carlo", runs=240, few=180),
+    _of("a step boundary that moves with the number of events", moving_boundary, "monte carlo", runs=480, few=180),
     _of("sensitivity of add/remove used for replacement", replacement, "monte carlo"),
     _of("a budget spent twice in selection", selection_twice, "monte carlo"),
     _of("integer noise on a real-valued statistic", real_valued, "monte carlo"),
