@@ -17,25 +17,17 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.trajectory.data import LARGE, SOURCES
+from benchmarks.trajectory.modes import FIVE, GRIDS, MODES
 from engines.noise import seeded
-from engines.trajectory import LATTICE, Default, Limits, TripMode, Trips
+from engines.trajectory import LATTICE, Limits, Trips
 from engines.trajectory.metrics import Truth
-from engines.trajectory.papers.paper_trees import Paper
-from engines.trajectory.papers.uniform import Uniform
 
 PART = "trips"
 EPSILON = Fraction(1)
-GRIDS = (40, 33)
-FIVE = ("SE_ARE", "SE_JSD", "FP_ARE", "FP_JSD", "QE")
 FIGURES = tuple(f"{figure} {side}" for side in GRIDS for figure in FIVE)
 WINDOWS = (10, 4)
 OURS = "10 windows"
-BATCH: dict[str, TripMode] = {
-    "one batch": Default(),
-    "paper": Paper(),
-    "paper, exponential": Paper(spread="exponential"),
-    "grid": Uniform(),
-}
+BATCH = {"one batch" if name == "default" else name: mode for name, mode in MODES.items()}
 ADATRACE = "AdaTrace"
 RIVALS = (ADATRACE, "paper", "paper, exponential", "grid")
 METHODS = (*(f"{windows} windows" for windows in WINDOWS), *BATCH)

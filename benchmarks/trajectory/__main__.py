@@ -31,24 +31,15 @@ from rich.progress import Progress
 
 from benchmarks.trajectory import delta, memory
 from benchmarks.trajectory.data import LARGE, SMALL, SOURCES
+from benchmarks.trajectory.modes import FIVE, GRIDS, MODES
 from benchmarks.trajectory.pictures import side_by_side
 from engines.noise import seeded
 from engines.shares import PureShares
-from engines.trajectory import Default, Limits, TripMode, Trips
+from engines.trajectory import Limits, Trips
 from engines.trajectory.metrics import FIGURES, Truth
-from engines.trajectory.papers.paper_trees import Paper
-from engines.trajectory.papers.uniform import Uniform
 
 RESULTS = Path(__file__).parents[1] / "results"
 EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(2))
-GRIDS = (40, 33)
-FIVE = ("SE_ARE", "SE_JSD", "FP_ARE", "FP_JSD", "QE")
-MODES: dict[str, TripMode] = {
-    "default": Default(),
-    "paper": Paper(),
-    "paper, exponential": Paper(spread="exponential"),
-    "grid": Uniform(),
-}
 BOUND = "resampled"
 VARIANTS = {"paper": ("paper", "paper, exponential"), "grid": ("grid",)}
 PICTURED = ("manhattan", "storms")

@@ -248,7 +248,7 @@ class IngestService(LongService):
                         await self._see_what_waits(self._consumer)
 
     async def _see_what_waits(self, consumer: AIOKafkaConsumer) -> None:
-        """How far each source is read, by committed blocks; and whether one is not, though records wait there."""
+        """How far each source is taken in; and whether one is not, though records wait there."""
         tasks = {source: task for source, task in self.partition_tasks.items() if task.machines and not task.closed}
         async with asyncio.timeout(GIVE_UP_S):
             ends = await consumer.end_offsets(sorted(tasks)) if tasks else {}
