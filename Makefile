@@ -37,7 +37,7 @@ check: setup  ## format, lint, strict types, import rules, doctests; no broker
 
 bench: bench-ingest bench-step bench-growth  ## speed and memory
 
-bench-ingest: setup  ## events per second against a bare consumer loop and against Faust's own
+bench-ingest: setup  ## events per second against a bare consumer loop, Faust, Quix and Bytewax (installs those two)
 	$(PY) -m benchmarks.ingest $(ARGS)
 
 bench-step: setup  ## milliseconds of one engine step: what they go to, beside plain Python, after 10^5 to 10^8 events
@@ -100,6 +100,7 @@ lock: setup  ## resolve the lock files anew from pyproject.toml (LOCK_ARGS=--upg
 	$(COMPILE) $(LOCK_ARGS) --extra demo --extra dev -c requirements/demo.lock pyproject.toml requirements/build.in \
 		-o requirements/all.lock
 	$(COMPILE) $(LOCK_ARGS) --override requirements/price.overrides requirements/price.in -o requirements/price.lock
+	$(COMPILE) $(LOCK_ARGS) requirements/streams.in -o requirements/streams.lock
 	$(PY) requirements/kafka_jars.py
 
 sbom: setup  ## what the job is made of, as CycloneDX JSON, in build/sbom.json: every package of its lock file with hashes
@@ -107,7 +108,7 @@ sbom: setup  ## what the job is made of, as CycloneDX JSON, in build/sbom.json: 
 	$(VENV)/bin/cyclonedx-py requirements --output-reproducible --pyproject pyproject.toml --of JSON -o $(SBOM) requirements/core.lock
 
 clean:  ## remove the environment and every cache
-	rm -rf $(VENV) $(VENV)-price .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-price $(VENV)-streams .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find agents engines schemas tests requirements -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A candidate must run (version managers leave names on PATH that do not) and be able to make an environment.

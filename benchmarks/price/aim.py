@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[2]
-VENV = ROOT / ".venv-price"
-LOCK = ROOT / "requirements" / "price.lock"
+from benchmarks.environments import environment
+
 PROGRAM = Path(__file__).with_name("aim_process.py")
 MODEL_MB = 1.0
 """Most that the tables of AIM's model may take; its authors' default is 80. On Adult, 1/4 and 4 give the same error."""
@@ -27,19 +25,6 @@ class Answer:
     rows: np.ndarray | None
 
 
-def install() -> None:
-    """Make the environment, unless it has been made from this lock."""
-    stamp = VENV / ".stamp"
-    if stamp.exists() and stamp.read_bytes() == LOCK.read_bytes():
-        return
-    uv = Path(sys.executable).with_name("uv")
-    subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, VENV], check=True)
-    # Without dependencies: the lock has all that is needed (requirements/price.overrides).
-    locked = ["--require-hashes", "--no-deps", "-r", LOCK]
-    subprocess.run([uv, "pip", "install", "--quiet", "--python", VENV / "bin" / "python", *locked], check=True)
-    stamp.write_bytes(LOCK.read_bytes())
-
-
 def aim(
     codes: np.ndarray,
     sizes: Sequence[int],
@@ -51,16 +36,14 @@ def aim(
     model_mb: float = MODEL_MB,
 ) -> Answer:
     """Args: codes: `(rows, attributes)`. rows: synthetic ones that are wanted."""
-    install()
+    python = environment("price")
     with tempfile.TemporaryDirectory() as folder:
         question, answer = Path(folder) / "question.npz", Path(folder) / "answer.npz"
         asked = {"epsilon": epsilon, "delta": delta, "seed": seed, "rows": rows, "model_mb": model_mb}
         np.savez(
             question, codes=codes, sizes=np.array(sizes), **{name: np.array(value) for name, value in asked.items()}
         )
-        done = subprocess.run(
-            [VENV / "bin" / "python", PROGRAM, question, answer], capture_output=True, text=True, check=False
-        )
+        done = subprocess.run([python, PROGRAM, question, answer], capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"AIM failed:\n{done.stderr}")
         with np.load(answer) as found:

@@ -33,7 +33,7 @@ for _ in range(2):
         time.sleep(3600)
 time.sleep(3600)
 """
-ALONE = "from benchmarks.ingest import measured_memory; measured_memory(50_000_000)"
+ALONE = "from benchmarks.ingest.__main__ import measured_memory; measured_memory(50_000_000)"
 # What is started, and how many processes it has beside itself when it is ended.
 COMMANDS = {
     "a fork": (["-c", FORK], 2),

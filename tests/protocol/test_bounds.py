@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.protocol.ingest.bounds import Bounds, BoundSpec
-from agents.protocol.ingest.user_table import BUCKETS, UserTable, buckets_of
 
 # Users with equal first words, equal second words, neighbours in the table, and both ends of it.
 WORDS = [1, 2, 3, 1 << 32, (1 << 32) + 1, 1 << 56, (1 << 63) + 5, (1 << 64) - 2, (1 << 64) - 1]
@@ -96,33 +94,3 @@ def test_expired_periods_give_their_memory_back() -> None:
         bounds.expire(step)
         bounds.accept(*arrays([((step + 1, step), step)]))
     assert bounds.users == 1
-
-
-@pytest.mark.parametrize("users", [0, 1, 1_000, 200_000])
-def test_a_large_table(users: int) -> None:
-    hashes = np.random.default_rng(users).integers(1, 1 << 64, (users, 2), dtype=np.uint64)
-    table = UserTable(largest_count=100)
-    for at in range(0, users, 7_000):
-        part = hashes[at : at + 7_000]
-        table.set_at(table.slots(part), np.arange(at, at + len(part)) % 100)
-    assert len(table) == users
-    assert table.read(hashes).tolist() == [index % 100 for index in range(users)]
-    assert not table.read(hashes ^ np.uint64(1 << 40)).any()
-    found = [table.bucket(bucket) for bucket in range(BUCKETS)]
-    assert sum(len(counts) for _, counts in found) == users
-    for bucket, (members, _) in enumerate(found):
-        assert (buckets_of(members) == bucket).all()
-    if users >= 200_000:
-        assert table.nbytes / users < 40
-
-
-@given(st.lists(st.tuples(st.integers(0, 255), st.integers(0, 3)), unique=True))
-def test_hashes_that_crowd_the_end_of_the_table(tails: list[tuple[int, int]]) -> None:
-    """All have one home slot, the last: probing runs off the end and the table grows behind it."""
-    hashes = np.array([[(1 << 64) - 1 - first, second] for first, second in tails], np.uint64).reshape(-1, 2)
-    table = UserTable(largest_count=2)
-    for row in hashes:
-        slots = table.slots(row.reshape(1, 2))
-        table.set_at(slots, table.counts_at(slots) + 1)
-    assert (table.read(hashes) == 1).all()
-    assert len(table.bucket(BUCKETS - 1)[0]) == len(hashes)

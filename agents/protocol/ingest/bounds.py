@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from agents.protocol.arrays import distinct
 from agents.protocol.ingest.user_table import BUCKETS, Hashes, UserTable
 from schemas.arrays import BoolArray, IntArray, KeyArray
 
+Kind = Literal["period", "step"]
 FOREVER = 0  # the only period of a bound that never renews
 
 
@@ -100,20 +102,19 @@ class Bounds:
         for period in distinct(periods):
             events = np.flatnonzero(accepted & (periods == period))
             groups = Groups.of(hashes[events])
-            table = self._table(self.periods, period, self.spec.max_contributions)
-            slots = table.slots(groups.users)
-            before = table.counts_at(slots)
-            room = (self.spec.max_contributions - before) // self.spec.charge
+            table = self._table("period", period)
+            found = table.find(groups.users)
+            room = (self.spec.max_contributions - found.counts) // self.spec.charge
             accepted[events] = groups.first_of_each(room)
             charged = np.minimum(groups.sizes, np.maximum(room, 0)) * self.spec.charge
-            table.set_at(slots, before + charged)
+            found.write(found.counts + charged)
             if self.spec.max_per_step is None:
                 rows.append(_rows(groups.users, period)[charged > 0])
                 charges.append(charged[charged > 0])
         if self.spec.max_per_step is not None:
             for step in distinct(steps[accepted]):
                 groups = Groups.of(hashes[accepted & (steps == step)])
-                self._add(self.steps, step, self.spec.max_per_step, groups.users, groups.sizes)
+                self._add("step", step, groups.users, groups.sizes)
                 rows.append(_rows(groups.users, step))
                 charges.append(groups.sizes * self.spec.charge)
         return accepted, *_joined(rows, charges)
@@ -145,9 +146,9 @@ class Bounds:
             charged = np.add.reduceat(charges[here][groups.order], groups.begins)
             period = slot
             if self._is_step(slot):
-                self._add(self.steps, slot, self.spec.max_per_step or 0, groups.users, charged // self.spec.charge)
+                self._add("step", slot, groups.users, charged // self.spec.charge)
                 period = int(self.spec.period_of(np.array([slot]))[0])
-            self._add(self.periods, period, self.spec.max_contributions, groups.users, charged)
+            self._add("period", period, groups.users, charged)
 
     def _is_step(self, slot: int) -> bool:
         """Whether rows of this slot name a step, and no period."""
@@ -156,11 +157,11 @@ class Bounds:
     def put(self, *, period: int | None = None, step: int | None = None, users: Hashes, counts: IntArray) -> None:
         """Set counts of distinct users, from a snapshot, in the table of a period or of a step."""
         if period is not None:
-            table = self._table(self.periods, period, self.spec.max_contributions)
+            table = self._table("period", period)
         else:
             assert step is not None
-            table = self._table(self.steps, step, self.spec.max_per_step or 0)
-        table.set_at(table.slots(users), counts)
+            table = self._table("step", step)
+        table.find(users).write(counts)
 
     def expire(self, open_step: int) -> None:
         """Forget what no event can join any more: steps before the open one, and the periods before its own."""
@@ -188,16 +189,19 @@ class Bounds:
         """About how large the snapshot of one bucket is."""
         return 64 + 20 * sum(len(table) for _, _, table in self.tables()) // BUCKETS
 
-    @staticmethod
-    def _table(tables: dict[int, UserTable], slot: int, largest: int) -> UserTable:
+    def _largest(self, kind: Kind, slot: int) -> int:
+        """No count of this table is above."""
+        return self.spec.max_contributions if kind == "period" else self.spec.max_per_step or 0
+
+    def _table(self, kind: Kind, slot: int) -> UserTable:
+        tables = self.periods if kind == "period" else self.steps
         if slot not in tables:
-            tables[slot] = UserTable(largest)
+            tables[slot] = UserTable(self._largest(kind, slot))
         return tables[slot]
 
-    def _add(self, tables: dict[int, UserTable], slot: int, largest: int, users: Hashes, charged: IntArray) -> None:
-        table = self._table(tables, slot, largest)
-        slots = table.slots(users)
-        table.set_at(slots, table.counts_at(slots) + charged)
+    def _add(self, kind: Kind, slot: int, users: Hashes, charged: IntArray) -> None:
+        found = self._table(kind, slot).find(users)
+        found.write(found.counts + charged)
 
 
 def _rows(users: Hashes, slot: int) -> KeyArray:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from agents.protocol.arrays import distinct
-from agents.protocol.ingest.bounds import Bounds, BoundSpec
+from agents.protocol.ingest.bounds import Bounds, BoundSpec, Kind
 from agents.protocol.ingest.user_table import Hashes
 from schemas.arrays import BoolArray, IntArray, KeyArray
 from schemas.arrays import IntArray as Steps
@@ -113,6 +113,9 @@ class TripBounds(Bounds):
         )
         table = tables.get(slot)
         return most - (0 if table is None else int(table.read(np.array([user], np.uint64))[0]))
+
+    def _largest(self, kind: Kind, slot: int) -> int:
+        return self._life if slot >= CELLS else super()._largest(kind, slot)
 
     def _is_step(self, slot: int) -> bool:
         return slot < CELLS and super()._is_step(slot)

@@ -1,24 +1,30 @@
-"""Counts by user hash: a table with open addressing in two numpy arrays, looked up and filled a batch at a time.
+"""Counts by user hash: sorted runs in numpy arrays, looked up and filled a batch at a time.
 
-A slot is 16 bytes of hash and 2 or 4 of count; with 47 to 70 % of the slots in use that is 26 to 39 bytes a user with
-bounds up to 65,535. The home slot of a hash grows with the hash, so the users of a range of hashes lie together (a
-snapshot reads one of 256 such ranges) and growing is one sorted pass instead of probing. Nothing is ever removed.
+A user takes 16 bytes of hash, 1, 2 or 4 of count (bounds up to 255, 65,535, more), and 1 to 2 of a directory by hash.
+A range of hashes is one segment: a long run, and a short one of users who came lately, at most a 32nd of it, which is
+rewritten with each batch of new ones. When it is full the two become one, and a segment of over `SEGMENT_USERS` becomes
+two. Only so much is rewritten with each batch, whatever is full, so that nobody waits long: `make bench-ingest` fills
+5 * 10^7 users and says what the longest wait was. Nothing is ever removed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
-from schemas.arrays import IntArray
+from schemas.arrays import BoolArray, IntArray
 
+Words = npt.NDArray[np.uint64]
 Hashes = npt.NDArray[np.uint64]
 
 BUCKETS = 256
-MAX_LOAD = 0.7
-GROWTH = 1.5
-_SMALLEST = 1024
-_SLACK = 256  # slots behind the last home slot: probing never wraps around
+SEGMENT_USERS = 1 << 20
+RECENT_SHARE = 32
+_LEAST_RECENT = 512
+_REWRITTEN = SEGMENT_USERS  # users of full segments that one batch may rewrite, beside what it brings itself
+_WINDOW = 8  # users of the directory's bin that are looked at at once; a bin has 2 to 4, as hashes are uniform
 
 
 def buckets_of(hashes: Hashes) -> IntArray:
@@ -27,111 +33,248 @@ def buckets_of(hashes: Hashes) -> IntArray:
 
 
 class UserTable:
-    """See the module. Hashes are `(users, 2)` uint64; a first word of 0 is never one (`userhash.hash_ids`)."""
+    """See the module. Hashes are `(users, 2)` uint64.
+
+    Args: largest_count: no count is above. It decides how many bytes one takes.
+    """
 
     def __init__(self, largest_count: int) -> None:
-        self._count_type = np.uint16 if largest_count < 1 << 16 else np.uint32
-        self._homes = _SMALLEST
+        self._largest = largest_count
         self._users = 0
-        self._hashes: Hashes = np.zeros((_SMALLEST + _SLACK, 2), np.uint64)
-        self._counts = np.zeros(_SMALLEST + _SLACK, self._count_type)
+        self._segments = [_Segment(0, 64, _Run.empty(np.min_scalar_type(largest_count)))]
+        self._begins: Words = np.zeros(1, np.uint64)
 
     def __len__(self) -> int:
         return self._users
 
     @property
     def nbytes(self) -> int:
-        return self._hashes.nbytes + self._counts.nbytes
+        return sum(segment.nbytes for segment in self._segments)
 
     def read(self, hashes: Hashes) -> IntArray:
         """Counts of DISTINCT users, 0 for one who is not here."""
-        slots = self._find(hashes)
-        return np.where(slots >= 0, self._counts[slots], 0).astype(np.int64)
+        return self.find(hashes).counts
 
-    def slots(self, hashes: Hashes) -> IntArray:
-        """Slots of DISTINCT users, who are entered with count 0 where they are new; good until the next call."""
-        if self._users + len(hashes) > MAX_LOAD * self._homes:
-            self._grow(self._users + len(hashes))
-        while True:
-            slots = self._enter(hashes)
-            if slots is not None:
-                return slots
-            self._grow(self._users)  # ran off the end: those entered so far are found again
-
-    def counts_at(self, slots: IntArray) -> IntArray:
-        return self._counts[slots].astype(np.int64)
-
-    def set_at(self, slots: IntArray, counts: IntArray) -> None:
-        self._counts[slots] = counts
+    def find(self, hashes: Hashes) -> FoundUsers:
+        """Where DISTINCT users stand; good until the next `write`."""
+        order = None
+        first = np.ascontiguousarray(hashes[:, 0])
+        if bool((first[1:] < first[:-1]).any()):
+            order = np.argsort(first)
+            hashes, first = hashes[order], first[order]
+        return FoundUsers(self, first, np.ascontiguousarray(hashes[:, 1]), order)
 
     def bucket(self, bucket: int) -> tuple[Hashes, IntArray]:
         """Users of one bucket and their counts."""
-        begin = self._home(bucket << 56)
-        end = self._home((bucket + 1) << 56)
-        while end < len(self._hashes) and self._hashes[end, 0]:  # the run that the bucket's last users may lie in
-            end += 1
-        hashes = self._hashes[begin:end]
-        mine = (hashes[:, 0] != 0) & (hashes[:, 0] >> np.uint64(56) == bucket)
-        return hashes[mine], self._counts[begin:end][mine].astype(np.int64)
+        low, high = np.uint64(bucket << 56), np.uint64((bucket + 1 << 56) - 1)
+        near = self._segments[self._segment_of(low) : self._segment_of(high) + 1]
+        parts = [run.between(low, high) for segment in near for run in segment.runs]
+        hashes = np.concatenate([np.stack((part.first, part.second), axis=1) for part in parts])
+        return hashes, np.concatenate([part.counts for part in parts]).astype(np.int64)
 
-    def _home(self, first_word: int) -> int:
-        return (first_word >> 32) * self._homes >> 32
+    def _segment_of(self, word: np.uint64) -> int:
+        return int(np.searchsorted(self._begins, word, "right")) - 1
 
-    def _home_slots(self, first_words: npt.NDArray[np.uint64]) -> IntArray:
-        return ((first_words >> np.uint64(32)) * np.uint64(self._homes) >> np.uint64(32)).astype(np.int64)
+    def _spans(self, first: Words) -> list[tuple[_Segment, slice]]:
+        """The segments that sorted first words fall into, and which of them do."""
+        ends = np.searchsorted(first, self._begins[1:]).tolist()
+        spans = zip(self._segments, [0, *ends], [*ends, len(first)], strict=True)
+        return [(segment, slice(begin, end)) for segment, begin, end in spans if end > begin]
 
-    def _find(self, hashes: Hashes) -> IntArray:
-        found = np.full(len(hashes), -1, np.int64)
-        slots = self._home_slots(hashes[:, 0])
-        open_rows = np.arange(len(hashes))
-        while len(open_rows):
-            inside = slots[open_rows] < len(self._hashes)
-            open_rows = open_rows[inside]
-            here = slots[open_rows]
-            there = self._hashes[here]
-            hit = (there[:, 0] == hashes[open_rows, 0]) & (there[:, 1] == hashes[open_rows, 1])
-            found[open_rows[hit]] = here[hit]
-            open_rows = open_rows[~hit & (there[:, 0] != 0)]
-            slots[open_rows] += 1
-        return found
+    def _entered(self, users: int) -> None:
+        """Some were entered: rewrite what is full, the fullest first, and no more than a batch may."""
+        self._users += users
+        left = _REWRITTEN + 2 * RECENT_SHARE * users
+        full = sorted((each for each in self._segments if each.fullness > 1), key=lambda each: -each.fullness)
+        for segment in full:
+            if len(segment.run) > left and segment is not full[0]:
+                break
+            left -= len(segment.run)
+            segment.merge()
+            if len(segment.run) > SEGMENT_USERS and segment.bits > 1:
+                place = self._segments.index(segment)
+                self._segments[place : place + 1] = segment.split()
+                self._begins = np.array([each.begin for each in self._segments], np.uint64)
 
-    def _enter(self, hashes: Hashes) -> IntArray | None:
-        """Find or enter; None where probing came to the end of the table."""
-        found = np.empty(len(hashes), np.int64)
-        first, second = np.ascontiguousarray(hashes[:, 0]), np.ascontiguousarray(hashes[:, 1])
-        flat = self._hashes.reshape(-1)
-        rows = np.arange(len(hashes))
-        here = self._home_slots(first)
-        while len(rows):
-            if int(here.max()) >= len(self._hashes):
-                return None
-            there = flat[2 * here]
-            wanted = first[rows]
-            free = there == 0
-            if free.any():
-                # Several new users may want the same free slot: all write, the last write of both words stays.
-                flat[2 * here[free]] = wanted[free]
-                flat[2 * here[free] + 1] = second[rows[free]]
-                there = flat[2 * here]
-            done = there == wanted
-            done &= flat[2 * here + 1] == second[rows]
-            self._users += int((done & free).sum())
-            found[rows[done]] = here[done]
-            rest = ~done
-            rows = rows[rest]
-            here = here[rest] + 1
-        return found
 
-    def _grow(self, users: int) -> None:
-        """Make room: sort by hash, then each goes to its home slot or right behind the one before."""
-        live = self._hashes[:, 0] != 0
-        hashes, counts = self._hashes[live], self._counts[live]
-        order = np.argsort(hashes[:, 0], kind="stable")  # nearly sorted already
-        self._homes = int(max(users / MAX_LOAD + 1, self._homes * GROWTH))
-        index = np.arange(len(order))
-        slots = index + np.maximum.accumulate(self._home_slots(hashes[order, 0]) - index)
-        size = max(self._homes, int(slots[-1]) + 1 if len(slots) else 0) + _SLACK
-        self._hashes = np.zeros((size, 2), np.uint64)
-        self._counts = np.zeros(size, self._count_type)
-        self._hashes[slots] = hashes[order]
-        self._counts[slots] = counts[order]
+class FoundUsers:
+    """Where some users stand in a table.
+
+    Attributes:
+        counts: `(users,)` what each has, in the order in which they were asked for; 0 for who is not there.
+    """
+
+    def __init__(self, table: UserTable, first: Words, second: Words, order: IntArray | None) -> None:
+        self._table, self._first, self._second, self._order = table, first, second, order
+        self._spans = table._spans(first)
+        counts = np.zeros(len(first), np.int64)
+        self._places: list[tuple[_Place, _Place]] = []
+        for segment, span in self._spans:
+            run = segment.find(first[span], second[span])
+            recent = segment.recent.find(first[span], second[span])
+            for each, place in ((segment.run, run), (segment.recent, recent)):
+                counts[span][place.there] = each.counts[place.at[place.there]]
+            self._places.append((run, recent))
+        self.counts = self._asked(counts)
+
+    def write(self, counts: IntArray) -> None:
+        """Set their counts, in the order of `counts`; of who is not there only what is not 0.
+
+        Raises: ValueError, if one is above the largest, or below 0: it would be stored as another number.
+        """
+        if len(counts) and not 0 <= int(counts.min()) <= int(counts.max()) <= self._table._largest:
+            raise ValueError(f"a count outside 0 to {self._table._largest}, the largest of this table")
+        if self._order is not None:
+            counts = counts[self._order]
+        entered = 0
+        for (segment, span), (run, recent) in zip(self._spans, self._places, strict=True):
+            mine = counts[span]
+            for each, place in ((segment.run, run), (segment.recent, recent)):
+                each.counts[place.at[place.there]] = mine[place.there]
+            new = np.flatnonzero(~(run.there | recent.there) & (mine > 0))
+            if len(new):
+                added = _Run(
+                    self._first[span][new], self._second[span][new], mine[new].astype(segment.run.counts.dtype)
+                )
+                segment.recent = segment.recent.with_others(added, recent.at[new])
+                entered += len(new)
+        if entered:
+            self._table._entered(entered)
+
+    def _asked(self, counts: IntArray) -> IntArray:
+        if self._order is None:
+            return counts
+        asked = np.empty_like(counts)
+        asked[self._order] = counts
+        return asked
+
+
+class _Place:
+    """For each user: whether it is `there` in a run, and `at` which place it is or belongs."""
+
+    __slots__ = ("at", "there")
+
+    def __init__(self, at: IntArray, there: BoolArray) -> None:
+        self.at, self.there = at, there
+
+
+class _Run:
+    """Users in ascending order of the first word of their hash, and their counts."""
+
+    __slots__ = ("counts", "first", "second")
+
+    def __init__(self, first: Words, second: Words, counts: npt.NDArray[np.unsignedinteger]) -> None:
+        self.first, self.second, self.counts = first, second, counts
+
+    @staticmethod
+    def empty(count_type: npt.DTypeLike) -> _Run:
+        return _Run(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, count_type))
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def nbytes(self) -> int:
+        return self.first.nbytes + self.second.nbytes + self.counts.nbytes
+
+    def find(self, first: Words, second: Words) -> _Place:
+        at = np.searchsorted(self.first, first)
+        if len(self) == 0:
+            return _Place(at, np.zeros(len(first), bool))
+        near = np.minimum(at, len(self) - 1)
+        same = self.first[near] == first
+        there = same & (self.second[near] == second)
+        other = np.flatnonzero(same & ~there)
+        while len(other):  # users whose first words are equal stand side by side, in any order
+            near[other] += 1
+            other = other[near[other] < len(self)]
+            other = other[self.first[near[other]] == first[other]]
+            there[other] = self.second[near[other]] == second[other]
+            other = other[~there[other]]
+        return _Place(np.where(there, near, at), there)
+
+    def with_others(self, others: _Run, at: IntArray) -> _Run:
+        """Both runs as one. Args: at: before which places of this run the others belong."""
+        places = at + np.arange(len(others))
+        mine = np.ones(len(self) + len(others), bool)
+        mine[places] = False
+        merged = []
+        for old, new in ((self.first, others.first), (self.second, others.second), (self.counts, others.counts)):
+            both = np.empty(len(mine), old.dtype)
+            both[mine], both[places] = old, new
+            merged.append(both)
+        return _Run(*merged)
+
+    def between(self, low: np.uint64, high: np.uint64) -> _Run:
+        """Those with a first word from `low` to `high`."""
+        span = slice(int(np.searchsorted(self.first, low)), int(np.searchsorted(self.first, high, "right")))
+        return _Run(self.first[span], self.second[span], self.counts[span])
+
+    def copy(self) -> _Run:
+        return _Run(self.first.copy(), self.second.copy(), self.counts.copy())
+
+
+class _Segment:
+    """The users whose first words share all but the last `bits` bits with `begin`.
+
+    `directory[i]` is the place in `run` of the first user of bin i or a later one; a bin is a range of first words.
+    """
+
+    __slots__ = ("_bin_bits", "_directory", "begin", "bits", "recent", "run")
+
+    def __init__(self, begin: int, bits: int, run: _Run) -> None:
+        self.begin, self.bits = begin, bits
+        self.run, self.recent = run, _Run.empty(run.counts.dtype)
+        self._list()
+
+    def _list(self) -> None:
+        self._bin_bits = min(max(1, len(self.run).bit_length() - 2), self.bits)
+        ends = np.bincount(self._bins(self.run.first), minlength=1 << self._bin_bits)
+        self._directory = np.zeros((1 << self._bin_bits) + 1, np.int32)
+        np.cumsum(ends, out=self._directory[1:])
+
+    def _bins(self, first: Words) -> IntArray:
+        return ((first - np.uint64(self.begin)) >> np.uint64(self.bits - self._bin_bits)).astype(np.int64)
+
+    @property
+    def runs(self) -> Sequence[_Run]:
+        return self.run, self.recent
+
+    @property
+    def nbytes(self) -> int:
+        return self.run.nbytes + self.recent.nbytes + self._directory.nbytes
+
+    def find(self, first: Words, second: Words) -> _Place:
+        """In the long run; `at` means something only where the user is there."""
+        run, bins = self.run, self._bins(first)
+        begins = self._directory[bins].astype(np.int64)
+        if len(run) == 0:
+            return _Place(begins, np.zeros(len(first), bool))
+        window = begins[:, None] + np.arange(_WINDOW)
+        same = run.first.take(window, mode="clip") == first[:, None]
+        at = np.minimum(begins + same.argmax(axis=1), len(run) - 1)
+        there = (run.first[at] == first) & (run.second[at] == second)
+        crowded = np.flatnonzero(~there & ((self._directory[bins + 1] - begins > _WINDOW) | same.any(axis=1)))
+        if len(crowded):
+            found = run.find(first[crowded], second[crowded])
+            at[crowded], there[crowded] = found.at, found.there
+        return _Place(at, there)
+
+    @property
+    def fullness(self) -> float:
+        """Above 1 where the recent ones are to be merged."""
+        return len(self.recent) / max(_LEAST_RECENT, len(self.run) // RECENT_SHARE)
+
+    def merge(self) -> None:
+        at = np.searchsorted(self.run.first, self.recent.first)
+        self.run, self.recent = self.run.with_others(self.recent, at), _Run.empty(self.run.counts.dtype)
+        self._list()
+
+    def split(self) -> list[_Segment]:
+        """Both halves of the range; only after `merge`."""
+        half = 1 << self.bits - 1
+        lower = self.run.between(np.uint64(self.begin), np.uint64(self.begin + half - 1))
+        upper = self.run.between(np.uint64(self.begin + half), np.uint64(self.begin + 2 * half - 1))
+        # Copies: a view of one half would keep the memory of both.
+        halves = ((self.begin, lower), (self.begin + half, upper))
+        return [_Segment(begin, self.bits - 1, run.copy()) for begin, run in halves]

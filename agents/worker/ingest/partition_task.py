@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 
 LEAST_SNAPSHOT_BYTES = 32 << 10
 MOST_SNAPSHOTS = 32
+LEAST_SLICE = 1_000  # below, the cost of a slice is no longer that of its records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +52,13 @@ class IngestOptions:
 
     Attributes:
         poll_records: records asked of Kafka at once.
-        slice_records: records worked on without giving way to anything else: a slice must stay far below 0.5 s, or
-            heartbeats of everything in this process are late.
+        slice_records: records worked on without giving way to anything else, of all machines of a source together: a
+            slice must stay far below 0.5 s, or heartbeats of everything in this process are late.
         flush_s: how long a record waits for its block to fill.
     """
 
     poll_records: int = 20_000
-    slice_records: int = 5_000
+    slice_records: int = 20_000
     flush_s: float = 1.0
     poll_timeout_ms: int = 200
 
@@ -189,7 +190,7 @@ class SourceTask:
         records = self._unseen(records)
         position = 0
         while position < len(records) and not self.closed and self.machines:
-            count = min(self._options.slice_records, *(machine.room for machine in self.machines))
+            count = min(self._slice_records(), *(machine.room for machine in self.machines))
             if count == 0:
                 await self.flush()
                 continue
@@ -206,6 +207,11 @@ class SourceTask:
                 self._oldest_s = time.monotonic()
             position += count
             await asyncio.sleep(0)
+
+    def _slice_records(self) -> int:
+        """Fewer where many machines take in each slice one after the other before anything else has its turn."""
+        most = self._options.slice_records
+        return max(most // len(self.machines), min(most, LEAST_SLICE))
 
     def _up_to_tick(self, records: Sequence[Any], position: int, count: int) -> int:
         """Make the ticks that stand before the next record, and stop before the next one.

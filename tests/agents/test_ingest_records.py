@@ -1,0 +1,140 @@
+"""The short way through aiokafka's fetch results hands out what its own way does, however records are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.consumer.fetcher import READ_COMMITTED, FetchResult, PartitionRecords
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.worker.ingest import records as short_way
+from agents.worker.ingest.records import hand_out_bare_records
+
+SOURCE = TopicPartition("raw", 0)
+ABORTED, COMMITTED = 7, 8  # producers
+# Of each batch: how many records, the producer if it is of a transaction, and the codec.
+BATCHES = st.lists(
+    st.tuples(st.integers(1, 9), st.sampled_from([None, ABORTED, COMMITTED]), st.integers(0, 4)), max_size=8
+)
+
+
+class _Position:
+    """What a fetch result asks of its assignment."""
+
+    active, paused = True, False
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+    def state_value(self, _: TopicPartition) -> _Position:
+        return self
+
+    def consumed_to(self, position: int) -> None:
+        self.position = position
+
+
+class _Fetcher:
+    def __init__(self) -> None:
+        self._records: Any = {}
+
+
+class _Consumer:
+    def __init__(self) -> None:
+        self._fetcher = _Fetcher()
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(short_way, "CHUNK_RECORDS", 4)
+
+
+@given(BATCHES, st.integers(0, 12), st.lists(st.one_of(st.none(), st.integers(1, 12)), min_size=1, max_size=6))
+def test_the_same_records_and_positions(
+    batches: list[tuple[int, int | None, int]], begin: int, asked: list[int | None]
+) -> None:
+    """From within a batch on, transactions aborted or not, and with any number asked for at once."""
+    data = _batches(batches)
+    aborted = [(ABORTED, 0)]
+    expected = _Position(begin)
+    theirs = [each for part, _ in _drained(_result(data, begin, aborted, position=expected), [None]) for each in part]
+    position = _Position(begin)
+    ours = list(_drained(_short(_result(data, begin, aborted, position=position)), asked))
+    taken = [each for part, _ in ours for each in part]
+    assert [_fields(each) for each in taken] == [_fields(each) for each in theirs]
+    assert all(most is None or len(part) <= most for (part, most) in ours)
+    assert position.position == expected.position
+
+
+def test_a_torn_batch_is_an_error_and_what_is_before_it_is_not_lost() -> None:
+    data = _batches([(6, None, 0)])
+    more = bytearray(_batches([(6, None, 0), (3, None, 0)]))
+    more[-1] ^= 1
+    position = _Position(0)
+    result = _short(_result(bytes(more), 0, [], position=position))
+    assert len(result.getall(5)) == 5
+    with pytest.raises(CorruptRecordException):
+        result.getall(5)
+    # The client drops the result and asks again from its position, which is behind what was handed out.
+    assert position.position == 5
+    assert not result.getall(5)
+    again = _short(_result(data, 5, [], position=_Position(5)))
+    assert [each.offset for each in again.getall(5)] == [5]
+
+
+def test_a_result_is_dropped_where_the_consumer_was_moved_or_paused() -> None:
+    data = _batches([(6, None, 0)])
+    position = _Position(0)
+    result = _short(_result(data, 0, [], position=position))
+    assert len(result.getall(3)) == 3
+    position.position = 1
+    assert result.getall(3) == []
+    assert not result.has_more()
+
+
+def _batches(wanted: list[tuple[int, int | None, int]]) -> bytes:
+    """Bytes as a broker sends them."""
+    data, offset = bytearray(), 0
+    for count, producer, codec in wanted:
+        builder = DefaultRecordBatchBuilder(2, codec, producer is not None, producer or -1, 0, -1, 1 << 16)
+        for row in range(count):
+            headers = [("h", b"1")] if row == 1 else []
+            builder.append(row, timestamp=1000 + offset + row, key=b"k", value=b"%d" % (offset + row), headers=headers)
+        batch = bytearray(builder.build())
+        batch[:8] = offset.to_bytes(8, "big")  # a broker's doing; the checksum begins behind it
+        data += batch
+        offset += count
+    return bytes(data)
+
+
+def _result(
+    data: bytes, begin: int, aborted: list[tuple[int, int]], *, position: _Position | None = None
+) -> FetchResult:
+    records = PartitionRecords(SOURCE, MemoryRecords(data), aborted, begin, None, None, True, READ_COMMITTED)
+    return FetchResult(SOURCE, assignment=position or _Position(begin), partition_records=records, backoff=0)
+
+
+def _short(result: FetchResult) -> FetchResult:
+    consumer: Any = _Consumer()
+    hand_out_bare_records(consumer)
+    consumer._fetcher._records[SOURCE] = result
+    return result
+
+
+def _drained(result: FetchResult, asked: list[int | None]) -> Iterator[tuple[list[Any], int | None]]:
+    """All parts, each with how many were asked for."""
+    turn = 0
+    while result.has_more():
+        most = asked[turn % len(asked)]
+        yield list(result.getall(most)), most
+        turn += 1
+
+
+def _fields(record: Any) -> tuple[Any, ...]:
+    return record.offset, record.timestamp, record.key, record.value, tuple(record.headers)

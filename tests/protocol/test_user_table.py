@@ -1,0 +1,105 @@
+"""The table of counts by user against a dictionary, whatever the hashes, the batches, and the sizes of its segments."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.protocol.ingest import user_table
+from agents.protocol.ingest.user_table import BUCKETS, Hashes, UserTable, buckets_of
+
+# Words that crowd together at both ends and in the middle, beside any: bins overflow, first words are shared.
+FIRST_WORDS = st.one_of(
+    st.integers(0, 40), st.integers((1 << 63) - 20, (1 << 63) + 20), st.integers((1 << 64) - 40, (1 << 64) - 1),
+    st.integers(0, (1 << 64) - 1),
+)  # fmt: skip
+USERS = st.tuples(FIRST_WORDS, st.integers(0, 3))
+BATCHES = st.lists(st.dictionaries(USERS, st.integers(0, 255), max_size=40), max_size=12)
+
+
+@pytest.fixture(autouse=True)
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a few users are enough to merge, to wait for it, and to split."""
+    monkeypatch.setattr(user_table, "SEGMENT_USERS", 16)
+    monkeypatch.setattr(user_table, "_LEAST_RECENT", 4)
+    monkeypatch.setattr(user_table, "_REWRITTEN", 24)
+    monkeypatch.setattr(user_table, "RECENT_SHARE", 3)
+
+
+@given(BATCHES)
+def test_it_is_a_dictionary(batches: list[dict[tuple[int, int], int]]) -> None:
+    table, told = UserTable(largest_count=255), dict[tuple[int, int], int]()
+    for batch in batches:
+        found = table.find(_hashes(batch))
+        assert found.counts.tolist() == [told.get(user, 0) for user in batch]
+        found.write(np.array(list(batch.values()), np.int64))
+        told.update(batch)
+    held = {user: count for user, count in told.items() if _was_entered(batches, user)}
+    assert table.read(_hashes(told)).tolist() == list(told.values())
+    strangers = [(first, second + 4) for first, second in told]
+    assert not table.read(_hashes(strangers)).any()
+    assert len(table) == len(held)
+    seen: dict[tuple[int, int], int] = {}
+    for bucket in range(BUCKETS):
+        members, counts = table.bucket(bucket)
+        assert (buckets_of(members) == bucket).all()
+        seen |= dict(zip(map(tuple, members.tolist()), counts.tolist(), strict=True))
+    assert seen == held
+
+
+@pytest.mark.parametrize("users", [0, 1, 1_000, 60_000])
+def test_a_large_table(users: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_table, "SEGMENT_USERS", 1 << 13)
+    hashes = np.random.default_rng(users).integers(0, 1 << 64, (users, 2), dtype=np.uint64)
+    table = UserTable(largest_count=100)
+    for at in range(0, users, 7_000):
+        part = hashes[at : at + 7_000]
+        table.find(part).write(np.arange(at, at + len(part)) % 100 + 1)
+    assert len(table) == users
+    assert table.read(hashes).tolist() == [index % 100 + 1 for index in range(users)]
+    assert not table.read(hashes ^ np.uint64(1 << 40)).any()
+    if users == 60_000:
+        assert table.nbytes / users < 20
+
+
+def test_one_batch_rewrites_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All segments fill evenly; nobody waits until all are rewritten, and none is forgotten."""
+    rewritten: list[int] = []
+    merge = user_table._Segment.merge
+
+    def counted(segment: user_table._Segment) -> None:
+        rewritten[-1] += len(segment.run)
+        merge(segment)
+
+    monkeypatch.setattr(user_table._Segment, "merge", counted)
+    table = UserTable(largest_count=1)
+    width = (1 << 64) // 512
+    for batch in range(60):  # one user in each 512th part of all hashes, so that the segments fill as one
+        rewritten.append(0)
+        first = np.arange(512, dtype=np.uint64) * np.uint64(width) + np.uint64(batch * (width // 61))
+        table.find(np.stack((first, first), axis=1)).write(np.ones(512, np.int64))
+    assert len(table._segments) > 1_000
+    assert max(rewritten) <= 24 + 2 * 3 * 512
+    assert max(each.fullness for each in table._segments) < 4
+
+
+@pytest.mark.parametrize("largest", [255, 65_535, 70_000])
+def test_a_count_that_does_not_fit_is_an_error_and_no_other_count(largest: int) -> None:
+    table = UserTable(largest)
+    user = np.array([[7, 7]], np.uint64)
+    table.find(user).write(np.array([largest]))
+    for wrong in (largest + 1, -1):
+        with pytest.raises(ValueError, match="outside 0 to"):
+            table.find(user).write(np.array([wrong]))
+    assert table.read(user).tolist() == [largest]
+
+
+def _hashes(users: object) -> Hashes:
+    return np.array(list(users), np.uint64).reshape(-1, 2)  # type: ignore[call-overload]
+
+
+def _was_entered(batches: list[dict[tuple[int, int], int]], user: tuple[int, int]) -> bool:
+    """Who once had a count stays, also with 0."""
+    return any(batch.get(user, 0) > 0 for batch in batches)
