@@ -193,14 +193,39 @@ def test_a_gap_is_refused() -> None:
 
 
 def test_too_much_trimming_is_refused() -> None:
-    machine = PartitionIngest(SPEC, 0)
-    machine.take([RawRecord(0, -1, None, body())])
-    block, _ = machine.seal()
-    assert block is not None
+    first, second = two_blocks()
+    assert second.floor == 2
     restored = PartitionIngest(SPEC, 0)
-    restored.apply(block, at=5, trimmed_to=5)
+    restored.apply(second, at=5, trimmed_to=5)
     with pytest.raises(GapError, match="needed to restore"):
         restored.check_restored(trimmed_to=5)
+    whole = PartitionIngest(SPEC, 0)
+    whole.apply(first, at=2, trimmed_to=2)
+    whole.apply(second, at=5, trimmed_to=2)
+    whole.check_restored(trimmed_to=2)
+
+
+def test_a_stream_that_is_added_where_blocks_of_others_are_gone_is_restored_from_its_first_block() -> None:
+    """It does not know its own place when it is written, so it says 0 as its floor: that of no block of this stream."""
+    first, _ = two_blocks()
+    assert first.floor == 0
+    restored = PartitionIngest(SPEC, 0)
+    restored.apply(first, at=700, trimmed_to=600)
+    restored.check_restored(trimmed_to=600)
+    assert (restored.next_offset, restored.users) == (1, 1)
+
+
+def two_blocks() -> tuple[Block, Block]:
+    """The first, committed at 2, and the one after it."""
+    machine = PartitionIngest(SPEC, 0)
+    machine.take([RawRecord(0, -1, None, body())])
+    first, _ = machine.seal()
+    machine.committed(at=2)
+    machine.take([RawRecord(1, -1, None, body())])
+    second, _ = machine.seal()
+    assert first is not None
+    assert second is not None
+    return first, second
 
 
 def test_somebody_elses_snapshot_is_refused() -> None:

@@ -115,7 +115,7 @@ class PartitionIngest:
         """
         if self._has_history:
             self._log.check_not_ahead(self.next_offset)
-        if self._has_history and trimmed_to > self._floor:
+        if self._has_history and trimmed_to > self._floor and not self._log.from_the_first:
             raise GapError(
                 f"stream {self.spec.stream}, source partition {self.partition}: blocks before offset {trimmed_to} were "
                 f"deleted, but those from {self._floor} on are needed to restore the contribution bounds"

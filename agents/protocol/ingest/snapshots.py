@@ -137,6 +137,13 @@ class BucketLog:
             self.committed(np.unique(buckets[later]), at=at)
         self.last_block = at
 
+    @property
+    def from_the_first(self) -> bool:
+        """Whether the blocks restored begin with the partition's first one. What was deleted before it is of others: a
+        stream may be added to a job whose old blocks are gone, and its first block cannot know its own place.
+        """
+        return self._first is not None and self._first[1] == 0
+
     def check_not_ahead(self, next_offset: int) -> None:
         """After the last block. Raises: TornError if a snapshot counts records that are in no block."""
         if int(self._written_to.max()) > next_offset:
