@@ -82,6 +82,9 @@ class Block:
         totals: all that was ever counted on this partition, up to `hi`; for operators, who see blocks come and go.
             Since a version that kept it: absent in blocks of earlier ones.
         began: source offset at which the stream began to read this partition; what was before it had been deleted.
+        partitions: of the source, among which users have been placed since partitions were added to it; 0: none were.
+        copied: of a partition that was added, offset of the one whose users came here, up to which the bounds count
+            that it began with; None where they began empty.
     """
 
     stream: str
@@ -99,6 +102,8 @@ class Block:
     totals: Tally = field(default_factory=dict)
     began: int = 0
     surplus: Mapping[int, int] = field(default_factory=dict)
+    partitions: int = 0
+    copied: int | None = None
 
     def encode(self) -> bytes:
         steps = sorted(self.steps)
@@ -112,7 +117,11 @@ class Block:
             "counts": dict(self.counts),
             "floor": self.floor,
         }
-        header |= {name: value for name in ("refused", "totals", "began") if (value := getattr(self, name))}
+        header |= {
+            name: value for name in ("refused", "totals", "began", "partitions") if (value := getattr(self, name))
+        }
+        if self.copied is not None:
+            header["copied"] = self.copied
         arrays: dict[str, np.ndarray] = {"users": self.users, "increments": self.increments}
         if len(self.snapshots):
             arrays["snapshots"] = self.snapshots
@@ -145,6 +154,8 @@ class Block:
             floor=header["floor"],
             snapshots=arrays.get("snapshots", np.zeros(0, np.int64)),
             surplus=_surplus(arrays),
+            partitions=header.get("partitions", 0),
+            copied=header.get("copied"),
         )
 
 

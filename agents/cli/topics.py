@@ -29,6 +29,13 @@ def topics(
         int | None,
         typer.Option(min=1, help="With --create: make missing source and audit topics too, with so many partitions."),
     ] = None,
+    add_partitions: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPIC=NUMBER",
+            help="Raise a source or audit topic to so many partitions, bounds of users too. Stop all workers first.",
+        ),
+    ] = None,
     reader: Annotated[str, typer.Option(help="With --acls: the principal that reads synthetic data.")] = "User:reader",
     reader_group: Annotated[
         str | None,
@@ -51,6 +58,8 @@ def topics(
             say(f"created {name}")
         if not result["created"]:
             say("nothing to create: all topics exist")
+    if add_partitions is not None:
+        result["added"] = _add(loaded, add_partitions)
     problems = _problems(loaded) if check else []
     result["ok"] = not problems
     result["problems"] = problems
@@ -63,9 +72,24 @@ def topics(
     if as_json:
         print_json(result | {"topics": _listed(loaded)})
     else:
-        _show(loaded, result, listed=not (create or check or acls), checked=check)
+        _show(loaded, result, listed=not (create or check or acls or add_partitions), checked=check)
     if problems:
         raise typer.Exit(FOUND)
+
+
+def _add(config: Config, asked: str) -> dict[str, Any]:
+    topic, _, number = asked.rpartition("=")
+    if not topic or not number.isascii() or not number.isdigit():
+        raise typer.BadParameter("write the topic, = and how many partitions it is to have, as raw.taxi=12")
+    from agents.worker.ingest.add_partitions import add_partitions
+
+    done = asyncio.run(add_partitions(config, topic, int(number)))
+    if done.streams:
+        say(f"{topic} has {done.partitions} partitions; start the workers: {', '.join(done.streams)} go on with them")
+        say("then start the producers, each anew: one that has not heard of the new partitions places users wrongly")
+    else:
+        say(f"{topic} has {done.partitions} partitions, and every stream goes on with them: nothing to do")
+    return {"topic": topic, "partitions": done.partitions, "streams": list(done.streams)}
 
 
 def _problems(config: Config) -> list[dict[str, str]]:

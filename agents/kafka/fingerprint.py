@@ -19,7 +19,7 @@ from agents.kafka.source_check import changed_source
 from agents.kafka.topics.admin import admin_client
 from agents.kafka.topics.ids import TopicIdentity, topic_identities
 from agents.kafka.topics.lost import ends_of
-from agents.protocol.fingerprint import SOURCE, Fingerprint, first_of_each
+from agents.protocol.fingerprint import SOURCE, Fingerprint, holding
 from schemas.errors import BrokerError, FingerprintError, LostTopicError, SourceError
 from schemas.topics import Topics
 
@@ -80,7 +80,8 @@ async def check_fingerprints(
             "or correct source and audit"
         )
     now = {
-        s.name: _fingerprint(s, config, found[s.source], user_key_ids.get(s.name), insecure=insecure) for s in streams
+        s.name: fingerprint_now(s, config, found[s.source], user_key_ids.get(s.name), insecure=insecure)
+        for s in streams
     }
     stored = await stored_fingerprints(config)
     # Known streams first: a start that is refused must not decide anything for new ones.
@@ -98,10 +99,10 @@ async def check_fingerprints(
         if again:
             raise next(iter(again.values()))
     # Those that cannot start, too: what they have on the private topics is theirs, and their steps have their times.
-    started = [_started(s, stored[s.name].start) if s.name in stored else s for s in config.streams]
+    known = [started(s, stored[s.name].start) if s.name in stored else s for s in config.streams]
     streams = [stream for stream in streams if stream.name not in refused]
     return Checked(
-        config.model_copy(update={"streams": tuple(started)}),
+        config.model_copy(update={"streams": tuple(known)}),
         {stream.name: int(stored[stream.name].fields["source_partitions"]) for stream in streams},
         {stream.name: found[stream.audit].partitions for stream in streams if stream.audit},
         {name: found[name] for name in sources},
@@ -140,9 +141,10 @@ def _refused(
     return refused, changed
 
 
-def _fingerprint(
+def fingerprint_now(
     stream: Stream, config: Config, source: TopicIdentity, user_key_id: str | None, *, insecure: bool
 ) -> Fingerprint:
+    """What a stream would be started with now."""
     fields = {
         **stream.fingerprint_fields(),
         "source_topic_id": source.id,
@@ -158,7 +160,8 @@ def _fingerprint(
     return Fingerprint(stream.name, fields, start)
 
 
-def _started(stream: Stream, start: str) -> Stream:
+def started(stream: Stream, start: str) -> Stream:
+    """With the time at which its step 0 begins, where the configuration says `now`."""
     if stream.time.start != "now":
         return stream
     return stream.model_copy(update={"time": stream.time.model_copy(update={"start": start})})
@@ -168,7 +171,7 @@ async def stored_fingerprints(config: Config) -> dict[str, Fingerprint]:
     """Stream -> what it was first started with; empty before that. Raises: BrokerError, WireError."""
     topic = Topics(config.job.name, config.kafka.partitions).fingerprints
     _, _, records = await read_to_end(config.kafka, topic, 0, 0)
-    return first_of_each(record.value for record in records)
+    return holding(record.value for record in records)
 
 
 async def _store(config: Config, fingerprints: list[Fingerprint]) -> None:

@@ -24,8 +24,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, for_code
+from aiokafka.protocol.admin import DescribeGroupsRequest_v1
 from aiokafka.protocol.api import Request, RequestStruct
 from aiokafka.protocol.group import HeartbeatRequest, HeartbeatResponse_v1
 from aiokafka.protocol.types import Int32, Schema, String
@@ -164,3 +166,25 @@ def give_place_up(consumer: Any) -> None:
     """Before a consumer stops: who ends by itself leaves the group, and nobody waits for it."""
     if isinstance(consumer._coordinator, GroupCoordinator):
         consumer._coordinator._group_instance_id = None
+
+
+class _DescribeGroups(Request[DescribeGroupsRequest_v1]):
+    """In version 1: aiokafka 0.14 asks in version 3 and reads the answer as one of version 2."""
+
+    API_KEY = 15
+
+    def __init__(self, groups: list[str]) -> None:
+        self._groups = groups
+
+    def build(self, request_struct_class: type[DescribeGroupsRequest_v1]) -> DescribeGroupsRequest_v1:
+        return request_struct_class(self._groups)
+
+
+async def members_of(admin: AIOKafkaAdminClient, group: str) -> int:
+    """How many members a consumer group has; a killed one is a member until its session ends. Raises: KafkaError."""
+    node = await admin.find_coordinator(group)
+    answer = await admin._send_request(_DescribeGroups([group]), node)
+    [(error, _, _, _, _, members)] = answer.groups
+    if error:
+        raise for_code(error)(group)
+    return len(members)

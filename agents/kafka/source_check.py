@@ -35,8 +35,9 @@ def change_of(topic: str, was: TopicIdentity, now: TopicIdentity | None) -> Sour
         )
     if now.partitions != was.partitions:
         return SourceError(
-            f"source {topic} has {now.partitions} partitions and had {was.partitions}, and Kafka takes none away: "
-            "producers now place users on other ones, where their bounds are not, and their events are refused"
+            f"source {topic} has {now.partitions} partitions and had {was.partitions}: producers now place users where "
+            "their bounds are not. With all workers stopped, privstream topics CONFIG --add-partitions "
+            f"{topic}={now.partitions} takes the bounds there, or names a number that does"
         )
     return None
 

@@ -81,7 +81,8 @@ ADVICE = (
         "A source has changed",
         (SourceError,),
         "The source is another topic than the one that was read so far, or has other partitions.",
-        "start a new stream under another name; what is left of the old one stays as it is, and its budget spent",
+        "where partitions were added, stop all workers and run privstream topics CONFIG --add-partitions; else start a "
+        "new stream under another name: what is left of the old one stays as it is, and its budget spent",
     ),
     Advice(
         "Changed configuration",

@@ -23,7 +23,7 @@ from agents.kafka.topics.ids import topic_identities
 from agents.offline.columns import check_columns
 from agents.offline.files import Row, RowFile, open_rows
 from agents.protocol.clock import StepClock
-from agents.protocol.replay.plan import ReplayChunk, ReplayError, ReplayPlan, progress_of, resumed
+from agents.protocol.replay.plan import ReplayChunk, ReplayError, ReplayPlan, progress_of, resumed, without_added
 from agents.protocol.replay.rows import clock_of, plan_of, steps_of, times_of, until_of
 from schemas.errors import BrokerError, OutcomeUnknownError
 from schemas.events import TICK_HEADER
@@ -95,7 +95,7 @@ async def replay(
     try:
         # Only now: what a former replay had under way is settled, and the partitions end where they end.
         ticks = await last_ticks(config.kafka, topics, history_may_be_gone=options.append)
-        begin = resumed(progress_of(ticks), source=summary.digest, append=options.append)
+        begin = resumed(progress_of(without_added(ticks, topics)), source=summary.digest, append=options.append)
         begun(summary.rows if options.limit is None else min(summary.rows, options.limit), begin.row)
         plan = plan_of(stream, topics, begin, user_field=options.user_field, until=until)
         feed = _Feed(stream, file, clock, plan, options)

@@ -1,13 +1,15 @@
 """What a stream was started with, and why it must not change: stored history and the guarantee rest on it.
 
-The first record of a stream in the fingerprints topic holds for ever. Configuration that may change under a running
-stream is left out by `Stream.fingerprint_fields`. No secret is in here: of the user key only an id.
+The first record of a stream in the fingerprints topic holds for ever, but for the number of partitions of its source:
+a later record that says from how many it was raised holds from then on (`agents.protocol.ingest.added`). Configuration
+that may change under a running stream is left out by `Stream.fingerprint_fields`. No secret is in here: of the user key
+only an id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -20,7 +22,7 @@ FIXES: Mapping[str, str] = {
     "source_topic_id": "the source topic was deleted and created again, so its offsets name other events. Start a "
     "new stream under another name for the new topic; the budget of the old one is spent",
     "source_partitions": "the source topic has another number of partitions, so users moved between them and their "
-    "bounds are split. Start a new stream under another name, or restore the topic",
+    "bounds are split. Stop all workers and run privstream topics CONFIG --add-partitions TOPIC=NUMBER",
     "user_key_id": "the secret key of the user hash is another one, so every user would count as new. "
     "Give back the old key file",
     "seeds": "a stream whose noise can be repeated is not private, and never becomes so again. Start a new stream "
@@ -31,7 +33,8 @@ FIXES: Mapping[str, str] = {
     "started the stream may go on with it",
     "job_partitions": "set [kafka] partitions back to the stored number, with which the private topics were created",
 }
-SOURCE = frozenset({"source_topic_id", "source_partitions"})
+PARTITIONS = "source_partitions"
+SOURCE = frozenset({"source_topic_id", PARTITIONS})
 """Where nothing else differs, what was read of the source before is still whole: only nothing more may be read."""
 CONFIGURED = (
     "set it back to the stored value, or start a new stream under another name: what the old one has cost stays spent, "
@@ -46,14 +49,18 @@ class Fingerprint:
     Attributes:
         fields: JSON-able, possibly nested.
         start: local time at which step 0 begins; decided once, also where the configuration says "now".
+        raised_from: partitions of the source before some were added; None: as the stream was started.
     """
 
     stream: str
     fields: Mapping[str, Any]
     start: str
+    raised_from: int | None = None
 
     def encode(self) -> bytes:
         record = {"version": VERSION, "stream": self.stream, "start": self.start, "fields": dict(self.fields)}
+        if self.raised_from is not None:
+            record["raised_from"] = self.raised_from
         return orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
 
     @staticmethod
@@ -63,7 +70,7 @@ class Fingerprint:
             record = orjson.loads(data)
             if record["version"] != VERSION:
                 raise WireError(f"fingerprint of version {record['version']}; this release reads {VERSION}")
-            return Fingerprint(record["stream"], record["fields"], record["start"])
+            return Fingerprint(record["stream"], record["fields"], record["start"], record.get("raised_from"))
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise WireError(f"damaged fingerprint of {len(data)} bytes: {type(error).__name__}") from None
 
@@ -82,14 +89,21 @@ class Fingerprint:
         if lines:
             raise FingerprintError(f"stream {self.stream} was started with something else\n  " + "\n  ".join(lines))
 
+    def raised(self, partitions: int) -> Fingerprint:
+        """The same, of a source of more partitions."""
+        fields = {**self.fields, PARTITIONS: partitions}
+        return replace(self, fields=fields, raised_from=int(self.fields[PARTITIONS]))
 
-def first_of_each(records: Iterable[bytes]) -> dict[str, Fingerprint]:
-    """Stream -> its first record: that one holds. Raises: WireError."""
-    first: dict[str, Fingerprint] = {}
+
+def holding(records: Iterable[bytes]) -> dict[str, Fingerprint]:
+    """Stream -> the record that holds: its first one, raised by those that follow from it. Raises: WireError."""
+    found: dict[str, Fingerprint] = {}
     for data in records:
         fingerprint = Fingerprint.decode(data)
-        first.setdefault(fingerprint.stream, fingerprint)
-    return first
+        before = found.setdefault(fingerprint.stream, fingerprint)
+        if fingerprint.raised_from is not None and before.raised(fingerprint.fields[PARTITIONS]) == fingerprint:
+            found[fingerprint.stream] = fingerprint
+    return found
 
 
 def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -112,7 +112,7 @@ def test_every_stream_that_reads_it_stops_and_says_how_and_what_to_do(
     assert len(lines) == 2, "each stream says it once"
     for stream, line in zip("ab", lines, strict=True):
         assert f"STOPPED: stream {stream} (ingest): source raw.both {says}" in line
-        assert "What to do: start a new stream under another name" in line
+        assert "What to do: where partitions were added" in line
         assert 'docs/operations.md, "A source has changed"' in line
 
 

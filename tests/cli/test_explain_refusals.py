@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.protocol.fingerprint import Fingerprint, first_of_each
+from agents.protocol.fingerprint import Fingerprint, holding
 from engines.counters import SimpleConfig
 from engines.counters.contract import check_activation
 from engines.noise import scale_for
@@ -190,7 +190,26 @@ def test_what_does_not_touch_it_may_change(old: str, new: str) -> None:
 
 def test_the_first_fingerprint_holds_for_ever() -> None:
     first, second = taken(), taken(changed("epsilon = 1.0", "epsilon = 2.0"))
-    assert first_of_each([first.encode(), second.encode()])["rides"].fields["privacy"]["epsilon"] == "1"
+    assert holding([first.encode(), second.encode()])["rides"].fields["privacy"]["epsilon"] == "1"
+
+
+def test_the_number_of_partitions_is_raised_by_records_that_follow_from_each_other() -> None:
+    first = taken()
+    second = first.raised(8)
+    third = second.raised(16)
+    strange = second.raised(24)
+    other = taken(changed("epsilon = 1.0", "epsilon = 2.0")).raised(8)
+    for records, partitions in (
+        ([first, second], 8),
+        ([first, second, second, third], 16),
+        ([first, third, second], 8),
+        ([first, second, third, strange], 16),
+        ([first, other], 4),
+        ([first, taken(source_partitions=8)], 4),
+    ):
+        held = holding([each.encode() for each in records])["rides"]
+        assert held.fields["source_partitions"] == partitions
+        assert held.fields["privacy"]["epsilon"] == "1"
 
 
 FREE = {"audit", "allow_compacted", "publish_delay", "grace", "user_key_file", "allow_not_private"}

@@ -298,7 +298,7 @@ def to_toml(config: Config, *, bootstrap: str) -> str:
     lines += [f"bootstrap = {_value(bootstrap)}", f"partitions = {kafka.partitions}"]
     lines += [f"session_timeout_s = {kafka.session_timeout_s}"]
     for stream in config.streams:
-        table = stream_table(stream.name, options={"depth": 8, "initial_steps": 1})
+        table = stream_table(stream.name, source=stream.source, options={"depth": 8, "initial_steps": 1})
         table["privacy"] = {**table["privacy"], "user_key_file": str(stream.privacy.user_key_file)}
         lines.append("[[streams]]")
         lines += [f"{key} = {_value(value)}" for key, value in table.items() if not isinstance(value, dict)]

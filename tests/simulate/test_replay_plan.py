@@ -20,6 +20,7 @@ from agents.protocol.replay.plan import (
     ReplayPlan,
     progress_of,
     resumed,
+    without_added,
 )
 from schemas.events import decode_tick, tick_progress
 from schemas.topics import TopicAndPartition
@@ -314,3 +315,12 @@ def test_partitions_that_disagree_are_refused() -> None:
         progress_of([tick, None])
     with pytest.raises(ReplayError, match="cannot be read"):
         progress_of([b"{}"])
+
+
+def test_partitions_that_were_added_to_a_topic_are_ticked_from_then_on() -> None:
+    tick = b"a tick"
+    assert without_added([tick, tick, None, None, tick, None], {"raw": 4, "held-out": 2}) == [tick] * 3
+    # A first one that was never ticked, and a topic of which none was: written by somebody else, or added since.
+    for ticks in ([None, tick], [tick, None, tick]):
+        assert without_added(ticks, {"raw": len(ticks)}) == ticks
+    assert without_added([tick, None, None], {"raw": 1, "held-out": 2}) == [tick, None, None]

@@ -18,7 +18,7 @@ from agents.kafka.clients import close_client, read_to_end
 from agents.kafka.refusals import no_answer
 from agents.kafka.security import security_kwargs
 from agents.kafka.topics.ids import TopicIdentity
-from agents.protocol.fingerprint import first_of_each
+from agents.protocol.fingerprint import holding
 from agents.protocol.partitioner import bounds_partition, home_partition
 from schemas.blocks import Block
 from schemas.topics import Topics
@@ -68,7 +68,7 @@ async def lost_public(config: Config, existing: Mapping[str, TopicIdentity]) -> 
     if not missing or topics.fingerprints not in existing:
         return []
     _, _, records = await read_to_end(config.kafka, topics.fingerprints, 0, 0)
-    started = first_of_each(record.value for record in records)
+    started = holding(record.value for record in records)
     reason = "is gone, with all it held: {stream} was started with it. It must not be made again empty"
     return [Lost(topic, reason.format(stream=stream)) for topic, stream in missing.items() if stream in started]
 

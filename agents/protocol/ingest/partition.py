@@ -11,7 +11,7 @@ Life: `load` snapshots and `apply` own blocks; then `take` and `tick`, and now a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -28,7 +28,7 @@ from agents.protocol.ingest.surplus_bounds import SurplusBounds
 from agents.protocol.ingest.trip_bounds import TripBounds
 from agents.protocol.ingest.user_table import BUCKETS
 from schemas.blocks import Block
-from schemas.errors import GapError, RecordError
+from schemas.errors import GapError, RecordError, SourceError
 from schemas.events import LARGEST_JUMP, TICK_HEADER, Reason, decode_tick
 
 MAX_LETTERS = 2_000
@@ -75,6 +75,7 @@ class PartitionIngest:
         self._floor = 0
         self._last_begin: int | None = None
         self._began = 0
+        self._partitions = self._sealed_partitions = 0
         self._totals: dict[str, dict[str, int]] = {}
 
     # --- restoring ------------------------------------------------------------------------------------------------
@@ -100,6 +101,7 @@ class PartitionIngest:
         self._floor = block.floor
         self._has_history, self._last_begin = True, block.lo
         self._began = block.began
+        self._partitions = self._sealed_partitions = block.partitions
         if block.totals:
             self._totals = {reason: dict(by_field) for reason, by_field in block.totals.items()}
         self._log.fold(block, at=at)
@@ -121,6 +123,30 @@ class PartitionIngest:
                 f"deleted, but those from {self._floor} on are needed to restore the contribution bounds"
             )
         self._log.check_complete()
+
+    def check_partitions(self) -> None:
+        """Before records are taken in. Raises: SourceError if users are placed among more partitions by now."""
+        if self._partitions not in (0, self.spec.partitions):
+            raise SourceError(
+                f"stream {self.spec.stream}: {self.spec.topic} is read as one of {self.spec.partitions} partitions, "
+                f"and its bounds are those of {self._partitions}: some were added. Restart the worker"
+            )
+
+    def spread(self, partitions: int) -> None:
+        """From the next block on users are placed among so many partitions, see `agents.protocol.ingest.added`."""
+        self._partitions = partitions
+
+    def begin_as(self, parent: PartitionIngest) -> Iterator[Snapshot]:
+        """On a partition that is added, for its first block alone: as far ticked as the one whose users it gets, with
+        all their bounds. Returns: what must be committed before that block.
+        """
+        self.ticked = parent.ticked
+        if self.spec.role == "blocks":
+            self.spread(self.spec.partitions)
+        if parent._bounds is None:
+            return iter(())
+        self._log.bounds, self._log.copied = parent._bounds, parent.next_offset
+        return self._log.copies()
 
     @property
     def has_history(self) -> bool:
@@ -202,7 +228,8 @@ class PartitionIngest:
     @property
     def changed(self) -> bool:
         """Whether `seal` would give a block."""
-        return self.next_offset != self._sealed_offset or self.ticked != self._sealed_tick
+        state = self.next_offset, self.ticked, self._partitions
+        return state != (self._sealed_offset, self._sealed_tick, self._sealed_partitions)
 
     def snapshots(self, budget_bytes: int, *, most: int = BUCKETS) -> list[Snapshot]:
         """Some bound snapshots, to commit with the block that is sealed NEXT: call right before `seal`."""
@@ -232,8 +259,11 @@ class PartitionIngest:
             began=self._began,
             floor=self._log.floor(),
             snapshots=self._log.snapshots,
+            partitions=self._partitions,
+            copied=self._log.copied,
         )
         self._sealed_offset, self._sealed_tick = self.next_offset, self.ticked
+        self._sealed_partitions = self._partitions
         self._uncommitted = self._log.seal()
         return block, drained.letters
 

@@ -9,10 +9,14 @@ offset and the tick.
 
 Each block says up to where the snapshot of each bucket counts. So a bucket is restored only where that is proven, see
 `BucketLog.check_complete`: a topic that lost records, all or some or the latest, is noticed.
+
+A partition that was added to the source begins with a copy of another one's bounds: a snapshot of every bucket, which
+counts nothing of this partition yet, and says up to where of the other one, as every later snapshot and block does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +28,7 @@ from schemas.errors import GapError, TornError
 from schemas.wire import Kind, decode, encode
 
 CLEAN = -1
+NO_COPY = -1
 UNPROVEN = np.iinfo(np.int64).max
 
 
@@ -52,6 +57,9 @@ class BucketLog:
         self._first: tuple[int, int] | None = None  # where the first block that was restored stands, and begins
         self._enough = np.full(BUCKETS, UNPROVEN, np.int64)  # a snapshot up to here completes the blocks restored
         self._says = False  # whether a restored block says which snapshots there are
+        self.copied: int | None = None
+        """See `Block.copied`."""
+        self._copies = np.full(BUCKETS, NO_COPY, np.int64)  # the same, as the snapshot of each bucket says it
 
     @staticmethod
     def key(stream: str, partition: int, bucket: int) -> bytes:
@@ -78,6 +86,11 @@ class BucketLog:
             self._needs[bucket] = CLEAN
             self._new[bucket] = False
         return snapshots
+
+    def copies(self) -> Iterator[Snapshot]:
+        """Every bucket as a partition begins with it whose bounds are a copy, the empty ones too."""
+        for bucket in range(BUCKETS):
+            yield Snapshot(self.key(self.stream, self.partition, bucket), self._encode(bucket, 0))
 
     @property
     def snapshots(self) -> np.ndarray:
@@ -109,6 +122,7 @@ class BucketLog:
         if (header["stream"], header["partition"]) != (self.stream, self.partition) or self.bounds is None:
             raise GapError(f"stream {self.stream}, source partition {self.partition}: a snapshot of other bounds")
         self._written_to[header["bucket"]] = header["upto"]
+        self._copies[header["bucket"]] = header.get("copied", NO_COPY)
         for period in header["periods"]:
             counts = arrays[f"period_counts/{period}"].astype(np.int64)
             self.bounds.put(period=period, users=arrays[f"period_users/{period}"], counts=counts)
@@ -124,6 +138,7 @@ class BucketLog:
         """
         if self._first is None:
             self._first = at, block.lo
+        self.copied = block.copied
         if len(block.snapshots) == BUCKETS:
             self._says = True
             if block.floor >= self._first[0]:
@@ -156,15 +171,20 @@ class BucketLog:
         have no gap. Where they begin at `s` or below, they hold what the snapshot does not. Else one of them says: a
         snapshot up to `m` was committed, and what was charged from `m` on is in blocks from its floor on. Where
         `m <= s` and the floor is not below the first folded block, that is all folded or in the snapshot.
+        Where the partition began with a copy, a snapshot of the bucket must be there that rests on that very copy.
 
         Raises: GapError if it is not so for one of them: records of the bounds topic are gone.
         """
         if self.bounds is None:
             return
         if self._first is None:
-            if self._written_to.any():
+            if self._written_to.any() or (self._copies != NO_COPY).any():
                 raise self._lost("snapshots of its contribution bounds are there, and no block is")
             return
+        if self.copied is not None and (self._copies != self.copied).any():
+            raise self._lost(
+                "the bounds topic has lost bounds that were copied when partitions were added to the source"
+            )
         if bool(((self._written_to < self._first[1]) & (self._written_to < self._enough)).any()):
             raise self._lost(
                 "the bounds topic has lost snapshots (deleted and made again, cut by retention, or put back from an "
@@ -191,6 +211,7 @@ class BucketLog:
     def _encode(self, bucket: int, upto: int) -> bytes:
         assert self.bounds is not None
         header = {"stream": self.stream, "partition": self.partition, "bucket": bucket, "upto": upto}
+        header |= {} if self.copied is None else {"copied": self.copied}
         arrays: dict[str, np.ndarray] = {}
         slots: dict[str, list[int]] = {"period": [], "step": []}
         for kind, slot, table in self.bounds.tables():

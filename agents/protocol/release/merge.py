@@ -105,18 +105,21 @@ class BlockMerge:
         return arrays
 
     def restore(self, progress: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """Go on where `progress` and `arrays` were taken. Raises: GapError if the number of source partitions
-        differs.
+        """Go on where `progress` and `arrays` were taken. Partitions that were added since have closed nothing: no step
+        ends before their first blocks are folded, which say what the partitions had closed whose users they got.
+
+        Raises: GapError if there were more source partitions.
         """
-        if len(progress["ticks"]) != len(self.ticks):
+        added = len(self.ticks) - len(progress["ticks"])
+        if added < 0:
             raise GapError(
                 f"stream {self.stream}: stored state knows {len(progress['ticks'])} source partitions, "
-                f"the topic has {len(self.ticks)}; a source topic must keep its partitions"
+                f"the topic has {len(self.ticks)}; a source topic loses none"
             )
         self.position = progress["position"]
-        self.next_offsets = list(progress["next_offsets"])
-        self.ticks = list(progress["ticks"])
-        self.floors = list(progress["floors"])
+        self.next_offsets = [*progress["next_offsets"], *[0] * added]
+        self.ticks = [*progress["ticks"], *[-1] * added]
+        self.floors = [*progress["floors"], *[None] * added]
         self._pending = {
             step: Folded(arrays[f"pending/{step}/keys"], arrays[f"pending/{step}/counts"])
             for step in progress["pending"]

@@ -202,10 +202,29 @@ def progress_of(ticks: Iterable[bytes | None]) -> Progress:
     if len(found) > 1:
         raise ReplayError(
             "the partitions of the source (and audit) topics end with different ticks, so they were not written by one "
-            "replay, or a topic or partition was added since, or an earlier version wrote them over a bad network and "
+            "replay, or a topic was added since, or an earlier version wrote them over a bad network and "
             "a chunk was committed in part. Fix: replay into new topics."
         )
     return found.pop() if found else Progress()
+
+
+def without_added(ticks: Sequence[bytes | None], topics: Mapping[str, int]) -> list[bytes | None]:
+    """Without partitions that a topic has got since: its last ones, of which none was ever ticked though others were.
+
+    Their first ticks are those of the rows to come: what was closed before, ingest knows of the partitions whose users
+    they got (`agents.protocol.ingest.added`).
+
+    Args: ticks: of each partition, topic by topic. topics: topic -> partitions.
+    """
+    left: list[bytes | None] = []
+    begin = 0
+    for partitions in topics.values():
+        mine = list(ticks[begin : begin + partitions])
+        begin += partitions
+        while mine and mine[-1] is None and any(tick is not None for tick in mine):
+            mine.pop()
+        left += mine
+    return left
 
 
 def resumed(progress: Progress, *, source: str, append: bool) -> Progress:

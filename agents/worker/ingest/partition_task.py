@@ -113,6 +113,11 @@ class SourceTask:
     def __str__(self) -> str:
         return f"{self.source.topic}-{self.source.partition}"
 
+    @property
+    def producer(self) -> AIOKafkaProducer:
+        assert self._producer is not None, "fenced first"
+        return self._producer
+
     async def fence(self) -> None:
         """End whatever a former task has under way; from now on nobody else can commit for this partition."""
         transactional_id = f"{self._config.job.name}-ingest-{self.source.topic}-{self.source.partition}"

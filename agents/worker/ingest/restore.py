@@ -33,9 +33,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-async def restore(config: Config, consumer: AIOKafkaConsumer, tasks: Sequence[SourceTask]) -> None:
+async def restore(
+    config: Config, consumer: AIOKafkaConsumer, tasks: Sequence[SourceTask], *, adding: bool = False
+) -> None:
     """Fence, restore and seek. Streams whose stored history contradicts itself are left out by their tasks.
 
+    Args: adding: partitions, and not to take in records (`agents.worker.ingest.add_partitions`).
     Raises: GapError, TornError, if nothing is left to do in this job; BrokerError.
     """
     specified = {task: list(task.machines) for task in tasks}
@@ -50,6 +53,9 @@ async def restore(config: Config, consumer: AIOKafkaConsumer, tasks: Sequence[So
     # One pass over each private partition, whoever needs it: a worker often owns many source partitions of a stream.
     await _load_snapshots(config, topics, tasks)
     await _fold_blocks(config, topics, tasks)
+    for task, machine in () if adding else _machines(tasks):
+        with task.serving(machine):
+            machine.check_partitions()
     beginnings = await consumer.beginning_offsets([task.source for task in tasks])
     for task in tasks:
         found = committed.get(task.source)

@@ -1,0 +1,243 @@
+"""`topics --add-partitions` on the real broker: killed on its way, refused where it must be; what workers do then."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiokafka import TopicPartition
+
+from agents.kafka.fingerprint import check_fingerprints, stored_fingerprints
+from agents.lifecycle.stops import Stops
+from agents.worker.ingest.add_partitions import add_partitions
+from agents.worker.ingest.counters import IngestCounters
+from agents.worker.ingest.partition_task import IngestOptions, SourceTask
+from agents.worker.ingest.restore import restore
+from agents.worker.ingest.service import IngestService
+from agents.worker.ingest.specs import source_specs
+from agents.worker.ingest.user_keys import user_key_ids
+from schemas.blocks import Block
+from schemas.config import Config
+from schemas.errors import SourceError, TopicError
+from schemas.events import TICK_HEADER, encode_tick
+from tests.crash.field import ROOT
+from tests.kafka.ingest_support import START_S, STEP_S, Bench, event, in_loop
+from tests.kafka.support import producing, records_of, until
+from tests.kafka.test_streams_alone import Twins
+
+pytestmark = [pytest.mark.kafka, pytest.mark.seconds(45)]
+
+USERS = 12
+BOUND = 3
+
+
+class Growing(Twins):
+    """Streams a and b on one source of two partitions, a with held-out events: everybody sends in each step."""
+
+    partitions = 2
+
+    async def send(self, steps: range) -> None:
+        async with producing(self.bootstrap, metadata_max_age_ms=500) as producer:
+            for step, topic in itertools.product(steps, filter(None, (self.source, self.held_out))):
+                users = [*(f"u{number}" for number in range(USERS)), *(f"new {step} {number}" for number in range(4))]
+                for number, user in enumerate(users):
+                    at = START_S + step * STEP_S
+                    value = orjson.dumps({"user": user, "at": at, "x": number / len(users), "y": 0.5})
+                    await producer.send(topic, value, key=user.encode())
+                await producer.flush()
+                tick = encode_tick(step, row=0, source="growing")
+                for partition in range(self.partitions):
+                    await producer.send_and_wait(topic, b"", partition=partition, headers=[(TICK_HEADER, tick)])
+
+    async def command(self, topic: str, number: int, *, failpoint: str = "") -> int:
+        """The command in a process of its own; returns its exit code."""
+        path = self.folder / "job.toml"
+        path.write_text(toml_of(self.config()))
+        environment = {**os.environ, "PRIVSTREAM_FAILPOINTS": failpoint, "PYTHONWARNINGS": "ignore"}
+        arguments = ["topics", str(path), "--add-partitions", f"{topic}={number}"]
+        done = await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-m", "agents.cli", *arguments], env=environment, cwd=ROOT,
+            capture_output=True, text=True,
+        )  # fmt: skip
+        self.said = done.stdout + done.stderr
+        return done.returncode
+
+    async def changed(self) -> set[str]:
+        """Streams of which a worker that started now would take in nothing more."""
+        config = self.config()
+        checked = await check_fingerprints(config, user_key_ids=user_key_ids(config))
+        return set(checked.changed)
+
+    async def blocks(self, stream: str) -> list[Block]:
+        """Those that are left, and may be trimmed."""
+        found = [Block.decode(record.value) for record in await records_of(self.bootstrap, self.topics.blocks)]
+        return [block for block in found if block.stream == stream]
+
+
+def toml_of(config: Config) -> str:
+    """The file of a configuration; JSON values are TOML values where nothing is null."""
+
+    def lines(table: Any, path: str) -> Iterator[str]:
+        values = {key: value for key, value in table.items() if value is not None}
+        yield from (f"{key} = {orjson.dumps(v).decode()}" for key, v in values.items() if not isinstance(v, dict))
+        for key, value in values.items():
+            if isinstance(value, dict):
+                yield f"[{path}.{key}]"
+                yield from lines(value, f"{path}.{key}")
+
+    parts = ["[job]", f'name = "{config.job.name}"', f'data_dir = "{config.job.data_dir}"', "keep_private_log = true"]
+    kafka = {"bootstrap": config.kafka.bootstrap, "partitions": config.kafka.partitions, "session_timeout_s": 6}
+    parts += ["[kafka]", *lines(kafka, "kafka")]
+    for stream in config.streams:
+        table: dict[str, Any] = {"name": stream.name, "engine": "spatial", "source": stream.source}
+        table["audit"] = stream.audit
+        table["privacy"] = {
+            "epsilon": 1.0, "unit": "user", "user": "user", "max_contributions": BOUND,
+            "user_key_file": str(stream.privacy.user_key_file),
+        }  # fmt: skip
+        table["time"] = {"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "clock": "replay"}
+        table["domain"] = {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]}
+        table["options"] = {"depth": 6, "initial_steps": 1}
+        parts += ["[[streams]]", *lines(table, "streams")]
+    return "\n".join(parts) + "\n"
+
+
+@in_loop
+async def test_users_at_the_bound_stay_there_and_each_step_is_public_once(bootstrap: str, tmp_path: Path) -> None:
+    job = Growing(bootstrap, tmp_path, audit=True)
+    assert job.held_out is not None
+    config = job.config(keep_private_log=True)
+    await job.create()
+    await job.send(range(4))
+    async with job.worker(config):
+        for stream in (job.a, job.b):
+            await job.until_public(stream, 3)
+        await until_audited(job, 3)
+        with pytest.raises(TopicError, match="has members"):
+            await add_partitions(config, job.source, 4)
+    before = {stream: await public(job, stream) for stream in (job.a, job.b)}
+
+    await job.send(range(4, 5))
+    with pytest.raises(TopicError, match=f"{job.source}-0 is read up to offset .*-1 is read up to offset"):
+        await add_partitions(config, job.source, 4)
+    async with job.worker(config):
+        await job.until_public(job.b, 4)
+    assert await job.changed() == set()
+
+    # Killed on its way, it is run again; until it is done no worker takes in a record.
+    for failpoint in ("partition_block_committed:2", "partitions_stored:1"):
+        assert await job.command(job.source, 4, failpoint=failpoint) == -signal.SIGKILL
+        assert await job.changed() == {job.a, job.b}
+    assert await job.command(job.source, 4) == 0, job.said
+    assert await job.changed() == set()
+    assert (await add_partitions(config, job.source, 4)).streams == []
+    assert (await add_partitions(config, job.held_out, 4)).streams == [job.a]
+
+    job.partitions = 4
+    await job.send(range(5, 8))
+    async with job.worker(config):
+        for stream in (job.a, job.b):
+            await job.until_public(stream, 7)
+        await until_audited(job, 7)
+    for stream in (job.a, job.b):
+        assert [number for number, _ in await public(job, stream)] == list(range(8)), "each step once, in order"
+        assert (await public(job, stream))[:4] == before[stream][:4]
+        blocks = await job.blocks(stream)
+        charges: Counter[tuple[int, ...]] = Counter()
+        for block in blocks:
+            charges.update(dict(zip(map(tuple, block.users.tolist()), block.increments.tolist(), strict=True)))
+        assert max(charges.values()) == BOUND
+        assert len(charges) == USERS + 8 * 4
+        moved = [block for block in blocks if block.partition >= 2]
+        assert sum(block.counts.get("OVER_BOUND", 0) for block in moved) > 0
+        assert sum(block.counts.get("ACCEPTED", 0) for block in moved) > 0
+        assert {block.partitions for block in moved} == {4}
+        assert not any(block.counts.get("WRONG_PARTITION", 0) for block in blocks)
+
+
+async def public(job: Growing, stream: str) -> list[tuple[int, bytes]]:
+    return [(int(entry.key), entry.value) for entry in await records_of(job.bootstrap, f"{stream}.ledger")]
+
+
+async def until_audited(job: Growing, step: int) -> None:
+    async def there() -> bool:
+        return step in [int(each.key) for each in await records_of(job.bootstrap, f"{job.a}.utility")]
+
+    await until(there)
+
+
+@in_loop
+async def test_a_worker_with_the_old_number_that_wakes_up_takes_in_nothing(bootstrap: str, tmp_path: Path) -> None:
+    """It has looked at its source and was stopped before it fenced its partition; its session ran out meanwhile."""
+    job = Growing(bootstrap, tmp_path)
+    await job.create()
+    config = job.config()
+    await check_fingerprints(config, user_key_ids=user_key_ids(config))
+    specs = source_specs(config, source_partitions=dict.fromkeys((job.a, job.b), 2))
+    asleep = IngestService(config, specs)._new_consumer()
+    source = TopicPartition(job.source, 0)
+    asleep.assign([source])
+    await asleep.start()
+    try:
+        done = await add_partitions(config, job.source, 4)
+        assert done.streams == [job.a, job.b]
+        assert {each.fields["source_partitions"] for each in (await stored_fingerprints(config)).values()} == {4}
+        stops = Stops.of([job.a, job.b])
+        task = SourceTask(
+            config, source, specs[job.source], options=IngestOptions(), counters=IngestCounters(), stops=stops
+        )
+        with pytest.raises(SourceError, match="is read as one of 2 partitions, and its bounds are those of 4"):
+            await restore(config, asleep, [task])
+        assert task.machines == []
+        await task.close()
+    finally:
+        await asleep.stop()
+
+
+@in_loop
+async def test_what_is_refused_changes_nothing(bootstrap: str, tmp_path: Path) -> None:
+    job = Growing(bootstrap, tmp_path)
+    await job.create()
+    config = job.config()
+    await check_fingerprints(config, user_key_ids=user_key_ids(config))
+    for number, words in ((1, "Kafka takes none away"), (5, "ask for a multiple of 2")):
+        with pytest.raises(TopicError, match=words):
+            await add_partitions(config, job.source, number)
+    with pytest.raises(TopicError, match="no stream of this configuration reads it"):
+        await add_partitions(config, "raw.other", 4)
+    with pytest.raises(TopicError, match="is not configured"):
+        await add_partitions(job.config(job.a), job.source, 4)
+    assert await job.changed() == set()
+    assert (await add_partitions(job.config(job.a, retired=[job.b]), job.source, 4)).streams == [job.a]
+    assert await job.changed() == {job.b}
+
+
+@in_loop
+async def test_steps_of_the_wall_clock_go_on_where_they_were(bootstrap: str, tmp_path: Path) -> None:
+    bench = Bench(bootstrap, tmp_path)
+    bench.streams = [bench.stream("s", time={"clock": "wall", "grace": "0s"})]
+    await bench.create()
+    config = bench.config
+    await check_fingerprints(config, user_key_ids=user_key_ids(config))
+    now_s = START_S + 5 * STEP_S
+    async with bench.running(now_us=lambda: now_s * 1_000_000):
+        await bench.until_ticked(4)
+    await add_partitions(config, bench.source, 6)
+    before = await bench.result()
+    assert [before.ticks[partition] for partition in range(6)] == [4] * 6
+    bench.partitions = 6
+    await bench.send([event(f"u{number}", 0) for number in range(12)])
+    now_s += STEP_S
+    async with bench.running(now_us=lambda: now_s * 1_000_000):
+        after = await bench.until_ticked(5)
+    assert after.events == {5: 12}, "nothing joins a step that the partition has closed where the users were before"
