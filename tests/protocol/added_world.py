@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from agents.protocol.ingest.added import AddPartitions, Commit, Effect, StorePartitions, added
+from agents.protocol.ingest.bounds import BoundSpec
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
@@ -17,7 +19,7 @@ from agents.protocol.partitioner import partitions_of
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.userhash import IdBytes
 from schemas.blocks import Block
-from tests.protocol.ingest_runs import Outcome, body, tick_header
+from tests.protocol.ingest_runs import SPEC, Outcome, body, tick_header
 
 Plan = Callable[[Sequence[PartitionIngest], int], Iterator[Effect]]
 ALL = 1 << 20  # bytes of snapshots in a transaction: of all buckets
@@ -218,3 +220,46 @@ def joined(parts: Sequence[Outcome] | Iterator[Outcome]) -> Outcome:
         for step, cells in part.steps.items():
             whole.steps.setdefault(step, Counter()).update(cells)
     return whole
+
+
+USERS = [f"u{index}" for index in range(9)]
+
+
+def bounded(**bounds: Any) -> SourceSpec:
+    return replace(SPEC, bounds=BoundSpec(**{"max_contributions": 3, **bounds}))
+
+
+KINDS = {
+    "whole stream": bounded(),
+    "periods": bounded(period_steps=3),
+    "capped": bounded(max_per_step=1, period_steps=4),
+    "charged twice": bounded(max_contributions=4, charge=2),
+    "surplus": bounded(surplus=2, period_steps=4),
+    "events alone": replace(SPEC, bounds=None, key=None, partitioner=None),
+}
+
+
+def play(world: World, events: Sequence[str], **more: Any) -> None:
+    for each in events:
+        if each == "tick":
+            world.tick()
+        else:
+            world.send(each, **more)
+
+
+def check(world: World, first: int) -> None:
+    found, expected = world.outcome(), world.expected(first)
+    assert found.charges == expected.charges
+    assert found.steps == expected.steps
+    assert found.surplus == expected.surplus
+
+
+def full(spec: SourceSpec, first: int = 2, *, drained: bool = True) -> World:
+    """Everybody is at the bound, by snapshots and trimmed blocks."""
+    world = World(spec, first)
+    for _ in range(4):
+        play(world, USERS)
+    world.work(piece=5, step_by_step=True)
+    if not drained:
+        play(world, USERS)
+    return world
