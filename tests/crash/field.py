@@ -126,7 +126,7 @@ class Field:
     async def open(self, *, pause_s: float = 0.4, per_step: int = 40) -> None:
         """Create the topics and begin to replay: a step's events, then its ticks, for ever."""
         await create_topics(self.config, source_partitions=SOURCE_PARTITIONS)
-        await self._keep_replaced_records()
+        await self.keep_replaced_records(self.config)
         self._feeder = asyncio.create_task(self._feed(pause_s, per_step))
 
     async def rest(self) -> None:
@@ -140,13 +140,13 @@ class Field:
         self._stop.clear()
         self._feeder = asyncio.create_task(self._feed(pause_s, per_step))
 
-    async def _keep_replaced_records(self) -> None:
+    async def keep_replaced_records(self, config: Config) -> None:
         """Nothing is compacted away that is to be judged. A topic's first transaction, whose records are older than its
         marker, is a segment of its own and would be cleaned at once; and it may hold several steps.
         """
         keep = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0"}
-        names = [Topics.synthetic(stream.name) for stream in self.config.streams]
-        async with admin_client(self.config.kafka) as admin:
+        names = [Topics.synthetic(stream.name) for stream in config.streams]
+        async with admin_client(config.kafka) as admin:
             await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, configs=keep) for name in names])
 
     async def _feed(self, pause_s: float, per_step: int) -> None:

@@ -21,7 +21,7 @@ from tests.crash.test_crash import ended, settled
 from tests.crash.verify import StreamEvidence, Verdict, collect, judge
 from tests.kafka.support import fresh_name, records_of, until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.seconds(45)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.seconds(40)]
 
 
 def with_one_more(config: Config) -> tuple[Config, str]:
@@ -52,6 +52,7 @@ def test_a_stream_is_added_while_the_others_run(bootstrap: str, tmp_path: Path) 
             done = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             assert set(Topics.published(name)) <= {line.split()[-1] for line in done.stderr.splitlines()}
+            await field.keep_replaced_records(new)
             # One of the two is restarted, and killed as soon as the new stream has a block: its blocks are read back.
             await leave(field, "a")
             field.start("a", failpoint="ingest_after_commit:1")

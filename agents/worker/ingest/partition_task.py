@@ -329,8 +329,7 @@ class SourceTask:
         return None if block is None else SealedBlock(machine, block, block.encode(), letters, snapshots)
 
     async def _commit(self, sealed: list[SealedBlock], next_offset: int) -> None:
-        producer = self._producer
-        assert producer is not None
+        producer = self.producer
         places = self.places.with_blocks({each.machine.spec.name: each.block.hi for each in sealed})
         await producer.begin_transaction()
         # All are on their way before any is waited for: one round trip instead of hundreds.
@@ -371,13 +370,11 @@ class SourceTask:
 
     async def _send_letter(self, letter: DeadLetter) -> Any:
         await asyncio.sleep(0)  # thousands of these must not keep everything else waiting
-        assert self._producer is not None
         topic = self._topics.dead_letters
-        return await self._producer.send(topic, letter.encode(), key=letter.key, headers=letter.headers)
+        return await self.producer.send(topic, letter.encode(), key=letter.key, headers=letter.headers)
 
     async def _send(self, topic: str, value: bytes, *, key: bytes, partition: int) -> Any:
-        assert self._producer is not None
-        return await self._producer.send(topic, value, key=key, partition=partition)
+        return await self.producer.send(topic, value, key=key, partition=partition)
 
 
 def part_of(spec: SourceSpec) -> Part:
