@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agents.cli.output import FOUND, AsJson, config_of, print_json, problems_of
 from schemas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from agents.operator.findings import Finding
+    from schemas.config import Config
 
 SIGNS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "problem": ("FIX", "red")}
 
@@ -41,6 +47,7 @@ def doctor(
         else:
             findings.append(Finding("configuration", "ok", str(config)))
             findings += config_findings(loaded)
+            findings += otlp_findings(loaded, os.environ)
             findings += asyncio.run(cluster_findings(loaded))
     bad = any(finding.verdict == "problem" for finding in findings)
     if as_json:
@@ -53,3 +60,20 @@ def doctor(
                 typer.echo(f"      fix: {finding.fix}")
     if bad:
         raise typer.Exit(FOUND)
+
+
+def otlp_findings(config: Config, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Whether a worker would push metrics. Nothing is sent."""
+    from agents.operator.findings import Finding
+    from agents.worker.otlp.settings import otlp_settings
+
+    if config.job.otlp_endpoint is None:
+        return
+    try:
+        settings = otlp_settings(config, environment)
+    except ConfigError as error:
+        for each in error.problems:
+            yield Finding("metrics by OTLP", "problem", f"{each.key}: {each.reason}", each.fix)
+        return
+    detail = "off: OTEL_SDK_DISABLED is true" if settings is None else f"every {settings.every_s:g} s"
+    yield Finding("metrics by OTLP", "ok", detail)

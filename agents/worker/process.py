@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from prometheus_client import REGISTRY
+
 from agents.kafka import stop_log
 from agents.kafka.cluster import access_error, passes, until_it_answers
 from agents.kafka.fingerprint import check_fingerprints
@@ -33,6 +35,7 @@ from agents.worker.ingest.service import ingest_service
 from agents.worker.ingest.user_keys import user_key_ids
 from agents.worker.job import Job
 from agents.worker.metrics import RESTARTS, expose_worker
+from agents.worker.otlp.settings import otlp_settings
 from agents.worker.probes import serve
 from agents.worker.topic_watch import watch_service
 from schemas.errors import LostTopicError, TopicError
@@ -62,15 +65,23 @@ def run_worker(
     Args:
         insecure_seed: repeat the noise of another run; every ledger entry then says that it is not private.
         leaving: installed already, and the log set up, by a program that took time before it came here.
+    Raises: ConfigError, before anything starts, if metrics cannot be pushed as configured.
     """
     begun = time.monotonic()
     if leaving is None:
         set_up("INFO")
         leaving = Leaving()
         leaving.install()
+    otlp = otlp_settings(config, os.environ)
     vitals = Vitals()
-    if config.job.http_port is not None:
+    if config.job.shows_metrics:
         expose_worker(vitals)
+    if otlp is not None:
+        # Only now: nobody else needs the libraries.
+        from agents.worker.otlp.push import MetricsPush
+
+        MetricsPush(config, otlp, REGISTRY).start()
+    if config.job.http_port is not None:
         serve(config.job.http_host, config.job.http_port, vitals)
     RESTARTS.inc(int(os.environ.get(AGAIN, "0")))
     loop = asyncio.new_event_loop()
@@ -168,7 +179,7 @@ async def prepare(
     taken_in = {name: number for name, number in checked.source_partitions.items() if name not in checked.changed}
     if "ingest" in roles and taken_in:
         counters = IngestCounters()
-        if config.job.http_port is not None:
+        if config.job.shows_metrics:
             expose_ingest(counters)
         services.append(
             ingest_service(

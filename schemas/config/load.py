@@ -113,6 +113,8 @@ def _taken_together(document: Mapping[str, Any], folder: Path | None) -> Iterato
     """What keys say against each other, in every part that could be read, whatever is wrong with the others."""
     job = _read(JobSection, document.get("job", {}))
     kafka = _read(Kafka, document.get("kafka"))
+    if job is not None:
+        yield from below("job", job.problems())
     if kafka is not None:
         yield from below("kafka", kafka.problems())
     streams = _streams(document)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, Field
 
@@ -34,6 +35,33 @@ def _host(value: str) -> str:
 Host = Annotated[str, Field(strict=True), AfterValidator(_host)]
 
 
+def _collector(value: str) -> str:
+    # The value is not repeated in the message: people write passwords into addresses.
+    fix = 'write otlp_endpoint = "https://collector:4318"'
+    try:
+        url = urlsplit(value)
+        good = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        raise refusal("is not an http or https address", fix) from None
+    if not good or not value.isascii() or re.search(r"[\s\\]", value):
+        raise refusal("is not an http or https address", fix)
+    if "@" in url.netloc:
+        raise refusal("has a name or password in it", "write them into otlp_headers_file, as authorization=Basic ...")
+    if url.query or url.fragment or url.path.rstrip("/").endswith("/v1/metrics"):
+        raise refusal("is not the collector's base address", f"{fix}: /v1/metrics is added to it")
+    return value
+
+
+Collector = Annotated[str, Field(strict=True), AfterValidator(_collector)]
+
+
+def _is_loopback(url: SplitResult) -> bool:
+    try:
+        return ipaddress.ip_address(url.hostname or "").is_loopback
+    except ValueError:
+        return url.hostname == "localhost"
+
+
 class JobSection(Section):
     """`[job]`: `name` is the prefix of the consumer group, the transactional ids and the private topics."""
 
@@ -44,6 +72,12 @@ class JobSection(Section):
     """TCP port of /livez, /readyz and /metrics, or one of the nine after it where it is taken; absent: none."""
     http_host: Host = Field("127.0.0.1", examples=["127.0.0.1"])
     """Address on which that is served. Metrics count private records: beyond loopback, let operators alone reach it."""
+    otlp_endpoint: Collector | None = Field(None, examples=["https://collector.example:4318"])
+    """Base address of an OpenTelemetry collector to which metrics are pushed (OTLP/HTTP). It sees private counts."""
+    otlp_headers_file: Path | None = Field(None, examples=["/run/secrets/otlp-headers"])
+    """Headers sent with them, `name=value` separated by commas as in OTEL_EXPORTER_OTLP_HEADERS; a secret."""
+    otlp_insecure: Flag = Field(False, examples=[False])
+    """Push over plain http beyond loopback: whoever listens there reads private counts."""
     max_clock_skew: PositiveDuration = Field(timedelta(seconds=10), examples=["10s"])
     """How far a worker's clock may be ahead of the brokers': no step is closed earlier than this before its end."""
     keep_private_log: Flag = Field(False, examples=[False])
@@ -55,6 +89,28 @@ class JobSection(Section):
     def max_clock_skew_us(self) -> int:
         """The same in microseconds."""
         return microseconds(self.max_clock_skew)
+
+    @property
+    def shows_metrics(self) -> bool:
+        """Whether anybody is shown metrics."""
+        return self.http_port is not None or self.otlp_endpoint is not None
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """Private counts that would go over an open link, and keys that would silently be ignored."""
+        if self.otlp_endpoint is None:
+            for key in ("otlp_headers_file", "otlp_insecure"):
+                if getattr(self, key):
+                    yield ConfigProblem(key, "would be ignored: there is no otlp_endpoint", "set it, or remove the key")
+            return
+        url = urlsplit(self.otlp_endpoint)
+        needed = url.scheme == "http" and not _is_loopback(url)
+        if needed and not self.otlp_insecure:
+            reason = "would send counts of private records in the clear to another machine"
+            fix = "write https://, push to a collector on loopback, or set otlp_insecure = true on a network you trust"
+            yield ConfigProblem("otlp_endpoint", reason, fix)
+        elif self.otlp_insecure and not needed:
+            reason = "would be ignored: the link of otlp_endpoint is encrypted, or does not leave this machine"
+            yield ConfigProblem("otlp_insecure", reason, "remove the key")
 
 
 def _servers(value: str) -> str:

