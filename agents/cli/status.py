@@ -28,11 +28,13 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     streams = asyncio.run(ask(loaded))
     clocks = asyncio.run(worker_clocks(loaded)) if any(each.time.clock == "wall" for each in loaded.streams) else {}
     if as_json:
-        print_json({"ok": True, "streams": [asdict(each) for each in streams], "clocks_ahead_s": clocks})
+        told = [{**asdict(each), "health": each.health} for each in streams]
+        print_json({"ok": True, "streams": told, "clocks_ahead_s": clocks})
         return
     rows = [
         [
             each.stream,
+            each.health,
             "none" if each.published < 0 else str(each.published),
             each.published_at or "",
             f"{each.records:,}",
@@ -42,7 +44,16 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
         ]
         for each in streams
     ]
-    head = ["stream", "public step", "until", "synthetic", "epsilon spent", "offsets to ingest", "steps to publish"]
+    head = [
+        "stream",
+        "health",
+        "public step",
+        "until",
+        "synthetic",
+        "epsilon spent",
+        "offsets to ingest",
+        "steps to publish",
+    ]
     typer.echo(table(head, rows))
     for each in streams:
         for remark in _remarks(each):
@@ -68,3 +79,6 @@ def _remarks(stream: StreamStatus) -> Iterator[str]:
         seen = Seen.of(tally)
         if seen.refused:
             yield f"of {what} {seen.records:,} records {seen.sentence()}"
+    if (refusing := stream.refusing) is not None:
+        lines = "".join(f"\n    {line}" for line in refusing.advice())
+        yield f'steps go on without what is refused (docs/operations.md, "Many records are refused"):{lines}'

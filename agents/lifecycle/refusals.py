@@ -1,7 +1,7 @@
 """Saying what is refused, where people look: by reason and configured field, as shares. Never a value of a record.
 
-A stream of which most records are refused looks as healthy as one without events: its steps close, and are published
-empty. Nearly always the configuration does not fit the events.
+A stream of which all records are refused looks as healthy as one without events: its steps close, and are published
+empty. Where more than `MUCH` are refused, the configuration mostly does not fit the events, or a producer has changed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,14 @@ from schemas.events import Reason
 log = logging.getLogger(__name__)
 
 FIRST = 20  # records after which the first word is said
+FEWEST = 5  # refused ones among them
+ENOUGH = 1_000  # records after which counting begins anew where nothing is to be said
 EVERY_S = 60.0
-MOST = 0.5
+MUCH = 0.05
+"""Of a stream's records: where more are refused, the log, `status`, `doctor` and an alert say so."""
 NEARLY_ALL = 0.9
 NAMED = 3  # reasons in one line
+REPORT = "look at the records: privstream dead-letters CONFIG --show"
 UNREFUSED = (Reason.ACCEPTED.name, Reason.OVER_BOUND.name)
 BESIDE = (Reason.CLIPPED.name, Reason.LOST.name)
 """Reasons that are counted beside records, not of them."""
@@ -82,6 +86,11 @@ class Seen:
         return sum(self.refused.values()) / max(1, self.records)
 
     @property
+    def much(self) -> bool:
+        """Whether more than `MUCH` is refused."""
+        return self.share > MUCH
+
+    @property
     def lost(self) -> int:
         """Source offsets that were deleted before they were read."""
         return sum(n for (reason, _), n in self.tally.items() if reason == Reason.LOST.name)
@@ -91,28 +100,33 @@ class Seen:
         >>> Seen(Counter({("ACCEPTED", ""): 1, ("MISSING_FIELD", "lat"): 3})).sentence()
         '75% refused: MISSING_FIELD of lat 75%'
         """
-        records = max(1, self.records)
-        named = [
-            f"{reason}{f' of {name}' if name else ''} {_percent(n / records)}" for (reason, name), n in self._worst
-        ]
-        return f"{_percent(self.share)} refused: {', '.join(named)}" if named else "none refused"
+        named = [self._share_of(*each) for each in self._worst]
+        return f"{percent(self.share)} refused: {', '.join(named)}" if named else "none refused"
+
+    def advice(self) -> list[str]:
+        """What is refused most, by reason and field with its share, and what to do about each."""
+        return [f"{self._share_of(key, n)}. What to do: {WHAT_TO_DO.get(key[0], REPORT)}" for key, n in self._worst]
 
     def what_to_do(self) -> str:
         """For the most frequent reason; "" where nothing is refused."""
         return next((WHAT_TO_DO.get(reason, "") for (reason, _), _ in self._worst), "")
+
+    def _share_of(self, key: tuple[str, str], records: int) -> str:
+        reason, name = key
+        return f"{reason}{f' of {name}' if name else ''} {percent(records / max(1, self.records))}"
 
     @property
     def _worst(self) -> list[tuple[tuple[str, str], int]]:
         return self.refused.most_common(NAMED)
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """What there is some of is not said to be 0%."""
     return f"{share:.0%}" if share == 0 or share >= 0.01 else "under 1%"
 
 
 class RefusalAlarm:
-    """Says in the log, soon and then at most once a minute for each stream, that most of its records are refused."""
+    """Says in the log, soon and then at most once a minute for each stream, that many of its records are refused."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -125,12 +139,15 @@ class RefusalAlarm:
         seen.tally.update(by_reason_and_field(block))
         if seen.records < FIRST or now - self._said.get(block.stream, -EVERY_S) < EVERY_S:
             return
-        if seen.share > MOST:
+        said = seen.much and sum(seen.refused.values()) >= FEWEST
+        if said:
             self._said[block.stream] = now
             log.warning(
                 "stream %s: of the last %d records %s. Its steps go on without them. What to do: %s "
-                '(docs/operations.md, "Most records are refused")',
+                '(docs/operations.md, "Many records are refused")',
                 block.stream, seen.records, seen.sentence(), seen.what_to_do(),
                 extra={"stream": block.stream, "role": "ingest"},
             )  # fmt: skip
-        del self._seen[block.stream]
+        # What was well for long must not hide what is wrong now; what is rare must not be forgotten either.
+        if said or seen.records >= ENOUGH:
+            del self._seen[block.stream]

@@ -13,7 +13,7 @@ from agents.kafka.topics.admin import admin_client
 from agents.kafka.topics.ids import TopicIdentity, topic_identities
 from agents.lifecycle.advice import what_to_do
 from agents.lifecycle.backlog import MANY_STEPS, backlog_sentence, steps_over
-from agents.lifecycle.refusals import MOST, NEARLY_ALL, Seen
+from agents.lifecycle.refusals import NEARLY_ALL, Seen
 from agents.operator.findings import Finding, Verdict
 from agents.operator.newest import newest_records
 from agents.operator.status import StreamStatus, status
@@ -70,7 +70,7 @@ async def _events(config: Config, stream: Stream, start_us: int | None, source: 
         return Finding(what, "warning", str(error), "run privstream validate CONFIG")
     if seen.records == 0:
         return Finding(what, "ok", "none there yet")
-    verdict: Verdict = "problem" if seen.share >= NEARLY_ALL else "warning" if seen.share > MOST else "ok"
+    verdict: Verdict = "problem" if seen.share >= NEARLY_ALL else "warning" if seen.much else "ok"
     detail = f"of the newest {seen.records:,} records {seen.sentence()}"
     return Finding(what, verdict, detail, "" if verdict == "ok" else seen.what_to_do())
 
@@ -82,7 +82,7 @@ def _counted(state: StreamStatus) -> list[Finding]:
         detail = f"{state.lost:,} source offsets were deleted before they were read: the events there count nowhere"
         findings.append(Finding(f"lost records of {state.stream}", "warning", detail, KEEP_LONGER))
     recent = Seen.of(state.recent)
-    if recent.share > MOST:
+    if recent.much:
         detail = f"of the last {recent.records:,} that were read {recent.sentence()}"
         findings.append(Finding(f"refused records of {state.stream}", "warning", detail, recent.what_to_do()))
     return findings

@@ -20,7 +20,7 @@ from agents.kafka.tail import Tail, tail
 from agents.kafka.topics.admin import admin_client
 from agents.kafka.topics.ids import TopicIdentity, topic_identities
 from agents.lifecycle.advice import explain
-from agents.lifecycle.refusals import Seen, by_reason_and_field
+from agents.lifecycle.refusals import Seen, by_reason_and_field, percent
 from agents.lifecycle.stops import Stop
 from agents.protocol.ingest.pending import nested
 from agents.protocol.partitioner import home_partition
@@ -66,6 +66,22 @@ class StreamStatus:
     lost: int
     source_problem: str | None
     stopped: tuple[Stop, ...] = ()
+
+    @property
+    def refusing(self) -> Seen | None:
+        """The last records, or all where no last ones are kept, if many of them were refused; None if not."""
+        recent = Seen.of(self.recent)
+        seen = recent if recent.records else Seen.of(self.totals)
+        return seen if seen.much else None
+
+    @property
+    def health(self) -> str:
+        """What is worst of it, in a word or two; "ok" where nothing is found."""
+        if self.stopped:
+            return "stopped"
+        if self.source_problem:
+            return "source has changed"
+        return f"refuses {percent(seen.share)}" if (seen := self.refusing) is not None else "ok"
 
 
 async def status(config: Config) -> list[StreamStatus]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from agents.lifecycle.refusals import MUCH
 from tests.deployment.exposed import OURS, exposed
 from tests.deployment.tools import ALERTS, BOARD, DEPLOY, ROOT, built, run
 
@@ -187,6 +188,11 @@ def planted(folder: Path, right: str, wrong: str, *, file: str) -> Path:
     return folder / TESTS.relative_to(DEPLOY)
 
 
+def test_the_share_of_the_alert_is_that_of_the_log(rules: list[dict[str, Any]]) -> None:
+    (rule,) = [rule for rule in rules if rule["Alert"] == "PrivstreamManyRecordsRefused"]
+    assert rule["Expr"].endswith(f"> {MUCH}")
+
+
 def test_every_alert_fires_and_does_not_fire(program: Path) -> None:
     checked = run(program, "test", TESTS)
     assert checked.returncode == 0, checked.stderr
@@ -198,6 +204,8 @@ def test_every_alert_fires_and_does_not_fire(program: Path) -> None:
         ("(privstream_stopped) == 1", "(privstream_stopped) == 2", ALERTS.name, "PrivstreamStreamStopped after 3m"),
         ("for: 2m", "for: 20m", ALERTS.name, "PrivstreamWorkerDead"),
         (") > 0.5\n        for: 5m", ") > 0.05\n        for: 5m", ALERTS.name, "MostRecordsRefused"),
+        (") > 0.05\n        for: 20m", ") > 0.03\n        for: 20m", ALERTS.name, "ManyRecordsRefused"),
+        ("records_total offset 15m", "records_total", ALERTS.name, "MostRecordsRefused"),
         ("expr: abs(", "expr: (", ALERTS.name, "PrivstreamClockWrong"),
         ("min by (namespace, job, stream)", "max by (namespace, job, stream)", ALERTS.name, "Horizon"),
         ("alert: PrivstreamNoWorker", "alert: PrivstreamNobody", ALERTS.name, "no such alert"),

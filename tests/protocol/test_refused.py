@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.lifecycle.refusals import EVERY_S, FIRST, WHAT_TO_DO, RefusalAlarm
+from agents.lifecycle.refusals import EVERY_S, FEWEST, FIRST, WHAT_TO_DO, RefusalAlarm
 from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
@@ -158,8 +158,25 @@ def test_the_alarm_comes_soon_and_then_once_a_minute(caplog: pytest.LogCaptureFi
 
 
 def test_a_few_refused_records_are_no_alarm(caplog: pytest.LogCaptureFixture) -> None:
+    RefusalAlarm(lambda: 0.0).take(block_of(FIRST, NOT_JSON=FEWEST - 1))  # so few tell little
     alarm = RefusalAlarm(lambda: 0.0)
-    for _ in range(10):
-        alarm.take(block_of(60, NOT_JSON=40))
+    for _ in range(100):
+        alarm.take(block_of(96, NOT_JSON=4))
     alarm.take(Block("s", 0, 0, 1, -1, {}, counts=Counter(OVER_BOUND=1000, LOST=1000)))
     assert caplog.messages == []
+
+
+def test_a_producer_that_changes_is_noticed_in_small_blocks_and_after_a_long_good_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    slow = RefusalAlarm(lambda: 0.0)
+    for _ in range(FEWEST):
+        assert caplog.messages == []
+        slow.take(block_of(9, MISSING_FIELD=1))
+    assert "10% refused: MISSING_FIELD of lat 10%" in caplog.messages[0]
+    caplog.clear()
+    alarm = RefusalAlarm(lambda: 0.0)
+    for _ in range(1_000):
+        alarm.take(block_of(1_000))
+    alarm.take(block_of(900, BAD_TIME=100))
+    assert "of the last 1000 records 10% refused: BAD_TIME of lat 10%" in caplog.messages[0]

@@ -31,7 +31,7 @@ class IngestCounters:
     Attributes:
         records: (stream, role, reason, field) -> records; the field is "" where none is at fault.
         clock_ahead_s: what this worker's clock is ahead of the brokers', None where nobody asked.
-        refusals: who says so where most records of a stream are refused.
+        refusals: who says so where many records of a stream are refused.
         users: (stream, source partition) -> users held in the bounds.
     """
 

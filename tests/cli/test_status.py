@@ -1,0 +1,70 @@
+"""`privstream status`: a stream that refuses its records looks as ill as it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from agents.cli.app import build_app
+from agents.kafka import broker_clock
+from agents.lifecycle.refusals import MUCH, WHAT_TO_DO
+from agents.lifecycle.stops import Stop
+from agents.operator import status as operator
+from agents.operator.status import StreamStatus
+from schemas.blocks import Tally
+
+TAXI = Path(__file__).parents[2] / "examples" / "taxi.toml"
+MISSPELT: Tally = {"ACCEPTED": {"": 20}, "MISSING_FIELD": {"pickup_lat": 960}, "BAD_TIME": {"at": 20}}
+AT_THE_SHARE: Tally = {"ACCEPTED": {"": int(1_000 * (1 - MUCH))}, "BAD_TIME": {"at": int(1_000 * MUCH)}}
+STOP = Stop("taxi", "engine", None, "reason", "advice", at_ms=0)
+
+
+def of(name: str, recent: Tally, totals: Tally, **others: Any) -> StreamStatus:
+    said = {"ingest_lag": 0, "over": 3, "waiting": 0, "lost": 0, "source_problem": None, **others}
+    return StreamStatus(
+        stream=name, published=3, published_at="2016-01-02", records=0, epsilon_spent=0.0, epsilon=1.0, private=True,
+        recent=recent, totals=totals, **said,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "health"),
+    [
+        (of("taxi", MISSPELT, MISSPELT), "refuses 98%"),
+        (of("taxi", {"BAD_TIME": {"at": 3}}, {}), "refuses 100%"),
+        (of("taxi", {}, MISSPELT), "refuses 98%"),  # blocks may be gone, and totals last
+        (of("taxi", {"ACCEPTED": {"": 1000}}, MISSPELT), "ok"),  # it was, and is put right
+        (of("taxi", AT_THE_SHARE, AT_THE_SHARE), "ok"),
+        (of("taxi", {}, {}), "ok"),
+        (of("taxi", {"OVER_BOUND": {"": 9}, "LOST": {"": 9}}, {}), "ok"),
+        (of("taxi", MISSPELT, MISSPELT, source_problem="gone"), "source has changed"),
+        (of("taxi", MISSPELT, MISSPELT, source_problem="gone", stopped=(STOP,)), "stopped"),
+    ],
+)
+def test_health(state: StreamStatus, health: str) -> None:
+    assert state.health == health
+
+
+def test_what_is_refused_is_named_with_its_share_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def states(_: object) -> list[StreamStatus]:
+        return [of("taxi", MISSPELT, MISSPELT), of("bike", AT_THE_SHARE, AT_THE_SHARE)]
+
+    async def clocks(_: object) -> dict[str, float]:
+        return {}
+
+    monkeypatch.setattr(operator, "status", states)
+    monkeypatch.setattr(broker_clock, "worker_clocks", clocks)
+    told = CliRunner().invoke(build_app(), ["status", str(TAXI)])
+    assert told.exit_code == 0
+    rows = {line.split()[0]: line for line in told.stdout.splitlines()[1:] if line}
+    assert "refuses 98%" in rows["taxi"]
+    assert " ok " in rows["bike"]
+    assert f"    MISSING_FIELD of pickup_lat 96%. What to do: {WHAT_TO_DO['MISSING_FIELD']}" in told.stderr
+    assert f"    BAD_TIME of at 2%. What to do: {WHAT_TO_DO['BAD_TIME']}" in told.stderr
+    assert told.stderr.count("steps go on without") == 1
+    machine = json.loads(CliRunner().invoke(build_app(), ["status", str(TAXI), "--json"]).stdout)
+    assert [stream["health"] for stream in machine["streams"]] == ["refuses 98%", "ok"]
