@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import platform
 import stat
@@ -99,10 +100,32 @@ def _key_file(stream: str, path: Path | None) -> Finding:
         return Finding(
             what, "problem", f"{path} holds {state.st_size} bytes, and at least {KEY_BYTES} are needed", make
         )
-    if state.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        mode = stat.filemode(state.st_mode)
+    return _who_may_read(what, path, state)
+
+
+def _who_may_read(what: str, path: Path, state: os.stat_result) -> Finding:
+    """Nobody else may; to be read by a group of this process is how volumes of Kubernetes come (fsGroup)."""
+    mode = stat.filemode(state.st_mode)
+    if not state.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return Finding(what, "ok", str(path))
+    if state.st_mode & (stat.S_IWGRP | stat.S_IXGRP | stat.S_IRWXO):
         return Finding(what, "problem", f"{path} is open to others ({mode})", f"chmod 600 {path}")
-    return Finding(what, "ok", str(path))
+    group = _group(state.st_gid)
+    # Root may read it anyway: an access list shows as its group's right, such as that of systemd's credentials.
+    if state.st_gid in {0, os.getegid(), *os.getgroups()}:
+        detail = f"{path} may be read by group {group} too ({mode})"
+        fix = f"nothing where only the job is in that group, as fsGroup of a pod; else chmod 600 {path}"
+        return Finding(what, "warning", detail, fix)
+    detail = f"{path} is open to group {group} ({mode}), in which this process is not"
+    return Finding(what, "problem", detail, f"chmod 600 {path}")
+
+
+def _group(gid: int) -> str:
+    """Its number, and its name where it has one here."""
+    try:
+        return f"{gid} ({grp.getgrgid(gid).gr_name})"
+    except KeyError:
+        return str(gid)
 
 
 def _data_dir(path: Path) -> Finding:

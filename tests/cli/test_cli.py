@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,36 @@ def test_doctor_says_what_to_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert "No such file" in findings()["user key of rides"]
     told = call("doctor", config)
     assert "fix: head -c 32 /dev/urandom" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("mode", "group", "verdict", "said"),
+    [
+        (0o600, 4242, "ok", ""),
+        (0o400, 4343, "ok", ""),
+        (0o440, 4242, "warning", "group 4242 too"),  # a volume with fsGroup
+        (0o640, 4243, "warning", "group 4243 too"),  # its own group, where it has no others
+        (0o440, 0, "warning", "group 0 (root) too"),
+        (0o440, 4343, "problem", "open to group 4343"),
+        (0o460, 4242, "problem", "open to others (-r--rw----)"),
+        (0o444, 4242, "problem", "open to others"),
+        (0o604, 4242, "problem", "open to others"),
+    ],
+)
+def test_doctor_says_who_else_may_read_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, group: int, verdict: str, said: str
+) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(b"k" * 32)
+    key.chmod(mode)
+    found = key.stat()
+    monkeypatch.setattr(os, "getegid", lambda: 4243)
+    monkeypatch.setattr(os, "getgroups", lambda: [4242])
+    state = os.stat_result((*found[:5], group, *found[6:]))
+    finding = doctor._who_may_read("user key of rides", key, state)
+    assert finding.verdict == verdict
+    assert said in finding.detail
+    assert bool(finding.fix) == (verdict != "ok")
 
 
 def test_doctor_reports_a_refused_configuration(tmp_path: Path) -> None:
