@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 import zlib
 from collections.abc import Iterator
@@ -53,7 +54,7 @@ def resource_of(request: ExportMetricsServiceRequest) -> dict[str, str]:
 
 
 @contextmanager
-def collector() -> Iterator[Collector]:
+def collector(tls: ssl.SSLContext | None = None) -> Iterator[Collector]:
     made = Collector()
     made.answers.set()
 
@@ -89,7 +90,9 @@ def collector() -> Iterator[Collector]:
             """Who asked went away."""
 
     server = Server(("127.0.0.1", 0), Handler)
-    made.url = f"http://127.0.0.1:{server.server_port}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    made.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from agents.worker.otlp.settings import OtlpSettings, otlp_settings
 from schemas.config import Config, ConfigError, parse_config
 from tests.agents.collector import Collector, Series, collector, resource_of
 from tests.schemas.test_config_refusals import GOOD
+from tests.security.secured import Authority
 
 SECRET = "hunter2"
 COUNT = 123_456_789
@@ -290,6 +292,26 @@ def test_no_redirection_is_followed_and_no_proxy_gets_what_is_for_loopback(
         at.status = 200
         assert pushing(at, of_a_worker()).push()
         assert other.requests == []
+
+
+def test_over_tls_to_whom_an_authority_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (another := tmp_path / "another").mkdir()
+    authority = Authority(tmp_path)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*authority.sign("collector"))
+    monkeypatch.setattr(push, "TIMEOUT_S", 1.5)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(Authority(another).pem))
+    with collector(tls) as at:
+        assert not pushing(at, of_a_worker()).push()
+        assert "(SSLError)" in caplog.text
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", str(authority.pem))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+        monkeypatch.setattr(push, "TIMEOUT_S", 10.0)
+        assert pushing(at, of_a_worker()).push()
+    (taken,) = at.requests
+    assert taken[1]["content-encoding"] == "gzip"
 
 
 # --- What is refused --------------------------------------------------------------------------------------------------

@@ -42,6 +42,8 @@ class _Session(requests.Session):
         self.ended = ""
 
     def request(self, *arguments: Any, **options: Any) -> requests.Response:
+        # Else REQUESTS_CA_BUNDLE would win over the authorities that were named for the collector.
+        options.setdefault("verify", self.verify)
         try:
             response = super().request(*arguments, **options)
         except Exception as error:
