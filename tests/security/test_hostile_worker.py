@@ -13,6 +13,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,7 @@ from typing import Any
 
 import orjson
 import pytest
+from aiokafka.admin import NewTopic
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
@@ -37,7 +39,7 @@ from schemas.topics import Topics
 from tests.agents.collector import Collector, Series, collector
 from tests.crash.field import ROOT
 from tests.crash.test_crash import ended
-from tests.kafka.support import fresh_name, producing, records_of, until
+from tests.kafka.support import create, fresh_name, producing, records_of, until
 from tests.protocol.hostile import CANARY, START_MS, TICKS, good_event, hostile_records, written
 from tests.protocol.ingest_runs import KEY
 
@@ -194,6 +196,9 @@ def test_a_worker_goes_on_and_shows_nothing(bootstrap: str, tmp_path: Path, at: 
     log = tmp_path / "worker.log"
 
     async def play() -> None:
+        # Times of records are hostile too: retention would delete the old ones before a slow worker reads them.
+        kept = {"retention.ms": "-1"}
+        await create(bootstrap, *(NewTopic(stream.source, 1, 1, topic_configs=kept) for stream in config.streams))
         await create_topics(config, source_partitions=1)
         await send(config, feeds)
         at.answers.clear()
@@ -211,7 +216,8 @@ def test_a_worker_goes_on_and_shows_nothing(bootstrap: str, tmp_path: Path, at: 
             assert {name for name in shown if not name.endswith("_created")} == of_replays
             assert at.requests
             at.answers.set()
-            await until(lambda: pushed(at, wanted))
+            scraped_ns = time.time_ns()
+            await until(lambda: pushed(at, wanted, after_ns=scraped_ns))
             said["OTLP"] = str(at.requests[-1][2])
             # Between two scrapes, in case something is shown for the first time meanwhile.
             names = {name for name, _ in at.last()} - {CONSUMED}
@@ -269,8 +275,12 @@ async def ingested(config: Config, wanted: dict[str, Counter[tuple[str, str]]]) 
     return all(of_metrics(text, name) == counts for name, counts in wanted.items())
 
 
-async def pushed(at: Collector, wanted: dict[str, Counter[tuple[str, str]]]) -> bool:
-    return all(of_otlp(at.last(), name) == counts for name, counts in wanted.items())
+async def pushed(at: Collector, wanted: dict[str, Counter[tuple[str, str]]], *, after_ns: int) -> bool:
+    """Whether the last push was collected after then (an older one may be sent again), and holds what is counted."""
+    last = at.last()
+    if any(point.time_unix_nano <= after_ns for point in last.values()):
+        return False
+    return all(of_otlp(last, name) == counts for name, counts in wanted.items())
 
 
 def public(stream: Any) -> tuple[str, ...]:
