@@ -25,6 +25,7 @@ from benchmarks.ingest import others, together
 from benchmarks.ingest.memory import least_bytes, memory
 from benchmarks.ingest.programs import bare, faust_loop, ours
 from benchmarks.ingest.source import CODECS, PARTITIONS, SMALL, fill, source_in
+from benchmarks.ingest.stages import stages
 
 PROGRAMS = ("bare", "ours", "faust", "held", "memory")
 RESULT = Path(__file__).parents[1] / "results" / "ingest.json"
@@ -164,6 +165,14 @@ def _table(
     return table
 
 
+def _show(found: Sequence[tuple[str, float]]) -> Sequence[tuple[str, float]]:
+    table = Table("", "ns an event", title="where the time goes")
+    for name, ns in found:
+        table.add_row(name, f"{ns:.0f}")
+    Console(stderr=True).print(table)
+    return found
+
+
 def _program(given: argparse.Namespace) -> None:
     """One of the programs, in a process that `rate`, `measured_memory` or `together` started."""
     if given.program == "memory":
@@ -186,6 +195,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two minutes instead of half an hour")
     parser.add_argument("--rounds", type=int, default=None)
     parser.add_argument("--write", action="store_true", help=f"also into {RESULT.relative_to(RESULT.parents[2])}")
+    parser.add_argument("--stages", action="store_true", help="where the time goes, without a broker; a few seconds")
     parser.add_argument("--program", choices=PROGRAMS, help=argparse.SUPPRESS)
     for name in ("bootstrap", "folder", "source", "job", "gate"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
@@ -196,6 +206,10 @@ def main() -> None:
         end_with(given.parent)
     if given.program is not None:
         _program(given)
+        return
+    if given.stages:
+        found = {name.strip(): round(ns) for name, ns in _show(stages())}
+        print(json.dumps({"ns_per_event": found}))
         return
     plan = QUICK if given.quick else FULL
     if given.rounds is not None:
