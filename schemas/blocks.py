@@ -85,6 +85,9 @@ class Block:
         partitions: of the source, among which users have been placed since partitions were added to it; 0: none were.
         copied: of a partition that was added, offset of the one whose users came here, up to which the bounds count
             that it began with; None where they began empty.
+        live_from: first step that is closed by the wall clock and not by a replay, once the partition has gone live;
+            None before, and for ever where the clock is on the wall from the start. A block that has it is of format
+            version 2: a program that would pass it over, and wait for ticks again, must refuse it.
     """
 
     stream: str
@@ -101,6 +104,7 @@ class Block:
     refused: Tally = field(default_factory=dict)
     totals: Tally = field(default_factory=dict)
     began: int = 0
+    live_from: int | None = None
     surplus: Mapping[int, int] = field(default_factory=dict)
     partitions: int = 0
     copied: int | None = None
@@ -122,6 +126,8 @@ class Block:
         }
         if self.copied is not None:
             header["copied"] = self.copied
+        if self.live_from is not None:
+            header["live_from"] = self.live_from
         arrays: dict[str, np.ndarray] = {"users": self.users, "increments": self.increments}
         if len(self.snapshots):
             arrays["snapshots"] = self.snapshots
@@ -131,7 +137,7 @@ class Block:
         for step in steps:
             arrays[f"keys/{step}"] = self.steps[step].keys
             arrays[f"counts/{step}"] = self.steps[step].counts
-        return encode(Kind.BLOCK, header, arrays)
+        return encode(Kind.BLOCK, header, arrays, version=1 if self.live_from is None else 2)
 
     @staticmethod
     def decode(data: bytes) -> Block:
@@ -151,6 +157,7 @@ class Block:
             refused=header.get("refused", {}),
             totals=header.get("totals", {}),
             began=header.get("began", 0),
+            live_from=header.get("live_from"),
             floor=header["floor"],
             snapshots=arrays.get("snapshots", np.zeros(0, np.int64)),
             surplus=_surplus(arrays),

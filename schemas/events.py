@@ -1,11 +1,13 @@
 """Raw events: why one can be refused, and the control records that a replay writes between them.
 
 A raw topic holds JSON objects. A *tick* is a record with the header `TICK_HEADER`; it closes a step on its partition.
+The last one may say that the partition *goes live*: from there on the wall clock closes steps, and no tick does.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import NamedTuple
 
 import orjson
 
@@ -37,7 +39,7 @@ class Reason(IntEnum):
     NOT_FINITE = 11
     OUTSIDE_DOMAIN = 12
     BAD_OPERATION = 13
-    BAD_TICK = 14
+    BAD_TICK = 14  # unreadable, or where nothing but the wall clock closes steps
     OVER_BOUND = 15  # counted, not dead-lettered: it is the bound at work, not a fault of the record
     CLIPPED = 16  # counted beside ACCEPTED: a value was moved to the nearest public limit
     TICK_TOO_FAR = 17  # a tick that closes more than LARGEST_JUMP steps at once
@@ -55,18 +57,53 @@ def encode_tick(step: int, *, row: int, source: str) -> bytes:
     return orjson.dumps({"row": row, "source": source, "step": step, "version": 1})
 
 
+def encode_going_live(step: int, *, live_from: int, row: int, source: str) -> bytes:
+    """The header value of the last tick of a partition, which goes live with it: the wall clock closes later steps.
+
+    Of another version than other ticks: a program that does not know it must refuse it, not take it for a tick.
+
+    Args:
+        step: last step that is over by the clock where this is written: `live_from - 1` or later.
+        live_from: first step that is not of the replayed history.
+        row, source: as of `encode_tick`.
+    """
+    return orjson.dumps({"live_from": live_from, "row": row, "source": source, "step": step, "version": 2})
+
+
+class Tick(NamedTuple):
+    """What a tick says, see `encode_tick` and `encode_going_live`; `live_from` is None where it does not go live."""
+
+    step: int
+    row: int
+    source: str
+    live_from: int | None = None
+
+    @property
+    def replayed(self) -> int:
+        """The last closed step of the history."""
+        return self.step if self.live_from is None else self.live_from - 1
+
+
+def read_tick(value: bytes) -> Tick:
+    """Raises: RecordError("BAD_TICK")."""
+    try:
+        said = orjson.loads(value)
+        step, row, source, version = said["step"], said["row"], said["source"], said["version"]
+        live_from = said["live_from"] if version == 2 else None
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        raise RecordError(Reason.BAD_TICK.name) from None
+    if version not in (1, 2) or type(step) is not int or type(row) is not int or step < -1:
+        raise RecordError(Reason.BAD_TICK.name)
+    if version == 2 and (type(live_from) is not int or not 0 <= live_from <= step + 1):
+        raise RecordError(Reason.BAD_TICK.name)
+    return Tick(step, row, str(source), live_from)
+
+
 def decode_tick(value: bytes) -> int:
     """The last closed step of a tick. Raises: RecordError("BAD_TICK")."""
-    return tick_progress(value)[0]
+    return read_tick(value).step
 
 
 def tick_progress(value: bytes) -> tuple[int, int, str]:
     """`(step, row, source)` of a tick, see `encode_tick`. Raises: RecordError("BAD_TICK")."""
-    try:
-        tick = orjson.loads(value)
-        step, row, source = tick["step"], tick["row"], tick["source"]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        raise RecordError(Reason.BAD_TICK.name) from None
-    if tick.get("version") != 1 or type(step) is not int or type(row) is not int or step < -1:
-        raise RecordError(Reason.BAD_TICK.name)
-    return step, row, str(source)
+    return read_tick(value)[:3]

@@ -120,8 +120,8 @@ class Candidate:
         digest: of the framed synthetic and measurement records.
         payload: framed synthetic and measurement records, the very bytes to publish.
         ledger: value of the ledger record.
-        progress: JSON-able task state: position in the blocks topic, per source partition next offset, tick, floor;
-            and `measured`, see there.
+        progress: JSON-able task state: position in the blocks topic, per source partition next offset, tick, floor, and
+            from which step on it is live; and `measured`, see there.
         arrays: engine state and pending events of later steps. Private.
     """
 
@@ -143,6 +143,11 @@ class Candidate:
         if "measured" in self.progress:
             return int(self.progress["measured"])
         return self.step if any(each.channel == "measurements" for each in unframe_records(self.payload)) else -1
+
+    @property
+    def live(self) -> bool:
+        """Whether the wall clock closed the step on some source partition, after a replay went live there."""
+        return any(begin is not None and begin <= self.step for begin in self.progress.get("live_from", ()))
 
     def encode(self) -> bytes:
         header = {

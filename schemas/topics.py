@@ -17,13 +17,18 @@ CLOCK = {"message.timestamp.type": "LogAppendTime", "retention.ms": str(86_400_0
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic as the job needs it. `partitions` None: whatever is there (source topics belong to their producers)."""
+    """One topic as the job needs it. `partitions` None: whatever is there (source topics belong to their producers).
+
+    Attributes:
+        optional: made with the others, and missed by nobody where it is not there.
+    """
 
     name: str
     audience: Audience
     partitions: int | None
     settings: Mapping[str, str] = field(default_factory=dict)
     purpose: str = ""
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, say
+from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, say, warn
+
+if TYPE_CHECKING:
+    from agents.offline.going_live import Prospect
 
 
 def replay(
@@ -45,12 +48,24 @@ def replay(
             help="Key and place rows by this field. Default: the stream's own user, else rows go round robin."
         ),
     ] = None,
+    then_live: Annotated[
+        bool,
+        typer.Option(
+            "--then-live",
+            help="Behind the file the source goes live, for good: from then on steps end by the wall clock, with the "
+            "same stream and budget. Nothing can be replayed there any more.",
+        ),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Go live also where very many steps are over, or the horizon is.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a file to a stream's source topic (and its audit topic), each row exactly once, and close its steps.
 
     Rows become JSON objects with the file's column names. Where a public step ends, every partition gets a tick. A row
     whose step is closed by then is refused: in another step it would show in other people's counts.
+    --then-live: behind the file, live events of the same topic go on where the history ended, in the same stream.
     Interrupted? Run the same command again: it goes on behind the last commit, and never writes a row twice.
     """
     loaded = config_of(config)
@@ -58,9 +73,11 @@ def replay(
     from agents.offline.replay import ReplayOptions
     from agents.offline.replay import replay as write
 
-    options = ReplayOptions(speed=speed, limit=limit, until=until, append=append, user_field=user_field)
+    options = ReplayOptions(
+        speed=speed, limit=limit, until=until, append=append, user_field=user_field, then_live=then_live, yes=yes
+    )
     with rows_progress(f"replay {chosen.name}", quiet=as_json) as rows:
-        done = asyncio.run(write(loaded, chosen, file, options, begun=rows.begun, progress=rows.at))
+        done = asyncio.run(write(loaded, chosen, file, options, begun=rows.begun, progress=rows.at, ahead=_warn))
     if as_json:
         print_json({"ok": True, **asdict(done)})
         return
@@ -73,3 +90,13 @@ def replay(
         say(f"{chosen.name}: {done.rows:,} rows to {chosen.source}{before}, {rate:,.0f} a second; {over}")
     if done.left_out:
         say(f"{done.left_out:,} rows from {until} on are left out")
+    if done.live_from is not None:
+        say(
+            f"{chosen.source} is live: steps after {done.step} end by the wall clock; --then-live again changes nothing"
+        )
+
+
+def _warn(prospect: Prospect) -> None:
+    warn(str(prospect))
+    for doubt in prospect.doubts:
+        warn(doubt)

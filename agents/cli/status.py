@@ -26,7 +26,8 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     from agents.operator.status import status as ask
 
     streams = asyncio.run(ask(loaded))
-    clocks = asyncio.run(worker_clocks(loaded)) if any(each.time.clock == "wall" for each in loaded.streams) else {}
+    by_clock = any(each.live is None or each.live for each in streams)
+    clocks = asyncio.run(worker_clocks(loaded)) if by_clock else {}
     if as_json:
         told = [{**asdict(each), "health": each.health} for each in streams]
         print_json({"ok": True, "streams": told, "clocks_ahead_s": clocks})
@@ -35,6 +36,7 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
         [
             each.stream,
             each.health,
+            "replay" if each.live == 0 else "wall" if each.live is None else "live",
             "none" if each.published < 0 else str(each.published),
             each.published_at or "",
             f"{each.records:,}",
@@ -47,6 +49,7 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     head = [
         "stream",
         "health",
+        "clock",
         "public step",
         "until",
         "synthetic",
@@ -73,6 +76,11 @@ def _remarks(stream: StreamStatus) -> Iterator[str]:
 
     if stream.source_problem:
         yield stream.source_problem
+    if stream.live and stream.live < stream.partitions:
+        yield (
+            f"{stream.live} of {stream.partitions} source partitions are live, and no step ends before all are. Where "
+            'that lasts, run the same privstream replay --then-live again (docs/operations.md, "From history to live")'
+        )
     if stream.lost:
         yield f"{stream.lost:,} source offsets were deleted before they were read; keep the source for longer"
     for what, tally in (("the last", stream.recent), ("all", stream.totals)):

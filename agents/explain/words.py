@@ -202,7 +202,9 @@ def public(stream: Stream) -> Iterator[Point]:
         f"at the end of the step + {format_duration(time.grace)} (grace) + {format_duration(stream.publish_delay)} "
         "(publish_delay)"
         if time.clock == "wall"
-        else "when the ticks of the replay have closed it"
+        else "when the ticks of the replay have closed it; once that has gone live (privstream replay --then-live), at "
+        f"the end of the step + {format_duration(time.grace)} (grace) + {format_duration(stream.publish_delay)} "
+        "(publish_delay)"
     )
     yield Point(
         "steps and ticks",
@@ -285,7 +287,7 @@ def unprotected(stream: Stream, *, job: str) -> Iterator[Point]:
         yield Point(
             "the ticks of a replay",
             "privstream replay places ticks by the times in its file: without --until, the end of the file is taken as "
-            "public.",
+            "public, and so is when --then-live is said.",
             loud=True,
         )
     yield Point(

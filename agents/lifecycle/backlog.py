@@ -20,16 +20,27 @@ def steps_over(stream: Stream, now_us: int) -> int:
     return max(0, StepClock.of(stream).last_over(now_us, grace_us=stream.time.grace_us) + 1)
 
 
+def time_for(steps: int) -> str:
+    """What publishing so many steps takes.
+
+    >>> time_for(300), time_for(60_000), time_for(21_600_000)
+    ('3 seconds', '10 minutes', '60 hours')
+    """
+    seconds = steps / STEPS_PER_S
+    if seconds < 120:
+        return f"{seconds:,.0f} seconds"
+    return f"{seconds / 3600:,.0f} hours" if seconds >= 7200 else f"{seconds / 60:,.0f} minutes"
+
+
 def backlog_sentence(steps: int) -> str:
     """What publishing so many steps takes, and what to do.
 
     >>> backlog_sentence(21_600_000).partition(".")[0]
     '21,600,000 steps are over and not published; they come first, empty or not, which takes about 60 hours'
     """
-    seconds = steps / STEPS_PER_S
-    length = f"{seconds / 3600:,.0f} hours" if seconds >= 7200 else f"{seconds / 60:,.0f} minutes"
     return (
-        f"{steps:,} steps are over and not published; they come first, empty or not, which takes about {length}. Where "
+        f"{steps:,} steps are over and not published; they come first, empty or not, which takes about "
+        f"{time_for(steps)}. Where "
         'that is not meant: a new stream under another name with a later [streams.time] start, or start = "now" '
         '(docs/operations.md, "Many steps are over")'
     )

@@ -2,7 +2,8 @@
 
 One transactional producer per stream; a transaction holds a chunk of rows and one progress tick per partition, see
 `agents.protocol.replay.plan`. So what is committed says how far the replay has come, and a restart after any crash goes
-on behind it: first it fences the producer before it, then it reads the last ticks, then it writes.
+on behind it: first it fences the producer before it, then it reads the last ticks, then it writes. Going live is a
+transaction of its own behind all others.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from agents.kafka.topics.admin import admin_client
 from agents.kafka.topics.ids import topic_identities
 from agents.offline.columns import check_columns
 from agents.offline.files import Row, RowFile, open_rows
+from agents.offline.going_live import GoingLive, Prospect, has_gone_live
 from agents.protocol.clock import StepClock
 from agents.protocol.replay.plan import ReplayChunk, ReplayError, ReplayPlan, progress_of, resumed, without_added
 from agents.protocol.replay.rows import clock_of, plan_of, steps_of, times_of, until_of
@@ -37,7 +39,9 @@ PACE_S = 0.1  # a paced replay looks so often for rows that are due
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay did: rows written now, rows found written, last closed step, rows from `until` on."""
+    """What a replay did: rows written now, rows found written, last closed step, rows from `until` on; and the
+    first step that is not of the history, if it went live.
+    """
 
     stream: str
     rows: int
@@ -45,6 +49,7 @@ class Replayed:
     step: int
     left_out: int
     seconds: float
+    live_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,7 @@ class ReplayOptions:
         append: this file comes after another one that was replayed before.
         user_field: key and place rows by this field; None is the stream's own `user`.
         chunk_rows: most rows in one transaction.
+        then_live: behind the history the source goes live, once and for all. yes: also where that is doubtful.
     """
 
     speed: float | None = None
@@ -66,6 +72,8 @@ class ReplayOptions:
     append: bool = False
     user_field: str | None = None
     chunk_rows: int = CHUNK_ROWS
+    then_live: bool = False
+    yes: bool = False
 
 
 async def replay(
@@ -76,36 +84,56 @@ async def replay(
     *,
     begun: Callable[[int, int], None] = lambda rows, before: None,
     progress: Callable[[int], None] = lambda row: None,
+    ahead: Callable[[Prospect], None] = lambda prospect: None,
 ) -> Replayed:
     """Write what is not yet written.
 
     Args:
         begun: told once the rows of the file (an estimate for CSV), and how many are written already.
         progress: told how many rows of the file are done with, after each commit.
+        ahead: told what going live will do, before anything is written.
     Raises: FileError, ReplayError, BrokerError.
     """
     started = time.monotonic()
     clock = clock_of(stream)
+    if options.then_live and options.limit is not None:
+        raise ReplayError("--limit leaves a step open, and nothing live may join it. Fix: end by --until instead.")
     until = None if options.until is None else until_of(stream, clock, options.until)
     file = open_rows(path)
     check_columns(file, stream, user_field=options.user_field)
     summary = await asyncio.to_thread(file.summary)
     topics = await _topics(config.kafka, stream)
+    going_live = GoingLive(config, stream, topics) if options.then_live else None
     producer = await fenced_producer(config.kafka, f"{config.job.name}-replay-{stream.name}")
     try:
         # Only now: what a former replay had under way is settled, and the partitions end where they end.
         ticks = await last_ticks(config.kafka, topics, history_may_be_gone=options.append)
-        begin = resumed(progress_of(without_added(ticks, topics)), source=summary.digest, append=options.append)
+        if None in ticks and options.append and await has_gone_live(config, stream):
+            raise ReplayError(
+                f"stream {stream.name} has gone live: rows of the past would all be late. Fix: new stream."
+            )
+        begin = resumed(
+            progress_of(without_added(ticks, topics)),
+            source=summary.digest,
+            append=options.append,
+            then_live=options.then_live,
+        )
+        if going_live is not None and begin.live_from is None:
+            history = until - 1 if until is not None else await asyncio.to_thread(last_step, file, stream, clock)
+            ahead(await going_live.prospect(max(begin.step, history), yes=options.yes))
         begun(summary.rows if options.limit is None else min(summary.rows, options.limit), begin.row)
-        plan = plan_of(stream, topics, begin, user_field=options.user_field, until=until)
+        live = begin.live_from is not None
+        plan = plan_of(stream, topics, begin, user_field=options.user_field, until=None if live else until)
         feed = _Feed(stream, file, clock, plan, options)
         committed = begin
-        for rows in _parts(file, skip=begin.row, options=options):
+        for rows in [] if live else _parts(file, skip=begin.row, options=options):
             async for chunk in feed.end() if rows is None else feed.chunks(rows):
                 if chunk.progress != committed:
                     await _commit(producer, chunk)
                     committed = chunk.progress
                 progress(plan.row + plan.left_out)
+        if going_live is not None:  # again where it is live already: a worker of an earlier version refused it then
+            await _commit(producer, plan.go_live(await going_live.over()))
     except ProducerFenced:
         raise ReplayError(
             f"another replay of stream {stream.name} has taken over, or the broker took longer for a transaction than "
@@ -123,7 +151,10 @@ async def replay(
         ) from error
     finally:
         await close_client(producer)
-    return Replayed(stream.name, plan.row - begin.row, begin.row, plan.step, plan.left_out, time.monotonic() - started)
+        if going_live is not None:
+            await going_live.close()
+    written, seconds = plan.row - begin.row, time.monotonic() - started
+    return Replayed(stream.name, written, begin.row, plan.step, plan.left_out, seconds, plan.live_from)
 
 
 def _parts(file: RowFile, *, skip: int, options: ReplayOptions) -> Iterator[list[Row] | None]:
@@ -178,7 +209,7 @@ class _Feed:
         if plan.until is None:
             if plan.last < 0 and plan.row:
                 # A replay before this one wrote the last row, and maybe not the tick behind it.
-                plan.last = await asyncio.to_thread(self._last_step)
+                plan.last = await asyncio.to_thread(last_step, self.file, self.stream, self.clock)
         elif self.options.speed is not None:
             while plan.step < plan.until - 1:
                 due_us = self._due_us(self.clock.end_of(plan.step))
@@ -187,13 +218,6 @@ class _Feed:
                     yield plan.close(over)
                 await asyncio.sleep(PACE_S)
         yield plan.finish()
-
-    def _last_step(self) -> int:
-        times = times_of(self.stream)
-        return max(
-            (step for rows in self.file.batches() for step in steps_of(self.clock, times.of(rows)) if step is not None),
-            default=-1,
-        )
 
     def _due_us(self, first: int | None) -> int | None:
         """Event time that is now; the first readable row starts the clock. None before any."""
@@ -204,6 +228,13 @@ class _Feed:
                 return None
             self._origin = (now, first)
         return self._origin[1] + int((now - self._origin[0]) * self.options.speed * 1e6)
+
+
+def last_step(file: RowFile, stream: Stream, clock: StepClock) -> int:
+    """The largest step of a row of the file, -1 for none. Reads all of it."""
+    times = times_of(stream)
+    steps = (step for rows in file.batches() for step in steps_of(clock, times.of(rows)) if step is not None)
+    return max(steps, default=-1)
 
 
 def _is_due(at: int | None, due_us: int | None) -> bool:

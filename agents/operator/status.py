@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,8 @@ class StreamStatus:
         ingest_lag: offsets of the source that are in no block yet, ticks and transaction markers included.
         over: last step that every source partition has closed, -1 before any.
         waiting: steps that are over and not public yet; a growing number means that engines are down or too slow.
+        live: source partitions that have gone live after a replay; None where the clock is on the wall from the start.
+        partitions: of the source.
         totals: all records ever read, by reason and configured field. recent: the same of the last ones.
         lost: source offsets that were deleted before they were read.
         source_problem: why the source is no longer the one with which the stream was started; None: it is.
@@ -65,6 +67,8 @@ class StreamStatus:
     recent: Tally
     lost: int
     source_problem: str | None
+    live: int | None
+    partitions: int
     stopped: tuple[Stop, ...] = ()
 
     @property
@@ -172,7 +176,13 @@ async def _stream_status(
         recent=nested(recent),
         lost=Seen(totals).lost,
         source_problem=None if change is None else explain(change),
+        live=_live(blocks.values()) if stream.time.clock == "replay" else None,
+        partitions=partitions,
     )
+
+
+def _live(newest: Iterable[Block]) -> int:
+    return sum(block.live_from is not None for block in newest)
 
 
 async def _newest_blocks(

@@ -70,8 +70,8 @@ class StepClock:
 
         Args:
             ticked: last closed step before each event in its partition, -1 before any.
-            arrivals_us: the records' own Kafka timestamps, -1 where there is none. Given under a wall clock only: after
-                an outage the open step lags, and events that arrived in their own step are not "ahead" of anything.
+            arrivals_us: the records' own Kafka timestamps, -1 ms where there is none: after an outage, and while
+                history is replayed, the open step lags, and events that arrived in their own step are not "ahead".
         Returns: steps, and reasons (0 where the step means something).
 
         | event                                     | step or reason  |

@@ -31,6 +31,9 @@ FIXES: Mapping[str, str] = {
     "Privacy, says which and why. Start a new stream under another name: what the old one has cost stays spent, and "
     "the new one's epsilon adds to it. Unless CHANGELOG says that the old noise was too little, the version that "
     "started the stream may go on with it",
+    "time.clock": "set it back to the stored value. A stream that replays history goes live by privstream replay "
+    "--then-live, with the same epsilon, and its configuration stays as it is; what a wall clock has begun cannot be "
+    "replayed, and history is for a new stream under another name",
     "job_partitions": "set [kafka] partitions back to the stored number, with which the private topics were created",
 }
 PARTITIONS = "source_partitions"

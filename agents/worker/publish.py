@@ -237,7 +237,7 @@ class PublishStreamTask:
                     held = await self._read(*record)
             if held is not None:
                 self.pulse.waits(f"waits for the public time of step {held.step}")
-                await self._wait_until_due(held.step)
+                await self._wait_until_due(held)
                 if not self.serves():
                     return
                 with self.pulse.at("publishes", TRANSACTION_TIMEOUT_MS / 1000):
@@ -255,9 +255,9 @@ class PublishStreamTask:
     def _show(self, due: Sequence[Publication]) -> None:
         """What has become public, as metrics."""
         PUBLISHED.labels(self.name).inc(len(due))
-        if self._stream.time.clock == "wall":
-            now = time.time()
-            for each in due:
+        now = time.time()
+        for each in due:
+            if self._timed(each):
                 DELAY.labels(self.name).observe(max(now - self._due_s(each.step), 0.0))
         show_public(self._stream, due[-1].step, self._clock, due[-1].records[-1].value or b"{}")
 
@@ -271,7 +271,7 @@ class PublishStreamTask:
         due, size = [first], first.size
         while len(due) < MOST_STEPS and size < ENOUGH_BYTES and not self.queue.empty():
             if (publication := await self._read(*self.queue.get_nowait())) is not None:
-                if self._due_s(publication.step) > time.time():
+                if self._timed(publication) and self._due_s(publication.step) > time.time():
                     held = publication
                     break
                 due.append(publication)
@@ -317,20 +317,21 @@ class PublishStreamTask:
                     pending.append(sent)
         await asyncio.gather(*pending)
 
-    async def _wait_until_due(self, step: int) -> None:
-        """Until the public time of the step; a replay has none. Late ones go out at once and are counted."""
-        if self._stream.time.clock == "replay":
-            return
-        await asyncio.sleep(max(self._due_s(step) - time.time(), 0.0))
+    async def _wait_until_due(self, held: Publication) -> None:
+        """Until the public time of the step, where it has one. Late ones go out at once and are counted."""
+        if self._timed(held):
+            await asyncio.sleep(max(self._due_s(held.step) - time.time(), 0.0))
+
+    def _timed(self, publication: Publication) -> bool:
+        """Whether the step has a public time: in a replay it has none, since its time is that of the file."""
+        return publication.live or self._stream.time.clock == "wall"
 
     def _due_s(self, step: int) -> float:
         return (self._clock.end_of(step) + self._stream.time.grace_us + self._stream.publish_delay_us) / 1e6
 
     def _tell_late(self, due: Sequence[Publication]) -> None:
-        if self._stream.time.clock == "replay":  # its time is that of the file
-            return
         now = time.time()
-        late = [each.step for each in due if now - self._due_s(each.step) > LATE_S]
+        late = [each.step for each in due if self._timed(each) and now - self._due_s(each.step) > LATE_S]
         if late:
             LATE.labels(self._stream.name).inc(len(late))
             log.warning(

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -56,8 +56,8 @@ class TopicProblem:
 def needed_topics(config: Config) -> list[Topic]:
     """Every topic that the job writes, and those it reads from others (whose `partitions` is None)."""
     topics = Topics(config.job.name, config.kafka.partitions)
-    wall = any(stream.time.clock == "wall" for stream in config.streams)
-    needed = [topic for topic in topics.private() if wall or topic.name != topics.clock]
+    replayed = all(stream.time.clock == "replay" for stream in config.streams)  # may go live, and need not
+    needed = [replace(topic, optional=replayed and topic.name == topics.clock) for topic in topics.private()]
     for stream in config.streams:
         needed += topics.public(stream.name)
     sources = dict.fromkeys(topic for s in config.streams for topic in (s.source, s.audit) if topic is not None)
@@ -165,6 +165,8 @@ async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicPro
         if topic.name in lost:
             problems.append(lost[topic.name])
         elif identity is None:
+            if topic.optional:
+                continue
             fix = (
                 "run privstream topics --create"
                 if topic.partitions

@@ -2,7 +2,7 @@
 
 Promises, whatever the batches and blocks into which the same records are cut (tests/protocol/test_ingest_machine.py):
 every accepted event is in exactly one step; its step depends only on itself and the ticks before it in its partition;
-no user is above the bound; blocks cover all offsets without gap or overlap.
+no user is above the bound; blocks cover all offsets without gap or overlap; a partition goes live once, and stays so.
 
 Life: `load` snapshots and `apply` own blocks; then `take` and `tick`, and now and then `seal` -> transaction ->
 `committed`. The state runs ahead of what is committed, so after a failed transaction the machine is thrown away.
@@ -27,13 +27,13 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.ingest.surplus_bounds import SurplusBounds
 from agents.protocol.ingest.trip_bounds import TripBounds
 from agents.protocol.ingest.user_table import BUCKETS
+from agents.protocol.ticks import tick_values, usable_tick
 from schemas.blocks import Block
-from schemas.errors import GapError, RecordError, SourceError
-from schemas.events import LARGEST_JUMP, TICK_HEADER, Reason, decode_tick
+from schemas.errors import GapError, SourceError
+from schemas.events import LARGEST_JUMP, Reason
 
 MAX_LETTERS = 2_000
 _HEADERS, _VALUE = attrgetter("headers"), attrgetter("value")
-MAX_STEP = 1 << 40  # a tick beyond is nonsense, and would not fit into the arrays
 
 
 class SourceRecord(Protocol):
@@ -55,6 +55,7 @@ class PartitionIngest:
     Attributes:
         next_offset: source offset from which to read on.
         ticked: last step closed on this partition, -1 before any.
+        live_from: first step closed by the wall clock since a replay went live here; None before, see `live`.
     """
 
     def __init__(self, spec: SourceSpec, partition: int) -> None:
@@ -62,6 +63,8 @@ class PartitionIngest:
         self.partition = partition
         self.next_offset = 0
         self.ticked = -1
+        self.live_from: int | None = None
+        self._sealed_live: int | None = None
         self._bounds = None if spec.bounds is None else _bounds_of(spec.bounds)
         self._log = BucketLog(spec.stream, partition, self._bounds)
         self._filter = PureFilter(spec, partition)
@@ -99,6 +102,9 @@ class PartitionIngest:
                 f"{block.partition} covers offsets {block.lo} to {block.hi}, but {expected} comes next"
             )
         self._floor = block.floor
+        if block.live_from is None and self.live_from is not None:
+            raise GapError(f"stream {self.spec.stream}, source partition {self.partition}: a block is no longer live")
+        self.live_from = self._sealed_live = block.live_from
         self._has_history, self._last_begin = True, block.lo
         self._began = block.began
         self._partitions = self._sealed_partitions = block.partitions
@@ -137,10 +143,10 @@ class PartitionIngest:
         self._partitions = partitions
 
     def begin_as(self, parent: PartitionIngest) -> Iterator[Snapshot]:
-        """On a partition that is added, for its first block alone: as far ticked as the one whose users it gets, with
-        all their bounds. Returns: what must be committed before that block.
+        """On a partition that is added, for its first block alone: as far ticked, and live, as the one whose users it
+        gets, with all their bounds. Returns: what must be committed before that block.
         """
-        self.ticked = parent.ticked
+        self.ticked, self.live_from = parent.ticked, parent.live_from
         if self.spec.role == "blocks":
             self.spread(self.spec.partitions)
         if parent._bounds is None:
@@ -152,6 +158,11 @@ class PartitionIngest:
     def has_history(self) -> bool:
         """Whether this partition has ever committed a block for this stream."""
         return self._has_history
+
+    @property
+    def live(self) -> bool:
+        """Whether steps are closed by the wall clock here, and by no tick in a record."""
+        return not self.spec.replay or self.live_from is not None
 
     @property
     def last_begin(self) -> int | None:
@@ -228,8 +239,8 @@ class PartitionIngest:
     @property
     def changed(self) -> bool:
         """Whether `seal` would give a block."""
-        state = self.next_offset, self.ticked, self._partitions
-        return state != (self._sealed_offset, self._sealed_tick, self._sealed_partitions)
+        state = self.next_offset, self.ticked, self._partitions, self.live_from
+        return state != (self._sealed_offset, self._sealed_tick, self._sealed_partitions, self._sealed_live)
 
     def snapshots(self, budget_bytes: int, *, most: int = BUCKETS) -> list[Snapshot]:
         """Some bound snapshots, to commit with the block that is sealed NEXT: call right before `seal`."""
@@ -257,13 +268,14 @@ class PartitionIngest:
             refused=nested(drained.refused),
             totals={reason: dict(by_field) for reason, by_field in self._totals.items()},
             began=self._began,
+            live_from=self.live_from,
             floor=self._log.floor(),
             snapshots=self._log.snapshots,
             partitions=self._partitions,
             copied=self._log.copied,
         )
         self._sealed_offset, self._sealed_tick = self.next_offset, self.ticked
-        self._sealed_partitions = self._partitions
+        self._sealed_partitions, self._sealed_live = self._partitions, self.live_from
         self._uncommitted = self._log.seal()
         return block, drained.letters
 
@@ -293,17 +305,19 @@ class PartitionIngest:
             return ticked, np.arange(len(records))
         events = np.ones(len(records), bool)
         for row in [row for row, record in enumerate(records) if record.headers]:
-            values = [value for name, value in records[row].headers if name == TICK_HEADER]
-            if not values:
+            if not (values := tick_values(records[row].headers)):
                 continue
             events[row] = False
-            step = _tick_step(values[-1]) if self.spec.replay else None
-            if step is None:
+            tick = usable_tick(values[-1]) if self.spec.replay else None
+            if tick is None or (self.live and tick.live_from is None):
                 reasons[row] = Reason.BAD_TICK
-            elif step - last > LARGEST_JUMP and not self._joins_late(last):
+            elif self.live:
+                pass  # it has gone live before, and is not asked again what is over
+            elif tick.replayed - last > LARGEST_JUMP and not self._joins_late(last):
                 reasons[row] = Reason.TICK_TOO_FAR
             else:
-                ticked[row] = last = max(last, step)
+                ticked[row] = last = max(last, tick.step)
+                self.live_from = tick.live_from
         if not events.all():
             np.maximum.accumulate(ticked, out=ticked)
         return ticked, np.flatnonzero(events)
@@ -318,8 +332,7 @@ class PartitionIngest:
         rows = np.flatnonzero(reasons == 0)
         if len(rows) == 0:
             return reasons, at_fault
-        arrivals = None if self.spec.replay else _arrivals(records)
-        seen = self._filter.run(decoded, ticked[rows], None if arrivals is None else arrivals[rows])
+        seen = self._filter.run(decoded, ticked[rows], _arrivals(records)[rows])
         good = np.flatnonzero(seen.reasons == 0)
         keys, steps = (seen.keys, seen.steps) if len(good) == len(rows) else (seen.keys[good], seen.steps[good])
         if self._bounds is not None and len(good):
@@ -379,14 +392,6 @@ def _bounds_of(spec: BoundSpec) -> Bounds:
     if spec.trip_life is not None:
         return TripBounds(spec)
     return SurplusBounds(spec) if spec.surplus else Bounds(spec)
-
-
-def _tick_step(value: bytes | None) -> int | None:
-    try:
-        step = decode_tick(value or b"")
-    except RecordError:
-        return None
-    return step if step <= MAX_STEP else None
 
 
 def _arrivals(records: Sequence[Any]) -> np.ndarray:

@@ -30,7 +30,7 @@ class SourceSpec:
         role: `blocks` feed the engine; `held_out` is the audit topic, unbounded and without dead letters.
         partitions: of the source topic.
         key: of the user hash; None exactly where there are no bounds.
-        replay: ticks come as records; otherwise the task makes them by the wall clock.
+        replay: ticks come as records until the partition goes live; otherwise the task makes them by the wall clock.
     """
 
     stream: str

@@ -23,6 +23,7 @@ class BlockMerge:
     Attributes:
         position: offset of the blocks topic from which to read on; earlier blocks are already in here.
         ticks: `(partitions,)` last closed step of each source partition, -1 before any.
+        live_from: `(partitions,)` first step closed by the wall clock where a replay went live; None elsewhere.
     """
 
     def __init__(self, stream: str, source_partitions: int, words: int) -> None:
@@ -32,6 +33,7 @@ class BlockMerge:
         self.next_offsets = [0] * source_partitions
         self.ticks = [-1] * source_partitions
         self.floors: list[int | None] = [None] * source_partitions
+        self.live_from: list[int | None] = [None] * source_partitions
         self._pending: dict[int, Folded] = {}
         self._surplus: Counter[int] = Counter()
 
@@ -53,6 +55,11 @@ class BlockMerge:
         closed = self.ticks[block.partition]
         if block.tick < closed or any(step <= closed for step in (*block.steps, *block.surplus)):
             raise GapError(f"stream {self.stream}, source partition {block.partition}: a block reopens a closed step")
+        if self.live_from[block.partition] not in (None, block.live_from):
+            raise GapError(
+                f"stream {self.stream}, source partition {block.partition}: a block is not live as those before it"
+            )
+        self.live_from[block.partition] = block.live_from
         self.next_offsets[block.partition] = block.hi
         self.ticks[block.partition] = block.tick
         self.floors[block.partition] = block.floor
@@ -86,7 +93,9 @@ class BlockMerge:
 
     def progress(self) -> dict[str, Any]:
         """JSON-able part of the state."""
+        live = {} if set(self.live_from) == {None} else {"live_from": list(self.live_from)}
         return {
+            **live,
             "position": self.position,
             "next_offsets": list(self.next_offsets),
             "ticks": list(self.ticks),
@@ -120,6 +129,7 @@ class BlockMerge:
         self.next_offsets = [*progress["next_offsets"], *[0] * added]
         self.ticks = [*progress["ticks"], *[-1] * added]
         self.floors = [*progress["floors"], *[None] * added]
+        self.live_from = [*progress.get("live_from", [None] * len(progress["ticks"])), *[None] * added]
         self._pending = {
             step: Folded(arrays[f"pending/{step}/keys"], arrays[f"pending/{step}/counts"])
             for step in progress["pending"]

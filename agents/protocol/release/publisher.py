@@ -26,12 +26,14 @@ class Publication:
     Attributes:
         records: all of the step but what a torn transaction made public before, see `StreamPublisher.found`.
         first_offset: offset of the step's first record on the release log; once published, everything before it may go.
+        live: closed by the wall clock after a replay had gone live; see `Candidate.live`.
     """
 
     stream: str
     step: int
     records: tuple[PublicRecord, ...]
     first_offset: int
+    live: bool = False
 
     @property
     def size(self) -> int:
@@ -147,7 +149,7 @@ class StreamPublisher:
             raise ForkError(f"stream {self.stream}: step {candidate.step} does not continue what is public")
         ledger = PublicRecord("ledger", b"%d" % candidate.step, candidate.ledger)
         records = (*self._missing(candidate.step, unframe_records(candidate.payload)), ledger)
-        publication = Publication(self.stream, candidate.step, records, complete.first_offset)
+        publication = Publication(self.stream, candidate.step, records, complete.first_offset, candidate.live)
         self._waiting.append((publication, candidate.chain))
         return publication
 

@@ -9,6 +9,10 @@ written in one transaction is either wholly there, and says so, or not at all.
 The file ends at the public time `until`: rows from the first one at or after it on are left out, and every step before
 it is closed. Without one, the end of the file is taken as public: its last row's step is the last to be closed.
 
+Behind the last row a replay can go live, once and for all: the last record of every partition says so, and closes what
+is over by the clock there and then, so that no worker's speed has a part in where that stands. What follows it is
+closed by the wall clock; no row and no tick is written behind it.
+
 The plan is a function of the rows and of where it starts: however the rows are cut into chunks, and wherever a replay
 broke off, the same rows get the same keys, partitions and steps.
 """
@@ -22,7 +26,7 @@ from typing import Any
 import orjson
 
 from schemas.errors import PrivstreamError, RecordError
-from schemas.events import LARGEST_JUMP, TICK_HEADER, encode_tick, tick_progress
+from schemas.events import LARGEST_JUMP, TICK_HEADER, encode_going_live, encode_tick, read_tick
 from schemas.topics import TopicAndPartition
 
 Row = Mapping[str, Any]
@@ -64,11 +68,13 @@ class Progress:
         step: last closed step, -1 before any.
         row: first row of the file that is not yet written.
         source: digest of the file, empty before any.
+        live_from: first step after the history, once the partitions have gone live.
     """
 
     step: int = -1
     row: int = 0
     source: str = ""
+    live_from: int | None = None
 
 
 @dataclass(slots=True)
@@ -83,6 +89,7 @@ class ReplayPlan:
         time_field: what the file must be sorted by, for messages.
         last: largest step of a row so far, -1 before any. After a restart: of a row since then.
         left_out: rows so far from the first one at or after `until` on.
+        live_from: first step after the history, once the partitions have gone live.
     """
 
     topics: Mapping[str, int]
@@ -94,6 +101,7 @@ class ReplayPlan:
     time_field: str = "time"
     last: int = -1
     left_out: int = 0
+    live_from: int | None = None
 
     def __post_init__(self) -> None:
         if self.until is not None and self.step >= self.until:
@@ -150,13 +158,25 @@ class ReplayPlan:
             )
         return self.close(self.until - 1)
 
+    def go_live(self, over: int) -> ReplayChunk:
+        """The last record of every partition, behind the history: from there on the wall clock closes steps.
+
+        Args: over: last step that is over, public; closed there with what nobody has closed before it.
+        """
+        self.live_from = self.step + 1 if self.live_from is None else self.live_from
+        self.step = max(self.step, over)
+        value = encode_going_live(self.step, live_from=self.live_from, row=self.row, source=self.source)
+        last = Planned(None, None, value)
+        places = [(topic, partition) for topic, count in self.topics.items() for partition in range(count)]
+        return ReplayChunk({place: [last] for place in places}, self.progress, 0)
+
     def leaves_out(self, step: int | None) -> bool:
         """Whether a row of this step is at or after the public end."""
         return step is not None and self.until is not None and step >= self.until
 
     @property
     def progress(self) -> Progress:
-        return Progress(self.step, self.row, self.source)
+        return Progress(self.step, self.row, self.source, self.live_from)
 
     def _kept(self, steps: Sequence[int | None]) -> int:
         """How many of the next rows are written: those before the first one at or after `until`. Checks them all."""
@@ -194,7 +214,7 @@ def progress_of(ticks: Iterable[bytes | None]) -> Progress:
     Raises: ReplayError if they do not agree: then these topics were not written by one replay.
     """
     try:
-        found = {Progress() if tick is None else Progress(*tick_progress(tick)) for tick in ticks}
+        found = {Progress() if tick is None else Progress(*read_tick(tick)) for tick in ticks}
     except RecordError:
         raise ReplayError(
             "a tick in the source topics cannot be read. Fix: replay into topics that only `privstream replay` ticks."
@@ -227,13 +247,20 @@ def without_added(ticks: Sequence[bytes | None], topics: Mapping[str, int]) -> l
     return left
 
 
-def resumed(progress: Progress, *, source: str, append: bool) -> Progress:
+def resumed(progress: Progress, *, source: str, append: bool, then_live: bool = False) -> Progress:
     """Where a replay of the file `source` starts, given what is written already.
 
-    Raises: ReplayError if another file was begun and `append` is not set.
+    Raises: ReplayError if another file was begun and `append` is not set, or if nothing more can be replayed since the
+        topics have gone live; the very replay that did it may say so again (`then_live`).
     """
+    if progress.live_from is not None and (progress.source != source or not then_live):
+        raise ReplayError(
+            f"the topic has gone live behind the history of {progress.row} rows (SHA-256 {progress.source[:12]}...): "
+            "its steps end by the clock on the wall, and rows of the past would all be late. Fix: nothing is left to "
+            "replay; other history is for a new stream, with a source of its own."
+        )
     if progress.source in ("", source):
-        return Progress(progress.step, progress.row, source)
+        return Progress(progress.step, progress.row, source, progress.live_from)
     if not append:
         raise ReplayError(
             f"the topic already holds {progress.row} rows of another file (SHA-256 {progress.source[:12]}...). "

@@ -135,6 +135,7 @@ def plan_of(
         row=begin.row,
         until=until,
         time_field=stream.time.field,
+        live_from=begin.live_from,
     )
 
 

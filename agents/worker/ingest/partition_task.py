@@ -15,7 +15,6 @@ import contextlib
 import logging
 import time
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,6 +31,7 @@ from agents.protocol.ingest.snapshots import Snapshot
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import bounds_partition, home_partition
 from agents.worker.failpoints import failpoint
+from agents.worker.ingest.awaited_ticks import AwaitedTicks
 from agents.worker.ingest.counters import IngestCounters, SealedBlock
 from agents.worker.metrics import FENCES
 from schemas.topics import Topics
@@ -87,8 +87,7 @@ class SourceTask:
         self.places = Places()
         """Up to where the committed blocks of each stream reach, of those too that have no machine here."""
         self.closed = False
-        self._awaited: dict[PartitionIngest, deque[tuple[int, int]]] = {machine: deque() for machine in self.machines}
-        """Machine -> (step to tick, source offset at which), in order: ticks that wait for the records before them."""
+        self._awaited = AwaitedTicks(self.machines)
         self._config = config
         self._topics = Topics(config.job.name, config.kafka.partitions)
         self._group = f"{config.job.name}-ingest"
@@ -108,7 +107,7 @@ class SourceTask:
     @property
     def waits(self) -> bool:
         """Whether a tick waits for records."""
-        return any(self._awaited.values())
+        return bool(self._awaited)
 
     def __str__(self) -> str:
         return f"{self.source.topic}-{self.source.partition}"
@@ -175,20 +174,15 @@ class SourceTask:
         """No more of this machine's stream on this partition. Its place stays that of its last committed block."""
         if machine in self.machines:
             self.machines.remove(machine)
-            del self._awaited[machine]
+            self._awaited.leave_out(machine)
 
     def asked(self, machine: PartitionIngest) -> int:
         """The last step whose tick has its place already."""
-        waiting = self._awaited[machine]
-        return max(machine.ticked, waiting[-1][0]) if waiting else machine.ticked
+        return self._awaited.asked(machine)
 
     def tick_at(self, machine: PartitionIngest, step: int, offset: int) -> None:
         """Steps up to `step` are over, and the partition ended at `offset` when that was noticed."""
-        if machine not in self._awaited:
-            return  # left out meanwhile
-        waiting = self._awaited[machine]
-        if step > self.asked(machine):
-            waiting.append((step, max(offset, waiting[-1][1]) if waiting else offset))
+        self._awaited.put(machine, step, offset)
 
     async def take(self, records: Sequence[Any]) -> None:
         """Take in fetched records, giving way to other work between slices."""
@@ -225,10 +219,9 @@ class SourceTask:
         records, and they must not move anybody's event into another step.
         """
         self.reached(records[position].offset)
-        for waiting in self._awaited.values():
-            if waiting:
-                end = min(position + count, len(records))
-                count = bisect_left(records, waiting[0][1], position, end, key=_offset) - position
+        for place in self._awaited.places():
+            end = min(position + count, len(records))
+            count = bisect_left(records, place, position, end, key=_offset) - position
         return count
 
     def _unseen(self, records: Sequence[Any]) -> Sequence[Any]:
@@ -264,11 +257,11 @@ class SourceTask:
     def reached(self, position: int) -> None:
         """All records below `position` are taken in, and more by a machine that is ahead: make the ticks due."""
         self.position = max(self.position, position)
-        for machine, waiting in list(self._awaited.items()):
+        for machine in list(self.machines):
             with self.serving(machine):
-                while waiting and max(self.position, machine.next_offset) >= waiting[0][1]:
+                for step in self._awaited.reached(machine, max(self.position, machine.next_offset)):
                     machine.advance(self.position)
-                    machine.tick(waiting.popleft()[0])
+                    machine.tick(step)
                     self._ticked = True
         if self._ticked:  # one offset is committed for all machines
             for machine in self.machines:

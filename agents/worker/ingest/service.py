@@ -24,13 +24,11 @@ from agents.kafka.clients import close_client
 from agents.kafka.membership import HEARTBEAT_S, give_place_up, keep_place
 from agents.kafka.security import security_kwargs
 from agents.kafka.source_check import GIVE_UP_S, LOOK_S, SourceWatch
-from agents.lifecycle.backlog import MANY_STEPS, backlog_sentence
 from agents.lifecycle.cancellations import LongService, told
 from agents.lifecycle.logs import about
 from agents.lifecycle.reading import Reach, Reading
 from agents.lifecycle.stops import Stops
 from agents.lifecycle.vitals import COMPUTE_S, WORK_S, Vitals
-from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.gaps import pass_over
@@ -38,6 +36,7 @@ from agents.worker.ingest.partition_task import IngestOptions, SourceTask, part_
 from agents.worker.ingest.records import hand_out_bare_records
 from agents.worker.ingest.restore import restore
 from agents.worker.ingest.specs import source_specs
+from agents.worker.ingest.step_ends import LOOK_AGAIN_S, StepEnds
 from agents.worker.metrics import REBALANCES
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ class IngestService(LongService):
         self._watch = SourceWatch(specs, sources or {})
         self._options = IngestOptions() if options is None else options
         self._broker_clock = BrokerClock(config, now_us=now_us)
-        self._backlog: set[str] = set()
+        self._step_ends = StepEnds(config, specs)
         self._instance_id = instance_id
         self._grace_us = {stream.name: stream.time.grace_us for stream in config.streams}
         self._wanted: frozenset[TopicPartition] = frozenset()
@@ -290,10 +289,11 @@ class IngestService(LongService):
     @Service.task
     async def _compare_clocks(self) -> None:
         """Step ends wait for the first answer: until then nobody knows how wrong this clock is."""
-        if not any(not spec.replay for specs in self._specs.values() for spec in specs):
-            return
         try:
             while not self.should_stop:
+                if not await self._step_ends.needed(list(self.partition_tasks.values())):
+                    await self.sleep(LOOK_AGAIN_S)
+                    continue
                 await self._broker_clock.compare()
                 self.counters.clock_ahead_s = self._broker_clock.ahead_s
                 await self.sleep(ASK_S if self._broker_clock.ahead_s is not None else 1.0)
@@ -304,15 +304,7 @@ class IngestService(LongService):
         consumer = self._consumer
         if (now_us := self._broker_clock.bounded_us()) is None:
             return
-        due: list[tuple[SourceTask, PartitionIngest, int]] = []
-        for task in self.partition_tasks.values():
-            for machine in task.machines:
-                if machine.spec.replay:
-                    continue
-                step = machine.spec.clock.last_over(now_us, grace_us=self._grace_us[machine.spec.stream])
-                if step > task.asked(machine):
-                    due.append((task, machine, step))
-                    self._tell_backlog(machine, step - task.asked(machine))
+        due = self._step_ends.due(self.partition_tasks.values(), now_us, grace_us=self._grace_us)
         if not due or consumer is None:
             return
         try:
@@ -323,12 +315,6 @@ class IngestService(LongService):
         for task, machine, step in due:
             if not task.closed:
                 task.tick_at(machine, step, ends[task.source])
-
-    def _tell_backlog(self, machine: PartitionIngest, steps: int) -> None:
-        stream = machine.spec.stream
-        if steps > MANY_STEPS and stream not in self._backlog:
-            self._backlog.add(stream)
-            log.warning("stream %s: %s", stream, backlog_sentence(steps))
 
     async def _catch_up(self, consumer: AIOKafkaConsumer) -> None:
         """Where reading has come to with no record there: ticks that have their place, offsets that hold nothing."""

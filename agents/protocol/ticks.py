@@ -1,0 +1,24 @@
+"""Records that close steps, as one source partition reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schemas.errors import RecordError
+from schemas.events import TICK_HEADER, Tick, read_tick
+
+MAX_STEP = 1 << 40  # a tick beyond is nonsense, and would not fit into the arrays
+
+
+def tick_values(headers: Sequence[tuple[str, bytes | None]]) -> list[bytes | None]:
+    """What a record says as a tick, the last one last; empty where it is an event."""
+    return [value for name, value in headers if name == TICK_HEADER]
+
+
+def usable_tick(value: bytes | None) -> Tick | None:
+    """What a tick says; None where nobody could mean it."""
+    try:
+        tick = read_tick(value or b"")
+    except RecordError:
+        return None
+    return tick if tick.step <= MAX_STEP else None
