@@ -13,6 +13,7 @@ import pytest
 
 import agents.worker.topic_watch
 from agents.lifecycle.stops import Part, Stops
+from agents.protocol.release.publisher import Publication
 from agents.protocol.release.stepper import Stepper
 from agents.worker.publish import PublishStreamTask
 from agents.worker.topic_watch import TopicWatch
@@ -56,12 +57,13 @@ def test_what_was_answered_and_waits_for_its_time_is_published_then(
         stream_task._producer = PublicTopics(sent)
         waits, due, public_all = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-        async def until_due(step: int) -> None:
-            if step == 1:
+        async def until_due(publication: Publication) -> None:
+            if publication.step == 1:
                 waits.set()
                 await due.wait()
 
         monkeypatch.setattr(stream_task, "_wait_until_due", until_due)
+        monkeypatch.setattr(stream_task, "_timed", lambda _: True)
         monkeypatch.setattr(stream_task, "_due_s", lambda step: float("inf"))  # one at a time
         monkeypatch.setattr(
             stream_task._task, "settled", lambda: stream_task.machine.last_step == 1 and public_all.set()

@@ -186,4 +186,4 @@ def test_every_topic_that_a_stream_cannot_do_without_concerns_it(tmp_path: Path)
     config = two_streams(tmp_path)
     jobs_own = [topic.name for topic in needed_topics(config) if topic.partitions]
     nobodys = {name for name in jobs_own if not concerned(name, config)}
-    assert nobodys == {"j.dead-letters", "j.stops", "j-state-changelog", "a.utility"}
+    assert nobodys == {"j.dead-letters", "j.stops", "j.clock", "j-state-changelog", "a.utility"}

@@ -46,22 +46,22 @@ class Clock:
         return self._start_s + now_s - self._asked_s
 
 
-def wall_clock(bootstrap: str, folder: Path) -> Config:
+def wall_clock(bootstrap: str, folder: Path, *, clock: str = "wall") -> Config:
     """Steps of three seconds, published three seconds after their end."""
     start = datetime.datetime.fromtimestamp(START_S, datetime.UTC).replace(tzinfo=None).isoformat()
-    timing = {"field": "at", "format": "s", "start": start, "step": f"{STEP_S}s", "grace": "0s", "clock": "wall"}
+    timing = {"field": "at", "format": "s", "start": start, "step": f"{STEP_S}s", "grace": "0s", "clock": clock}
     table = stream_table(fresh_name("s"), time=timing, publish_delay=f"{DELAY_S}s")
     return job_config(bootstrap, folder, streams=[table])
 
 
-async def tick(config: Config, steps: range) -> None:
+async def tick(config: Config, steps: range, *, live_from: int | None = None) -> None:
     """Empty blocks that close steps on both source partitions."""
     stream = config.streams[0].name
     home = home_partition(stream, config.kafka.partitions)
     async with producing(config.kafka.bootstrap) as producer:
         for step in steps:
             for partition in range(2):
-                block = Block(stream, partition, step, step + 1, step, {})
+                block = Block(stream, partition, step, step + 1, step, {}, live_from=live_from)
                 await producer.send_and_wait(f"{config.job.name}.blocks", block.encode(), partition=home)
 
 
@@ -69,7 +69,11 @@ def late_steps(config: Config) -> float:
     return REGISTRY.get_sample_value("privstream_late_publications_total", {"stream": config.streams[0].name}) or 0.0
 
 
-def test_a_step_waits_for_its_public_time(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("live", [False, True])
+def test_a_step_waits_for_its_public_time(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, live: bool
+) -> None:
+    """By the wall clock from the start, or since a replay went live."""
     due = [START_S + (step + 1) * STEP_S + DELAY_S for step in range(3)]
     clock = Clock(due[0] - 2)
     begun: list[float] = []
@@ -82,9 +86,11 @@ def test_a_step_waits_for_its_public_time(bootstrap: str, tmp_path: Path, monkey
     monkeypatch.setattr(agents.worker.publish, "failpoint", note)
 
     async def scenario() -> None:
-        config = wall_clock(bootstrap, tmp_path)
+        config = wall_clock(bootstrap, tmp_path, clock="replay" if live else "wall")
         await create_topics(config)
-        await tick(config, range(3))  # closed far too early: what is computed must still wait
+        await tick(
+            config, range(3), live_from=0 if live else None
+        )  # closed far too early: what is computed must still wait
         ledger = Topics.ledger(config.streams[0].name)
         async with running(config):
 

@@ -18,7 +18,7 @@ from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from engines.spatial import BoxDomain
 from schemas.blocks import Block
-from schemas.events import TICK_HEADER, encode_tick
+from schemas.events import TICK_HEADER, encode_going_live, encode_tick
 
 KEY = b"0123456789abcdef"
 STEP_US = 1_000_000
@@ -50,12 +50,19 @@ def tick_header(step: int) -> tuple[tuple[str, bytes | None], ...]:
     return ((TICK_HEADER, encode_tick(step, row=0, source="test")),)
 
 
+def live_header(step: int, live_from: int | None = None) -> tuple[tuple[str, bytes | None], ...]:
+    """Of the record with which a partition goes live: up to `step` all is over, before `live_from` it is history."""
+    begin = step + 1 if live_from is None else live_from
+    return ((TICK_HEADER, encode_going_live(step, live_from=begin, row=0, source="test")),)
+
+
 @dataclass
 class Outcome:
     """What all blocks together say; equal for equal records however these were cut."""
 
     next_offset: int = 0
     tick: int = -1
+    live_from: int | None = None
     steps: dict[int, Counter[tuple[int, ...]]] = field(default_factory=dict)
     charges: Counter[tuple[int, ...]] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
@@ -68,7 +75,8 @@ class Outcome:
         assert not any(step <= self.tick for step in (*block.steps, *block.surplus)), (
             "a step that was closed gets no more events"
         )
-        self.next_offset, self.tick = block.hi, block.tick
+        assert self.live_from in (None, block.live_from), "a partition that has gone live stays so"
+        self.next_offset, self.tick, self.live_from = block.hi, block.tick, block.live_from
         for step, folded in block.steps.items():
             cells = self.steps.setdefault(step, Counter())
             cells.update(dict(zip(map(tuple, folded.keys.tolist()), folded.counts.tolist(), strict=True)))

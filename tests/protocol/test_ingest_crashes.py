@@ -16,18 +16,24 @@ from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.snapshots import Snapshot
 from schemas.blocks import Block
 from schemas.errors import GapError, WireError
-from tests.protocol.ingest_runs import SPEC, Outcome, body, run, tick_header
+from tests.protocol.ingest_runs import SPEC, Outcome, body, live_header, run, tick_header
 
 BUDGETS = st.sampled_from([1, 1 << 20])  # one bucket, or all of them
 
 
 @st.composite
 def busy_logs(draw: st.DrawFn) -> list[RawRecord]:
-    """Few users, many of their events, ticks now and then: bounds fill up over many blocks."""
+    """Few users, many of their events, ticks now and then: bounds fill up over many blocks. Some go live in between,
+    and the ticks behind are refused.
+    """
     kinds = draw(st.lists(st.sampled_from(["ann", "bob", "eve", "kim", "tick"]), min_size=40, max_size=80))
+    live_at = draw(st.integers(0, 2 * len(kinds)))
     step, records = 0, []
     for offset, kind in enumerate(kinds):
-        if kind == "tick":
+        if offset == live_at:
+            records.append(RawRecord(2 * offset, -1, None, b"", live_header(step + 2, step)))
+            step += 2
+        elif kind == "tick":
             records.append(RawRecord(2 * offset, -1, None, b"", tick_header(step)))
             step += 1
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from agents.protocol.partitioner import partitions_of
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.userhash import IdBytes, hash_ids
 from schemas.events import TICK_HEADER, Reason
-from tests.protocol.ingest_runs import COUNTING, KEY, SPEC, STEP_US, body, run, tick_header
+from tests.protocol.ingest_runs import COUNTING, KEY, SPEC, STEP_US, body, live_header, run, tick_header
 
 USER_NAMES = st.sampled_from(["ann", "bob", "eve", 7])
 GOOD_BODIES = st.builds(
@@ -58,6 +58,9 @@ HEADERS = st.one_of(
     st.just(()),
     st.just((("trace", b"1"),)),
     st.integers(-1, 12).map(tick_header),
+    st.tuples(st.integers(-1, 12), st.integers(0, 13)).map(
+        lambda pair: live_header(pair[0], min(pair[1], pair[0] + 1))
+    ),
     st.just(((TICK_HEADER, b"nonsense"),)),
     st.just(((TICK_HEADER, None),)),
 )
@@ -74,6 +77,27 @@ def logs(draw: st.DrawFn, *, max_size: int = 30) -> list[RawRecord]:
         records.append(RawRecord(offset, -1, None, value, headers))
         offset += 1
     return records
+
+
+@dataclass
+class TicksByHand:
+    """Of one partition, record by record: what is closed, and whether it has gone live."""
+
+    ticked: int = -1
+    live: bool = False
+
+    def take(self, record: RawRecord) -> str:
+        """Whether it is an "event", a "tick" or a "bad" one."""
+        values = [value for name, value in record.headers if name == TICK_HEADER]
+        if not values:
+            return "event"
+        if values[-1] in (b"nonsense", None):
+            return "bad"
+        said = json.loads(values[-1] or b"")
+        if self.live:
+            return "tick" if "live_from" in said else "bad"
+        self.ticked, self.live = max(self.ticked, said["step"]), "live_from" in said
+        return "tick"
 
 
 def step_by_hand(value: Any, ticked: int) -> int:
@@ -107,17 +131,15 @@ def test_what_is_refused_is_counted_up_to_a_bound_and_moves_nothing_else(records
 @given(records=logs())
 def test_every_record_is_accounted_for_and_nobody_is_above_the_bound(records: list[RawRecord]) -> None:
     outcome = run(records, [], [])
-    ticks = sum(_is_good_tick(record) for record in records)
+    by_hand = TicksByHand()
+    ticks = [by_hand.take(record) for record in records].count("tick")
+    assert (outcome.tick, outcome.live_from is not None) == (by_hand.ticked, by_hand.live)
     assert sum(outcome.counts.values()) == len(records) - ticks
     assert outcome.accepted == outcome.counts["ACCEPTED"] == sum(outcome.charges.values())
     assert all(charge <= 3 for charge in outcome.charges.values())
     quiet = outcome.counts["ACCEPTED"] + outcome.counts["OVER_BOUND"]
     assert len(outcome.letters) == sum(outcome.counts.values()) - quiet
     assert {letter.offset for letter in outcome.letters} <= {record.offset for record in records}
-
-
-def _is_good_tick(record: RawRecord) -> bool:
-    return any(name == TICK_HEADER and value not in (b"nonsense", None) for name, value in record.headers)
 
 
 @given(records=logs(), others=st.sets(st.integers(0, 40)), cuts=st.lists(st.integers(0, 40), max_size=5))
@@ -153,19 +175,16 @@ def _fates(records: list[RawRecord], cuts: list[int]) -> list[tuple[int, str, in
 
 @given(records=logs())
 def test_the_step_and_the_reason_of_each_event_by_hand(records: list[RawRecord]) -> None:
-    ticked = -1
+    ticks = TicksByHand()
     used: Counter[Any] = Counter()
     expected: list[tuple[int, str, int]] = []
     for record in records:
-        names = [value for name, value in record.headers if name == TICK_HEADER]
-        if names:
-            if _is_good_tick(record):
-                ticked = max(ticked, json.loads(names[-1] or b"")["step"])
-            else:
-                expected.append((record.offset, "BAD_TICK", -1))
-            continue
-        reason, step = _by_hand(record.value, ticked, used)
-        expected.append((record.offset, reason.name, step))
+        kind = ticks.take(record)
+        if kind == "bad":
+            expected.append((record.offset, "BAD_TICK", -1))
+        elif kind == "event":
+            reason, step = _by_hand(record.value, ticks.ticked, used)
+            expected.append((record.offset, reason.name, step))
     assert _fates(records, []) == expected
 
 

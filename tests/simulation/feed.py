@@ -16,6 +16,10 @@ from tests.simulation.timeline import EPOCH_S
 STEP_S = 900.0
 SOURCE_PARTITIONS = 2
 USERS = 40
+HISTORY_STEPS = 6
+"""Of a stream that is replayed and then goes live: they end where the simulation begins."""
+HISTORY_S = 200.0
+"""In which they are replayed, were nothing in the way. Live producers do not wait for that."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +57,14 @@ def _value(chance: random.Random, user: str, at_s: float) -> bytes:
     return orjson.dumps({"user": user, "at": at, "x": x, "y": chance.random()})
 
 
-def write_rows(path: Path, chance: random.Random, *, steps: int) -> int:
+def write_rows(path: Path, chance: random.Random, *, steps: int, begin_s: float = 0.0) -> int:
     """A file of events sorted by time; returns its rows."""
     rows = []
     for step in range(steps):
         for at_s in sorted(STEP_S * (step + chance.random()) for _ in range(2)):
             for _ in range(chance.randint(0 if step else 1, 4)):
                 user = f"u{chance.randrange(USERS)}"
-                rows.append({"user": user, "at": int(EPOCH_S + at_s), "x": chance.random(), "y": chance.random()})
+                at = int(EPOCH_S + begin_s + at_s)
+                rows.append({"user": user, "at": at, "x": chance.random(), "y": chance.random()})
     path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     return len(rows)

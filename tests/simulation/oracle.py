@@ -24,16 +24,19 @@ from agents.worker.publish import public_step
 from schemas.blocks import Block, Folded
 from schemas.config import Stream
 from schemas.errors import PrivstreamError
-from schemas.events import TICK_HEADER
+from schemas.events import TICK_HEADER, Tick, read_tick
 from schemas.releases import CHANNELS, Channel, Seed, decode_log_record, unframe_records
 from tests.simulation.feed import SOURCE_PARTITIONS, STEP_S
 from tests.simulation.log import PartitionLog, Record
+from tests.simulation.timeline import EPOCH_S
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 DEAD = "dead to its probe"
 """How a worker ends that a supervisor would restart: only where something in it is frozen."""
+BY_CLOCK = -1
+"""In place of a step, where the place of its ticks is known to the job alone."""
 NOTICED_S = 300.0  # from the end of a step and its grace to its publication, where all is well
 
 
@@ -89,26 +92,27 @@ def _blocks(blocks: Sequence[Block], partitions: int) -> Iterator[str]:
 def _events(
     stream: Stream, spec: SourceSpec, sources: Sequence[PartitionLog], blocks: Sequence[Block]
 ) -> Iterator[str]:
-    """Accepted events are those that one calm ingest accepts; under replay each in its own step.
+    """Accepted events are those that one calm ingest accepts; under replay each in its own step, until it goes live.
 
     Under a wall clock the place of a tick is known to the job alone, so the steps of late events are free, and the
     bound, which is one for the whole stream here, does not depend on them.
     """
-    replayed = stream.time.clock == "replay"
+    replayed = _steps_of_history(stream, sources)
     truth: dict[int, Folded] = {}
     ours: dict[int, Folded] = {}
     for partition, log in enumerate(sources):
         done = max((block.hi for block in blocks if block.partition == partition), default=0)
         records = [record for record in log.records(committed=True) if record.offset < done]
         for block in _calm(spec, partition, records):
-            _add(truth, block, by_step=replayed)
+            _add(truth, block, below=replayed)
     for block in blocks:
-        _add(ours, block, by_step=replayed)
+        _add(ours, block, below=replayed)
     for step in truth.keys() | ours.keys():
         expected, got = _counts(truth.get(step)), _counts(ours.get(step))
         lost, extra = sum((expected - got).values()), sum((got - expected).values())
         if lost or extra:
-            yield f"{f'step {step}' if replayed else 'all steps'}: {lost} events lost, {extra} counted too often"
+            where = "all steps by the clock" if step == BY_CLOCK else f"step {step}"
+            yield f"{where}: {lost} events lost, {extra} counted too often"
 
 
 def _calm(spec: SourceSpec, partition: int, records: Sequence[Record]) -> Iterator[Block]:
@@ -128,9 +132,22 @@ def _calm(spec: SourceSpec, partition: int, records: Sequence[Record]) -> Iterat
             machine.committed(at=at)
 
 
-def _add(steps: dict[int, Folded], block: Block, *, by_step: bool) -> None:
+def _steps_of_history(stream: Stream, sources: Sequence[PartitionLog]) -> float:
+    """The first step whose events nobody but the job can tell: none of a replay, all of a stream by the wall clock."""
+    if stream.time.clock == "wall":
+        return 0
+    ticks = [tick for log in sources for record in log.records(committed=True) if (tick := _tick(record)) is not None]
+    return min((tick.live_from for tick in ticks if tick.live_from is not None), default=float("inf"))
+
+
+def _tick(record: Record) -> Tick | None:
+    values = [value for name, value in record.headers if name == TICK_HEADER]
+    return read_tick(values[-1] or b"") if values else None
+
+
+def _add(steps: dict[int, Folded], block: Block, *, below: float) -> None:
     for step, events in block.steps.items():
-        place = step if by_step else 0
+        place = step if step < below else BY_CLOCK
         steps[place] = steps[place].merge(events) if place in steps else events
 
 
@@ -141,19 +158,30 @@ def _counts(folded: Folded | None) -> Counter[bytes]:
 
 
 def _replayed(world: World, stream: Stream, sources: Sequence[PartitionLog]) -> Iterator[str]:
-    """Each row of the file is in the source topic once."""
+    """Each row of the file is in the source topic once, and the topic goes live behind it, or does not."""
+    live = stream.name.startswith("live")
     path = world.folder / f"{stream.name}.jsonl"
     rows = Counter(orjson.dumps(orjson.loads(line)) for line in path.read_bytes().splitlines())
     sent = Counter(
         record.value or b""
         for log in sources
         for record in log.records(committed=True)
-        if not any(name == TICK_HEADER for name, _ in record.headers)
+        if _tick(record) is None and not (live and orjson.loads(record.value or b"")["at"] >= EPOCH_S)
     )
     if sent - rows:
         yield f"{sum((sent - rows).values())} rows were replayed twice"
     if rows - sent and not world.observed.forbidden:
         yield f"{sum((rows - sent).values())} rows were not replayed"
+    went = [[tick.live_from for record in log.records(committed=True) if (tick := _tick(record))] for log in sources]
+    begins = [[begin for begin in found if begin is not None] for found in went]
+    if any(found != begins[0] for found in begins) or len(set(begins[0])) > 1 or bool(begins[0]) > live:
+        yield f"the source goes live at {begins}"
+    if live and not begins[0] and not world.observed.forbidden:
+        yield "the source has not gone live"
+    if any(
+        found[found.index(begin) :].count(None) for found, begin in zip(went, (b[0] for b in begins if b), strict=False)
+    ):
+        yield "there is a tick behind the record with which the source goes live"
 
 
 def _public(
@@ -199,9 +227,10 @@ def _public(
 
 def _due(world: World, stream: Stream) -> int:
     """Steps that must be public by the end."""
-    if stream.time.clock == "replay":
+    if stream.time.clock == "replay" and not stream.name.startswith("live"):
         last = orjson.loads((world.folder / f"{stream.name}.jsonl").read_bytes().splitlines()[-1])
         at = np.array([last["at"]], np.int64) * 1_000_000
         return int(StepClock.of(stream).step_of(at)[0]) + 1
     grace_s = (stream.time.grace_us + stream.publish_delay_us) / 1e6
-    return int((world.end_s - grace_s - NOTICED_S) // STEP_S)
+    before_s = EPOCH_S - StepClock.of(stream).start_us / 1e6
+    return int((world.end_s + before_s - grace_s - NOTICED_S) // STEP_S)

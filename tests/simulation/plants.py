@@ -21,6 +21,7 @@ from agents.protocol.ingest.user_table import BUCKETS
 from agents.protocol.partitioner import bounds_partition
 from agents.protocol.release.effects import CommitCandidates, CommitSeeds
 from agents.worker.engine import EngineTask
+from agents.worker.ingest.awaited_ticks import AwaitedTicks
 from schemas.releases import Seed
 
 Patches = dict[str, Any]
@@ -135,6 +136,28 @@ def tick_forgotten() -> Patches:
     return {"agents.protocol.ingest.partition.PartitionIngest.apply": changed}
 
 
+def live_forgotten() -> Patches:
+    """A restored partition does not remember that it has gone live, and waits for ticks again."""
+    apply = PartitionIngest.apply
+
+    def changed(self: Any, *args: Any, **settings: Any) -> None:
+        apply(self, *args, **settings)
+        self.live_from = None
+
+    return {"agents.protocol.ingest.partition.PartitionIngest.apply": changed}
+
+
+def live_in_vain() -> Patches:
+    """The wall clock closes no step of a stream that was replayed, though it has gone live."""
+    reached = AwaitedTicks.reached
+
+    def changed(self: Any, machine: Any, offset: int) -> Any:
+        due = list(reached(self, machine, offset))
+        return iter(() if machine.spec.replay else due)
+
+    return {"agents.worker.ingest.awaited_ticks.AwaitedTicks.reached": changed}
+
+
 def uncommitted_restore() -> Patches:
     """Logs are read back with whatever transactions left behind."""
     return {"agents.kafka.clients.AIOKafkaConsumer": _isolated("read_uncommitted")}
@@ -188,7 +211,7 @@ PLANTS: dict[str, Callable[[], Patches]] = {
     plant.__name__.replace("_", " "): plant
     for plant in (
         retry, late_seed, ledger_not_read, stale_snapshot, offset_outside, trimmed_too_early, trimmed_by_position,
-        no_fencing, tick_forgotten, uncommitted_restore, *FROZEN,
+        no_fencing, tick_forgotten, live_forgotten, live_in_vain, uncommitted_restore, *FROZEN,
     )
 }  # fmt: skip
 """Name -> what makes its patches."""

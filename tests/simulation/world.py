@@ -15,11 +15,11 @@ from unittest import mock
 from agents.kafka.topics.admin import needed_topics
 from agents.offline.replay import ReplayOptions, replay
 from agents.worker.job import Job
-from schemas.config import Config
+from schemas.config import Config, Stream
 from schemas.config.load import config_from_mapping
 from tests.simulation.broker import Broker
 from tests.simulation.faults import Plan, Switches
-from tests.simulation.feed import SOURCE_PARTITIONS, STEP_S, Sent, events, write_rows
+from tests.simulation.feed import HISTORY_S, HISTORY_STEPS, SOURCE_PARTITIONS, STEP_S, Sent, events, write_rows
 from tests.simulation.network import Network
 from tests.simulation.patches import patches
 from tests.simulation.timeline import EPOCH_S, Process, Timeline, virtual_clocks
@@ -54,6 +54,11 @@ class Observed:
     forbidden: list[str] = field(default_factory=list)
 
 
+def goes_live(stream: Stream) -> bool:
+    """Whether it is replayed and then goes live."""
+    return stream.name.startswith("live")
+
+
 class World:
     """See the module. `run` lives it; afterwards `broker` holds all that is to be judged."""
 
@@ -64,6 +69,7 @@ class World:
         self.length = length
         self.folder = folder
         self.chance = random.Random(f"world {seed}")
+        self.live = random.Random(f"live {seed}")
         self.timeline = Timeline()
         self.broker = Broker(self.timeline, random.Random(f"broker {seed}"))
         self.network = Network(self.timeline, self.broker, random.Random(f"network {seed}"))
@@ -71,7 +77,8 @@ class World:
         self.observed = Observed()
         self.config = self._config()
         self.rows: dict[str, int] = {}
-        self.speed = 1
+        self.speeds: dict[str, float] = {}
+        self.untils: dict[str, str | None] = {}
         self.workers: dict[str, Process] = {}
         self.disks: dict[str, Disk] = {}
         self.names = ["a", "b", "c"][: self.chance.choice((1, 1, 1, 2, 2, 2, 2, 3))]
@@ -88,7 +95,8 @@ class World:
         streams = []
         kinds = self.chance.choice((("wall",), ("wall",), ("wall",), ("replay",), ("replay",), ("wall", "replay")))
         for number, kind in enumerate(kinds):
-            name = f"{kind}{number}"
+            live = kind == "replay" and self.live.random() < 0.5  # replayed, and then goes live
+            name = f"{'live' if live else kind}{number}"
             streams.append(
                 {
                     "name": name,
@@ -105,7 +113,7 @@ class World:
                     "time": {
                         "field": "at",
                         "format": "s",
-                        "start": "2020-01-01T00:00:00",
+                        "start": "2019-12-31T22:30:00" if live else "2020-01-01T00:00:00",
                         "step": f"{int(STEP_S)}s",
                         "clock": kind,
                     },
@@ -180,10 +188,17 @@ class World:
     def _feed(self) -> None:
         for stream in self.config.streams:
             topics = [topic for topic in (stream.source, stream.audit) if topic is not None]
-            if stream.time.clock == "replay":
-                path = self.folder / f"{stream.name}.jsonl"
-                self.speed = self.chance.choice((1, 4, 4))
-                self.rows[stream.name] = write_rows(path, self.chance, steps=self.length.steps * self.speed)
+            path = self.folder / f"{stream.name}.jsonl"
+            if goes_live(stream):
+                begin_s = -HISTORY_STEPS * STEP_S
+                self.rows[stream.name] = write_rows(path, self.chance, steps=HISTORY_STEPS, begin_s=begin_s)
+                self.speeds[stream.name] = -begin_s / HISTORY_S
+                self.untils[stream.name] = self.live.choice((None, "2020-01-01T00:00:00"))
+                self.timeline.after(1.0, self.start_replay, f"replay:{stream.name}")
+            elif stream.time.clock == "replay":
+                speed = self.chance.choice((1, 4, 4))
+                self.speeds[stream.name] = speed
+                self.rows[stream.name] = write_rows(path, self.chance, steps=self.length.steps * speed)
                 self.timeline.after(1.0, self.start_replay, f"replay:{stream.name}")
                 continue
             for topic in topics:
@@ -203,7 +218,12 @@ class World:
         stream = next(stream for stream in self.config.streams if name == f"replay:{stream.name}")
 
         async def main() -> None:
-            options = ReplayOptions(speed=float(self.speed), chunk_rows=64)
+            options = ReplayOptions(
+                speed=self.speeds[stream.name],
+                chunk_rows=64,
+                until=self.untils.get(stream.name),
+                then_live=goes_live(stream),
+            )
             await replay(self.config, stream, self.folder / f"{stream.name}.jsonl", options)
             process.on_end = self.graveyard.append
 

@@ -1,0 +1,218 @@
+"""A partition whose history was replayed goes live: by one record, for good, and whatever is restored in between."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import MAX_STEP, PartitionIngest
+from agents.protocol.release.publisher import StreamPublisher
+from agents.protocol.release.stepper import Stepper
+from engines.contract_case import contract_case
+from schemas.blocks import Block
+from schemas.errors import GapError, RecordError, WireError
+from schemas.events import LARGEST_JUMP, TICK_HEADER, Reason, encode_going_live, encode_tick, read_tick
+from schemas.releases import cut
+from schemas.wire import Kind, encode
+from tests.protocol.ingest_runs import SPEC, body, live_header, tick_header
+
+SECOND_MS = 1000
+
+
+def record(offset: int, *, at: float = 0.0, arrives: float | None = None, user: str = "ann") -> RawRecord:
+    """An event of second `at`, which is its step, that came at `arrives`."""
+    return RawRecord(offset, -1 if arrives is None else int(arrives * SECOND_MS), None, body(u=user, t=at))
+
+
+def marker(offset: int, step: int, live_from: int | None = None) -> RawRecord:
+    return RawRecord(offset, -1, None, None, live_header(step, live_from))
+
+
+def tick(offset: int, step: int) -> RawRecord:
+    return RawRecord(offset, -1, None, None, tick_header(step))
+
+
+def sealed(machine: PartitionIngest, *, at: int = 0) -> Block:
+    block, _ = machine.seal()
+    assert block is not None
+    machine.committed(at=at)
+    return Block.decode(block.encode())
+
+
+@given(
+    pieces=st.lists(
+        st.tuples(st.sampled_from(["event", "tick", "marker", "clock", "crash"]), st.integers(0, 4)), max_size=40
+    )
+)
+def test_once_live_only_the_clock_closes_steps_whatever_crashes(pieces: list[tuple[str, int]]) -> None:
+    """`clock` is the task that makes a tick of the wall clock, where it is `live`; `crash` throws the machine away."""
+    spec = replace(SPEC, bounds=None)
+    machine, blocks = PartitionIngest(spec, 0), list[Block]()
+    ticked, live_from, joined, refused = -1, None, Counter[int](), 0
+    for offset, (kind, number) in enumerate(pieces):
+        if kind == "event":
+            machine.take([record(offset, at=ticked + 1.5)])
+            joined[ticked + 1] += 1
+        elif kind == "tick":
+            machine.take([tick(offset, ticked + number)])
+            if live_from is None:
+                ticked += number
+            else:
+                refused += 1
+        elif kind == "marker":
+            machine.take([marker(offset, ticked + number, ticked + 1)])
+            if live_from is None:
+                ticked, live_from = ticked + number, ticked + 1
+        elif kind == "clock" and machine.live:
+            machine.advance(offset + 1)
+            machine.tick(ticked + number)
+            ticked += number
+        else:
+            if machine.changed:
+                blocks.append(sealed(machine))
+            machine = PartitionIngest(spec, 0)
+            for block in blocks:
+                machine.apply(block)
+        assert (machine.live, machine.live_from, machine.ticked) == (live_from is not None, live_from, ticked)
+    if machine.changed:
+        blocks.append(sealed(machine))
+    total: Counter[int] = Counter()
+    for block in blocks:
+        total.update({step: folded.total for step, folded in block.steps.items()})
+    assert total == joined, "every event is in its one step"
+    counts = sum((Counter(dict(block.counts)) for block in blocks), Counter())
+    assert counts == Counter(ACCEPTED=sum(joined.values()), BAD_TICK=refused), "a marker is no event and no bad tick"
+
+
+def test_events_of_live_producers_before_the_marker_join_their_own_steps() -> None:
+    """They were sent while history was replayed: far ahead of its open step, and not of the moment of their arrival."""
+    spec = replace(SPEC, bounds=None)
+    machine = PartitionIngest(spec, 0)
+    machine.take(
+        [
+            record(0, at=0.5),
+            record(1, at=900.5, arrives=901),
+            tick(2, 0),
+            record(3, at=905.5, arrives=901),  # four steps ahead of its arrival, and three are allowed
+            record(4, at=902.5, arrives=902.6),
+            marker(5, 900, 1),
+            record(6, at=899.5, arrives=904),  # late
+            record(7, at=904.5, arrives=904.5),
+        ]
+    )
+    block = sealed(machine)
+    assert {step: folded.total for step, folded in block.steps.items()} == {0: 1, 900: 1, 901: 1, 902: 1, 904: 1}
+    assert dict(block.counts) == {"ACCEPTED": 5, "TOO_FAR_AHEAD": 1}
+    assert (block.tick, block.live_from) == (900, 1)
+
+
+def test_the_gap_between_history_and_present_may_be_longer_than_any_tick_jumps() -> None:
+    machine = PartitionIngest(SPEC, 0)
+    machine.take([tick(0, 5), marker(1, 3 * LARGEST_JUMP, 6)])
+    assert (machine.ticked, machine.live_from) == (3 * LARGEST_JUMP, 6)
+    far = PartitionIngest(SPEC, 0)
+    far.take([tick(0, 5), marker(1, 3 * LARGEST_JUMP)])  # its history alone would jump as far
+    block, [letter] = far.seal()
+    assert block is not None
+    assert (far.live, far.ticked, letter.reason) == (False, 5, Reason.TICK_TOO_FAR)
+
+
+def test_a_stream_by_the_wall_clock_refuses_it_like_a_tick() -> None:
+    machine = PartitionIngest(replace(SPEC, replay=False), 0)
+    machine.take([marker(0, 3)])
+    block, [letter] = machine.seal()
+    assert block is not None
+    assert (block.tick, block.live_from, dict(block.counts)) == (-1, None, {"BAD_TICK": 1})
+    assert letter.reason == Reason.BAD_TICK
+
+
+def test_held_out_events_go_live_as_well() -> None:
+    machine = PartitionIngest(replace(SPEC, role="held_out", bounds=None, key=None, partitioner=None), 0)
+    machine.take([marker(0, 3), tick(1, 9)])
+    assert (machine.live, machine.ticked) == (True, 3)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"version": 3, "step": 1, "row": 0, "source": "", "live_from": 1}',
+        b'{"version": 2, "step": 1, "row": 0, "source": ""}',
+        b'{"version": 2, "step": 1, "row": 0, "source": "", "live_from": null}',
+        b'{"version": 2, "step": 1, "row": 0, "source": "", "live_from": true}',
+        b'{"version": 2, "step": 1, "row": 0, "source": "", "live_from": 3}',
+        b'{"version": 2, "step": 1, "row": 0, "source": "", "live_from": -1}',
+        encode_going_live(MAX_STEP + 1, live_from=0, row=0, source=""),
+    ],
+)
+def test_what_only_looks_like_it_is_refused(value: bytes) -> None:
+    machine = PartitionIngest(SPEC, 0)
+    machine.take([RawRecord(0, -1, None, None, ((TICK_HEADER, value),))])
+    assert (machine.live, machine.ticked) == (False, -1)
+    block = sealed(machine)
+    assert dict(block.counts) == {"BAD_TICK": 1}
+
+
+def test_what_is_written_is_read() -> None:
+    assert read_tick(encode_going_live(7, live_from=3, row=9, source="a")) == (7, 9, "a", 3)
+    assert read_tick(encode_going_live(-1, live_from=0, row=0, source="")).replayed == -1
+    assert read_tick(encode_tick(7, row=9, source="a")) == (7, 9, "a", None)
+    with pytest.raises(RecordError):
+        read_tick(b"[]")
+
+
+def test_an_earlier_program_refuses_a_live_block_and_writes_none() -> None:
+    """One that passed it over would wait for ticks for ever, and refuse live events as too far ahead."""
+    live = Block("s", 0, 0, 1, 5, {}, live_from=3)
+    assert live.encode()[4] == 2
+    assert Block.decode(live.encode()).live_from == 3
+    assert replace(live, live_from=None).encode()[4] == 1
+    with pytest.raises(WireError, match="version 3; this release reads 1 and 2"):
+        Block.decode(encode(Kind.BLOCK, {}, {}, version=3))
+
+
+def test_a_block_that_is_no_longer_live_is_refused_everywhere() -> None:
+    stream = contract_case("spatial").stream("default")
+    before, after = Block("s", 0, 0, 1, 5, {}, live_from=3), Block("s", 0, 1, 2, 6, {})
+    machine = PartitionIngest(SPEC, 0)
+    machine.apply(before)
+    with pytest.raises(GapError, match="no longer live"):
+        machine.apply(after)
+    stepper = Stepper.of(stream, 1)
+    stepper.fold(0, replace(before, stream=stream.name))
+    for wrong in (after, replace(after, live_from=4)):
+        with pytest.raises(GapError, match="not live as those before"):
+            stepper.fold(1, replace(wrong, stream=stream.name))
+
+
+def test_a_publication_says_whether_the_clock_closed_its_step() -> None:
+    """Before, a step has the time of its file and goes out at once; after, it waits for its public time. Through states
+    that are stored and restored, and from the first step that ANY partition closed by the clock.
+    """
+    stream = contract_case("spatial").stream("default")
+    stepper = Stepper.of(stream, 2)
+    blocks = [
+        Block(stream.name, 0, 0, 1, 1, {}),
+        Block(stream.name, 1, 0, 1, 2, {}),
+        Block(stream.name, 0, 1, 2, 5, {}, live_from=2),
+        Block(stream.name, 1, 1, 2, 5, {}, live_from=3),
+    ]
+    publisher, live = StreamPublisher(stream.name), []
+    offsets = itertools.count()
+    waiting = iter(enumerate(blocks))
+    for step in range(6):
+        while not stepper.closable:
+            stepper.fold(*next(waiting))
+        candidate = stepper.compute(bytes([step]) * 32)
+        again = Stepper.of(stream, 2)
+        again.restore(candidate)
+        stepper = again
+        for chunk in cut(candidate.encode(), stream=stream.name, step=step):
+            if (publication := publisher.on_record(next(offsets), chunk)) is not None:
+                live.append(publication.live)
+    assert live == [False, False, True, True, True, True]
