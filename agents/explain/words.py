@@ -287,7 +287,7 @@ def unprotected(stream: Stream, *, job: str) -> Iterator[Point]:
         yield Point(
             "the ticks of a replay",
             "privstream replay places ticks by the times in its file: without --until, the end of the file is taken as "
-            "public, and so is when --then-live is said.",
+            "public, and so is the moment at which --then-live has come to its end.",
             loud=True,
         )
     yield Point(

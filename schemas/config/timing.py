@@ -90,7 +90,7 @@ class Timing(Section):
     """Local time at which step 0 begins, or `now`: when the stream is first started."""
     step: PositiveDuration = Field(examples=["6h"])
     grace: Duration = Field(timedelta(seconds=30), examples=["30s"])
-    """How long after its end a step still waits for events; wall clock only."""
+    """How long after its end a step still waits for events; by the wall clock only."""
     clock: Literal["wall", "replay"] = Field("wall", examples=["wall"])
     max_ahead: Whole = Field(10, ge=0, le=10_000, examples=[10])
     """Whole steps an event may lie beyond the open step; one further ahead is a dead letter."""

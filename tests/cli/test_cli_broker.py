@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import uuid
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
+from agents.protocol.partitioner import home_partition
+from schemas.blocks import Block
+from schemas.config import Config, load_config
+from tests.kafka.support import producing
 
 TAXI = Path(__file__).parents[2] / "examples" / "taxi.toml"
 FILE = Path(__file__).parents[2] / "examples" / "nyc_taxi" / "taxi_2016_01_sample_20k.csv.gz"
@@ -35,6 +41,15 @@ def call(*arguments: object, code: int = 0) -> Any:
         raise result.exception
     assert result.exit_code == code, result.output
     return json.loads(result.stdout)
+
+
+async def one_block(config: Config, *, live_from: int) -> None:
+    """Of a worker that has gone live on the first partition of the source."""
+    name = config.streams[0].name
+    home = home_partition(name, config.kafka.partitions)
+    async with producing(config.kafka.bootstrap) as producer:
+        value = Block(name, 0, 0, 1, live_from, {}, live_from=live_from).encode()
+        await producer.send_and_wait(f"{config.job.name}.blocks", value, key=name.encode(), partition=home)
 
 
 def test_topics_replay_status_doctor(config: Path) -> None:
@@ -69,6 +84,20 @@ def test_topics_replay_status_doctor(config: Path) -> None:
     assert findings["topics"]["verdict"] == "ok"
     events = [finding for what, finding in findings.items() if what.startswith("events of")]
     assert [each["verdict"] for each in events] == ["ok"]
+
+    live = call("replay", config, FILE, "--then-live")
+    assert (live["rows"], live["rows_before"], live["live_from"]) == (0, 20_000, 31)
+    assert "has gone live" in call("replay", config, FILE, code=2)["problems"][0]["reason"]
+    told = CliRunner().invoke(build_app(), ["replay", str(config), str(FILE), "--then-live"])
+    assert "is live: steps after" in told.stderr
+    (stream,) = call("status", config)["streams"]
+    assert (stream["live"], stream["partitions"]) == (0, 2), "no worker has read it yet"
+    asyncio.run(one_block(load_config(config, os.environ), live_from=31))
+    (stream,) = call("status", config)["streams"]
+    assert (stream["live"], stream["partitions"]) == (1, 2)
+    told = CliRunner().invoke(build_app(), ["status", str(config)])
+    assert "1 of 2 source partitions are live, and no step ends before all are" in told.stderr
+    assert " live " in told.stdout
 
     swapped = config.read_text().replace('x = "pickup_longitude"', 'x = "pickup_latitude"')
     config.write_text(swapped.replace('y = "pickup_latitude"', 'y = "dropoff_latitude"'))

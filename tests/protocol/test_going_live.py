@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.protocol.fingerprint import Fingerprint
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import MAX_STEP, PartitionIngest
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.stepper import Stepper
 from engines.contract_case import contract_case
 from schemas.blocks import Block
-from schemas.errors import GapError, RecordError, WireError
+from schemas.errors import FingerprintError, GapError, RecordError, WireError
 from schemas.events import LARGEST_JUMP, TICK_HEADER, Reason, encode_going_live, encode_tick, read_tick
 from schemas.releases import cut
 from schemas.wire import Kind, encode
@@ -174,6 +175,15 @@ def test_an_earlier_program_refuses_a_live_block_and_writes_none() -> None:
     assert replace(live, live_from=None).encode()[4] == 1
     with pytest.raises(WireError, match="version 3; this release reads 1 and 2"):
         Block.decode(encode(Kind.BLOCK, {}, {}, version=3))
+
+
+def test_the_configuration_stays_as_it_is() -> None:
+    """Whether a stream has gone live is in its blocks; another clock in its configuration is another stream."""
+    stored, asked = (Fingerprint("s", {"time": {"clock": clock}}, "2020-01-01") for clock in ("replay", "wall"))
+    with pytest.raises(
+        FingerprintError, match=r"time.clock was 'replay' and is 'wall': .*privstream replay --then-live"
+    ):
+        stored.check(asked)
 
 
 def test_a_block_that_is_no_longer_live_is_refused_everywhere() -> None:
