@@ -61,6 +61,7 @@ class GoingLive:
     """Asks the brokers for the time, and says what is over.
 
     Args: topics: source (and audit) topic of the replayed stream.
+    Raises: ReplayError, if streams that would go live together do not count steps alike: one record says what is over.
     """
 
     def __init__(self, config: Config, stream: Stream, topics: Mapping[str, int]) -> None:
@@ -68,7 +69,13 @@ class GoingLive:
         self._streams = [
             each for each in config.streams if each.time.clock == "replay" and {each.source, each.audit} & topics.keys()
         ]
-        self._steps = StepClock.of(stream)
+        self._steps = steps = StepClock.of(stream)
+        for each in self._streams:
+            if (each.time.start_us, each.time.step_us) != (steps.start_us, steps.step_us):
+                raise ReplayError(
+                    f"streams {stream.name} and {each.name} are replayed from the same topic and have another start or "
+                    "step, so what is over for one is not for the other. Fix: give each a source of its own."
+                )
         self._grace_us = max(each.time.grace_us for each in self._streams)
         self._clock = BrokerClock(config, now_us=lambda: time.time_ns() // 1000)
 

@@ -70,7 +70,7 @@ class StepClock:
 
         Args:
             ticked: last closed step before each event in its partition, -1 before any.
-            arrivals_us: the records' own Kafka timestamps, -1 ms where there is none: after an outage, and while
+            arrivals_us: the records' own Kafka timestamps, below 0 where there is none: after an outage, and while
                 history is replayed, the open step lags, and events that arrived in their own step are not "ahead".
         Returns: steps, and reasons (0 where the step means something).
 
@@ -84,7 +84,9 @@ class StepClock:
         own = self.step_of(times_us)
         open_step = np.asarray(ticked, np.int64) + 1
         reasons = np.zeros(len(own), np.uint8)
-        present = open_step if arrivals_us is None else np.maximum(open_step, self.step_of(arrivals_us))
+        present = open_step
+        if arrivals_us is not None:
+            present = np.maximum(open_step, np.where(arrivals_us < 0, -1, self.step_of(arrivals_us)))
         reasons[own > present + self.max_ahead] = Reason.TOO_FAR_AHEAD
         reasons[own < 0] = Reason.BEFORE_START
         return np.maximum(own, open_step), reasons

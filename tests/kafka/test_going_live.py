@@ -127,6 +127,9 @@ def test_what_is_probably_not_meant_is_refused_before_anything_is_written(bootst
         doubtful = config.model_copy(update={"streams": (stream.model_copy(update=changed),)})
         with pytest.raises(ReplayError, match=rf"{said}.*add --yes"):
             go(doubtful, path)
+    other = stream.model_copy(update={"name": f"{stream.name}-b", "time": short})
+    with pytest.raises(ReplayError, match="have another start or step"):
+        go(config.model_copy(update={"streams": (stream, other)}), path)
     ahead = write_rows(tmp_path / "b.csv.gz", 10, first_day=365 * 90)
     for file, options, said in (
         (ahead, {"yes": True}, "which is not over yet"),

@@ -43,6 +43,13 @@ def test_after_an_outage_events_that_arrived_in_their_step_are_not_ahead() -> No
     assert reasons.tolist() == [0, Reason.TOO_FAR_AHEAD, Reason.TOO_FAR_AHEAD]
 
 
+def test_a_record_that_does_not_say_when_it_came_came_at_no_time() -> None:
+    """Not in 1969, which for a stream of older history would be far in the future."""
+    old = StepClock(start_us=-1_000_000, step_us=100, max_ahead=2)
+    _, reasons = old.assign(np.array([-999_950, -500_000]), ticked=-1, arrivals_us=np.array([-1_000, -1_000]))
+    assert reasons.tolist() == [0, Reason.TOO_FAR_AHEAD]
+
+
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(-1, 50)), min_size=1))
 def test_an_event_joins_its_own_step_or_the_open_one(events: list[tuple[int, int]]) -> None:
     times, ticked = (np.array(column) for column in zip(*events, strict=True))

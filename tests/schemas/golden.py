@@ -31,6 +31,7 @@ SAMPLES: dict[str, Any] = {
         "taxi", 3, 10, 25, 4, {}, counts={"ACCEPTED": 5, "BAD_TIME": 9, "LOST": 1}, refused={"BAD_TIME": {"at": 9}},
         totals={"ACCEPTED": {"": 5}, "BAD_TIME": {"at": 9}, "LOST": {"": 1}}, began=10,
     ),
+    "block-live-v2": Block("taxi", 3, 10, 25, 900, {901: Folded.empty(1)}, counts={"ACCEPTED": 0}, live_from=5),
     "seed-v1": Seed("taxi", 6, bytes(range(32))),
     "chunk-v1": Chunk("taxi", 6, 1, 3, _DIGEST, b"\x00\x01part"),
     "candidate-v1": Candidate(

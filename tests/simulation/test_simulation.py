@@ -43,7 +43,13 @@ def test_fifty_seeds_keep_every_promise() -> None:
 
 @pytest.mark.parametrize(
     ("plant", "seeds"),
-    [("ledger not read", 1), ("tick forgotten", 1), ("trimmed by position", 1), ("stale snapshot", 2), ("live forgotten", 4)],
+    [
+        ("ledger not read", 1),
+        ("tick forgotten", 1),
+        ("trimmed by position", 1),
+        ("stale snapshot", 2),
+        ("live forgotten", 4),
+    ],
 )
 def test_a_planted_fault_is_found(plant: str, seeds: int) -> None:
     """The quick ones; `make simulate-job` looks for all of them. Deterministic: the same seeds find them each time."""
