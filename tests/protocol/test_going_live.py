@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 
 from agents.protocol.fingerprint import Fingerprint
 from agents.protocol.ingest.events import RawRecord
-from agents.protocol.ingest.partition import MAX_STEP, PartitionIngest
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.spec import Role
+from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.stepper import Stepper
+from agents.protocol.ticks import MAX_STEP
 from engines.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.errors import FingerprintError, GapError, RecordError, WireError
@@ -111,6 +114,32 @@ def test_events_of_live_producers_before_the_marker_join_their_own_steps() -> No
     assert {step: folded.total for step, folded in block.steps.items()} == {0: 1, 900: 1, 901: 1, 902: 1, 904: 1}
     assert dict(block.counts) == {"ACCEPTED": 5, "TOO_FAR_AHEAD": 1}
     assert (block.tick, block.live_from) == (900, 1)
+
+
+@pytest.mark.parametrize("role", ["blocks", "held_out"])
+@pytest.mark.parametrize("over", [-1, 4])
+def test_a_partition_that_is_added_is_live_as_the_one_whose_users_it_gets(role: Role, over: int) -> None:
+    """Nothing on it says so: the record is on the others. Also where no step is over yet."""
+    spec = SPEC if role == "blocks" else replace(SPEC, role="held_out", bounds=None, key=None, partitioner=None)
+    parent = PartitionIngest(spec, 0)
+    parent.take([marker(0, over, 0)])
+    child = PartitionIngest(replace(spec, partitions=2), 1)
+    list(child.begin_as(parent))
+    first = sealed(child)
+    assert (first.live_from, first.tick) == (0, over)
+    again = PartitionIngest(replace(spec, partitions=2), 1)
+    again.apply(first)
+    again.take([tick(0, 9)])
+    assert (again.live, again.ticked) == (True, over)
+
+
+def test_states_of_fewer_partitions_know_which_of_them_are_live() -> None:
+    before, after = BlockMerge("s", 1, 1), BlockMerge("s", 2, 1)
+    before.fold(0, Block("s", 0, 0, 1, 5, {}, live_from=3))
+    after.restore(before.progress(), before.arrays())
+    assert after.live_from == [3, None]
+    after.fold(1, Block("s", 1, 0, 0, 5, {}, live_from=3))
+    assert after.live_from == [3, 3]
 
 
 def test_the_gap_between_history_and_present_may_be_longer_than_any_tick_jumps() -> None:
