@@ -135,7 +135,7 @@ async def test_users_at_the_bound_stay_there_and_each_step_is_public_once(bootst
     assert await job.changed() == set()
 
     # Killed on its way, it is run again; until it is done no worker takes in a record.
-    for failpoint in ("partition_block_committed:2", "partitions_stored:1"):
+    for failpoint in ("partitions_added:1", "partition_block_committed:2", "partitions_stored:1"):
         assert await job.command(job.source, 4, failpoint=failpoint) == -signal.SIGKILL
         assert await job.changed() == {job.a, job.b}
     assert await job.command(job.source, 4) == 0, job.said
