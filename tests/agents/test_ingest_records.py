@@ -11,7 +11,7 @@ from aiokafka.consumer.fetcher import READ_COMMITTED, FetchResult, PartitionReco
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agents.worker.ingest import records as short_way
@@ -56,6 +56,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(BATCHES, st.integers(0, 12), st.lists(st.one_of(st.none(), st.integers(1, 12)), min_size=1, max_size=6))
+@example([(8, None, 0)], 0, [2])
 def test_the_same_records_and_positions(
     batches: list[tuple[int, int | None, int]], begin: int, asked: list[int | None]
 ) -> None:
@@ -65,7 +66,11 @@ def test_the_same_records_and_positions(
     expected = _Position(begin)
     theirs = [each for part, _ in _drained(_result(data, begin, aborted, position=expected), [None]) for each in part]
     position = _Position(begin)
-    ours = list(_drained(_short(_result(data, begin, aborted, position=position)), asked))
+    ours = []
+    for part, most in _drained(_short(_result(data, begin, aborted, position=position)), asked):
+        ours.append((part, most))
+        # Never before what was handed out: that would look like a source that has lost its tail.
+        assert not part or position.position > part[-1].offset
     taken = [each for part, _ in ours for each in part]
     assert [_fields(each) for each in taken] == [_fields(each) for each in theirs]
     assert all(most is None or len(part) <= most for (part, most) in ours)

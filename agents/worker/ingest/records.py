@@ -95,7 +95,9 @@ def _getall(result: Any, records: Any) -> Callable[..., list[Any]]:
         left = taken[max_records:]
         if left:
             del taken[max_records:]
-            records.next_fetch_offset = left[0].offset  # what the consumer's position is compared with the next time
+        # What the consumer's position is compared with the next time. Also where what was left before is all that was
+        # asked for: else the position would stay before it, as that of a source that has lost its tail.
+        records.next_fetch_offset = left[0].offset if left else taken[-1].offset + 1
         result._update_position()
         return taken
 
