@@ -83,6 +83,8 @@ class Block:
             Since a version that kept it: absent in blocks of earlier ones.
         began: source offset at which the stream began to read this partition; what was before it had been deleted.
         partitions: of the source, among which users have been placed since partitions were added to it; 0: none were.
+            A block that has it is of format version 2 too: an earlier worker that slept while they were added, and
+            fences the partition later, must stop there and not charge users who have moved.
         copied: of a partition that was added, offset of the one whose users came here, up to which the bounds count
             that it began with; None where they began empty.
         live_from: first step that is closed by the wall clock and not by a replay, once the partition has gone live;
@@ -137,7 +139,8 @@ class Block:
         for step in steps:
             arrays[f"keys/{step}"] = self.steps[step].keys
             arrays[f"counts/{step}"] = self.steps[step].counts
-        return encode(Kind.BLOCK, header, arrays, version=1 if self.live_from is None else 2)
+        unknown_before = self.live_from is not None or self.partitions
+        return encode(Kind.BLOCK, header, arrays, version=2 if unknown_before else 1)
 
     @staticmethod
     def decode(data: bytes) -> Block:

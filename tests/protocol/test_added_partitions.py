@@ -231,6 +231,20 @@ def test_the_number_is_said_by_every_later_block() -> None:
 # --- what is lost is noticed -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_worker_of_an_earlier_version_cannot_read_it(kind: str) -> None:
+    """One that slept meanwhile and fences a parent later would pass the number over, and charge users who moved."""
+    world = full(KINDS[kind])
+    before = len(world.all_blocks)
+    assert {value[4] for _, value in world.blocks} == {1}
+    assert world.add(4)
+    play(world, USERS)
+    world.work()
+    after = [(block.partition, block.encode()[4]) for _, block in world.all_blocks[before:]]
+    assert {partition for partition, _ in after} == {0, 1, 2, 3}
+    assert {version for _, version in after} == {2}
+
+
 def test_copied_bounds_that_are_lost_are_missed() -> None:
     world = full(SPEC)
     world.add(4)
