@@ -133,6 +133,20 @@ def test_a_partition_that_is_added_is_live_as_the_one_whose_users_it_gets(role: 
     assert (again.live, again.ticked) == (True, over)
 
 
+def test_the_first_tick_of_a_partition_that_is_added_may_be_as_far_as_that_of_its_parent() -> None:
+    """A stream that joined a replay late has seen no tick yet when the source gets partitions."""
+    parent = PartitionIngest(SPEC, 0)
+    parent.resume(100)
+    first = PartitionIngest(replace(SPEC, partitions=2), 1)
+    list(first.begin_as(parent))
+    child = PartitionIngest(replace(SPEC, partitions=2), 1)
+    child.apply(sealed(first))
+    child.resume(0)
+    for machine, begin in ((parent, 100), (child, 0)):
+        machine.take([tick(begin, 3 * LARGEST_JUMP)])
+        assert machine.ticked == 3 * LARGEST_JUMP
+
+
 def test_states_of_fewer_partitions_know_which_of_them_are_live() -> None:
     before, after = BlockMerge("s", 1, 1), BlockMerge("s", 2, 1)
     before.fold(0, Block("s", 0, 0, 1, 5, {}, live_from=3))

@@ -147,6 +147,7 @@ class PartitionIngest:
         gets, with all their bounds. Returns: what must be committed before that block.
         """
         self.ticked, self.live_from = parent.ticked, parent.live_from
+        self._began = parent._began  # its first tick may be of any step where that of the parent may be
         if self.spec.role == "blocks":
             self.spread(self.spec.partitions)
         if parent._bounds is None:
