@@ -133,17 +133,26 @@ class GoingLive:
 
 
 async def has_gone_live(config: Config, stream: Stream) -> bool:
-    """Whether the job says so, where what the source said of it may be deleted by now. Raises: BrokerError."""
+    """Whether the job says so of a stream that is replayed from the same topics, where what they said of it may be
+    deleted by now. Raises: BrokerError.
+    """
     topics = Topics(config.job.name, config.kafka.partitions)
     async with admin_client(config.kafka) as admin:
         if topics.blocks not in await topic_identities(admin, [topics.blocks]):
             return False
-    place = (topics.blocks, home_partition(stream.name, config.kafka.partitions))
+    mine = {stream.source, stream.audit} - {None}
+    for each in config.streams:
+        if each.time.clock == "replay" and {each.source, each.audit} & mine and await _is_live(config, each.name):
+            return True
+    return False
+
+
+async def _is_live(config: Config, stream: str) -> bool:
+    """Whether the newest block says so."""
+    place = (Topics(config.job.name, config.kafka.partitions).blocks, home_partition(stream, config.kafka.partitions))
     async with tail(config.kafka, [place], wait=False) as end:
-        newest = await end.newest(place, lambda record: record.key == stream.name.encode())
-    if newest is None:
-        return False
+        newest = await end.newest(place, lambda record: record.key == stream.encode())
     try:
-        return Block.decode(newest.value).live_from is not None
+        return newest is not None and Block.decode(newest.value).live_from is not None
     except WireError:
         return False

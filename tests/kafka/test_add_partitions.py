@@ -16,7 +16,9 @@ from typing import Any
 import orjson
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.errors import ProducerFenced
 
+from agents.kafka.clients import close_client, fenced_producer
 from agents.kafka.fingerprint import check_fingerprints, stored_fingerprints
 from agents.lifecycle.stops import Stops
 from agents.worker.ingest.add_partitions import add_partitions
@@ -29,7 +31,7 @@ from agents.worker.ingest.user_keys import user_key_ids
 from schemas.blocks import Block
 from schemas.config import Config
 from schemas.errors import SourceError, TopicError
-from schemas.events import TICK_HEADER, encode_tick
+from schemas.events import TICK_HEADER, encode_going_live, encode_tick
 from tests.crash.field import ROOT
 from tests.kafka.ingest_support import START_S, STEP_S, Bench, event, in_loop
 from tests.kafka.support import producing, records_of, until
@@ -130,10 +132,14 @@ async def test_users_at_the_bound_stay_there_and_each_step_is_public_once(bootst
     await job.send(range(4, 5))
     with pytest.raises(TopicError, match=f"{job.source}-0 is read up to offset .*-1 is read up to offset"):
         await add_partitions(config, job.source, 4)
+    with pytest.raises(TopicError, match=f"{job.held_out}-0 is read up to offset"):
+        await add_partitions(config, job.held_out, 4)  # its tick would never come to the new ones
     async with job.worker(config):
         await job.until_public(job.b, 4)
+        await until_audited(job, 4)
     assert await job.changed() == set()
 
+    replay = await fenced_producer(config.kafka, f"{config.job.name}-replay-{job.b}")  # it knows two partitions
     # Killed on its way, it is run again; until it is done no worker takes in a record.
     for failpoint in ("partitions_added:1", "partition_block_committed:2", "partitions_stored:1"):
         assert await job.command(job.source, 4, failpoint=failpoint) == -signal.SIGKILL
@@ -141,7 +147,15 @@ async def test_users_at_the_bound_stay_there_and_each_step_is_public_once(bootst
     assert await job.command(job.source, 4) == 0, job.said
     assert await job.changed() == set()
     assert (await add_partitions(config, job.source, 4)).streams == []
-    assert (await add_partitions(config, job.held_out, 4)).streams == [job.a]
+    assert await job.command(job.held_out, 4, failpoint="partitions_added:1") == -signal.SIGKILL
+    assert (await add_partitions(config, job.held_out, 4)).streams == [job.a], "though it has the number by now"
+    held_out = [Block.decode(each.value) for each in await records_of(job.bootstrap, job.topics.held_out)]
+    assert {block.tick for block in held_out if block.partition >= 2} == {4}
+
+    # A replay that went on, and went live on the old partitions alone, would leave the new ones replayed for ever.
+    with pytest.raises(ProducerFenced):
+        await go_live(job, replay)
+    await close_client(replay)
 
     job.partitions = 4
     await job.send(range(5, 8))
@@ -163,6 +177,13 @@ async def test_users_at_the_bound_stay_there_and_each_step_is_public_once(bootst
         assert sum(block.counts.get("ACCEPTED", 0) for block in moved) > 0
         assert {block.partitions for block in moved} == {4}
         assert not any(block.counts.get("WRONG_PARTITION", 0) for block in blocks)
+
+
+async def go_live(job: Growing, replay: Any) -> None:
+    async with replay.transaction():
+        for partition in range(2):
+            marker = encode_going_live(4, live_from=5, row=0, source="growing")
+            await replay.send_and_wait(job.source, b"", partition=partition, headers=[(TICK_HEADER, marker)])
 
 
 async def public(job: Growing, stream: str) -> list[tuple[int, bytes]]:

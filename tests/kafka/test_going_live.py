@@ -176,6 +176,11 @@ def test_a_live_source_whose_record_of_it_was_deleted_takes_no_history(bootstrap
     asyncio.run(forget())
     with pytest.raises(ReplayError, match="has gone live"):
         asyncio.run(replay(config, config.streams[0], path, ReplayOptions(append=True)))
+    # Nor for a stream that was added since: the other one would take its past for late events of today.
+    later = config.streams[0].model_copy(update={"name": f"{stream}-later"})
+    both = config.model_copy(update={"streams": (*config.streams, later)})
+    with pytest.raises(ReplayError, match="has gone live"):
+        asyncio.run(replay(both, later, path, ReplayOptions(append=True)))
 
 
 @pytest.mark.slow

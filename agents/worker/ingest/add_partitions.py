@@ -88,6 +88,7 @@ async def add_partitions(config: Config, topic: str, wanted: int) -> Added:
     specs = _specs(source)
     await _check_nobody_works(config, topic)
     try:
+        await _end_replays(config, topic)
         async with _tasks(source, specs) as (tasks, committed):
             if source.drained_first:
                 await _check_drained(source, [task for task in tasks if task.machines])
@@ -133,8 +134,8 @@ async def _read_by(config: Config, topic: str, wanted: int) -> _Source:
         for stream in readers
         if stream.name in raised or (stream.audit == topic and stream.name in stored)
     ]
-    if not raised and found.partitions == wanted:
-        concerned = []
+    if not raised and found.partitions == wanted and topic not in {stream.audit for stream in concerned}:
+        concerned = []  # of an audit topic nobody has stored whether its new partitions have their first blocks
     return _Source(config.model_copy(update={"streams": tuple(concerned)}), topic, found, raised, wanted)
 
 
@@ -180,6 +181,15 @@ async def _check_nobody_works(config: Config, topic: str) -> None:
             f"workers are running, or were killed a moment ago: group {', '.join(working)} has members",
             "stop them all; a worker that was killed is one until [kafka] session_timeout_s is over",
         )
+
+
+async def _end_replays(config: Config, topic: str) -> None:
+    """Fence those that are under way, and end what a killed one left open. One that began before the partitions were
+    added ticks the old ones alone; went it live there, the new ones never would.
+    """
+    for stream in config.streams:
+        if stream.time.clock == "replay" and topic in (stream.source, stream.audit):
+            await close_client(await fenced_producer(config.kafka, f"{config.job.name}-replay-{stream.name}"))
 
 
 @asynccontextmanager
@@ -232,7 +242,8 @@ async def _check_drained(source: _Source, parents: Sequence[SourceTask]) -> None
     """Whether all that was sent is in blocks: what waits of users who move would be refused, and so lost."""
     waiting = []
     for task in parents:
-        ends = [machine.next_offset for machine in task.machines if machine.spec.role == "blocks"]
+        # Held-out events that wait may go on waiting, but not what closes steps, which is on the old partitions alone.
+        ends = [each.next_offset for each in task.machines if each.spec.role == "blocks" or not each.live]
         if not ends:
             continue
         start = min(ends)
