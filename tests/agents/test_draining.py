@@ -25,9 +25,21 @@ from tests.agents.test_streams_of_others import Partition
 from tests.kafka.support import job_config, stream_table
 
 
+class Batch(list[dict[str, Any]]):
+    """With room for all."""
+
+    def append(self, **record: Any) -> bool:  # type: ignore[override]
+        super().append(record)
+        return True
+
+
 class PublicTopics(Producer):
-    async def send(self, topic: str, value: bytes, key: bytes, partition: int, **_: Any) -> asyncio.Future[None]:
-        return await super().send(topic, value, key, partition)
+    def create_batch(self) -> Batch:
+        return Batch()
+
+    async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> asyncio.Future[None]:
+        sent = [await self.send(topic, record["value"], record["key"], partition) for record in batch]
+        return sent[-1]
 
 
 @pytest.mark.parametrize(
