@@ -20,6 +20,11 @@ from faust.types import TP
 from agents.kafka.membership import give_place_up, keep_place
 from schemas.errors import ReplacedError
 
+FETCH_WAIT_MS = 100
+"""A fetch of partitions that have nothing holds up those that were handed out meanwhile: one at a time to a broker.
+Faust asks for 1,500.
+"""
+
 StartOffset = Callable[[int], int]
 """Partition -> first offset that is still needed; 0 means all there is."""
 
@@ -40,6 +45,7 @@ class JobConsumerThread(AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: Transport) -> Any:
         consumer = super()._create_worker_consumer(transport)
         consumer._isolation_level = "read_committed"
+        consumer._fetch_max_wait_ms = FETCH_WAIT_MS
         return consumer
 
     async def on_start(self) -> None:

@@ -64,6 +64,29 @@ def steps_of(cuts: list[int], ticks_at: list[int]) -> dict[int, int]:
     return {step: folded.total for step, folded in block.steps.items()}
 
 
+def test_beside_many_partitions_records_wait_longer_for_their_block_and_ticks_do_not() -> None:
+    async def scenario() -> None:
+        task, flushed = task_of(), []
+
+        async def flush() -> None:
+            flushed.append(task.position)
+
+        task._options, task.flush = IngestOptions(flush_s=0.0, flush_share_s=1e6), flush  # type: ignore[method-assign]
+        await task.take([record(0)])
+        await task.flush_if_due(2)
+        assert flushed == []
+        await task.flush_if_due(0)
+        assert flushed == [1]
+        (machine,) = task.machines
+        task.tick_at(machine, 0, 2)
+        await task.take([record(1)])
+        task.reached(2)
+        await task.flush_if_due(2)
+        assert flushed == [1, 2]
+
+    asyncio.run(scenario())
+
+
 @given(
     cuts=st.lists(st.integers(1, RECORDS - 1), max_size=6),
     ticks_at=st.lists(st.integers(0, RECORDS), min_size=1, max_size=4).map(sorted),

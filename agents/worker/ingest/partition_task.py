@@ -54,12 +54,14 @@ class IngestOptions:
         poll_records: records asked of Kafka at once.
         slice_records: records worked on without giving way to anything else, of all machines of a source together: a
             slice must stay far below 0.5 s, or heartbeats of everything in this process are late.
-        flush_s: how long a record waits for its block to fill.
+        flush_s, flush_share_s: how long a record waits for its block to fill, at least, and for each partition that the
+            worker has: many quiet ones cost it transactions alone. The end of a step waits for neither.
     """
 
     poll_records: int = 20_000
     slice_records: int = 20_000
     flush_s: float = 1.0
+    flush_share_s: float = 0.03
     poll_timeout_ms: int = 200
 
 
@@ -213,10 +215,8 @@ class SourceTask:
         return max(most // len(self.machines), min(most, LEAST_SLICE))
 
     def _up_to_tick(self, records: Sequence[Any], position: int, count: int) -> int:
-        """Make the ticks that stand before the next record, and stop before the next one.
-
-        A tick stands at its offset however Kafka cuts the fetch: how it does depends on the size of other people's
-        records, and they must not move anybody's event into another step.
+        """Make the ticks that stand before the next record, and stop before the next one. A tick stands at its offset
+        however Kafka cuts the fetch, which depends on the size of other people's records.
         """
         self.reached(records[position].offset)
         for place in self._awaited.places():
@@ -267,12 +267,13 @@ class SourceTask:
             for machine in self.machines:
                 machine.advance(self.position)
 
-    async def flush_if_due(self) -> None:
-        """Commit where a block is full, a step has ended, or a record has waited long enough."""
+    async def flush_if_due(self, partitions: int = 1) -> None:
+        """Commit where a block is full, a step has ended, or a record has waited long enough. Of so many partitions."""
         if self._running is not None and self._running.done():
             await self.settled()  # a failure must be noticed even if nothing ever follows
         full = any(machine.room == 0 for machine in self.machines)
-        waited = self._oldest_s is not None and time.monotonic() - self._oldest_s >= self._options.flush_s
+        wait_s = max(self._options.flush_s, self._options.flush_share_s * partitions)
+        waited = self._oldest_s is not None and time.monotonic() - self._oldest_s >= wait_s
         if (full or self._ticked or waited) and (full or self._running is None or self._running.done()):
             await self.flush()
 

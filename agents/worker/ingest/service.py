@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CLOCK_S = 0.05  # how late a step's end may be noticed
+CLOCK_S = 0.05  # how late a step's end may be noticed, at most
+LEAST_S = 0.01  # between two looks where one is due
 FETCH_BYTES = 1 << 20  # of one partition: `getmany` drains one before it turns to the next
 
 
@@ -132,13 +133,12 @@ class IngestService(LongService):
             while not self.should_stop:
                 await self._open_assigned(consumer)
                 self._pulse.works("reads the sources" if self._pulse.ready else "joins its group", patience_s)
-                fetched = await consumer.getmany(
-                    timeout_ms=self._options.poll_timeout_ms, max_records=self._options.poll_records
-                )
+                poll_ms = min(self._options.poll_timeout_ms, 1 + int(1e3 * self._until_next_end_s()))
+                fetched = await consumer.getmany(timeout_ms=poll_ms, max_records=self._options.poll_records)
                 await self._work(consumer, fetched)
                 await self._catch_up(consumer)
                 for source, task in list(self.partition_tasks.items()):
-                    await task.flush_if_due()
+                    await task.flush_if_due(len(self.partition_tasks))
                     task.leave_out_stopped()
                     if not task.machines and source in consumer.assignment():
                         consumer.pause(source)
@@ -224,7 +224,7 @@ class IngestService(LongService):
                 with about(role="ingest", topic=source.topic, partition=source.partition):
                     await self._pass_over(consumer, task, records[0].offset)
                     await task.take(records)
-                    await task.flush_if_due()
+                    await task.flush_if_due(len(self.partition_tasks))
 
     async def _pass_over(self, consumer: AIOKafkaConsumer, task: SourceTask, position: int) -> None:
         async def look() -> None:
@@ -274,17 +274,21 @@ class IngestService(LongService):
 
     @Service.task
     async def _clock(self) -> None:
-        """Wall clock: a step that is over is ticked where the partition ended when that was noticed.
-
-        Beside the main loop and not in it: how long that works on fetched records depends on how many people send, and
-        must not decide where a tick stands, or a flood would draw other people's late events into an earlier step.
+        """Wall clock: a step that is over is ticked where the partition ended when that was noticed. Beside the main
+        loop, whose work on fetched records depends on how many people send: that must not decide where a tick stands,
+        or a flood would draw other people's late events into an earlier step.
         """
         pulse = self.vitals.part("clock of the steps")
         pulse.ready = True
         while not self.should_stop:
             pulse.works("places the ends of steps")
             await self._place_ticks()
-            await self.sleep(CLOCK_S)
+            await self.sleep(min(CLOCK_S, self._until_next_end_s()))
+
+    def _until_next_end_s(self) -> float:
+        """Until a step ends here whose tick has no place yet; a moment where one is over. At most a second."""
+        now_us = self._broker_clock.bounded_us()
+        return 1.0 if now_us is None else max(LEAST_S, (self._step_ends.next_us - now_us) / 1e6)
 
     @Service.task
     async def _compare_clocks(self) -> None:
@@ -301,15 +305,13 @@ class IngestService(LongService):
             await self._broker_clock.close()
 
     async def _place_ticks(self) -> None:
-        consumer = self._consumer
-        if (now_us := self._broker_clock.bounded_us()) is None:
+        consumer, now_us = self._consumer, self._broker_clock.bounded_us()
+        if consumer is None or now_us is None:
             return
         due = self._step_ends.due(self.partition_tasks.values(), now_us, grace_us=self._grace_us)
-        if not due or consumer is None:
-            return
         try:
             async with asyncio.timeout(GIVE_UP_S):
-                ends = await consumer.end_offsets(sorted({task.source for task, _, _ in due}))
+                ends = await consumer.end_offsets(sorted({task.source for task, _, _ in due})) if due else {}
         except TimeoutError:
             return  # asked again at once; the look at the sources sees whether one is gone
         for task, machine, step in due:

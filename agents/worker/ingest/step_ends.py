@@ -27,22 +27,31 @@ LOOK_AGAIN_S = 20.0
 
 
 class StepEnds:
-    """Of the machines of one worker."""
+    """Of the machines of one worker.
+
+    Attributes:
+        next_us: when the next step of one of them ends, `grace` included, at most a second after `due` was asked; 0
+            before.
+    """
 
     def __init__(self, config: Config, specs: Mapping[str, Iterable[SourceSpec]]) -> None:
         self._config = config
         self._topic = Topics(config.job.name, config.kafka.partitions).clock
         self._always = any(not spec.replay for each in specs.values() for spec in each)
         self._told: set[str] = set()
+        self.next_us = 0
 
     def due(
         self, tasks: Iterable[SourceTask], now_us: int, *, grace_us: Mapping[str, int]
     ) -> list[tuple[SourceTask, PartitionIngest, int]]:
         """The steps that are over and have no place yet, replayed streams included: see `AwaitedTicks`."""
         found = []
+        self.next_us = now_us + 1_000_000
         for task in tasks:
             for machine in task.machines:
-                step = machine.spec.clock.last_over(now_us, grace_us=grace_us[machine.spec.stream])
+                clock, grace = machine.spec.clock, grace_us[machine.spec.stream]
+                step = clock.last_over(now_us, grace_us=grace)
+                self.next_us = min(self.next_us, clock.end_of(step + 1) + grace)
                 if step > (asked := task.asked(machine)):
                     found.append((task, machine, step))
                     if machine.live:
