@@ -12,7 +12,7 @@ SEEDS  ?= 200
 SBOM   ?= build/sbom.json
 SOURCES := schemas engines agents tests requirements $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-backlog bench-spatial bench-tabular bench-trajectory bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos simulate-job drawing lock sbom clean
+.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos simulate-job drawing lock sbom clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -48,6 +48,9 @@ bench-growth: setup  ## resident memory after a tenth of the steps and after all
 
 bench-backlog: setup  ## empty steps a second, one and many in a transaction: what a start years back takes
 	$(PY) -m benchmarks.backlog $(ARGS)
+
+bench-scale: setup  ## latency by width, a long replay, a crash with 10^7 users, backpressure; QUICK=1 takes three minutes
+	QUICK=$(QUICK) $(PY) -m benchmarks.scale $(ARGS)
 
 bench-spatial: setup  ## error of the spatial engines on every stream; QUICK=1 takes two minutes
 	QUICK=$(QUICK) $(PY) -m benchmarks.spatial $(ARGS)

@@ -1,0 +1,95 @@
+"""The command: `python -m benchmarks.scale`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.markup import escape
+
+import benchmarks.scale
+from benchmarks.scale import latency, projection
+from benchmarks.scale.backpressure import pressed
+from benchmarks.scale.replay import PARTITIONS, crashed, replayed
+from benchmarks.scale.results import PARTS, Progressing, Row, Run, table, write
+
+EVENTS = {False: 10**7, True: 10**6}
+PRESSURE_EVENTS = {False: 5 * 10**6, True: 10**6}
+CASE_S = 18.0
+"""What a case takes beside what is measured, with its broker; for the progress bar."""
+EXPECTED_S = {
+    False: {"replay": 150.0, "crash": 150.0, "backpressure": 120.0},
+    True: {"replay": 35.0, "crash": 45.0, "backpressure": 40.0},
+}
+
+
+async def run(parts: list[str], *, quick: bool, console: Console) -> Run:
+    """All parts, one after the other."""
+    cases = latency.cases(quick=quick) if "latency" in parts else []
+    expected_s = sum(CASE_S + case.settle_s + case.seconds for case in cases) + sum(
+        EXPECTED_S[quick].get(part, 0.0) for part in parts
+    )
+    done = Run()
+    with Progressing(console, expected_s=expected_s) as progress:
+        for case in cases:
+            with _told(done, console, str(case)):
+                figures = await latency.measured(case, progress)
+                done.rows.append(Row("latency", case.workers, case.partitions, case.streams, figures))
+        if "replay" in parts:
+            with _told(done, console, "replay"):
+                figures, curves = await replayed(EVENTS[quick], progress)
+                done.rows.append(Row("replay", 1, PARTITIONS, 1, figures))
+                done.curves |= curves
+        if "crash" in parts:
+            with _told(done, console, "crash"):
+                done.rows.append(Row("crash", 1, PARTITIONS, 1, await crashed(EVENTS[quick], progress)))
+        if "backpressure" in parts:
+            with _told(done, console, "backpressure"):
+                figures, curves = await pressed(PRESSURE_EVENTS[quick], progress)
+                done.rows.append(Row("backpressure", 1, PARTITIONS, 1, figures))
+                done.curves |= curves
+    return done
+
+
+@contextlib.contextmanager
+def _told(done: Run, console: Console, what: str) -> Iterator[None]:
+    """One that fails is named, and the others are measured."""
+    try:
+        yield
+    except (TimeoutError, RuntimeError) as error:
+        done.failed.append(what)
+        console.print(f"[red]FAILED[/] {what}: {escape(str(error))}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=benchmarks.scale.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", default=bool(os.environ.get("QUICK")), help="two minutes")
+    parser.add_argument("--only", choices=PARTS, action="append", help="this part, or these")
+    parser.add_argument("--project", action="store_true", help="count on from the last figures, into docs/scale.md")
+    given = parser.parse_args()
+    console = Console(stderr=True)
+    console.width = max(console.width, 110)
+    if given.project:
+        made = projection.page(projection.figures())
+        projection.DOCS.write_text(projection.update(projection.DOCS.read_text(), made))
+        sys.stdout.write(made)
+        return
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # new topics have no leader for a moment, and it says so
+    done = asyncio.run(run(list(given.only or PARTS), quick=given.quick, console=console))
+    found = write(done, quick=given.quick)
+    console.print(table(done))
+    print(json.dumps({**found, "quick": given.quick, "failed": done.failed}))
+    sys.exit(bool(done.failed))
+
+
+if __name__ == "__main__":
+    main()

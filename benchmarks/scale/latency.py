@@ -1,0 +1,180 @@
+"""Latency and width: from the public end of a step to its release, by partitions, streams and workers."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from statistics import median
+from typing import Any
+
+from benchmarks.scale.profile import spent
+from benchmarks.scale.results import Figures, Progressing
+from benchmarks.scale.setting import START_S, Setting, setting
+from benchmarks.scale.statistics import quantile
+from benchmarks.scale.streams import ENGINES, MAIN, Job, job, main_stream, side_stream
+from benchmarks.scale.watch import Releases
+from benchmarks.scale.workers import fed, feeding, phases
+
+STEP_S, SIDE_STEP_S = 2, 10
+EVENTS = 100_000
+"""A step of the main stream."""
+SIDE_EVENTS = 10
+"""A second of each of the others."""
+SETTLE_S = 40.0
+"""After the first events: what is not measured. The engine's leaves, all new, release what they hold in one step, the
+twelfth; afterwards each does at a time of its own.
+"""
+LATE_S = 300.0
+"""How long to wait for the last releases."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Attributes:
+
+    partitions: of the main stream's source, and of the private topics. seconds: measured, after `settle_s`. profile:
+    keep the private topics, and look into them afterwards. step_s: of the main stream.
+    """
+
+    workers: int
+    partitions: int
+    streams: int
+    seconds: float
+    profile: bool = False
+    settle_s: float = SETTLE_S
+    step_s: int = STEP_S
+
+    def __str__(self) -> str:
+        return f"{self.workers} workers, {self.partitions} partitions, {self.streams} streams"
+
+
+def cases(*, quick: bool) -> list[Case]:
+    """The first one is that of the bar."""
+    if quick:
+        return [Case(1, 4, 1, 14.0, profile=True, settle_s=6.0), Case(1, 4, 20, 14.0, settle_s=6.0)]
+    narrow = [Case(w, p, 1, 24.0) for w in (1, 2) for p in (1, 4, 16, 64) if (w, p) != (1, 4)]
+    wide = [Case(w, 4, 20, 30.0) for w in (1, 2)] + [Case(w, 16, 200, 40.0, step_s=SIDE_STEP_S) for w in (1, 2)]
+    return [Case(1, 4, 1, 200.0, profile=True), *narrow, *wide]
+
+
+def job_of(case: Case, where: Setting) -> tuple[Job, list[tuple[str, str]]]:
+    """The job, and source and engine of each side stream."""
+    start = datetime.fromtimestamp(int(time.time()), UTC).isoformat()[:19]
+    sides = [(f"side{at}", ENGINES[at % len(ENGINES)]) for at in range(case.streams - 1)]
+    streams = [main_stream(MAIN, step=f"{case.step_s}s", clock="wall", start=start)]
+    streams += [side_stream(name, engine, step=f"{SIDE_STEP_S}s", start=start) for name, engine in sides]
+    made = job(
+        "scale",
+        where.bootstrap,
+        where.folder,
+        streams=streams,
+        partitions=case.partitions,
+        source_partitions=case.partitions,
+        keep=case.profile,
+    )
+    return made, [(f"raw.{name}", engine) for name, engine in sides]
+
+
+async def measured(case: Case, progress: Progressing) -> Figures:
+    """One case."""
+    async with setting() as where:
+        made, sides = job_of(case, where)
+        config = await where.prepare(made)
+        clock_us = {stream.name: stream.time for stream in config.streams}
+        async with Releases(where.bootstrap, made.names) as releases:
+            began = time.time()
+            where.start(case.workers)
+            ready = await where.until_ready()
+            await releases.until(
+                lambda: all(releases.seen.values()), timeout_s=START_S, what="first releases", look=where.check
+            )
+            firsts = [min(seen.values()) for seen in releases.seen.values()]
+            cold: Figures = {
+                "ready_s": ready - began,
+                "first_release_s": min(firsts) - began,
+                "all_released_s": max(firsts) - began,
+            }
+            order = {
+                "kind": "live",
+                "bootstrap": where.bootstrap,
+                "source": f"raw.{MAIN}",
+                "partitions": case.partitions,
+                "rate": EVENTS / case.step_s,
+                "sides": sides,
+                "side_events": SIDE_EVENTS,
+                "until": time.time() + case.settle_s + case.seconds,
+            }
+            with feeding(order) as feeder:
+                begin = time.time() + case.settle_s
+                await progress.sleep(case.settle_s, str(case), look=partial(_look, where, feeder))
+                before = [await asyncio.to_thread(worker.metrics) for worker in where.workers]
+                cpu = where.cpu_s
+                await progress.sleep(case.seconds, str(case), look=where.check)
+                end = time.time()
+                cpu = where.cpu_s - cpu
+                after = [await asyncio.to_thread(worker.metrics) for worker in where.workers]
+                rss = where.rss_mb
+                events = await asyncio.to_thread(fed, feeder, wait=True) or 0
+            due = {
+                name: _due(time_of.start_us, time_of.step_us, time_of.grace_us, begin, end)
+                for name, time_of in clock_us.items()
+            }
+            try:
+                await releases.until(
+                    lambda: all(due[name].keys() <= releases.seen[name].keys() for name in due),
+                    timeout_s=LATE_S,
+                    what=f"{case}: the last releases",
+                    look=where.check,
+                )
+            except TimeoutError as error:
+                missing = {name: len(steps.keys() - releases.seen[name].keys()) for name, steps in due.items()}
+                late = {name: steps for name, steps in missing.items() if steps}
+                raise TimeoutError(f"{error}: steps missing of {len(late)} streams: {late}") from error
+            delays = {
+                name: [1e3 * (releases.seen[name][step] - at) for step, at in steps.items()]
+                for name, steps in due.items()
+            }
+        found: Figures = {
+            **_of("main", delays[MAIN]),
+            "steps": len(delays[MAIN]),
+            "rss_mb": rss / case.workers,
+            "cpu_share": cpu / (end - begin),
+            "events": events,
+            **cold,
+        }
+        if case.streams > 1:
+            found |= _of("others", [each for name, some in delays.items() if name != MAIN for each in some])
+        for earlier, later in zip(before, after, strict=True):
+            found |= {f"{phase}_ms": value for phase, value in phases(earlier, later, MAIN).items()}
+        if case.profile:
+            found |= await spent(config, MAIN, due[MAIN], releases.seen[MAIN])
+        return found
+
+
+def _look(where: Setting, feeder: subprocess.Popen[str]) -> None:
+    where.check()
+    if feeder.poll():
+        fed(feeder)
+
+
+def _due(start_us: int | None, step_us: int, grace_us: int, begin: float, end: float) -> dict[int, float]:
+    """Steps that become public between two moments, and when."""
+    assert start_us is not None
+    ends = {step: (start_us + (step + 1) * step_us + grace_us) / 1e6 for step in _steps(start_us, step_us, begin, end)}
+    return {step: at for step, at in ends.items() if begin <= at <= end - 1}
+
+
+def _steps(start_us: int, step_us: int, begin: float, end: float) -> range:
+    return range(max(0, int((begin * 1e6 - start_us) // step_us) - 1), int((end * 1e6 - start_us) // step_us) + 1)
+
+
+def _of(name: str, delays: list[float]) -> dict[str, Any]:
+    return {
+        f"{name}_median_ms": median(delays),
+        f"{name}_p99_ms": quantile(delays, 0.99),
+        f"{name}_longest_ms": max(delays),
+    }
