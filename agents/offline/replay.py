@@ -125,7 +125,8 @@ async def replay(
         live = begin.live_from is not None
         plan = plan_of(stream, topics, begin, user_field=options.user_field, until=None if live else until)
         feed = _Feed(stream, file, clock, plan, options)
-        committed = begin
+        # Partitions that were added behind the last tick have none: at its end a replay closes its steps there, too.
+        committed = None if any(ticks) and None in ticks else begin
         for rows in [] if live else _parts(file, skip=begin.row, options=options):
             async for chunk in feed.end() if rows is None else feed.chunks(rows):
                 if chunk.progress != committed:

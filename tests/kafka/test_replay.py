@@ -20,17 +20,18 @@ from typing import Any
 import orjson
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.admin import RecordsToDelete
+from aiokafka.admin import NewPartitions, RecordsToDelete
 
 from agents.kafka.clients import read_to_end
 from agents.kafka.tail import tail
 from agents.kafka.topics.admin import admin_client, create_topics
+from agents.kafka.topics.ids import topic_identities
 from agents.offline.replay import Replayed, ReplayOptions, last_ticks, replay, tick_of
 from agents.protocol.replay.plan import ReplayChunk, ReplayError, ReplayPlan
 from schemas.config import Config, parse_config
 from schemas.errors import BrokerError
 from schemas.events import tick_progress
-from tests.kafka.support import WAIT_AT_MOST_S
+from tests.kafka.support import WAIT_AT_MOST_S, until
 
 PARTITIONS = 3
 DAY = 86_400
@@ -329,3 +330,25 @@ def test_a_killed_replay_goes_on_and_no_row_is_lost_or_doubled(bootstrap: str, t
     assert 0 < done.rows_before < count
     assert done.rows_before + done.rows == count
     assert_every_row_once(config, count)
+
+
+def test_a_replay_that_is_done_closes_its_steps_on_partitions_added_since(bootstrap: str, tmp_path: Path) -> None:
+    """Somebody else added them, before workers had read the last tick: it would come to the old ones alone."""
+    config = job(bootstrap)
+    path = write_rows(tmp_path / "a.csv.gz", 20)
+    step = run(config, path).step
+    source = config.streams[0].source
+
+    async def raised() -> list[bytes | None]:
+        async with admin_client(config.kafka) as admin:
+            await admin.create_partitions({source: NewPartitions(total_count=PARTITIONS + 1)})
+
+            async def there() -> bool:
+                return (await topic_identities(admin, [source]))[source].partitions == PARTITIONS + 1
+
+            await until(there)
+        again = await replay(config, config.streams[0], path, ReplayOptions())
+        assert (again.rows, again.rows_before) == (0, 20)
+        return await last_ticks(config.kafka, {source: PARTITIONS + 1})
+
+    assert {tick_progress(tick or b"")[:2] for tick in asyncio.run(raised())} == {(step, 20)}
