@@ -38,8 +38,6 @@ WORKER_GB = 8
 """Memory of a worker."""
 STREAM_STEP_S = 60
 """Step of each of many streams."""
-LEAST_STREAMS = 20
-"""So many and more say what a stream costs in memory: below, the first events of a process do."""
 
 Measured = Mapping[str, Any]
 
@@ -239,9 +237,7 @@ def stream_limit(g: Measured) -> float:
 def memory_of_streams(g: Measured) -> tuple[float, float]:
     """MB that a stream adds, and of a worker with one."""
     found = {int(streams): size for streams, size in g["rss_mb_by_streams"].items()}
-    wide = {streams: size for streams, size in found.items() if streams >= LEAST_STREAMS}
-    some = wide if len(wide) > 1 else found
-    return slope(list(map(float, some)), list(some.values())), found[1]
+    return slope(list(map(float, found)), list(found.values())), found[1]
 
 
 def _power(number: int) -> str:

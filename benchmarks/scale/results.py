@@ -100,8 +100,10 @@ def summary(run: Run) -> dict[str, Any]:
         names = [name for name in ("main_p99_ms", "others_p99_ms") if name in widest.figures]
         found |= {f"widest_{name}": widest.figures[name] for name in names}
         one = [row for row in latency if row.workers == 1]
-        found["rss_mb_by_streams"] = {row.streams: row.figures["rss_mb"] for row in one if row.partitions in (4, 16)}
-        found["rss_mb_by_partitions"] = {row.partitions: row.figures["rss_mb"] for row in one if row.streams == 1}
+        # Before events come, or those of the main stream would be what is seen.
+        wide = [row for row in one if row.partitions == widest.partitions]
+        found["rss_mb_by_streams"] = {row.streams: row.figures["rss_cold_mb"] for row in wide}
+        found["rss_mb_by_partitions"] = {row.partitions: row.figures["rss_cold_mb"] for row in one if row.streams == 1}
     for part in PARTS[1:]:
         for row in run.of(part):
             found |= row.figures

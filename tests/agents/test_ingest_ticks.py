@@ -19,9 +19,11 @@ from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask
 from agents.worker.ingest.service import IngestService
 from agents.worker.ingest.specs import source_specs
+from agents.worker.ingest.step_ends import StepEnds
 from tests.kafka.support import job_config, stream_table
 
 START_S = 1_577_836_800
+SOURCE_TOPIC = "raw.s"
 RECORDS = 12
 
 
@@ -62,6 +64,25 @@ def steps_of(cuts: list[int], ticks_at: list[int]) -> dict[int, int]:
 
     block = asyncio.run(scenario())
     return {step: folded.total for step, folded in block.steps.items()}
+
+
+def test_nobody_sleeps_until_the_next_end_while_a_tick_has_no_place() -> None:
+    """The main loop polls briefly until then: with a poll that lasts until the next end the tick would wait for it."""
+    task = task_of()
+    (machine,) = task.machines
+    ends = StepEnds(task._config, {SOURCE_TOPIC: [machine.spec]})
+    over = machine.spec.clock.end_of(0)
+
+    def found(now_us: int) -> list[int]:
+        return [step for _, _, step in ends.due([task], now_us, grace_us={"s": 0})]
+
+    assert found(over - 400_000) == []
+    assert ends.next_us == over
+    assert found(over) == [0]
+    assert ends.next_us <= over
+    task.tick_at(machine, 0, 0)
+    assert found(over + 10_000) == []
+    assert ends.next_us == over + 1_010_000
 
 
 def test_beside_many_partitions_records_wait_longer_for_their_block_and_ticks_do_not() -> None:

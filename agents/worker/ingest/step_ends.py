@@ -30,8 +30,8 @@ class StepEnds:
     """Of the machines of one worker.
 
     Attributes:
-        next_us: when the next step of one of them ends, `grace` included, at most a second after `due` was asked; 0
-            before.
+        next_us: when the next step of one of them ends, `grace` included, at most a second after `due` was asked; not
+            before `due` finds nothing any more, since until then ticks are on their way that have no place yet.
     """
 
     def __init__(self, config: Config, specs: Mapping[str, Iterable[SourceSpec]]) -> None:
@@ -46,16 +46,17 @@ class StepEnds:
     ) -> list[tuple[SourceTask, PartitionIngest, int]]:
         """The steps that are over and have no place yet, replayed streams included: see `AwaitedTicks`."""
         found = []
-        self.next_us = now_us + 1_000_000
+        next_us = now_us + 1_000_000
         for task in tasks:
             for machine in task.machines:
                 clock, grace = machine.spec.clock, grace_us[machine.spec.stream]
                 step = clock.last_over(now_us, grace_us=grace)
-                self.next_us = min(self.next_us, clock.end_of(step + 1) + grace)
+                next_us = min(next_us, clock.end_of(step + 1) + grace)
                 if step > (asked := task.asked(machine)):
                     found.append((task, machine, step))
                     if machine.live:
                         self._tell_backlog(machine, step - asked)
+        self.next_us = now_us if found else next_us
         return found
 
     def _tell_backlog(self, machine: PartitionIngest, steps: int) -> None:
