@@ -20,6 +20,7 @@ ALLOWED = {
 }
 LISTS = {
     "tests/security/test_hostile_worker.py": "streams of three kinds of keys, in one job",
+    "benchmarks/scale/streams.py": "streams of every engine, in one job",
     "benchmarks/sequence/__main__.py": "a benchmark of two engines",
 }
 """Files of tests and benchmarks that name several engines in one place, and why."""

@@ -19,12 +19,12 @@ from benchmarks.scale.streams import ENGINES, MAIN, Job, job, main_stream, side_
 from benchmarks.scale.watch import Releases
 from benchmarks.scale.workers import fed, feeding, phases
 
-STEP_S, SIDE_STEP_S = 2, 10
+STEP_S, SIDE_STEP_S = 5, 10
 EVENTS = 100_000
 """A step of the main stream."""
 SIDE_EVENTS = 10
 """A second of each of the others."""
-SETTLE_S = 76.0
+SETTLE_S = 130.0
 """After the first events: what is not measured. The engine's leaves, all new, release what they hold in one step, the
 twelfth, and once more in the 24th; afterwards each does at a time of its own, and a step releases about as many
 records as it has events.
@@ -57,8 +57,9 @@ def cases(*, quick: bool) -> list[Case]:
     """The first one is that of the bar."""
     if quick:
         return [Case(1, 4, 1, 14.0, profile=True, settle_s=6.0), Case(1, 4, 20, 14.0, settle_s=6.0)]
-    narrow = [Case(w, p, 1, 20.0) for w in (1, 2) for p in (1, 4, 16, 64) if (w, p) != (1, 4)]
-    wide = [Case(w, 4, 20, 30.0) for w in (1, 2)] + [
+    # Between the first step that releases much and the second, see `SETTLE_S`.
+    narrow = [Case(w, p, 1, 40.0, settle_s=70.0) for w in (1, 2) for p in (1, 4, 16, 64) if (w, p) != (1, 4)]
+    wide = [Case(w, 4, 20, 40.0, settle_s=70.0) for w in (1, 2)] + [
         Case(w, 16, 200, 40.0, settle_s=40.0, step_s=SIDE_STEP_S) for w in (1, 2)
     ]
     return [Case(1, 4, 1, 120.0, profile=True), *narrow, *wide]

@@ -27,7 +27,7 @@ def of(name: str, recent: Tally, totals: Tally, **others: Any) -> StreamStatus:
     said = {"ingest_lag": 0, "over": 3, "waiting": 0, "lost": 0, "source_problem": None, **others}
     return StreamStatus(
         stream=name, published=3, published_at="2016-01-02", records=0, epsilon_spent=0.0, epsilon=1.0, private=True,
-        recent=recent, totals=totals, **said,
+        recent=recent, totals=totals, live=None, partitions=1, **said,
     )  # fmt: skip
 
 
