@@ -30,7 +30,8 @@ async def held_back(bootstrap: str, folder: str, source: str, job: str, processe
 
     class Held(IngestService):
         async def _work(self, consumer: AIOKafkaConsumer, fetched: Mapping[TopicPartition, Any]) -> None:
-            await _until(gate.exists)
+            # What was fetched for another assignment must not keep this one from being opened.
+            await _until(lambda: gate.exists() or self._readable() != self.partition_tasks.keys())
             await super()._work(consumer, fetched)
 
     config = configuration(bootstrap, folder, job, source=source)
