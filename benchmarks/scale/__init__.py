@@ -1,6 +1,6 @@
 """Width: what the job takes with many partitions, streams, users and events, on real workers and a real Kafka.
 
-    make bench-scale                        about 32 minutes on two quiet cores
+    make bench-scale                        about 40 minutes on two quiet cores
     python -m benchmarks.scale --quick      two to three minutes; figures of fewer events
     python -m benchmarks.scale --only crash
     python -m benchmarks.scale --project    what the last figures come to at 10^6 events a second, without a run
