@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -101,6 +103,27 @@ def test_a_result_is_dropped_where_the_consumer_was_moved_or_paused() -> None:
     position.position = 1
     assert result.getall(3) == []
     assert not result.has_more()
+
+
+@pytest.mark.parametrize("end", ["drained", "moved"])
+def test_what_was_handed_out_is_freed_without_the_collector(end: str) -> None:
+    """It runs rarely in a worker: what waits for it is all of the source, for as long as the worker runs."""
+    position = _Position(0)
+    result = _short(_result(_batches([(6, None, 0), (3, None, 0)]), 0, [], position=position))
+    assert len(result.getall(2)) == 2
+    kept = weakref.ref(result._partition_records)
+    gc.disable()
+    try:
+        if end == "moved":
+            position.position = 5
+        while result.has_more():
+            result.getall(2)
+        assert kept() is None
+        dropped = weakref.ref(result)
+        del result
+        assert dropped() is None
+    finally:
+        gc.enable()
 
 
 def _batches(wanted: list[tuple[int, int | None, int]]) -> bytes:

@@ -10,14 +10,17 @@ no result.
 
 from __future__ import annotations
 
+import weakref
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.consumer.fetcher import PartitionRecords
 
 CHUNK_RECORDS = 1_000  # a batch of a mebibyte may unpack to millions, which must not be objects all at once
 _OFFSET = attrgetter("offset")
@@ -34,9 +37,43 @@ class _Buffer(OrderedDict[Any, Any]):
         records = getattr(result, "_partition_records", None)
         if records is not None:
             records._records = _Batches(records._records)
-            records._consumer_record = lambda _, chunk: _from(chunk, records.next_fetch_offset)
-            result.getall = _getall(result, records)
+            # Neither may refer back to itself by what is put into it: a mebibyte of the source would stay in memory
+            # until the collector, which runs rarely here, finds the cycle. The client wants a result of its very class.
+            records.__class__ = _ChunkedRecords
+            result.getall = partial(_getall, weakref.proxy(result), [])
         super().__setitem__(source, result)
+
+
+class _ChunkedRecords(PartitionRecords):
+    def _consumer_record(self, tp: Any, chunk: _Chunk) -> list[Any]:
+        return _from(chunk, self.next_fetch_offset)
+
+
+def _getall(result: Any, left: list[Any], max_records: int | None = None) -> list[Any]:
+    """`FetchResult.getall` for a result whose records come in chunks; `left` are those of one that nobody asked for."""
+    records = result._partition_records
+    if records is None:
+        return []
+    if not result.check_assignment(result._topic_partition):
+        records._records_iterator = None  # which refers back to the records, too
+        return []
+    taken = left.copy()
+    left.clear()
+    while max_records is None or len(taken) < max_records:
+        chunk = next(records, None)
+        if chunk is None:
+            result._update_position()
+            result._partition_records = None
+            return taken
+        taken += chunk
+    left += taken[max_records:]
+    if left:
+        del taken[max_records:]
+    # What the consumer's position is compared with the next time. Also where what was left before is all that was
+    # asked for: else the position would stay before it, as that of a source that has lost its tail.
+    records.next_fetch_offset = left[0].offset if left else taken[-1].offset + 1
+    result._update_position()
+    return taken
 
 
 class _Chunk(list[Any]):
@@ -74,34 +111,6 @@ class _Batch:
 
     def __next__(self) -> Any:
         return next(self._batch)  # of a control batch, whose only record the client looks at
-
-
-def _getall(result: Any, records: Any) -> Callable[..., list[Any]]:
-    """`FetchResult.getall` for a result whose `records` come in chunks."""
-    left: list[Any] = []
-
-    def getall(max_records: int | None = None) -> list[Any]:
-        nonlocal left
-        if not result.check_assignment(result._topic_partition) or not result.has_more():
-            return []
-        taken, left = left, []
-        while max_records is None or len(taken) < max_records:
-            chunk = next(records, None)
-            if chunk is None:
-                result._update_position()
-                result._partition_records = None
-                return taken
-            taken += chunk
-        left = taken[max_records:]
-        if left:
-            del taken[max_records:]
-        # What the consumer's position is compared with the next time. Also where what was left before is all that was
-        # asked for: else the position would stay before it, as that of a source that has lost its tail.
-        records.next_fetch_offset = left[0].offset if left else taken[-1].offset + 1
-        result._update_position()
-        return taken
-
-    return getall
 
 
 def _from(chunk: _Chunk, offset: int) -> list[Any]:
