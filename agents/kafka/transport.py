@@ -18,6 +18,7 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, T
 from faust.types import TP
 
 from agents.kafka.membership import give_place_up, keep_place
+from agents.kafka.missing_topics import ask_for_missing_topics
 from schemas.errors import ReplacedError
 
 FETCH_WAIT_MS = 100
@@ -51,6 +52,7 @@ class JobConsumerThread(AIOKafkaConsumerThread):
     async def on_start(self) -> None:
         await super().on_start()
         keep_place(self._consumer, self._replaced)
+        ask_for_missing_topics(self._consumer)
 
     async def _replaced(self, error: ReplacedError) -> None:
         asyncio.run_coroutine_threadsafe(self.app.crash(error), self.parent_loop)

@@ -95,14 +95,21 @@ class Bench:
         return Topics(self.job, 2)
 
     async def create(self, **source_settings: str) -> None:
-        private = [
-            NewTopic(topic.name, topic.partitions or 1, 1, topic_configs=dict(topic.settings))
-            for topic in self.topics.private()
-        ]
+        await self.create_private()
+        await self.create_sources(**source_settings)
+
+    async def create_private(self) -> None:
+        topics = self.topics.private()
+        await create(
+            self.bootstrap,
+            *(NewTopic(each.name, each.partitions or 1, 1, topic_configs=dict(each.settings)) for each in topics),
+        )
+
+    async def create_sources(self, **settings: str) -> None:
         audits = {stream.audit for stream in self.config.streams if stream.audit}
-        settings = {"retention.ms": "-1", **source_settings}  # events of 2020 are older than the default
-        sources = [NewTopic(name, self.partitions, 1, topic_configs=settings) for name in {self.source, *audits}]
-        await create(self.bootstrap, *private, *sources)
+        settings = {"retention.ms": "-1", **settings}  # events of 2020 are older than the default
+        names = {self.source, *audits}
+        await create(self.bootstrap, *(NewTopic(name, self.partitions, 1, topic_configs=settings) for name in names))
 
     def specs(self) -> dict[str, Any]:
         each = dict.fromkeys((stream.name for stream in self.config.streams), self.partitions)

@@ -14,6 +14,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from agents.kafka.topics.ids import topic_identities
 from schemas.config import Config
 from schemas.config.load import config_from_mapping
 
@@ -62,10 +63,17 @@ def stream_table(name: str, **overrides: Any) -> dict[str, Any]:
 
 
 async def create(bootstrap: str, *topics: NewTopic) -> None:
+    """And wait until the broker says that they are there, which is a moment later."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
         await admin.create_topics(list(topics))
+        names = {topic.name for topic in topics}
+
+        async def there() -> bool:
+            return (await topic_identities(admin, names)).keys() == names
+
+        await until(there)
     finally:
         await admin.close()
 

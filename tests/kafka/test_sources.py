@@ -192,3 +192,17 @@ async def test_a_source_that_lost_its_tail_is_named_and_what_is_new_is_counted(
     [line] = said
     assert "it was read up to offset 30" in line
     assert "counted as LOST from 10 on" in line
+
+
+@in_loop
+async def test_a_topic_that_its_broker_hears_of_later_is_read_as_soon_as_it_has(bootstrap: str, tmp_path: Path) -> None:
+    """A moment after a topic is made a broker may not know it, and says so: metadata of then expire in five minutes."""
+    bench = Bench(bootstrap, tmp_path, partitions=1)
+    await bench.create_private()
+    async with bench.running() as service:
+        await until(lambda: service._assigned)
+        assert service._wanted == set()
+        await bench.create_sources()
+        await bench.send([event("u", 0)])
+        await bench.tick(0)
+        assert (await bench.until_ticked(0)).events == {0: 1}

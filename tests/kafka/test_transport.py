@@ -134,6 +134,23 @@ def test_no_record_is_lost_after_a_table_recovery(bootstrap: str, tmp_path: Path
     assert asyncio.run(scenario()) == list(range(START, RECORDS))
 
 
+def test_a_topic_that_its_broker_hears_of_later_is_read_as_soon_as_it_has(bootstrap: str, tmp_path: Path) -> None:
+    async def scenario() -> list[int]:
+        job = fresh_name("later")
+        await create(bootstrap, NewTopic(f"{job}-state-changelog", 1, 1))
+        app, seen = make_app(bootstrap, tmp_path, job, ours=True)
+        async with app:
+            await until(lambda: app.consumer._thread._consumer._coordinator._group_subscription is not None)
+            await create(bootstrap, NewTopic(f"{job}.in", 1, 1))
+            async with producing(bootstrap) as producer:
+                for number in range(START + 1):
+                    await producer.send(f"{job}.in", b"%d" % number, partition=0)
+            await until(lambda: bool(seen))
+        return seen
+
+    assert asyncio.run(scenario()) == [START]
+
+
 def test_an_aborted_record_is_never_seen(bootstrap: str, tmp_path: Path) -> None:
     async def scenario() -> list[bytes]:
         job = fresh_name("aborted")

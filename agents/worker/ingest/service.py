@@ -22,6 +22,7 @@ from mode import Service
 from agents.kafka.broker_clock import ASK_S, BrokerClock
 from agents.kafka.clients import close_client
 from agents.kafka.membership import HEARTBEAT_S, give_place_up, keep_place
+from agents.kafka.missing_topics import ask_for_missing_topics
 from agents.kafka.security import security_kwargs
 from agents.kafka.source_check import GIVE_UP_S, LOOK_S, SourceWatch
 from agents.lifecycle.cancellations import LongService, told
@@ -127,6 +128,7 @@ class IngestService(LongService):
         with self._pulse.at("connects"):
             await consumer.start()
         keep_place(consumer, self.crash)
+        ask_for_missing_topics(consumer)
         consumer.subscribe(sorted(self._specs), listener=_Listener(self))
         hand_out_bare_records(consumer)
         try:
