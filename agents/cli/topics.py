@@ -87,9 +87,11 @@ def _add(config: Config, asked: str) -> dict[str, Any]:
     if done.streams:
         say(f"{topic} has {done.partitions} partitions; start the workers: {', '.join(done.streams)} go on with them")
         say("then start the producers, each anew: one that has not heard of the new partitions places users wrongly")
+    elif done.before != done.partitions:
+        say(f"{topic} has {done.partitions} partitions in place of {done.before}; no stream had begun to read it")
     else:
         say(f"{topic} has {done.partitions} partitions, and every stream goes on with them: nothing to do")
-    return {"topic": topic, "partitions": done.partitions, "streams": list(done.streams)}
+    return {"topic": topic, "before": done.before, "partitions": done.partitions, "streams": list(done.streams)}
 
 
 def _problems(config: Config) -> list[dict[str, str]]:

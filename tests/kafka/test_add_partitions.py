@@ -9,17 +9,19 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+import tomli_w
 from aiokafka import TopicPartition
 from aiokafka.errors import ProducerFenced
 
 from agents.kafka.clients import close_client, fenced_producer
 from agents.kafka.fingerprint import check_fingerprints, stored_fingerprints
+from agents.kafka.topics.admin import admin_client
+from agents.kafka.topics.ids import topic_identities
 from agents.lifecycle.stops import Stops
 from agents.worker.ingest.add_partitions import add_partitions
 from agents.worker.ingest.counters import IngestCounters
@@ -87,31 +89,26 @@ class Growing(Twins):
 
 
 def toml_of(config: Config) -> str:
-    """The file of a configuration; JSON values are TOML values where nothing is null."""
-
-    def lines(table: Any, path: str) -> Iterator[str]:
-        values = {key: value for key, value in table.items() if value is not None}
-        yield from (f"{key} = {orjson.dumps(v).decode()}" for key, v in values.items() if not isinstance(v, dict))
-        for key, value in values.items():
-            if isinstance(value, dict):
-                yield f"[{path}.{key}]"
-                yield from lines(value, f"{path}.{key}")
-
-    parts = ["[job]", f'name = "{config.job.name}"', f'data_dir = "{config.job.data_dir}"', "keep_private_log = true"]
+    """The file of a configuration, with what these tests say in it and nothing else."""
+    streams = [
+        {
+            "name": stream.name,
+            "engine": "spatial",
+            "source": stream.source,
+            **({"audit": stream.audit} if stream.audit else {}),
+            "privacy": {
+                "epsilon": 1.0, "unit": "user", "user": "user", "max_contributions": BOUND,
+                "user_key_file": str(stream.privacy.user_key_file),
+            },
+            "time": {"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "clock": "replay"},
+            "domain": {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]},
+            "options": {"depth": 6, "initial_steps": 1},
+        }
+        for stream in config.streams
+    ]  # fmt: skip
+    job = {"name": config.job.name, "data_dir": str(config.job.data_dir), "keep_private_log": True}
     kafka = {"bootstrap": config.kafka.bootstrap, "partitions": config.kafka.partitions, "session_timeout_s": 6}
-    parts += ["[kafka]", *lines(kafka, "kafka")]
-    for stream in config.streams:
-        table: dict[str, Any] = {"name": stream.name, "engine": "spatial", "source": stream.source}
-        table["audit"] = stream.audit
-        table["privacy"] = {
-            "epsilon": 1.0, "unit": "user", "user": "user", "max_contributions": BOUND,
-            "user_key_file": str(stream.privacy.user_key_file),
-        }  # fmt: skip
-        table["time"] = {"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "clock": "replay"}
-        table["domain"] = {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]}
-        table["options"] = {"depth": 6, "initial_steps": 1}
-        parts += ["[[streams]]", *lines(table, "streams")]
-    return "\n".join(parts) + "\n"
+    return tomli_w.dumps({"job": job, "kafka": kafka, "streams": streams})
 
 
 @in_loop
@@ -262,3 +259,14 @@ async def test_steps_of_the_wall_clock_go_on_where_they_were(bootstrap: str, tmp
     async with bench.running(now_us=lambda: now_s * 1_000_000):
         after = await bench.until_ticked(5)
     assert after.events == {5: 12}, "nothing joins a step that the partition has closed where the users were before"
+
+
+@in_loop
+async def test_a_topic_that_no_stream_has_begun_to_read_is_given_its_partitions(bootstrap: str, tmp_path: Path) -> None:
+    job = Growing(bootstrap, tmp_path)
+    await job.create()
+    for number, words in ((3, "3 partitions in place of 2; no stream had begun"), (3, "nothing to do")):
+        assert await job.command(job.source, number) == 0, job.said
+        assert words in job.said
+        async with admin_client(job.config().kafka) as admin:
+            assert (await topic_identities(admin, [job.source]))[job.source].partitions == 3

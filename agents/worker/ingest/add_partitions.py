@@ -12,8 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import NewPartitions
-from aiokafka.errors import KafkaError
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    KafkaError,
+    NotCoordinatorForGroupError,
+)
 from aiokafka.structs import OffsetAndMetadata
 
 from agents.kafka.clients import close_client, fenced_producer, log_reader
@@ -49,9 +54,13 @@ AGAIN = "Fix: run the same command again, which completes it; until then no work
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What was done. `streams` go on with so many partitions; none where there was nothing left to do."""
+    """What was done: the topic has so many partitions in place of `before`, and `streams` go on with them.
+
+    None of them does where no stream had begun to read it, or nothing was left to do.
+    """
 
     topic: str
+    before: int
     partitions: int
     streams: Sequence[str]
 
@@ -83,11 +92,15 @@ async def add_partitions(config: Config, topic: str, wanted: int) -> Added:
     Raises: TopicError with reason and fix, and nothing was changed; what is wrong with a stream's history; BrokerError.
     """
     source = await _read_by(config, topic, wanted)
-    if not source.config.streams:
-        return Added(topic, wanted, [])
-    specs = _specs(source)
+    names, before = [stream.name for stream in source.config.streams], source.found.partitions
+    if not names and before == wanted:
+        return Added(topic, before, wanted, [])
+    specs = _specs(source) if names else []
     await _check_nobody_works(config, topic)
     try:
+        if not names:
+            await _add(source, wanted)
+            return Added(topic, before, wanted, [])
         await _end_replays(config, topic)
         async with _tasks(source, specs) as (tasks, committed):
             if source.drained_first:
@@ -95,7 +108,7 @@ async def add_partitions(config: Config, topic: str, wanted: int) -> Added:
             await _carry_out(source, tasks, committed)
     except (KafkaError, OutcomeUnknownError) as error:
         raise BrokerError(f"adding partitions to {topic} was cut off: {type(error).__name__}. {AGAIN}") from error
-    return Added(topic, wanted, [stream.name for stream in source.config.streams])
+    return Added(topic, before, wanted, names)
 
 
 async def _read_by(config: Config, topic: str, wanted: int) -> _Source:
@@ -174,13 +187,23 @@ def _impossible(spec: SourceSpec, source: _Source) -> tuple[str, str]:
 async def _check_nobody_works(config: Config, topic: str) -> None:
     job = config.job.name
     async with admin_client(config.kafka) as admin:
-        working = [group for group in (job, f"{job}-ingest") if await members_of(admin, group)]
+        working = [group for group in (job, f"{job}-ingest") if await _members(admin, group)]
     if working:
         raise _refused(
             topic,
             f"workers are running, or were killed a moment ago: group {', '.join(working)} has members",
             "stop them all; a worker that was killed is one until [kafka] session_timeout_s is over",
         )
+
+
+async def _members(admin: AIOKafkaAdminClient, group: str) -> int:
+    """A cluster on which no group has been yet has to make their topic first, and says so until it has."""
+    for _ in range(VISIBLE_TRIES):
+        try:
+            return await members_of(admin, group)
+        except (GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError, GroupLoadInProgressError):
+            await asyncio.sleep(VISIBLE_S)
+    raise BrokerError(f"the brokers do not say who is in group {group}; nothing was changed. Fix: try again")
 
 
 async def _end_replays(config: Config, topic: str) -> None:
