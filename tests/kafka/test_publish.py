@@ -15,6 +15,7 @@ from prometheus_client import REGISTRY
 
 import agents.worker.publish
 from agents.kafka import log_queue
+from agents.kafka.clients import read_to_end
 from agents.kafka.topics.admin import create_topics
 from agents.protocol.partitioner import home_partition
 from agents.protocol.release.publisher import Publication
@@ -202,3 +203,68 @@ def test_two_jobs_with_one_stream_name_cannot_both_publish(bootstrap: str, tmp_p
         return [*found, *(await records_of(bootstrap, Topics.ledger(name), committed=False))]
 
     assert [entry.value for entry in asyncio.run(scenario())] == [b"second"] * 2
+
+
+class _KilledError(Exception):
+    """The worker ends here."""
+
+
+def test_steps_of_many_batches_are_public_once_whole_and_in_order(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the first attempt ends with all of it sent and nothing committed: that never becomes public."""
+    config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
+    name = config.streams[0].name
+    synthetic = [[b"%d %d" % (step, number) for number in range(2_000)] for step in range(3)]
+
+    def steps(worker: bytes) -> list[Publication]:
+        return [
+            Publication(
+                name,
+                step,
+                (
+                    *(PublicRecord("synthetic", key, worker * 60) for key in keys),
+                    PublicRecord("measurements", b"%d" % step, worker),
+                    PublicRecord("ledger", b"%d" % step, worker),
+                ),
+                0,
+            )
+            for step, keys in enumerate(synthetic)
+        ]
+
+    async def scenario() -> dict[str, list[Any]]:
+        await create_topics(config)
+        home = home_partition(name, config.kafka.partitions)
+
+        async def publish(worker: bytes) -> None:
+            task = PublishTask(Job(config=config, source_partitions={name: 2}), home)
+            stream_task = PublishStreamTask(task, config.streams[0])
+            await stream_task.open(config.kafka)
+            try:
+                await stream_task.publish(steps(worker))
+            finally:
+                await stream_task.close()
+
+        def end(failpoint: str) -> None:
+            if failpoint == "publish_ledger_appended":
+                raise _KilledError
+
+        with monkeypatch.context() as killed:
+            killed.setattr(agents.worker.publish, "failpoint", end)
+            with pytest.raises(_KilledError):
+                await publish(b"1")
+        await publish(b"2")
+        topics = {"synthetic": Topics.synthetic(name), "measurements": Topics.measurements(name)}
+        topics["ledger"] = Topics.ledger(name)
+        return {channel: (await read_to_end(config.kafka, topic, 0, 0))[2] for channel, topic in topics.items()}
+
+    found = asyncio.run(scenario())
+    keys = {"synthetic": [key for each in synthetic for key in each], "measurements": [b"0", b"1", b"2"]}
+    keys["ledger"] = keys["measurements"]
+    for channel, records in found.items():
+        assert [each.key for each in records] == keys[channel]
+        assert {each.value for each in records} == {b"2" * 60 if channel == "synthetic" else b"2"}
+        for each in records:
+            step = int(each.key.split()[0])
+            assert each.headers == (("privstream-step", b"%d" % step),)
+            assert each.timestamp == 1000 * (START_S + (step + 1) * 60)

@@ -85,6 +85,31 @@ def test_one_batch_rewrites_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch)
     assert max(each.fullness for each in table._segments) < 4
 
 
+def test_users_that_come_back_bucket_by_bucket_are_rewritten_a_few_times_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As snapshots bring them at a start: in ascending order, so that one segment gets all that a batch has."""
+    monkeypatch.setattr(user_table, "SEGMENT_USERS", 1 << 10)
+    monkeypatch.setattr(user_table, "_LEAST_RECENT", 64)
+    monkeypatch.setattr(user_table, "_REWRITTEN", 1 << 10)
+    monkeypatch.setattr(user_table, "RECENT_SHARE", 32)
+    rewritten = 0
+    merge = user_table._Segment.merge
+
+    def counted(segment: user_table._Segment) -> None:
+        nonlocal rewritten
+        rewritten += len(segment.run)
+        merge(segment)
+
+    monkeypatch.setattr(user_table._Segment, "merge", counted)
+    users = 1 << 16
+    words = np.sort(np.random.default_rng(5).integers(0, 1 << 64, users, dtype=np.uint64))
+    table = UserTable(largest_count=1)
+    for batch in np.array_split(words, BUCKETS):
+        table.find(np.stack((batch, batch), axis=1)).write(np.ones(len(batch), np.int64))
+    assert len(table) == users
+    assert rewritten < 32 * users
+    assert max(len(each.run) for each in table._segments) <= 4 << 10
+
+
 @pytest.mark.parametrize("largest", [255, 65_535, 70_000])
 def test_a_count_that_does_not_fit_is_an_error_and_no_other_count(largest: int) -> None:
     table = UserTable(largest)
