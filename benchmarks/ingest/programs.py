@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 from aiokafka import AIOKafkaConsumer
 
-from benchmarks.ingest.source import PARTITIONS, configuration, create, private_topics
+from agents.kafka.topics.admin import create_topics
+from benchmarks.ingest.source import PARTITIONS, configuration
 
 
 async def bare(bootstrap: str, folder: str, events: int, source: str) -> tuple[int, float]:
@@ -38,13 +39,13 @@ async def bare(bootstrap: str, folder: str, events: int, source: str) -> tuple[i
 
 async def ours(bootstrap: str, folder: str, events: int, source: str) -> tuple[int, float]:
     """Timed from the first slice that is taken in until the last block is committed."""
-    from agents.worker.ingest.partition_task import IngestOptions, SourceTask
+    from agents.worker.ingest.partition_task import SourceTask
     from agents.worker.ingest.service import IngestService
     from agents.worker.ingest.specs import source_specs
 
     job = f"ours-{os.getpid()}"
     config = configuration(bootstrap, folder, job, source=source)
-    await create(bootstrap, *private_topics(job))
+    await create_topics(config)
     specs = source_specs(config, source_partitions={f"{job}-taxi": PARTITIONS})
     begun = 0.0
     take = SourceTask.take
@@ -56,8 +57,7 @@ async def ours(bootstrap: str, folder: str, events: int, source: str) -> tuple[i
         await take(task, records)
 
     SourceTask.take = first_take  # type: ignore[method-assign,assignment]
-    # The last, half-full blocks would wait a second for more: latency, which is not what is measured here.
-    service = IngestService(config, specs, options=IngestOptions(flush_s=0.5))
+    service = IngestService(config, specs)
     await service.start()
     counters = service.counters
     while (seen := sum(counters.records.values())) < events:

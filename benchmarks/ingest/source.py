@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 from rich.progress import Progress
 
+from agents.kafka.topics.admin import admin_client
+from schemas.config import Kafka
 from schemas.config.load import config_from_mapping
-from schemas.topics import Topics
+from schemas.events import TICK_HEADER, encode_tick
 
 PARTITIONS = 4
 SOURCE = "raw.bench"
@@ -69,11 +71,14 @@ def event(random: np.random.Generator, users: np.ndarray, index: int) -> bytes:
 
 
 async def fill(bootstrap: str, topic: str, events: int, progress: Progress, *, codec: str = "none") -> float:
-    """Make the topic and write the events to their users' partitions. Returns their mean size in bytes."""
+    """Make the topic and write the events to their users' partitions, and the tick that ends their step, which is JSON
+    for programs that know of none. Returns the events' mean size in bytes.
+    """
     from agents.protocol.partitioner import partitions_of
     from agents.protocol.userhash import IdBytes
 
-    await create(bootstrap, NewTopic(topic, PARTITIONS, 1))
+    async with admin_client(Kafka(bootstrap=bootstrap)) as admin:
+        await admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
     random = np.random.default_rng(7)
     users = random.integers(0, USERS, events)
     ids = IdBytes.of([f"u{user:07d}" for user in users.tolist()])
@@ -97,27 +102,11 @@ async def fill(bootstrap: str, topic: str, events: int, progress: Progress, *, c
             batches[home] = producer.create_batch()
             batches[home].append(key=key, value=value, timestamp=None)
             progress.update(task, completed=index)
+    tick = [(TICK_HEADER, encode_tick(0, row=0, source="bench"))]
     for home, batch in batches.items():
         if batch.record_count():
             await producer.send_batch(batch, topic, partition=home)
+        await producer.send_and_wait(topic, b"{}", partition=home, headers=tick)
     await producer.stop()
     progress.update(task, completed=events)
     return total / events
-
-
-def private_topics(job: str) -> list[NewTopic]:
-    """What a job keeps for itself."""
-    return [
-        NewTopic(topic.name, topic.partitions or 1, 1, topic_configs=dict(topic.settings))
-        for topic in Topics(job, PARTITIONS).private()
-    ]
-
-
-async def create(bootstrap: str, *topics: NewTopic) -> None:
-    """Make topics."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    try:
-        await admin.create_topics(list(topics))
-    finally:
-        await admin.close()

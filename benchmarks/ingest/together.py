@@ -14,7 +14,8 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from benchmarks.ingest.source import PARTITIONS, configuration, create, private_topics
+from agents.kafka.topics.admin import create_topics
+from benchmarks.ingest.source import PARTITIONS, configuration
 
 OWNS = "owns its partitions"
 
@@ -24,7 +25,6 @@ async def held_back(bootstrap: str, folder: str, source: str, job: str, processe
 
     Returns: the time of day at which its last block was committed.
     """
-    from agents.worker.ingest.partition_task import IngestOptions
     from agents.worker.ingest.service import IngestService
     from agents.worker.ingest.specs import source_specs
 
@@ -36,14 +36,14 @@ async def held_back(bootstrap: str, folder: str, source: str, job: str, processe
 
     config = configuration(bootstrap, folder, job, source=source)
     specs = source_specs(config, source_partitions={f"{job}-taxi": PARTITIONS})
-    service = Held(config, specs, options=IngestOptions(flush_s=0.5), instance_id=str(os.getpid()))
+    service = Held(config, specs, instance_id=str(os.getpid()))
     await service.start()
     await _until(lambda: len(service.partition_tasks) == PARTITIONS // processes)
     print(OWNS, flush=True)
     async with AIOKafkaConsumer(bootstrap_servers=bootstrap) as asked:
         ends = await asked.end_offsets([TopicPartition(source, partition) for partition in range(PARTITIONS)])
     await _until(gate.exists)
-    mine = sum(ends[each] for each in service.partition_tasks)
+    mine = sum(ends[each] - 1 for each in service.partition_tasks)  # the last record is a tick
     await _until(lambda: sum(service.counters.records.values()) >= mine or service.crash_reason is not None)
     if service.crash_reason is not None:
         raise service.crash_reason
@@ -55,7 +55,7 @@ async def held_back(bootstrap: str, folder: str, source: str, job: str, processe
 def rate_of(processes: int, bootstrap: str, folder: str, source: str, events: int) -> float:
     """Events a second of that many processes together, from the opened gate to the last commit of all."""
     job = f"together-{processes}-{time.monotonic_ns()}"
-    asyncio.run(create(bootstrap, *private_topics(job)))
+    asyncio.run(create_topics(configuration(bootstrap, folder, job, source=source)))
     with tempfile.TemporaryDirectory() as held:
         gate = Path(held) / "gate"
         command = [sys.executable, "-W", "ignore", "-m", "benchmarks.ingest", "--program", "held"]

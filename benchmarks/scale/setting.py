@@ -13,11 +13,12 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import tomli_w
 from aiokafka.admin import NewTopic
 
 from agents.broker.embedded import EmbeddedBroker
 from agents.kafka.topics.admin import admin_client, create_topics
-from benchmarks.scale.streams import Job, to_toml
+from benchmarks.scale.streams import Job
 from benchmarks.scale.workers import ROOT, Worker
 from schemas.config import Config
 from schemas.config.load import load_config
@@ -43,7 +44,7 @@ class Setting:
     async def prepare(self, job: Job) -> Config:
         """Write the configuration and create the topics."""
         path = self.folder / "job.toml"
-        path.write_text(to_toml(job.table))
+        path.write_text(tomli_w.dumps(job.table))
         config = load_config(path, {})
         sides = [stream["source"] for stream in job.streams[1:]]
         async with admin_client(config.kafka) as admin:
@@ -55,7 +56,7 @@ class Setting:
     def create(self, job: Job) -> None:
         """The same by the command, for a configuration that this process cannot read. Raises: CalledProcessError."""
         path = self.folder / "job.toml"
-        path.write_text(to_toml(job.table))
+        path.write_text(tomli_w.dumps(job.table))
         command = [sys.executable, "-m", "agents.cli", "topics", str(path), "--create"]
         command += ["--source-partitions", str(job.source_partitions)]
         subprocess.run(command, env={**os.environ, **self.environment}, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)

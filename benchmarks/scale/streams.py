@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -192,29 +192,3 @@ def side_events(engine: str, chance: np.random.Generator, count: int, at_ms: int
                 row |= {"trip": f"t{serial}-{index // 5}", "x": x, "y": y, "last": "true" if index % 5 == 4 else "no"}
         rows.append(row)
     return [orjson.dumps(row) for row in rows]
-
-
-# --- TOML -------------------------------------------------------------------------------------------------------------
-
-
-def to_toml(table: Mapping[str, Any]) -> str:
-    """A configuration as a file."""
-    lines: list[str] = []
-    for section in ("job", "kafka"):
-        lines += [f"[{section}]", *(f"{key} = {_value(value)}" for key, value in table[section].items())]
-    for stream in table["streams"]:
-        lines.append("[[streams]]")
-        lines += [f"{key} = {_value(value)}" for key, value in stream.items() if not isinstance(value, dict)]
-        for section, values in stream.items():
-            if isinstance(values, dict):
-                lines.append(f"[streams.{section}]")
-                lines += [f"{key} = {_value(value)}" for key, value in values.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _value(value: object) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_value(each)}" for key, each in value.items()) + " }"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    return orjson.dumps(value).decode()

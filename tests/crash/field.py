@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
+import tomli_w
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
@@ -292,22 +293,11 @@ class Field:
 
 
 def to_toml(config: Config, *, bootstrap: str) -> str:
-    """The configuration as a file; JSON values are TOML values where nothing is null."""
-    lines = ["[job]", f"name = {_value(config.job.name)}", "[kafka]"]
+    """The configuration as a file."""
     kafka = config.kafka
-    lines += [f"bootstrap = {_value(bootstrap)}", f"partitions = {kafka.partitions}"]
-    lines += [f"session_timeout_s = {kafka.session_timeout_s}"]
+    streams = []
     for stream in config.streams:
         table = stream_table(stream.name, source=stream.source, options={"depth": 8, "initial_steps": 1})
-        table["privacy"] = {**table["privacy"], "user_key_file": str(stream.privacy.user_key_file)}
-        lines.append("[[streams]]")
-        lines += [f"{key} = {_value(value)}" for key, value in table.items() if not isinstance(value, dict)]
-        for section, values in table.items():
-            if isinstance(values, dict):
-                lines.append(f"[streams.{section}]")
-                lines += [f"{key} = {_value(value)}" for key, value in values.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _value(value: object) -> str:
-    return orjson.dumps(value).decode()
+        streams.append(table | {"privacy": {**table["privacy"], "user_key_file": str(stream.privacy.user_key_file)}})
+    given = {"bootstrap": bootstrap, "partitions": kafka.partitions, "session_timeout_s": kafka.session_timeout_s}
+    return tomli_w.dumps({"job": {"name": config.job.name}, "kafka": given, "streams": streams})

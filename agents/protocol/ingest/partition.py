@@ -64,21 +64,19 @@ class PartitionIngest:
         self.next_offset = 0
         self.ticked = -1
         self.live_from: int | None = None
-        self._sealed_live: int | None = None
         self._bounds = None if spec.bounds is None else _bounds_of(spec.bounds)
         self._log = BucketLog(spec.stream, partition, self._bounds)
         self._filter = PureFilter(spec, partition)
         self._reason_fields = reason_fields(spec.fields)
         self._decoder = EventDecoder(spec.fields, max_value_bytes=spec.max_value_bytes)
         self._pending = PendingBlock(spec.domain.words)
-        self._sealed_offset = 0
-        self._sealed_tick = -1
         self._uncommitted: np.ndarray | None = None
         self._has_history = False
         self._floor = 0
         self._last_begin: int | None = None
         self._began = 0
-        self._partitions = self._sealed_partitions = 0
+        self._partitions = 0
+        self._sealed = self._state
         self._totals: dict[str, dict[str, int]] = {}
 
     # --- restoring ------------------------------------------------------------------------------------------------
@@ -104,15 +102,15 @@ class PartitionIngest:
         self._floor = block.floor
         if block.live_from is None and self.live_from is not None:
             raise GapError(f"stream {self.spec.stream}, source partition {self.partition}: a block is no longer live")
-        self.live_from = self._sealed_live = block.live_from
+        self.live_from = block.live_from
         self._has_history, self._last_begin = True, block.lo
         self._began = block.began
-        self._partitions = self._sealed_partitions = block.partitions
+        self._partitions = block.partitions
         if block.totals:
             self._totals = {reason: dict(by_field) for reason, by_field in block.totals.items()}
         self._log.fold(block, at=at)
-        self.next_offset = self._sealed_offset = block.hi
-        self.ticked = self._sealed_tick = block.tick
+        self.next_offset, self.ticked = block.hi, block.tick
+        self._sealed = self._state
         if self._bounds is not None:
             self._bounds.expire(self.ticked + 1)
 
@@ -240,8 +238,11 @@ class PartitionIngest:
     @property
     def changed(self) -> bool:
         """Whether `seal` would give a block."""
-        state = self.next_offset, self.ticked, self._partitions, self.live_from
-        return state != (self._sealed_offset, self._sealed_tick, self._sealed_partitions, self._sealed_live)
+        return self._state != self._sealed
+
+    @property
+    def _state(self) -> tuple[int, int, int, int | None]:
+        return self.next_offset, self.ticked, self._partitions, self.live_from
 
     def snapshots(self, budget_bytes: int, *, most: int = BUCKETS) -> list[Snapshot]:
         """Some bound snapshots, to commit with the block that is sealed NEXT: call right before `seal`."""
@@ -258,7 +259,7 @@ class PartitionIngest:
         block = Block(
             stream=self.spec.stream,
             partition=self.partition,
-            lo=self._sealed_offset,
+            lo=self._sealed[0],
             hi=self.next_offset,
             tick=self.ticked,
             steps=drained.steps,
@@ -275,8 +276,7 @@ class PartitionIngest:
             partitions=self._partitions,
             copied=self._log.copied,
         )
-        self._sealed_offset, self._sealed_tick = self.next_offset, self.ticked
-        self._sealed_partitions, self._sealed_live = self._partitions, self.live_from
+        self._sealed = self._state
         self._uncommitted = self._log.seal()
         return block, drained.letters
 
