@@ -19,6 +19,7 @@ from benchmarks.scale import latency, projection
 from benchmarks.scale.backpressure import pressed
 from benchmarks.scale.replay import PARTITIONS, crashed, replayed
 from benchmarks.scale.results import PARTS, Progressing, Row, Run, table, write
+from schemas.errors import PrivstreamError
 
 EVENTS = {False: 10**7, True: 10**6}
 PRESSURE_EVENTS = {False: 5 * 10**6, True: 10**6}
@@ -30,28 +31,31 @@ EXPECTED_S = {
 }
 
 
-async def run(parts: list[str], *, quick: bool, console: Console) -> Run:
-    """All parts, one after the other."""
-    cases = latency.cases(quick=quick) if "latency" in parts else []
+async def run(parts: list[str], *, quick: bool, console: Console, only: str = "") -> Run:
+    """All parts, one after the other; what is measured is written at once.
+
+    Args: only: cases of latency whose name has it.
+    """
+    cases = [each for each in latency.cases(quick=quick) if only in str(each)] if "latency" in parts else []
     expected_s = sum(CASE_S + case.settle_s + case.seconds for case in cases) + sum(
         EXPECTED_S[quick].get(part, 0.0) for part in parts
     )
     done = Run()
     with Progressing(console, expected_s=expected_s) as progress:
         for case in cases:
-            with _told(done, console, str(case)):
+            with _told(done, console, str(case), quick=quick):
                 figures = await latency.measured(case, progress)
                 done.rows.append(Row("latency", case.workers, case.partitions, case.streams, figures))
         if "replay" in parts:
-            with _told(done, console, "replay"):
+            with _told(done, console, "replay", quick=quick):
                 figures, curves = await replayed(EVENTS[quick], progress)
                 done.rows.append(Row("replay", 1, PARTITIONS, 1, figures))
                 done.curves |= curves
         if "crash" in parts:
-            with _told(done, console, "crash"):
+            with _told(done, console, "crash", quick=quick):
                 done.rows.append(Row("crash", 1, PARTITIONS, 1, await crashed(EVENTS[quick], progress)))
         if "backpressure" in parts:
-            with _told(done, console, "backpressure"):
+            with _told(done, console, "backpressure", quick=quick):
                 figures, curves = await pressed(PRESSURE_EVENTS[quick], progress)
                 done.rows.append(Row("backpressure", 1, PARTITIONS, 1, figures))
                 done.curves |= curves
@@ -59,13 +63,14 @@ async def run(parts: list[str], *, quick: bool, console: Console) -> Run:
 
 
 @contextlib.contextmanager
-def _told(done: Run, console: Console, what: str) -> Iterator[None]:
+def _told(done: Run, console: Console, what: str, *, quick: bool) -> Iterator[None]:
     """One that fails is named, and the others are measured."""
     try:
         yield
-    except (TimeoutError, RuntimeError) as error:
+    except (TimeoutError, RuntimeError, PrivstreamError) as error:
         done.failed.append(what)
         console.print(f"[red]FAILED[/] {what}: {escape(str(error))}")
+    write(done, quick=quick)
 
 
 def main() -> None:
@@ -74,6 +79,9 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", default=bool(os.environ.get("QUICK")), help="two minutes")
     parser.add_argument("--only", choices=PARTS, action="append", help="this part, or these")
+    parser.add_argument(
+        "--case", default="", help="of latency, those whose name has this, as '4 partitions, 1 streams'"
+    )
     parser.add_argument("--project", action="store_true", help="count on from the last figures, into docs/scale.md")
     given = parser.parse_args()
     console = Console(stderr=True)
@@ -84,7 +92,7 @@ def main() -> None:
         sys.stdout.write(made)
         return
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # new topics have no leader for a moment, and it says so
-    done = asyncio.run(run(list(given.only or PARTS), quick=given.quick, console=console))
+    done = asyncio.run(run(list(given.only or PARTS), quick=given.quick, console=console, only=given.case))
     found = write(done, quick=given.quick)
     console.print(table(done))
     print(json.dumps({**found, "quick": given.quick, "failed": done.failed}))

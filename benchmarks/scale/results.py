@@ -123,20 +123,17 @@ def table(run: Run) -> Table:
 
 
 def write(run: Run, *, folder: Path = FOLDER, quick: bool = False) -> dict[str, Any]:
-    """Everything to files and a plot; of parts that were not run, the last figures stay. Not of a quick run.
+    """Everything to files and a plot; of cases that were not run, the last figures stay. Not of a quick run.
 
     Returns: the summary of this run.
     """
-    found = {name: _round(value) for name, value in summary(run).items()}
-    if quick:
+    found = _rounded(summary(run))
+    if quick or not run.rows:
         return found
-    kept = json.loads(path.read_text()) if (path := folder / "scale.json").exists() else {}
-    path.write_text(json.dumps({**kept, **found}, indent=2) + "\n")
-    parts = {row.part for row in run.rows}
+    places = {_places(row) for row in run.rows}
     whole = read(folder)
-    whole.rows = sorted(
-        [row for row in whole.rows if row.part not in parts] + run.rows, key=lambda row: PARTS.index(row.part)
-    )
+    whole.rows = sorted([row for row in whole.rows if _places(row) not in places] + run.rows, key=_order)
+    (folder / "scale.json").write_text(json.dumps(_rounded(summary(whole)), indent=2) + "\n")
     whole.curves |= {name: curve[:: -(-len(curve) // MOST_POINTS)] for name, curve in run.curves.items()}
     _csv(folder / "scale.csv", HEAD, (
         [row.part, row.workers, row.partitions, row.streams, name, f"{value:.6g}"]
@@ -165,6 +162,14 @@ def read(folder: Path = FOLDER) -> Run:
             for line in csv.DictReader(file):
                 found.curves.setdefault(line["curve"], []).append((float(line["x"]), float(line["y"])))
     return found
+
+
+def _rounded(figures: dict[str, Any]) -> dict[str, Any]:
+    return {name: _round(value) for name, value in figures.items()}
+
+
+def _order(row: Row) -> tuple[int, ...]:
+    return PARTS.index(row.part), row.streams, row.workers, row.partitions
 
 
 def _places(row: Row) -> tuple[str, int, int, int]:

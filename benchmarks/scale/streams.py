@@ -95,13 +95,14 @@ def counting_stream(name: str, *, step: str) -> Table:
 
 
 def side_stream(name: str, engine: str, *, step: str, start: str) -> Table:
-    """A stream of a few events a step."""
+    """A stream of a few events a step. Args: step: of whole seconds, as 10s."""
+    steps = 3600 // int(step.removesuffix("s"))  # in the hour for which users are bounded
     user: Table = {"unit": "user", "user": "user", "max_contributions": 2, "per": "1h"}
     privacy: Table = {
         "spatial": {"unit": "event"},
         "tabular": {"unit": "event"},
         "series": {**user, "delta": 1e-6},
-        "markov": {"unit": "replace", "user": "user", "max_contributions": 360, "max_per_step": 1, "per": "1h"},
+        "markov": {"unit": "replace", "user": "user", "max_contributions": steps, "max_per_step": 1, "per": "1h"},
         "trajectory": user,
     }[engine]
     square = [0.0, 0.0, 1.0, 1.0]
