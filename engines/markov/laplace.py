@@ -15,11 +15,10 @@ from math import log, pi, sqrt
 import numpy as np
 from scipy.special import erfcx
 
-from engines.noise import DiscreteLaplace
+from engines.noise import LEAST_VARIANCE, DiscreteLaplace
 from schemas.arrays import FloatArray
 
-LEAST_SCALE = 0.05
-"""Below it a noisy count is the count, and float64 has no use for less."""
+LEAST_SCALE = sqrt(LEAST_VARIANCE / 2)
 _ROOT2, _ROOT_2PI = sqrt(2), sqrt(2 * pi)
 _FAR = -50.0
 _LEAST_SHARE = 1e-18

@@ -10,7 +10,7 @@ from engines.noise.binomial import centred_binomial
 from engines.noise.digits import geometric
 from engines.noise.exponential import exponential_mechanism
 from engines.noise.gaussian import DiscreteGaussian, discrete_gaussian, sigma_squared_for
-from engines.noise.laplace import DiscreteLaplace, discrete_laplace, scale_for
+from engines.noise.laplace import LEAST_VARIANCE, DiscreteLaplace, discrete_laplace, scale_for
 from engines.noise.mechanisms import binomial_mechanism, check_zero, gaussian_mechanism, laplace_mechanism
 from engines.noise.private import aggregate, private_like
 from engines.noise.source import SEED_BYTES, Label, NoiseSource, fresh_seed, seeded
@@ -18,6 +18,7 @@ from engines.noise.split import laplace_exceeds
 from engines.noise.uniform import random_bits, uniform_below
 
 __all__ = [
+    "LEAST_VARIANCE",
     "SEED_BYTES",
     "DiscreteGaussian",
     "DiscreteLaplace",

@@ -25,6 +25,11 @@ from schemas.errors import EngineInputError
 MAX_TERM = 2**42
 """Bound on numerator and denominator of a scale: times `digits.MAX_GEOMETRIC` it stays inside int64."""
 
+LEAST_VARIANCE = 0.005
+"""What estimators take a measurement's variance for, at least. At large epsilons nearly every noisy count is the count,
+and what is divided by its variance would grow without end, up to a variance of 0 in floating point.
+"""
+
 # Arrays of this many words stay in the processor's cache.
 _CHUNK = 2**16
 

@@ -27,6 +27,7 @@ from engines.noise import seeded
 from engines.registry import build_domain, build_engine, build_evaluator, part
 from schemas.blocks import Folded
 from schemas.config import ENGINES
+from schemas.config.privacy import LARGEST_EPSILON
 from schemas.errors import EngineInputError
 
 pytestmark = pytest.mark.seconds(0.3)
@@ -82,6 +83,21 @@ def test_contract(name: str, mode: str, data: st.DataObject, seed: int) -> None:
     case = contract_case(name)
     configured = case.stream(mode, data.draw(st.sampled_from(case.tried(mode))))
     checks.check_engine(lambda: build_engine(configured), data.draw(some_batches(case)), seed=seed)
+
+
+@pytest.mark.parametrize(("name", "mode"), CASES)
+def test_the_largest_epsilon_is_computed_as_any_other(name: str, mode: str) -> None:
+    """Noise that is 0 nearly always has a variance near 0, to divide by. Warnings are errors."""
+    case, chance = contract_case(name), random.Random(f"{name} {mode}")
+    # All of it for one event, where the case does not say otherwise.
+    stream = case.stream(mode, {"privacy": {"max_contributions": 1, **case.privacy, "epsilon": LARGEST_EPSILON}})
+    engine = build_engine(stream)
+    for step in range(4 if isinstance(build_domain(stream), FilledDomain) else 30):  # or trips would be over
+        rows = [(case.keys(chance.randint), chance.randint(1, 60)) for _ in range(40)]
+        release = engine.step(Batch(step, folded(case, [*rows, (case.crowd, 400)])), seeded(step))
+        assert release.step == step
+    for array in engine.state().values():
+        assert array.dtype.kind != "f" or not np.isnan(array).any()
 
 
 UNCHARGED = {("series", mode) for mode in ("paper-binomial", "bd", "ba")}

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, private_like, scale_for
+from engines.noise import LEAST_VARIANCE, DiscreteLaplace, NoiseSource, laplace_mechanism, private_like, scale_for
 from engines.spatial.held.estimate import Estimates
 from engines.spatial.held.tree import HeldTree
 from engines.spatial.partition import Changes
@@ -52,8 +52,8 @@ class LeafCounter:
 
     @property
     def variance(self) -> float:
-        """Of one measurement."""
-        return DiscreteLaplace(self.scale).variance
+        """Of one measurement, `LEAST_VARIANCE` at least."""
+        return max(LEAST_VARIANCE, DiscreteLaplace(self.scale).variance)
 
     def noisy(self, values: IntArray, noise: NoiseSource) -> IntArray:
         """The one way in which pending events leave: `(leaves,)` int64 private in, released out."""

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from engines.noise import NoiseSource
+from engines.noise import LEAST_VARIANCE, NoiseSource
 from engines.shares import CellNoise
 from engines.tabular.marginals import Marginals
 from schemas.arrays import FloatArray, IntArray
@@ -52,6 +52,6 @@ def measure(counts: IntArray, layout: Marginals, laws: Sequence[CellNoise], nois
 
 
 def variances(laws: Sequence[CellNoise]) -> FloatArray:
-    """`(marginals,)` variance of the noise of one cell."""
-    known = {law: law.variance for law in set(laws)}
+    """`(marginals,)` variance of the noise of one cell, `LEAST_VARIANCE` at least."""
+    known = {law: max(LEAST_VARIANCE, law.variance) for law in set(laws)}
     return np.array([known[law] for law in laws])
