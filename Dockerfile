@@ -6,7 +6,8 @@ WORKDIR /src
 # Before the sources, so that a change of code does not install every package anew.
 COPY requirements/core.lock requirements/
 RUN /opt/privstream/bin/pip install --require-hashes -r requirements/core.lock
-COPY pyproject.toml LICENSE ./
+COPY pyproject.toml LICENSE README.md ./
+COPY examples/ examples/
 COPY schemas/ schemas/
 COPY engines/ engines/
 COPY agents/ agents/

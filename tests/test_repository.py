@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -216,3 +219,31 @@ def test_the_image_copies_no_more_than_it_lists() -> None:
     assert [source for source in sources if f"!{source}" not in ignored] == []
     assert re.search(r"^USER (?!0\b|root\b)", dockerfile, flags=re.MULTILINE)
     assert "--require-hashes" in dockerfile
+
+
+def test_a_wheel_that_is_installed_elsewhere_has_types_examples_and_a_description(tmp_path: Path) -> None:
+    """And so the demo, which needs nothing of a clone."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    [wheel] = tmp_path.glob("*.whl")
+    there = tmp_path / "there"
+    with zipfile.ZipFile(wheel) as packed:
+        names = set(packed.namelist())
+        assert {f"{package}/py.typed" for package in ("agents", "engines", "schemas")} <= names
+        [about] = [name for name in names if name.endswith("/METADATA")]
+        assert "# privstream" in packed.read(about).decode()
+        packed.extractall(there)
+    code = "import agents, agents.demo.run as run; print(agents.__file__); print(run.examples())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(there)}, check=True,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    module, examples = done.stdout.splitlines()
+    assert Path(module).is_relative_to(there)
+    assert Path(examples) == there / "agents" / "examples"
+    assert _files(Path(examples)) == _files(ROOT / "examples")
+
+
+def _files(folder: Path) -> set[Path]:
+    found = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+    return {path for path in found if "__pycache__" not in path.parts}
