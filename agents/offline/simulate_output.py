@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 import orjson
 
 from agents.explain.sentences import promise
-from agents.offline.files import FileError
+from agents.offline.rows.files import FileError
+from agents.offline.rows.seen import RowsSeen
 from agents.pages.report import StepRow, StreamReport, render
 from agents.presentation import presentation
 from agents.protocol.release.held_out import HeldOutAudit
@@ -27,14 +28,19 @@ class Output:
     """The folder of one stream.
 
     Attributes:
-        steps: the lines of steps.csv so far. counts: `Reason` name -> rows. ledger: its last entry.
+        steps: the lines of steps.csv so far. counts: `Reason` name -> rows. rows_seen: those refused. ledger: its last
+        entry.
     """
 
-    def __init__(self, folder: Path, stream: Stream, *, source: str, caveats: list[str]) -> None:
+    def __init__(
+        self, folder: Path, stream: Stream, *, source: str, caveats: list[str], overwrite: bool = False
+    ) -> None:
         self.folder = folder
+        self._overwrite = overwrite
         self.stream = stream
         self.steps: list[StepRow] = []
         self.counts: Counter[str] = Counter()
+        self.rows_seen = RowsSeen()
         self.ledger: dict[str, Any] = {}
         self._source = source
         self._caveats = caveats
@@ -42,6 +48,9 @@ class Output:
         self._files = ExitStack()
 
     def __enter__(self) -> Self:
+        """Raises: FileError where it may not be written, or holds a simulation already."""
+        if not self._overwrite and (self.folder / "steps.csv").exists():
+            raise FileError(f"{self.folder}: holds a simulation already. Fix: name another folder, or say --overwrite.")
         try:
             # True values: not for other users of the machine.
             (self.folder / "synthetic").mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -93,8 +102,15 @@ class Output:
             caveats=self._caveats,
             step_length=format_duration(stream.time.step),
             guarantee=self.ledger,
-            reasons=dict(self.counts),
+            rows={
+                "used": self.counts["ACCEPTED"],
+                "of them moved to a limit": self.counts["CLIPPED"],
+                "over the bound of their user": self.counts["OVER_BOUND"],
+            },
+            refused=[each.cells for each in self.rows_seen.refused],
+            refused_much=self.rows_seen.seen.sentence() if self.rows_seen.seen.much else None,
             steps=self.steps,
+            alive=audit.evaluator.scope == "alive",
             tiles=show.tiles(self.steps[-1].metrics) if self.steps else (),
             sections=show.sections(stream, audit, self.steps) if self.steps else (),
         )

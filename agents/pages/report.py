@@ -39,8 +39,10 @@ class StreamReport:
 
     Attributes:
         promise: the guarantee as a sentence; caveats: what weakens it in this run, empty if nothing.
+        alive: whether truth and release are of all that is alive after a step; else they are of one step.
         tiles: label and text of the last metrics. sections: HTML of plots and tables, see `Presentation`.
-        guarantee: the ledger's last entry. reasons: `Reason` name -> rows.
+        guarantee: the ledger's last entry. rows: what became of those that were not refused -> how many.
+        refused: reason, field, rows, share, first row, and what to do. refused_much: a sentence where many are.
     """
 
     name: str
@@ -51,8 +53,11 @@ class StreamReport:
     caveats: Sequence[str]
     step_length: str
     guarantee: Mapping[str, Any]
-    reasons: Mapping[str, int]
+    rows: Mapping[str, int]
+    refused: Sequence[tuple[str, ...]]
+    refused_much: str | None
     steps: Sequence[StepRow]
+    alive: bool
     tiles: Sequence[tuple[str, str]]
     sections: Sequence[str]
 
@@ -65,7 +70,7 @@ def render(report: StreamReport) -> str:
         report=report,
         warning=WARNING,
         all_tiles=_tiles(report),
-        count_plot=_count_plot(report.steps) if report.steps else "",
+        count_plot=_count_plot(report.steps, alive=report.alive) if report.steps else "",
         guarantee={
             "epsilon": entry.get("epsilon", 0),
             "delta": entry.get("delta", 0),
@@ -73,9 +78,7 @@ def render(report: StreamReport) -> str:
             "note": entry.get("note") or "",
             "rows": [_mechanism(mechanism) for mechanism in entry.get("mechanisms", [])],
         },
-        reasons=[
-            (name.lower().replace("_", " "), f"{count:,}") for name, count in sorted(report.reasons.items()) if count
-        ],
+        rows=[(name, f"{count:,}") for name, count in report.rows.items() if count],
     )
 
 
@@ -83,7 +86,9 @@ def _tiles(report: StreamReport) -> list[tuple[str, str]]:
     last = report.steps[-1] if report.steps else None
     tiles = [
         ("steps", f"{len(report.steps):,}"),
-        ("true events alive", f"{last.true_total:,}" if last else "0"),
+        ("true events alive", f"{last.true_total:,}" if last else "0")
+        if report.alive
+        else ("true events", f"{sum(row.events for row in report.steps):,}"),
         ("synthetic records", f"{last.released_total:,}" if last else "0"),
         ("epsilon", f"{report.guarantee.get('epsilon', 0):g} per {report.guarantee.get('unit', 'unit')}"),
         *report.tiles,
@@ -101,13 +106,13 @@ def _mechanism(mechanism: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _count_plot(steps: Sequence[StepRow]) -> str:
+def _count_plot(steps: Sequence[StepRow], *, alive: bool) -> str:
     made, (upper, lower) = figure(6.0, 4.6, rows=2, sharex=True, height_ratios=[2, 1])
     times = [row.start.replace(tzinfo=None) for row in steps]  # in the stream's own zone
     upper.step(times, [row.true_total for row in steps], where="post", color=TRUE, linewidth=1.8, label="true")
     released = [row.released_total for row in steps]
     upper.step(times, released, where="post", color=SYNTHETIC, linewidth=1.8, linestyle="--", label="synthetic")
-    upper.set_ylabel("alive", color=TRUE)
+    upper.set_ylabel("alive" if alive else "of the step", color=TRUE)
     upper.legend(frameon=False, loc="upper left")
     upper.set_ylim(bottom=0)
     lower.fill_between(times, [row.events for row in steps], step="post", color=GREY, alpha=0.6, linewidth=0)

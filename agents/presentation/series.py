@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Mapping, Sequence
-from math import isnan, nan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
+from agents.presentation.series_report import sections, tiles
 from engines.accounting import gaussian
 from engines.auditor.fixture import Focus
 from engines.series.build import config
@@ -18,13 +17,8 @@ from schemas.config import Stream
 from schemas.config.options.series import SeriesOptions
 from schemas.guarantee import Guarantee
 
-if TYPE_CHECKING:
-    from agents.pages.report import StepRow
-    from agents.protocol.release.held_out import HeldOutAudit
-
 _CROWD = 20
 _LATE, _LATE_READINGS = 3, 6
-_WIDTH, _HEIGHT = 720, 220
 
 
 def _domain(stream: Stream) -> str:
@@ -169,11 +163,6 @@ def _audit_plan(stream: Stream) -> AuditPlan:
     )
 
 
-def tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
-    """Truth and release of the last step; a dash where it has none."""
-    return [(name.replace("_", " "), f"{value:.6g}" if _known(value) else "-") for name, value in metrics.items()]
-
-
 def errors(metrics: Mapping[str, float]) -> Mapping[str, float]:
     """How far the release of each field lies from the truth, in its units."""
     found = {}
@@ -182,55 +171,6 @@ def errors(metrics: Mapping[str, float]) -> Mapping[str, float]:
             tail = name.removeprefix("true")
             found[f"error of {tail[1:]}" if tail else "error"] = abs(metrics[f"released{tail}"] - metrics[name])
     return found
-
-
-def _known(value: float | None) -> bool:
-    """False for what is missing: JSON has no NaN, so it comes back as null."""
-    return value is not None and not isnan(value)
-
-
-def sections(stream: Stream, truth: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[str]:
-    """A plot of truth and release with its band for each field."""
-    found = []
-    names = [field.name for field in config(stream).domain.fields]
-    for name in names:
-        tail = f"_{name}" if len(names) > 1 else ""
-        rows = []
-        for row in steps:
-            true, released, error = (row.metrics.get(f"{what}{tail}", nan) for what in ("true", "released", "se"))
-            if _known(true) and _known(released):
-                rows.append((row.step, true, released, error if _known(error) else 0.0))
-        if len(rows) > 1:
-            found.append(f"<h2>{html.escape(name)}: truth and release</h2>{_plot(rows)}")
-    return found
-
-
-def _plot(rows: Sequence[tuple[int, float, float, float]]) -> str:
-    """SVG: truth as a line, the release as another, its 90 % interval as a band."""
-    wide = 1.645
-    low = min(min(true, released - wide * error) for _, true, released, error in rows)
-    high = max(max(true, released + wide * error) for _, true, released, error in rows)
-    first, last = rows[0][0], rows[-1][0]
-
-    def at(step: int, value: float) -> str:
-        x = 40 + (_WIDTH - 50) * (step - first) / max(1, last - first)
-        y = _HEIGHT - 20 - (_HEIGHT - 30) * (value - low) / ((high - low) or 1.0)
-        return f"{x:.1f},{y:.1f}"
-
-    upper = [at(step, released + wide * error) for step, _, released, error in rows]
-    lower = [at(step, released - wide * error) for step, _, released, error in reversed(rows)]
-    true_line = " ".join(at(step, true) for step, true, _, _ in rows)
-    released_line = " ".join(at(step, released) for step, _, released, _ in rows)
-    return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="truth, release and its 90 % interval by step" '
-        'style="max-width:100%">'
-        f'<polygon points="{" ".join(upper + lower)}" fill="#5b8def" opacity="0.25"/>'
-        f'<polyline points="{released_line}" fill="none" stroke="#2f5fc4" stroke-width="1.5"/>'
-        f'<polyline points="{true_line}" fill="none" stroke="#c4572f" stroke-width="1"/>'
-        f'<text x="2" y="14" font-size="11">{high:.4g}</text><text x="2" y="{_HEIGHT - 20}" font-size="11">{low:.4g}'
-        f'</text><text x="40" y="{_HEIGHT - 4}" font-size="11">steps {first} to {last}; orange: truth, blue: release '
-        "and its 90 % interval</text></svg>"
-    )
 
 
 PRESENTATION = Presentation(
