@@ -41,14 +41,20 @@ class PrivstreamError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One refusal: the key it is about, why it is refused, and what to write instead."""
+    """One refusal: the key it is about, why it is refused, what to write instead, and its line where it is known."""
 
     key: str
     reason: str
     fix: str
+    line: int | None = None
+
+    @property
+    def where(self) -> str:
+        """The key, and the line of the file."""
+        return self.key if self.line is None else f"{self.key} (line {self.line})"
 
     def __str__(self) -> str:
-        return f"{self.key}: {self.reason}\n    fix: {self.fix}"
+        return f"{self.where}: {self.reason}\n    fix: {self.fix}"
 
 
 class ConfigError(PrivstreamError):

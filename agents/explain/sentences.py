@@ -5,9 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from agents.explain.parts import chance, surest
 from engines.accounting.group import group_delta
 from schemas.config import format_duration
-from schemas.config.privacy import UNUSUAL_DELTA
+from schemas.config.privacy import UNUSUAL_DELTA, UNUSUAL_EPSILON
 
 if TYPE_CHECKING:
     from schemas.config import Privacy, Stream
@@ -58,6 +59,15 @@ def several(privacy: Privacy) -> str:
         f"k times epsilon and more than k times delta (up to {two:.2g} for k = 2, and e^epsilon times as much for each "
         "one more)"
     )
+
+
+def epsilon_warning(stream: Stream) -> str | None:
+    """A sentence where epsilon promises next to nothing; None elsewhere."""
+    epsilon = stream.privacy.epsilon_fraction
+    if epsilon <= UNUSUAL_EPSILON:
+        return None
+    sure = chance(surest(float(epsilon)))
+    return f"epsilon above {UNUSUAL_EPSILON} promises little: from an even chance somebody may get {sure} sure."
 
 
 def delta_warning(stream: Stream) -> str | None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from statistics import NormalDist
 
 from agents.explain.parts import Budget, Point, chance, decimal, exact, surest
-from agents.explain.sentences import delta_warning, promise, several
+from agents.explain.sentences import delta_warning, epsilon_warning, promise, several
 from agents.presentation import presentation
 from engines.accounting import gaussian
 from schemas.config import Stream, format_duration
@@ -176,11 +176,9 @@ def alerts(stream: Stream, guarantee: Guarantee) -> Iterator[str]:
             "lifetime: after "
             f"k periods it is k times epsilon."
         )
-    if (told := delta_warning(stream)) is not None:
-        yield told
-    if privacy.epsilon_fraction > 10:
-        sure = surest(float(privacy.epsilon_fraction))
-        yield f"epsilon above 10 promises little: from an even chance somebody may get {chance(sure)} sure."
+    for told in (delta_warning(stream), epsilon_warning(stream)):
+        if told is not None:
+            yield told
     if (
         stream.domain.lifetime is not None
         and stream.privacy.unit == "user"

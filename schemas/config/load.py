@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from schemas.config.discovery import ENGINES
 from schemas.config.domain.common import DomainSection
 from schemas.config.environment import overridden
+from schemas.config.lines import line_of, lines_of
 from schemas.config.options.common import OptionsSection
 from schemas.config.privacy import Privacy
 from schemas.config.root import Config, Named, clashes
@@ -30,7 +32,11 @@ S = TypeVar("S", bound=Section)
 _DOMAIN: TypeAdapter[DomainSection] = TypeAdapter(Domain)
 
 
-def load_config(path: Path | str, environment: Mapping[str, str] | None = None) -> Config:
+NO_CLUSTER = {"bootstrap": "no-cluster.invalid:9092"}
+"""`[kafka]` of a configuration that has none, for what asks no cluster: nobody can have this name (RFC 2606)."""
+
+
+def load_config(path: Path | str, environment: Mapping[str, str] | None = None, *, offline: bool = False) -> Config:
     """Read and check a configuration file.
 
     Args:
@@ -38,6 +44,7 @@ def load_config(path: Path | str, environment: Mapping[str, str] | None = None) 
         environment: pass `os.environ`. PRIVSTREAM_BOOTSTRAP, PRIVSTREAM_JOB__<KEY>, PRIVSTREAM_KAFKA__<KEY> (such as
             PRIVSTREAM_KAFKA__SASL_PASSWORD_FILE) win over the file; PRIVSTREAM_USER_KEY_FILE is used for each stream
             with unit = "user" that names no user_key_file. None: the file alone.
+        offline: for what asks no cluster; the file may do without `[kafka]`.
     Raises: ConfigError with every problem: key, reason, fix.
     """
     path = Path(path)
@@ -52,16 +59,22 @@ def load_config(path: Path | str, environment: Mapping[str, str] | None = None) 
         raise ConfigError([ConfigProblem(str(path), reason, "name a TOML file that this user may read")]) from None
     if len(content) > LARGEST_FILE_BYTES:
         raise ConfigError([ConfigProblem(str(path), "is larger than 1 MiB", "name the configuration file")])
-    return parse_config(text, environment, file=str(path), folder=path.parent)
+    return parse_config(text, environment, file=str(path), folder=path.parent, offline=offline)
 
 
 def parse_config(
-    text: str, environment: Mapping[str, str] | None = None, *, file: str = "the file", folder: Path | None = None
+    text: str,
+    environment: Mapping[str, str] | None = None,
+    *,
+    file: str = "the file",
+    folder: Path | None = None,
+    offline: bool = False,
 ) -> Config:
     """Check the text of a configuration file; see `load_config`.
 
     Args:
         file: names it in messages. folder: from which the paths of public files go; None: the working folder.
+        offline: as of `load_config`.
     Raises: ConfigError.
     """
     try:
@@ -70,7 +83,13 @@ def parse_config(
         # tomllib names a position, and at most one character.
         reason = f"is not TOML: {error}" if isinstance(error, tomllib.TOMLDecodeError) else "is nested too deeply"
         raise ConfigError([ConfigProblem(file, reason, "write key = value, and put texts in double quotes")]) from None
-    return config_from_mapping(document, environment, folder=folder)
+    if offline:
+        document.setdefault("kafka", NO_CLUSTER)
+    try:
+        return config_from_mapping(document, environment, folder=folder)
+    except ConfigError as error:
+        lines = lines_of(text)
+        raise ConfigError([replace(each, line=line_of(each.key, lines)) for each in error.problems]) from None
 
 
 def config_from_mapping(

@@ -24,6 +24,7 @@ SURPLUS_SHARE = Fraction(1, 10)
 """Of the budget, for counting what the bounds refuse."""
 LARGEST_EPSILON = 1000  # far beyond any guarantee; above it, it is a slip of the pen
 LARGEST_DELTA = 0.01
+UNUSUAL_EPSILON = 10  # above it somebody is told what is left of the promise
 UNUSUAL_DELTA = 1e-5
 """Above it somebody is told to compare delta with the number of users, which no configuration says."""
 

@@ -44,10 +44,23 @@ def _timezone(value: str) -> str:
     try:
         zoneinfo.ZoneInfo(value)
     except (KeyError, ValueError, OSError):
-        near = difflib.get_close_matches(value, sorted(zoneinfo.available_timezones()), n=1, cutoff=0.6)
-        hint = f'did you mean "{near[0]}"?' if near else 'write a name such as "America/New_York" or "UTC"'
-        raise refusal("is not a known time zone", hint) from None
+        raise refusal("is not a known time zone", _zone_hint(value)) from None
     return value
+
+
+def _zone_hint(value: str) -> str:
+    """A name that is like it in its last part, too: zones are named by few cities, and most are far from any other.
+
+    >>> _zone_hint("Europe/Berln")
+    'did you mean "Europe/Berlin"?'
+    """
+    for name in difflib.get_close_matches(value, sorted(zoneinfo.available_timezones()), n=3, cutoff=0.8):
+        if difflib.get_close_matches(value.rpartition("/")[2], [name.rpartition("/")[2]], cutoff=0.75):
+            return f'did you mean "{name}"?'
+    return (
+        'write a name of the IANA database, such as "America/New_York" or "UTC"; a city without a name of its own has '
+        "that of the next large one in its zone"
+    )
 
 
 def _start(value: object) -> str:

@@ -204,7 +204,7 @@ def test_the_environment_wins_over_the_file() -> None:
 
 def test_the_environment_can_add_sections() -> None:
     text = TAXI.read_text().replace('bootstrap = "localhost:9092"', "")
-    with pytest.raises(ConfigError, match=r"kafka\.bootstrap: missing"):
+    with pytest.raises(ConfigError, match=r"kafka\.bootstrap \(line \d+\): missing"):
         parse_config(text, folder=TAXI.parent)
     config = parse_config(text, {"PRIVSTREAM_BOOTSTRAP": "a:1,b:2"}, folder=TAXI.parent)
     assert config.kafka.servers == ("a:1", "b:2")

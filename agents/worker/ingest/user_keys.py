@@ -26,9 +26,14 @@ def _user_key(stream: Stream) -> bytes | None:
     if not stream.privacy.bounds_users:
         return None
     where = f"streams.{stream.name}.privacy.user_key_file"
-    fix = "name a file with at least 16 random bytes, or set PRIVSTREAM_USER_KEY_FILE"
+    fix = (
+        "name a file with at least 16 random bytes, or set PRIVSTREAM_USER_KEY_FILE. To make one: "
+        "head -c 32 /dev/urandom > user.key && chmod 600 user.key"
+    )
     if stream.privacy.user_key_file is None:
         raise ConfigError([ConfigProblem(where, "missing: the hash of user ids needs a secret", fix)])
+    if not stream.privacy.user_key_file.exists():
+        raise ConfigError([ConfigProblem(where, f"{stream.privacy.user_key_file} is not there", fix)])
     secret = read_secret(stream.privacy.user_key_file, key=where)
     if len(secret) < KEY_BYTES:
         raise ConfigError([ConfigProblem(where, f"the file holds less than {KEY_BYTES} bytes", fix)])
