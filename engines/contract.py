@@ -69,6 +69,10 @@ class Release:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
+ScalarKind = Literal["text", "number", "boolean"]
+"""What JSON can tell apart, beside null."""
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Decoded raw events, column by column, as a domain's `encode` takes them: `numbers[name]` is `(events,)` float64.
@@ -108,8 +112,11 @@ class Domain(Protocol):
     def text_fields(self) -> tuple[str, ...]: ...
 
     @property
-    def value_fields(self) -> tuple[str, ...]:
-        """Fields that are read as any JSON scalar, see `Columns`. No name is in two of the three."""
+    def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
+        """Fields that are read as any JSON scalar, see `Columns`, and which kinds their values can be, null apart.
+
+        Where a file has texts alone, as CSV, they are read as these. No name is in two of the three.
+        """
         ...
 
     @property

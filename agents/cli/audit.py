@@ -112,7 +112,7 @@ def _cases(config: Path | None) -> list[Case]:
         return cases()
     from agents.offline.audit_stream import StreamAudit
 
-    return [StreamAudit(stream).case() for stream in config_of(config).streams]
+    return [StreamAudit(stream).case() for stream in config_of(config, offline=True).streams]
 
 
 def draw(findings: Sequence[AuditFinding], path: Path) -> None:

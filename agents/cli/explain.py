@@ -40,9 +40,9 @@ def explain(
     from agents.explain.registry import registry as entries_of
     from agents.explain.text import render_text
 
-    loaded = config_of(config)
+    loaded = config_of(config, offline=True)
     names = None if stream is None else [chosen_stream(loaded, stream).name]
-    explanation = explained(loaded, names, earlier=[config_of(path) for path in earlier or ()])
+    explanation = explained(loaded, names, earlier=[config_of(path, offline=True) for path in earlier or ()])
     if html is not None:
         try:
             html.write_text(render_page(explanation), encoding="utf-8")

@@ -10,7 +10,8 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
@@ -21,6 +22,7 @@ from schemas.errors import ConfigError, PrivstreamError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from agents.offline.rows.seen import RefusedRows
     from schemas.config import Config, Stream
 
 P = ParamSpec("P")
@@ -37,6 +39,9 @@ ConfigFile = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
+AllowRefused = Annotated[
+    bool, typer.Option("--allow-refused", help="Go on also where fewer than half of the rows can be used.")
+]
 
 
 def clean(command: Callable[P, R]) -> Callable[P, R]:
@@ -80,7 +85,8 @@ def _refuse(error: PrivstreamError, *, as_json: bool) -> None:
         count = len(problems)
         say_error(f"the configuration is refused: {count} {'problem' if count == 1 else 'problems'}")
         for problem in problems:
-            typer.echo(f"\n  {problem['key']}\n    {problem['reason']}\n    fix: {problem['fix']}", err=True)
+            line = f" (line {problem['line']})" if problem["line"] else ""
+            typer.echo(f"\n  {problem['key']}{line}\n    {problem['reason']}\n    fix: {problem['fix']}", err=True)
         return
     (problem,) = problems
     say_error(problem["reason"])
@@ -88,14 +94,14 @@ def _refuse(error: PrivstreamError, *, as_json: bool) -> None:
         typer.echo(f"  fix: {problem['fix']}", err=True)
 
 
-def problems_of(error: PrivstreamError) -> list[dict[str, str]]:
+def problems_of(error: PrivstreamError) -> list[dict[str, Any]]:
     """An error as key, reason, fix; our messages put the fix behind the word "Fix:"."""
     if isinstance(error, ConfigError):
-        return [{"key": each.key, "reason": each.reason, "fix": each.fix} for each in error.problems]
+        return [asdict(each) for each in error.problems]
     text = str(error)
     at = text.find("Fix: ")
     reason, fix = (text, "") if at < 0 else (text[:at], text[at + len("Fix: ") :])
-    return [{"key": "", "reason": reason.strip(), "fix": fix.strip()}]
+    return [{"key": "", "reason": reason.strip(), "fix": fix.strip(), "line": None}]
 
 
 def say(text: str) -> None:
@@ -111,15 +117,28 @@ def warn(text: str) -> None:
     typer.echo(typer.style("ATTENTION: ", fg="yellow", bold=True) + text, err=True)
 
 
+def say_refused(stream: str, refused: Sequence[RefusedRows], *, share: float) -> None:
+    """By reason and field, with the first row of each; loudly, and with what to do, where it is much."""
+    from agents.lifecycle.refusals import MUCH, percent
+
+    if share > MUCH:
+        warn(f"stream {stream}: {percent(share)} of the rows are refused")
+    for each in refused:
+        say(f"  refused: {each}" + (f". What to do: {each.what_to_do}" if share > MUCH else ""))
+
+
 def print_json(value: Mapping[str, Any]) -> None:
     typer.echo(json.dumps(value, default=str))
 
 
-def config_of(path: Path) -> Config:
-    """The configuration with this process' environment. Raises: ConfigError."""
+def config_of(path: Path, *, offline: bool = False) -> Config:
+    """The configuration with this process' environment. Raises: ConfigError.
+
+    Args: offline: the command asks no cluster, so `[kafka]` may be missing.
+    """
     from schemas.config import load_config
 
-    return load_config(path, os.environ)
+    return load_config(path, os.environ, offline=offline)
 
 
 def chosen_stream(config: Config, name: str | None) -> Stream:

@@ -9,10 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, say, warn
+from agents.cli.output import (
+    AllowRefused,
+    AsJson,
+    ConfigFile,
+    chosen_stream,
+    config_of,
+    print_json,
+    rows_progress,
+    say,
+    say_refused,
+    warn,
+)
 
 if TYPE_CHECKING:
     from agents.offline.going_live import Prospect
+    from agents.offline.rows.seen import RowsSeen
 
 
 def replay(
@@ -59,6 +71,7 @@ def replay(
     yes: Annotated[
         bool, typer.Option("--yes", help="Go live also where very many steps are over, or the horizon is.")
     ] = False,
+    allow_refused: AllowRefused = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a file to a stream's source topic (and its audit topic), each row exactly once, and close its steps.
@@ -74,10 +87,25 @@ def replay(
     from agents.offline.replay import replay as write
 
     options = ReplayOptions(
-        speed=speed, limit=limit, until=until, append=append, user_field=user_field, then_live=then_live, yes=yes
+        speed=speed,
+        limit=limit,
+        until=until,
+        append=append,
+        user_field=user_field,
+        then_live=then_live,
+        yes=yes,
+        allow_refused=allow_refused,
     )
+
+    def looked(seen: RowsSeen) -> None:
+        if seen.refused:
+            say(f"of the next {seen.rows:,} rows:")
+            say_refused(chosen.name, seen.refused, share=seen.seen.share)
+
     with rows_progress(f"replay {chosen.name}", quiet=as_json) as rows:
-        done = asyncio.run(write(loaded, chosen, file, options, begun=rows.begun, progress=rows.at, ahead=_warn))
+        done = asyncio.run(
+            write(loaded, chosen, file, options, begun=rows.begun, progress=rows.at, ahead=_warn, looked=looked)
+        )
     if as_json:
         print_json({"ok": True, **asdict(done)})
         return

@@ -8,8 +8,21 @@ from typing import Annotated
 
 import typer
 
-from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, warn
+from agents.cli.output import (
+    FOUND,
+    AllowRefused,
+    AsJson,
+    ConfigFile,
+    chosen_stream,
+    config_of,
+    print_json,
+    rows_progress,
+    say_refused,
+    warn,
+)
 from schemas.errors import PrivstreamError
+
+CLIPPED = "have a value beyond a limit, which was moved there"
 
 
 def simulate(
@@ -41,6 +54,10 @@ def simulate(
             min=1, metavar="N", help="Close a step after every N rows instead of by time. NOT PRIVATE, for experiments."
         ),
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace what an earlier simulation left in the folder.")
+    ] = False,
+    allow_refused: AllowRefused = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the job's own code over a file and write steps.csv, ledger.jsonl, synthetic/*.csv and report.html.
@@ -55,22 +72,24 @@ def simulate(
         )
     if insecure_seed and seed is None:
         raise PrivstreamError("--insecure-seed says nothing alone. Fix: add --seed N, or leave it out.")
-    from agents.offline.domains import outside_warning
+    from agents.explain.sentences import epsilon_warning
     from agents.offline.simulate import SimulateOptions
     from agents.offline.simulate import simulate as run
     from agents.presentation import presentation
-    from engines.registry import build_domain
     from schemas.config import with_overrides
 
-    loaded = config_of(config)
+    loaded = config_of(config, offline=True)
     if mode is not None or epsilon is not None:
         loaded = with_overrides(loaded, mode=mode, epsilon=epsilon)
     name = chosen_stream(loaded, stream).name if stream is not None else None
-    options = SimulateOptions(seed=seed, snapshot_every=snapshot_every, steps_by_count=steps_by_count)
+    options = SimulateOptions(
+        seed=seed, overwrite=overwrite, snapshot_every=snapshot_every, steps_by_count=steps_by_count
+    )
     with rows_progress("simulate", quiet=as_json) as rows:
         done = run(loaded, file, out, options, stream=name, begun=rows.begun, progress=rows.advance)
     if as_json:
-        print_json({"ok": True, "private": False, "streams": [asdict(each) for each in done]})
+        fit = not any(each.misfit for each in done)
+        print_json({"ok": fit, "private": False, "streams": [asdict(each) for each in done]})
     else:
         for each in done:
             shown = presentation(loaded.stream(each.stream)).tiles(each.metrics)
@@ -79,18 +98,23 @@ def simulate(
                 f"{each.stream}: {each.steps:,} steps, {each.events:,} of {each.rows:,} rows accepted, "
                 f"{each.records:,} synthetic records, epsilon {each.epsilon:g}"
             )
-            warning = outside_warning(
-                build_domain(loaded.stream(each.stream)), outside=each.reasons.get("outside domain", 0), rows=each.rows
-            )
-            for said in (warning, each.warning):
+            for said in (epsilon_warning(loaded.stream(each.stream)), each.warning):
                 if said is not None:
                     warn(f"stream {each.stream}: {said}")
-            lost = ", ".join(f"{name} {count:,}" for name, count in sorted(each.reasons.items()))
-            if lost:
-                typer.echo(f"  rows not used: {lost}")
+            say_refused(each.stream, each.refused, share=each.refused_share)
+            for count, became in ((each.over_bound, "are over the bound of their user"), (each.clipped, CLIPPED)):
+                if count:
+                    typer.echo(f"  {count:,} rows {became}")
             if errors:
                 typer.echo(f"  after the last step: {errors}")
             typer.echo(f"  {each.folder / 'report.html'}")
     for caveat in options.caveats:
         warn(caveat)
     warn("these numbers are NOT PRIVATE: steps.csv and report.html hold true values. For the operator only.")
+    misfits = [each.stream for each in done if each.misfit]
+    if misfits and not allow_refused:
+        warn(
+            f"fewer than half of the rows could be used ({', '.join(misfits)}): exit code {FOUND}. Fix what is said "
+            "above, or say --allow-refused"
+        )
+        raise typer.Exit(FOUND)

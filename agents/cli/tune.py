@@ -53,7 +53,7 @@ def tune(
     from agents.offline.tune_run import tune as run
     from agents.pages.text import table
 
-    loaded = config_of(config)
+    loaded = config_of(config, offline=True)
     chosen = chosen_stream(loaded, stream)
     check_bounded(loaded, chosen)
     privacy = chosen.privacy

@@ -15,20 +15,23 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     """
     import typer
 
-    from agents.explain.sentences import delta_warning, promise
+    from agents.explain.sentences import delta_warning, epsilon_warning, promise
     from agents.lifecycle.backlog import backlog_remark
     from agents.offline.domains import check_streams
     from agents.presentation import expected_error
+    from agents.worker.ingest.user_keys import user_keys
     from schemas.config import format_duration
     from schemas.topics import Topics
 
     loaded = config_of(config)
+    user_keys(loaded)  # what `run` would refuse is refused here
     remarks = {name: list(said) for name, said in check_streams(loaded).items()}
     for stream in loaded.streams:
         if remark := backlog_remark(stream, time.time_ns() // 1000):
             remarks.setdefault(stream.name, []).append(remark)
-        if remark := delta_warning(stream):
-            remarks.setdefault(stream.name, []).append(remark)
+        for remark in (epsilon_warning(stream), delta_warning(stream)):
+            if remark is not None:
+                remarks.setdefault(stream.name, []).append(remark)
     if as_json:
         streams = [
             {

@@ -26,6 +26,7 @@ MUCH = 0.05
 NEARLY_ALL = 0.9
 NAMED = 3  # reasons in one line
 REPORT = "look at the records: privstream dead-letters CONFIG --show"
+REPORT_ROWS = "look at the row"
 UNREFUSED = (Reason.ACCEPTED.name, Reason.OVER_BOUND.name)
 BESIDE = (Reason.CLIPPED.name, Reason.LOST.name)
 """Reasons that are counted beside records, not of them."""

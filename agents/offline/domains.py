@@ -8,15 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agents.presentation import presentation
-from engines.contract import Domain
 from engines.registry import build_domain, build_engine
 from schemas.errors import ConfigError, ConfigProblem, EngineInputError
 
 if TYPE_CHECKING:
     from schemas.config import Config
-
-NEARLY_ALL = 0.9
-"""Share of events outside from which a domain is likely to be the wrong one."""
 
 
 def check_streams(config: Config) -> Mapping[str, Sequence[str]]:
@@ -46,14 +42,3 @@ def check_streams(config: Config) -> Mapping[str, Sequence[str]]:
     if problems:
         raise ConfigError(problems)
     return remarks
-
-
-def outside_warning(domain: Domain, *, outside: int, rows: int) -> str | None:
-    """A sentence where nearly all events fall outside of the domain; None where they do not."""
-    if rows == 0 or outside < NEARLY_ALL * rows:
-        return None
-    named = " and ".join((*domain.number_fields, *domain.text_fields, *domain.value_fields))
-    return (
-        f"{outside / rows:.0%} of the events lie outside of the domain. Look at [streams.domain]: is it the right "
-        f"place, are {named} the right fields, in this order, and are they in its units?"
-    )

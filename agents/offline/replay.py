@@ -21,9 +21,10 @@ from agents.kafka.clients import close_client, fenced_producer
 from agents.kafka.tail import tail
 from agents.kafka.topics.admin import admin_client
 from agents.kafka.topics.ids import topic_identities
-from agents.offline.columns import check_columns
-from agents.offline.files import Row, RowFile, open_rows
 from agents.offline.going_live import GoingLive, Prospect, has_gone_live
+from agents.offline.rows.columns import rows_for
+from agents.offline.rows.files import FileError, Row, RowFile
+from agents.offline.rows.seen import RowsSeen, check_fit, first_rows
 from agents.protocol.clock import StepClock
 from agents.protocol.replay.plan import ReplayChunk, ReplayError, ReplayPlan, progress_of, resumed, without_added
 from agents.protocol.replay.rows import clock_of, plan_of, steps_of, times_of, until_of
@@ -64,6 +65,7 @@ class ReplayOptions:
         user_field: key and place rows by this field; None is the stream's own `user`.
         chunk_rows: most rows in one transaction.
         then_live: behind the history the source goes live, once and for all. yes: also where that is doubtful.
+        allow_refused: also where fewer than half of the next rows can be used.
     """
 
     speed: float | None = None
@@ -74,6 +76,7 @@ class ReplayOptions:
     chunk_rows: int = CHUNK_ROWS
     then_live: bool = False
     yes: bool = False
+    allow_refused: bool = False
 
 
 async def replay(
@@ -85,6 +88,7 @@ async def replay(
     begun: Callable[[int, int], None] = lambda rows, before: None,
     progress: Callable[[int], None] = lambda row: None,
     ahead: Callable[[Prospect], None] = lambda prospect: None,
+    looked: Callable[[RowsSeen], None] = lambda seen: None,
 ) -> Replayed:
     """Write what is not yet written.
 
@@ -92,6 +96,7 @@ async def replay(
         begun: told once the rows of the file (an estimate for CSV), and how many are written already.
         progress: told how many rows of the file are done with, after each commit.
         ahead: told what going live will do, before anything is written.
+        looked: told what becomes of the next rows, before anything is written.
     Raises: FileError, ReplayError, BrokerError.
     """
     started = time.monotonic()
@@ -99,9 +104,10 @@ async def replay(
     if options.then_live and options.limit is not None:
         raise ReplayError("--limit leaves a step open, and nothing live may join it. Fix: end by --until instead.")
     until = None if options.until is None else until_of(stream, clock, options.until)
-    file = open_rows(path)
-    check_columns(file, stream, user_field=options.user_field)
+    file = rows_for(path, stream, user_field=options.user_field)
     summary = await asyncio.to_thread(file.summary)
+    if summary.rows == 0 and until is None and not options.then_live:
+        raise FileError.empty(path)  # it closes no step
     topics = await _topics(config.kafka, stream)
     going_live = GoingLive(config, stream, topics) if options.then_live else None
     producer = await fenced_producer(config.kafka, f"{config.job.name}-replay-{stream.name}")
@@ -123,6 +129,9 @@ async def replay(
             ahead(await going_live.prospect(max(begin.step, history), yes=options.yes))
         begun(summary.rows if options.limit is None else min(summary.rows, options.limit), begin.row)
         live = begin.live_from is not None
+        if not live:
+            look = first_rows if options.allow_refused else check_fit
+            looked(await asyncio.to_thread(look, stream, file, skip=begin.row))
         plan = plan_of(stream, topics, begin, user_field=options.user_field, until=None if live else until)
         feed = _Feed(stream, file, clock, plan, options)
         # Partitions that were added behind the last tick have none: at its end a replay closes its steps there, too.

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from agents.offline.columns import check_columns
-from agents.offline.files import FileError, Row, RowFile, open_rows
+from agents.offline.rows.columns import rows_for
+from agents.offline.rows.files import FileError, Row, RowFile
+from agents.offline.rows.seen import RefusedRows, read_back
 from agents.offline.simulate_output import Output
 from agents.pages.report import StepRow
 from agents.presentation import expected_error
-from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.held_out import HeldOutAudit
@@ -51,11 +51,13 @@ class SimulateOptions:
 
     Attributes:
         seed: repeats a run and makes it insecure; None draws from the operating system.
+        overwrite: replace a simulation that is in the folder.
         snapshot_every: write the synthetic records alive after each so many steps; after the last step always.
         steps_by_count: close a step after each so many rows instead of by their times. Not private.
     """
 
     seed: int | None = None
+    overwrite: bool = False
     snapshot_every: int | None = None
     steps_by_count: int | None = None
 
@@ -68,7 +70,13 @@ class SimulateOptions:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What a simulation of one stream did. True values, but for `epsilon` and `records`."""
+    """What a simulation of one stream did. True values, but for `epsilon` and `records`.
+
+    Attributes:
+        refused: rows that could not be used, the most frequent reason first. misfit: fewer than half could be.
+        over_bound: rows beyond their user's bound. clipped: rows that were used with a value moved to its limit.
+        warning: where noise is larger than all that there is.
+    """
 
     stream: str
     folder: Path
@@ -78,7 +86,11 @@ class Simulated:
     records: int
     epsilon: float
     metrics: dict[str, float]
-    reasons: dict[str, int]
+    refused: tuple[RefusedRows, ...]
+    refused_share: float
+    misfit: bool
+    over_bound: int
+    clipped: int
     warning: str | None
 
 
@@ -100,16 +112,18 @@ def simulate(
     Raises: FileError, ReplayError, ConfigError.
     """
     streams = [config.stream(stream)] if stream is not None else list(config.streams)
-    file = open_rows(path)
-    for each in streams:
-        check_columns(file, each, timed=options.steps_by_count is None)
-    summary = file.summary()
+    files = [rows_for(path, each, timed=options.steps_by_count is None) for each in streams]
+    summary = files[0].summary()
+    if summary.rows == 0:
+        raise FileError.empty(path)
     begun(summary.rows * len(streams))
     done = []
-    for each in streams:
+    for each, file in zip(streams, files, strict=True):
         driven = driven_by_ticks(each, file, counted=options.steps_by_count is not None)
         folder = out if len(streams) == 1 else out / each.name
-        with Output(folder, driven, source=file.path.name, caveats=options.caveats) as output:
+        with Output(
+            folder, driven, source=file.path.name, caveats=options.caveats, overwrite=options.overwrite
+        ) as output:
             run = Simulation(driven, output, options)
             run.read(_parts(driven, file, options), source=summary.digest, progress=progress)
             done.append(run.done())
@@ -155,11 +169,11 @@ class Simulation:
             records=last.released_total if last else 0,
             epsilon=float(output.ledger.get("epsilon_spent", 0.0)),
             metrics=dict(last.metrics) if last else {},
-            reasons={
-                "clipped to a limit, but used" if name == "CLIPPED" else name.lower().replace("_", " "): count
-                for name, count in output.counts.items()
-                if count and name != "ACCEPTED"
-            },
+            refused=output.rows_seen.refused,
+            refused_share=output.rows_seen.seen.share,
+            misfit=output.rows_seen.misfit,
+            over_bound=output.counts["OVER_BOUND"],
+            clipped=output.counts["CLIPPED"],
             warning=drowned(self.stream, output.steps),
         )
 
@@ -172,7 +186,7 @@ class Simulation:
     def _fold(self, ingest: PartitionIngest, into: Stepper | HeldOutAudit, records: Sequence[Planned]) -> None:
         """What ingest does with the next records of the one partition, up to the block's way through Kafka."""
         ingest.take(read_back(records, first=ingest.next_offset))
-        block, _ = ingest.seal()
+        block, letters = ingest.seal()
         if block is None:
             return
         offset = into.merge.position
@@ -180,6 +194,7 @@ class Simulation:
         into.fold(offset, block)
         if ingest is self._ingest:
             self._output.counts.update(block.counts)
+            self._output.rows_seen.take(records, block, letters)
             self._events.update({step: events.total for step, events in block.steps.items()})
 
     def _answer(self) -> None:
@@ -262,11 +277,3 @@ def driven_by_ticks(stream: Stream, file: RowFile, *, counted: bool = False) -> 
         local = instant(first).astimezone(stream.time.zone).replace(tzinfo=None, microsecond=0)
         changes["start"] = local.isoformat()
     return stream.model_copy(update={"time": stream.time.model_copy(update=changes)})
-
-
-def read_back(planned: Sequence[Planned], *, first: int) -> list[RawRecord]:
-    """Planned records as they would be read back from Kafka."""
-    return [
-        RawRecord(first + index, -1, record.key, record.value, tuple(record.headers))
-        for index, record in enumerate(planned)
-    ]

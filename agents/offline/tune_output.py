@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agents.offline.files import FileError
+from agents.offline.rows.files import FileError
 from agents.offline.tune import NOT_COVERED, TRUE_VALUES, ErrorSplit, Recommendation, TuneCell
 from agents.offline.tune_run import Tuned
 from agents.pages.tune import ErrorCurves, TunePage, render

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from agents.lifecycle.refusals import Seen, by_reason_and_field
-from agents.offline.columns import check_columns
 from agents.offline.domains import check_streams
-from agents.offline.files import FileError, FileSummary, RowFile, open_rows
-from agents.offline.simulate import driven_by_ticks, planned, read_back
+from agents.offline.rows.columns import rows_for
+from agents.offline.rows.files import FileError, FileSummary, RowFile
+from agents.offline.rows.seen import RowsSeen, read_back
+from agents.offline.simulate import driven_by_ticks, planned
 from agents.offline.tune import ErrorSplit, Recommendation, TuneCell, compare, last_third, mean, recommend, shares
 from agents.presentation import presentation
 from agents.protocol.ingest.partition import PartitionIngest
@@ -42,7 +42,6 @@ from schemas.releases import unframe_records
 if TYPE_CHECKING:
     from schemas.config import Config, Stream
 
-LEAST_USABLE = 0.5
 """Share of the rows below which a file says more of a wrong configuration than of a bound."""
 _ALL = (1 << 31) - 1
 
@@ -111,11 +110,10 @@ def tune(
     grid = {
         (bound, epsilon): at(config, chosen, bound, epsilon) for bound in options.bounds for epsilon in options.epsilons
     }
-    file = open_rows(path)
-    check_columns(file, chosen)
+    file = rows_for(path, chosen)
     summary = file.summary()
     if summary.rows == 0:
-        raise FileError(f"{file.path}: the file has no rows. Fix: name a file of past events.")
+        raise FileError.empty(file.path)
     runs = len(options.epsilons) * options.runs
     begun(summary.rows * (1 + len(options.bounds) * (1 + runs)))
     driven = driven_by_ticks(chosen, file)
@@ -146,9 +144,11 @@ def tune(
         rows=history.rows,
         usable=sum(history.sizes),
         steps=len(history.sizes),
-        refused={f"{reason} of {name}" if name else reason: n for (reason, name), n in history.seen.refused.items()},
-        refusals=history.seen.sentence(),
-        what_to_do=history.seen.what_to_do(),
+        refused={
+            f"{reason} of {name}" if name else reason: n for (reason, name), n in history.rows_seen.seen.refused.items()
+        },
+        refusals=history.rows_seen.seen.sentence(),
+        what_to_do=history.rows_seen.seen.what_to_do(),
         cells=tuple(cells),
         recommended=recommend(cells),
     )
@@ -205,7 +205,7 @@ class History:
 
     Attributes:
         sizes: usable rows by step.
-        seen: the rows by what became of them, as if nobody were bounded.
+        rows_seen: the rows by what became of them, as if nobody were bounded.
         compared: in words, see `Tuned`.
     """
 
@@ -226,7 +226,7 @@ class History:
                 each.take(records, rows)
             self.rows += rows
             progress(rows)
-        self.seen = usable.seen
+        self.rows_seen = usable.rows_seen
         self._check(stream)
         self.sizes = usable.sizes(domain.words)
         alive = self.evaluator.scope == "alive"
@@ -236,11 +236,12 @@ class History:
 
     def _check(self, stream: Stream) -> None:
         if self.rows == 0:
-            raise FileError(f"{self._file.path}: the file has no rows. Fix: name a file of past events.")
-        if self.seen.share > 1 - LEAST_USABLE:
+            raise FileError.empty(self._file.path)
+        if self.rows_seen.misfit:
             raise FileError(
                 f"{self._file.path}: stream {stream.name} can use less than half of the {self.rows:,} rows: "
-                f"{self.seen.sentence()}. Fix: {self.seen.what_to_do()}; or name another file."
+                f"{'; '.join(map(str, self.rows_seen.refused))}. "
+                f"Fix: {self.rows_seen.seen.what_to_do()}; or name another file."
             )
 
     def bounded(self, stream: Stream, progress: Callable[[int], None]) -> Bounded:
@@ -261,23 +262,23 @@ class Ingested:
     """The blocks of one ingest of the file, without its bounds' increments.
 
     Attributes:
-        seen: rows by what became of them.
+        rows_seen: rows by what became of them.
     """
 
     def __init__(self, spec: SourceSpec) -> None:
         self._machine = PartitionIngest(spec, 0)
         self.blocks: list[tuple[Block, int]] = []
-        self.seen = Seen()
+        self.rows_seen = RowsSeen()
 
     def take(self, records: Sequence[Planned], rows: int) -> None:
         """The next records, which `rows` rows became."""
         machine = self._machine
         machine.take(read_back(records, first=machine.next_offset))
-        block, _ = machine.seal()
+        block, letters = machine.seal()
         if block is None:
             return
         machine.committed(at=len(self.blocks))
-        self.seen.tally.update(by_reason_and_field(block))
+        self.rows_seen.take(records, block, letters)
         kept = Block(block.stream, block.partition, block.lo, block.hi, block.tick, block.steps, surplus=block.surplus)
         self.blocks.append((kept, rows))
 
@@ -359,7 +360,7 @@ class EventsOfBoth:
         self._engine, self._encoding = engine, encoding
         self.number_fields = _united(engine.number_fields, encoding.number_fields)
         self.text_fields = _united(engine.text_fields, encoding.text_fields)
-        self.value_fields = _united(engine.value_fields, encoding.value_fields)
+        self.value_fields = {**encoding.value_fields, **engine.value_fields}
         self.words = encoding.words
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:

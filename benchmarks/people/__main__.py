@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from agents.offline.files import open_rows
+from agents.offline.rows.columns import rows_for
 from agents.offline.simulate import driven_by_ticks
 from agents.offline.tune import LEAST, TuneCell, mean
 from agents.offline.tune_run import History, TuneOptions, tune
@@ -89,8 +89,9 @@ def sides(people: People, runs: int, progress: Progress) -> dict[tuple[str, Deci
 
 def event_level(people: People, epsilon: Decimal, runs: int) -> Side:
     """All events of all users, each protected alone."""
-    file, draw = open_rows(people.file), seeds(2)
-    everything = driven_by_ticks(people.config(epsilon, max_contributions=EVERY_EVENT).streams[0], file)
+    chosen, draw = people.config(epsilon, max_contributions=EVERY_EVENT).streams[0], seeds(2)
+    file = rows_for(people.file, chosen)
+    everything = driven_by_ticks(chosen, file)
     history = History(everything, file, file.summary(), lambda rows: None)
     events = people.config(epsilon, unit="event", user=None, max_contributions=None).streams[0]
     events = events.model_copy(update={"time": everything.time})

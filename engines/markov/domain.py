@@ -6,11 +6,12 @@ Privacy: knows no data. What a record becomes depends on that record and on the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from engines.contract import Columns
+from engines.contract import Columns, ScalarKind
 from engines.noise import aggregate
 from schemas.arrays import IntArray, KeyArray, ReasonArray
 from schemas.blocks import Folded
@@ -52,8 +53,8 @@ class StatesDomain:
         return (self.field_name,)
 
     @property
-    def value_fields(self) -> tuple[str, ...]:
-        return ()
+    def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
+        return {}
 
     @property
     def words(self) -> int:

@@ -10,14 +10,14 @@ Units: values and limits in the raw field's units, totals and shifts in lattice 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from engines.contract import Columns
+from engines.contract import Columns, ScalarKind
 from engines.noise import aggregate
 from engines.noise.private import revealed
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
@@ -165,8 +165,8 @@ class SeriesDomain:
         return ()
 
     @property
-    def value_fields(self) -> tuple[str, ...]:
-        return ()
+    def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
+        return {}
 
     @property
     def words(self) -> int:

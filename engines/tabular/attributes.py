@@ -22,6 +22,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from engines.contract import ScalarKind
 from schemas.arrays import FloatArray, IntArray, ReasonArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
@@ -62,6 +63,11 @@ class Attribute(Protocol):
         """Number of codes."""
         ...
 
+    @property
+    def kinds(self) -> frozenset[ScalarKind]:
+        """What its values can be, null and what is shown for "other" apart."""
+        ...
+
     def encode(self, values: Sequence[Any]) -> tuple[IntArray, ReasonArray]:
         """Codes and reasons, `(events,)` each; where a reason is not 0 the code is 0 and means nothing."""
         ...
@@ -96,7 +102,7 @@ class Category:
     other_value: str = OTHER
     _lookup: Mapping[Scalar, int] = field(init=False, repr=False, compare=False)
     _booleans: Mapping[bool, int] = field(init=False, repr=False, compare=False)
-    _kinds: frozenset[str] = field(init=False, repr=False, compare=False)
+    kinds: frozenset[ScalarKind] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         kinds = {kind_of(value) for value in self.values}
@@ -116,7 +122,7 @@ class Category:
         _check_size(self)
         object.__setattr__(self, "_lookup", lookup)
         object.__setattr__(self, "_booleans", booleans)
-        object.__setattr__(self, "_kinds", frozenset(kinds))
+        object.__setattr__(self, "kinds", frozenset(kinds))
 
     @property
     def size(self) -> int:
@@ -130,7 +136,7 @@ class Category:
     def encode(self, values: Sequence[Any]) -> tuple[IntArray, ReasonArray]:
         """See `Attribute.encode`."""
         find, boolean = self._lookup.get, self._booleans.get
-        if "number" in self._kinds or "boolean" in self._kinds:
+        if "number" in self.kinds or "boolean" in self.kinds:
             found: Iterable[int] = (boolean(v, -1) if v is True or v is False else find(v, -1) for v in values)
         else:
             found = map(find, values, repeat(-1))  # no boolean is taken for a text
@@ -143,7 +149,7 @@ class Category:
     def _miss(self, value: object) -> tuple[int, Reason]:
         if value is None:
             return (self.size - 1, Reason.ACCEPTED) if self.missing else (0, Reason.MISSING_FIELD)
-        if kind_of(value) not in self._kinds:
+        if kind_of(value) not in self.kinds:
             return 0, Reason.WRONG_TYPE
         return (len(self.values), Reason.ACCEPTED) if self.unknown == "other" else (0, Reason.OUTSIDE_DOMAIN)
 
@@ -196,6 +202,10 @@ class Numeric:
                 raise EngineInputError(f"attribute {self.name!r} needs one point in each bin, in their order")
             if self.integer and (points != np.rint(points)).any():
                 raise EngineInputError(f"attribute {self.name!r} is integer but has a point that is not")
+
+    @property
+    def kinds(self) -> frozenset[ScalarKind]:
+        return frozenset(("number",))
 
     @property
     def bins(self) -> int:

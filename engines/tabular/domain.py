@@ -8,12 +8,12 @@ OUTSIDE_DOMAIN.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from engines.contract import Columns
+from engines.contract import Columns, ScalarKind
 from engines.tabular.attributes import Attribute, Scalar
 from engines.tabular.keys import RowKeys
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
@@ -101,8 +101,8 @@ class TableDomain:
         return ()
 
     @property
-    def value_fields(self) -> tuple[str, ...]:
-        return self.names
+    def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
+        return {attribute.name: attribute.kinds for attribute in self.attributes}
 
     @property
     def words(self) -> int:

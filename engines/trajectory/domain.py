@@ -11,12 +11,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from engines.contract import Columns, FilledWords
+from engines.contract import Columns, FilledWords, ScalarKind
 from engines.spatial.domain.base import coordinates_at_fault
 from engines.trajectory.ground import Ground
 from engines.trajectory.trips import LATTICE, LATTICE_BITS, MIDDLE, Trips
@@ -65,8 +66,8 @@ class TripDomain:
         return ()
 
     @property
-    def value_fields(self) -> tuple[str, ...]:
-        return () if self.end_field is None else (self.end_field,)
+    def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
+        return {} if self.end_field is None else {self.end_field: frozenset(("text",))}
 
     @property
     def words(self) -> int:

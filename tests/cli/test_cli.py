@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,18 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 TAXI = EXAMPLES / "taxi.toml"
 OWN = EXAMPLES / "own-cluster.toml"
 FILE = EXAMPLES / "nyc_taxi" / "taxi_2016_01_sample_20k.csv.gz"
+
+
+@pytest.fixture(autouse=True)
+def keys(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The examples name secrets of the working folder."""
+    folder = tmp_path_factory.mktemp("keys")
+    for name in ("user.key", "rides.key"):
+        (folder / name).write_bytes(bytes(32))
+        (folder / name).chmod(0o600)
+    monkeypatch.chdir(folder)
+
+
 RIDES = """
 [job]
 data_dir = "rides-data"
@@ -123,7 +136,7 @@ def test_validate_lists_every_problem_with_its_fix(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert result.stdout == ""
     assert "the configuration is refused: 2 problems" in result.stderr
-    assert 'streams[0].privacy.epsilon\n    stream "taxi": must be greater than 0\n    fix: ' in result.stderr
+    assert 'streams[0].privacy.epsilon (line 20)\n    stream "taxi": must be greater than 0\n    fix: ' in result.stderr
     assert "did you mean clock?" in result.stderr
 
 
@@ -136,7 +149,7 @@ def test_validate_for_machines(tmp_path: Path) -> None:
     assert result.exit_code == 2
     bad = as_json(result)
     assert bad["ok"] is False
-    assert {"key", "reason", "fix"} == set(bad["problems"][0])
+    assert {"key", "reason", "fix", "line"} == set(bad["problems"][0])
     assert len(bad["problems"]) == 2
 
 
@@ -329,3 +342,23 @@ def test_a_library_that_is_not_as_asked_is_a_problem(
     monkeypatch.setattr(doctor.metadata, "version", lambda _: version)
     (finding,) = doctor._libraries()
     assert (finding.verdict == "ok") is kept, finding
+
+
+def test_what_asks_no_cluster_needs_no_kafka_section(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
+    path = tmp_path / "examples" / TAXI.name
+    path.write_text(re.sub(r"\[kafka\]\n(?:.+\n)*", "", TAXI.read_text()))
+    assert "[kafka]" not in path.read_text()
+    assert call("simulate", path, FILE, "--out", tmp_path / "out").exit_code == 0
+    assert call("explain", path).exit_code == 0
+    refused = call("validate", path)
+    assert refused.exit_code == 2
+    assert "kafka" in refused.stderr
+
+
+def test_a_missing_user_key_is_refused_before_anything_runs() -> None:
+    Path("user.key").unlink()
+    refused = call("validate", OWN)
+    assert refused.exit_code == 2
+    assert "user_key_file" in refused.stderr
+    assert "head -c 32 /dev/urandom" in refused.stderr

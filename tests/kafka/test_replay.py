@@ -22,11 +22,13 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import NewPartitions, RecordsToDelete
 
+import agents.offline.replay
 from agents.kafka.clients import read_to_end
 from agents.kafka.tail import tail
 from agents.kafka.topics.admin import admin_client, create_topics
 from agents.kafka.topics.ids import topic_identities
 from agents.offline.replay import Replayed, ReplayOptions, last_ticks, replay, tick_of
+from agents.offline.rows.seen import RowsSeen
 from agents.protocol.replay.plan import ReplayChunk, ReplayError, ReplayPlan
 from schemas.config import Config, parse_config
 from schemas.errors import BrokerError
@@ -178,13 +180,20 @@ def test_a_limit_at_the_file_s_very_end_closes_the_last_step(bootstrap: str, tmp
     assert_every_row_once(config, 100)
 
 
-def test_rows_that_are_not_sorted_are_refused_and_their_chunk_is_not_there(bootstrap: str, tmp_path: Path) -> None:
+def test_rows_that_are_not_sorted_are_refused_and_their_chunk_is_not_there(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written where they are among the first rows, which are looked at before."""
     config = job(bootstrap)
     path = tmp_path / "a.jsonl"
     days = [0, 0, 1, 1, 2, 0]
     path.write_bytes(b"".join(orjson.dumps({"row": i, "at": START + day * DAY}) + b"\n" for i, day in enumerate(days)))
-    with pytest.raises(ReplayError, match=r"row 6 of the file.*sort the file by at "):
-        run(config, path, chunk_rows=3)
+    for written in (False, True):
+        if written:
+            monkeypatch.setattr(agents.offline.replay, "check_fit", lambda *_, **__: RowsSeen())
+        with pytest.raises(ReplayError, match=r"row 6 of the file.*sort the file by at "):
+            run(config, path, chunk_rows=3)
+        assert bool(rows_in(records(config, config.streams[0].source))) is written
     assert rows_in(records(config, config.streams[0].source)) == Counter(range(3))
     assert progress(config) == {(0, 3)}
     with pytest.raises(ReplayError, match=r"row 6 of the file"):

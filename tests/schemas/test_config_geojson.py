@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.offline.domains import check_streams, outside_warning
+from agents.offline.domains import check_streams
 from engines.registry import build_domain
 from engines.spatial.domain import LineDomain, PolygonDomain
 from schemas.config import Config, ConfigError, GeoJsonDomainSection, parse_config
@@ -131,13 +131,3 @@ def test_a_repair_is_remarked(tmp_path: Path) -> None:
     bowtie = {"type": "Polygon", "coordinates": [[[0, 50], [1, 51], [1, 50], [0, 51], [0, 50]]]}
     (remark,) = check_streams(read(tmp_path, bowtie))["taxi"]
     assert "1 polygons of its map cross themselves" in remark
-
-
-def test_nearly_all_outside_is_worth_a_warning(tmp_path: Path) -> None:
-    domain = build_domain(read(tmp_path, GOOD).streams[0])
-    assert outside_warning(domain, outside=89, rows=100) is None
-    assert outside_warning(domain, outside=0, rows=0) is None
-    warning = outside_warning(domain, outside=95, rows=100)
-    assert warning is not None
-    assert "95%" in warning
-    assert "lon and lat" in warning

@@ -124,8 +124,9 @@ def test_a_simulation_over_zones(tmp_path: Path, mode: str) -> None:
             file.write(f"{at},{names[min(int(random.exponential(1)), 3)]}\n")
     run: Any = config.model_copy(update={"streams": (stream,)})
     (done,) = simulate(run, tmp_path / "events.csv", tmp_path / "out", SimulateOptions(seed=1))
-    assert done.reasons["outside domain"] > 0
-    assert done.events + sum(done.reasons.values()) == 3000
+    [refused] = done.refused
+    assert (refused.reason, refused.name) == ("OUTSIDE_DOMAIN", "zone")
+    assert done.events + refused.rows == 3000
     snapshot = sorted((tmp_path / "out").glob("synthetic/*.csv"))[-1]
     with snapshot.open() as file:
         rows = list(csv.DictReader(file))

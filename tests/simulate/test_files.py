@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.offline.files import FileError, Row, open_rows
+from agents.offline.rows.files import FileError, Row, open_rows
 
 ROWS: list[Row] = [
     {"user": "007", "n": 1, "x": -73.9, "note": "a,b"},
@@ -143,11 +143,14 @@ def test_parquet_values_become_json(tmp_path: Path) -> None:
         ("a.xlsx", b"", "format is not known"),
         ("a.csv", b"a,b\n1,2\nsecret\n", "line 3: another number of cells"),
         ("a.csv", b"a,a\n1,2\n", "same name"),
-        ("a.csv", b"a,b\n1,\xff\xfe\n", "cannot be read"),
+        ("a.csv", b"a,b\n1,\xff\xfe\n", "line 2, byte 3: not UTF-8"),
+        ("a.csv", b"a,b\n" + b"1,2\n" * 600_000 + "Zürich,2\n".encode("latin-1"), "line 600002, byte 2: not UTF-8"),
+        ("a.csv.gz", gzip.compress(b"a,b\n1,\xff\n"), "line 2, byte 3: not UTF-8"),
+        ("a.csv", b"a;b\n1;2\n", "line 1: one column, in whose name there is a semicolon"),
         ("a.jsonl", b'{"a": 1}\n\n[1]\n', "line 3: not a JSON object"),
         ("a.jsonl", b'{"a": secret\n', "line 1: not a JSON object"),
-        ("a.csv.gz", gzip.compress(CSV.encode() * 100)[:-20], "cannot be read"),
-        ("a.csv.gz", CSV.encode(), "cannot be read"),
+        ("a.csv.gz", gzip.compress(CSV.encode() * 100)[:-20], "not gzip, or cut off"),
+        ("a.csv.gz", CSV.encode(), "not gzip, or cut off"),
         ("a.parquet", b"PAR1 and nothing else", "cannot be read"),
     ],
 )

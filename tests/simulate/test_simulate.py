@@ -147,7 +147,7 @@ def test_a_seed_is_that_of_the_job(config: Config, monkeypatch: pytest.MonkeyPat
 def test_an_earlier_run_leaves_no_snapshots_behind(config: Config, small: Path, tmp_path: Path) -> None:
     run(config, small, tmp_path, snapshot_every=1)
     (tmp_path / "mine.txt").write_text("kept")
-    done = run(config, small, tmp_path)
+    done = run(config, small, tmp_path, overwrite=True)
     assert [path.name for path in tmp_path.glob("synthetic/*")] == [f"step-{done.steps - 1:06d}.csv"]
     assert (tmp_path / "mine.txt").exists()
 
@@ -202,10 +202,3 @@ def test_bounds_hold_a_wall_clock_becomes_the_file_s_and_each_stream_has_its_fol
     assert ledger_of(done[0].folder)[-1]["epsilon_spent"] == 2.0
     (only,) = simulate(config, tmp_path / "rows.jsonl", tmp_path / "two", SimulateOptions(), stream="two")
     assert (only.stream, only.folder) == ("two", tmp_path / "two")
-
-
-def test_an_empty_file_gives_no_step(config: Config, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("pickup_datetime,pickup_longitude,pickup_latitude\n")
-    done = run(config, tmp_path / "a.csv", tmp_path / "out")
-    assert (done.steps, done.rows) == (0, 0)
-    assert (tmp_path / "out" / "report.html").exists()

@@ -319,7 +319,7 @@ def test_files_that_say_nothing_are_refused(config: Path, tmp_path: Path) -> Non
     rows = [{"user": "u", "at": 1_000_000 + row, "x": 0.5 if row < 4 else 7.0, "y": 0.5} for row in range(10)]
     refused = call("tune", config, write(tmp_path / "outside.jsonl", rows))
     assert refused.exit_code == 2
-    assert "less than half of the 10 rows: 60% refused: OUTSIDE_DOMAIN of x 60%" in refused.stderr
+    assert "less than half of the 10 rows: OUTSIDE_DOMAIN of x: 6 rows, 60%, first in row 5" in refused.stderr
     assert "fix: look at [streams.domain]" in refused.stderr
 
 

@@ -8,12 +8,12 @@ holds the code of a finest cell followed by zeros, `depth` bits in all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from engines.contract import Columns
+from engines.contract import Columns, ScalarKind
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray, WordArray
 
 FRACTION = np.float64(2.0**-53)
@@ -88,7 +88,7 @@ class SpatialDomain(Protocol):
     def text_fields(self) -> tuple[str, ...]: ...
 
     @property
-    def value_fields(self) -> tuple[str, ...]: ...
+    def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]: ...
 
     @property
     def words(self) -> int: ...

@@ -8,14 +8,14 @@ Privacy: knows no data. What a record becomes depends on that record and on publ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from engines.contract import Columns
+from engines.contract import Columns, ScalarKind
 from engines.spatial.domain.base import HALF, WHOLE, PublicWords, coordinates_at_fault
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
 from schemas.errors import EngineInputError
@@ -121,8 +121,8 @@ class BoxDomain:
         return ()
 
     @property
-    def value_fields(self) -> tuple[str, ...]:
-        return ()
+    def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
+        return {}
 
     @property
     def words(self) -> int:

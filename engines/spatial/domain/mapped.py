@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from engines.contract import Columns
+from engines.contract import Columns, ScalarKind
 from engines.spatial.domain.base import FRACTION, SHARE_BITS, PublicWords, coordinates_at_fault
 from engines.spatial.domain.box import rounded
 from engines.spatial.domain.cells import CellTree
@@ -96,8 +96,8 @@ class MappedDomain(ABC):
         return ()
 
     @property
-    def value_fields(self) -> tuple[str, ...]:
-        return ()
+    def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
+        return {}
 
     @property
     def words(self) -> int:

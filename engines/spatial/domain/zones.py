@@ -7,13 +7,13 @@ map first. A zone of measure zero is a structural zero: it is in no cell, and ev
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Any
 
 import numpy as np
 
-from engines.contract import Columns
+from engines.contract import Columns, ScalarKind
 from engines.spatial.domain.base import WHOLE, PublicWords
 from engines.spatial.domain.mapped import MappedDomain
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
@@ -77,8 +77,8 @@ class ZoneDomain:
         return (self.field,)
 
     @property
-    def value_fields(self) -> tuple[str, ...]:
-        return ()
+    def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
+        return {}
 
     @property
     def words(self) -> int:

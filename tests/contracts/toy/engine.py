@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engines.accounting.budgets import Budgets
-from engines.contract import Batch, Columns, Release, State, SyntheticRecord
+from engines.contract import Batch, Columns, Release, ScalarKind, State, SyntheticRecord
 from engines.noise import DiscreteLaplace, NoiseSource, aggregate, laplace_mechanism, scale_for
 from schemas.arrays import KeyArray
 from schemas.blocks import Folded
@@ -38,12 +38,15 @@ class Anything:
 
     field_name: str
     number_fields: tuple[str, ...] = ()
-    value_fields: tuple[str, ...] = ()
     words: int = 1
 
     @property
     def text_fields(self) -> tuple[str, ...]:
         return (self.field_name,)
+
+    @property
+    def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
+        return {}
 
     def encode(self, columns: Columns) -> tuple[KeyArray, npt.NDArray[np.uint8]]:
         events = len(columns.texts[self.field_name])

@@ -3,27 +3,29 @@
 Streaming: memory is one batch, whatever the size of the file. A value depends on its own text alone, never on the
 other rows of its batch or column, so a row is the same JSON at every batch size and when a replay is resumed mid-file.
 
-CSV cells: empty is null (`""` is an empty text); what JSON would call a number is that number; everything else is text,
-so `007`, `NaN`, `1e400` and whole numbers of 19 digits and more stay as they are. Parquet times become ISO 8601 texts.
+CSV has texts alone. An empty cell is null (`""` is an empty text). Where it is known what a column's values can be
+(`RowFile.kinds`), each cell is read as that, or stays the text that it is: `4.0` is a text where texts are declared,
+`007` and ` 7` are numbers where numbers are. Elsewhere what JSON would call a number is that number, and everything
+else is text: `007`, `NaN`, `1e400`, whole numbers of 19 digits and more. Parquet times become ISO 8601 texts.
 """
 
 from __future__ import annotations
 
-import datetime
-import decimal
+import codecs
 import hashlib
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
+from agents.offline.rows.cells import csv_column, has_json, values
+from engines.contract import ScalarKind
 from schemas.errors import PrivstreamError
 
 Row = dict[str, Any]
@@ -38,13 +40,15 @@ _KINDS = {
     ".ndjson": ("jsonl", False),
     ".ndjson.gz": ("jsonl", True),
 }
-# JSON's own grammar of numbers, so that ids such as 007 keep their zeros. 18 digits always fit 64 bits.
-_WHOLE = r"^-?(0|[1-9][0-9]{0,17})$"
-_NUMBER = r"^-?(0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_SEPARATORS = {";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
 
 class FileError(PrivstreamError):
     """The file cannot be used as asked. Names lines and columns, never what is in them."""
+
+    @classmethod
+    def empty(cls, path: Path) -> FileError:
+        return cls(f"{path}: the file has no rows. Fix: name a file with rows behind its header.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,16 @@ class FileSummary:
 
 @dataclass(frozen=True, slots=True)
 class RowFile:
-    """A readable file of rows. Made by `open_rows`."""
+    """A readable file of rows. Made by `open_rows`.
+
+    Attributes:
+        kinds: what values of a column can be, where that is known; for files that hold texts alone.
+    """
 
     path: Path
     kind: str
     gzipped: bool
+    kinds: Mapping[str, frozenset[ScalarKind]] = field(default_factory=dict)
 
     def summary(self) -> FileSummary:
         """SHA-256 of the file's bytes, and its rows. One pass, constant memory. Raises: FileError."""
@@ -72,7 +81,7 @@ class RowFile:
                     digest.update(block)
             return FileSummary(digest.hexdigest(), self._count())
         except (OSError, pa.ArrowException) as error:
-            raise _unreadable(self.path, error) from None
+            raise self._unreadable(error) from None
 
     def columns(self) -> tuple[str, ...] | None:
         """Columns that every row has; None for JSON Lines, where each row names its own. Raises: FileError."""
@@ -80,10 +89,9 @@ class RowFile:
             if self.kind == "parquet":
                 return tuple(pa_parquet.read_schema(self.path).names)
             if self.kind == "csv":
-                with self._open() as stream:
-                    return tuple(_csv_header(stream, pa_csv.ParseOptions(newlines_in_values=True)))
+                return self._csv_names()
         except (OSError, pa.ArrowException) as error:
-            raise _unreadable(self.path, error) from None
+            raise self._unreadable(error) from None
         return None
 
     def batches(self, *, skip: int = 0, batch_rows: int = BATCH_ROWS) -> Iterator[list[Row]]:
@@ -100,7 +108,61 @@ class RowFile:
                 for at in range(0, len(decoded), batch_rows):
                     yield decoded[at : at + batch_rows]
         except (OSError, pa.ArrowException) as error:
-            raise _unreadable(self.path, error) from None
+            raise self._unreadable(error) from None
+
+    def _csv_names(self) -> tuple[str, ...]:
+        """Raises: FileError where two are the same, or the header is one name with what others put between cells."""
+        with self._open() as stream:
+            # Broken rows are named when they are read.
+            parse = pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda row: "skip")
+            names = tuple(_csv_header(stream, parse))
+        if len(set(names)) < len(names):
+            raise FileError(f"{self.path}: two columns have the same name. Fix: give each column a name of its own.")
+        other = next((each for each in _SEPARATORS if len(names) == 1 and each in names[0]), None)
+        if other is not None:
+            raise FileError(
+                f"{self.path}, line 1: one column, in whose name there is {_SEPARATORS[other]}. "
+                "Fix: put commas between cells, and a point into numbers."
+            )
+        return names
+
+    def _unreadable(self, error: Exception) -> FileError:
+        """Without the library's words where they could repeat a row."""
+        if isinstance(error, OSError) and error.strerror:
+            return FileError(f"{self.path}: cannot be read ({error.strerror}). Fix: check the file.")
+        if self.kind != "parquet":
+            try:
+                if (place := self._not_utf8()) is not None:
+                    return FileError(
+                        f"{self.path}, line {place[0]}, byte {place[1]}: not UTF-8. Fix: write the file as UTF-8, for "
+                        "example with iconv -f LATIN1 -t UTF-8."
+                    )
+            except (OSError, pa.ArrowException):
+                return FileError(
+                    f"{self.path}: not gzip, or cut off, as its name says it is. Fix: write it again, or rename it."
+                )
+        what = "damaged, cut off, or not of the format that its name says"
+        return FileError(f"{self.path}: cannot be read ({what}). Fix: check the file, or write it again.")
+
+    def _not_utf8(self) -> tuple[int, int] | None:
+        """Line and byte in it, from 1 on, where the file is no longer UTF-8."""
+        decoder, line, rest = codecs.getincrementaldecoder("utf-8")(), 1, 0
+        with self._open() as stream:
+            while True:
+                block = stream.read(_READ_BYTES)
+                pending = len(decoder.getstate()[0])
+                try:
+                    decoder.decode(block, final=not block)
+                except UnicodeDecodeError as error:
+                    good = block[: max(0, error.start - pending)]
+                    line += good.count(b"\n")
+                    begin = good.rfind(b"\n") + 1
+                    return line, len(good) - begin + 1 + (0 if begin else rest)
+                if not block:
+                    return None
+                line += block.count(b"\n")
+                end = block.rfind(b"\n")
+                rest = len(block) - end - 1 if end >= 0 else rest + len(block)
 
     def _count(self) -> int:
         if self.kind == "parquet":
@@ -129,12 +191,7 @@ class RowFile:
         reading = {"use_threads": False, "block_size": _READ_BYTES}
         parse = pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=refuse)
         try:
-            with self._open() as stream:
-                names = _csv_header(stream, parse)
-            if len(set(names)) < len(names):
-                raise FileError(
-                    f"{self.path}: two columns have the same name. Fix: give each column a name of its own."
-                )
+            names = self._csv_names()
             convert = pa_csv.ConvertOptions(
                 column_types={name: pa.string() for name in names},
                 strings_can_be_null=True,
@@ -147,25 +204,25 @@ class RowFile:
                 reader = pa_csv.open_csv(stream, pa_csv.ReadOptions(**reading), parse, convert)
                 for batch in reader:
                     for at in range(0, batch.num_rows, batch_rows):
-                        yield _Rows(batch.slice(at, batch_rows), _cells)
+                        yield _Rows(batch.slice(at, batch_rows), partial(csv_column, kinds=self.kinds))
         except pa.ArrowInvalid as error:
             if refused and refused[0] is not None:
                 raise FileError(
                     f"{self.path}, line {refused[0]}: another number of cells than the header has. "
                     "Fix: quote cells that hold a comma, or remove the line."
                 ) from None
-            raise _unreadable(self.path, error) from None
+            raise self._unreadable(error) from None
 
     def _parquet(self, batch_rows: int) -> Iterator[_Rows]:
         with pa_parquet.ParquetFile(self.path) as file:
             for field in file.schema_arrow:
-                if not _has_json(field.type):
+                if not has_json(field.type):
                     raise FileError(
                         f"{self.path}: column {field.name} is of type {field.type}, which JSON cannot hold. "
                         "Fix: leave it out, or store it as text."
                     )
             for batch in file.iter_batches(batch_size=batch_rows):
-                yield _Rows(batch, _values)
+                yield _Rows(batch, values)
 
     def _jsonl(self, batch_rows: int) -> Iterator[_Lines]:
         # Line by line instead of Arrow's reader, which adds a null for each missing field and turns texts into times.
@@ -202,7 +259,7 @@ class _Rows:
     """A record batch whose rows are made only if they are wanted: a resumed replay skips many."""
 
     batch: Any
-    column: Callable[[Any], list[Any]]
+    column: Callable[[str, Any], list[Any]]
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
@@ -210,7 +267,7 @@ class _Rows:
     def decode(self, skip: int) -> list[Row]:
         batch = self.batch.slice(skip)
         names = batch.schema.names
-        columns = [self.column(column) for column in batch.columns]
+        columns = [self.column(name, column) for name, column in zip(names, batch.columns, strict=True)]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
@@ -244,73 +301,3 @@ def _csv_header(stream: Any, parse: Any) -> list[str]:
         if "Empty CSV" in str(error):
             return []
         raise
-
-
-def _cells(column: Any) -> list[Any]:
-    """Texts of a CSV column as JSON values, each by its own form."""
-    present = column.is_valid()
-    whole = pc.match_substring_regex(column, _WHOLE)
-    if _all(whole, present):
-        return list(column.cast(pa.int64()).to_pylist())
-    number = pc.match_substring_regex(column, _NUMBER)
-    if not pc.any(number).as_py():
-        return list(column.to_pylist())
-    if _all(number, present) and not pc.any(whole).as_py():
-        floats = column.cast(pa.float64())
-        if pc.all(pc.is_finite(floats)).as_py() is not False:
-            return list(floats.to_pylist())
-    pairs = zip(column.to_pylist(), whole.to_pylist(), number.to_pylist(), strict=True)
-    return [_cell(text, is_whole, is_number) for text, is_whole, is_number in pairs]
-
-
-def _all(mask: Any, present: Any) -> bool:
-    return bool(pc.all(pc.or_(mask.fill_null(True), pc.invert(present))).as_py())
-
-
-def _cell(text: str | None, is_whole: bool | None, is_number: bool | None) -> Any:
-    if text is None or not is_number:
-        return text
-    if is_whole:
-        return int(text)
-    value = float(text)
-    return value if math.isfinite(value) else text
-
-
-def _values(column: Any) -> list[Any]:
-    """A Parquet column as JSON values."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    plain = column.to_pylist()
-    kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_boolean(kind):
-        return list(plain)
-    return [_json(value) for value in plain]
-
-
-def _json(value: Any) -> Any:
-    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        return value.isoformat()
-    if isinstance(value, datetime.timedelta):
-        return value.total_seconds()
-    if isinstance(value, decimal.Decimal):
-        return float(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return None  # JSON has no such number
-    if isinstance(value, list):
-        return [_json(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _json(item) for key, item in value.items()}
-    return value
-
-
-def _has_json(kind: Any) -> bool:
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        return False
-    return not (pa.types.is_map(kind) or pa.types.is_union(kind))
-
-
-def _unreadable(path: Path, error: Exception) -> FileError:
-    """Without the library's words where they could repeat a row."""
-    system = error.strerror if isinstance(error, OSError) else None
-    what = system or "damaged, cut off, not UTF-8, or not of the format that its name says"
-    return FileError(f"{path}: cannot be read ({what}). Fix: check the file, or write it again.")

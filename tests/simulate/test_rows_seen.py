@@ -1,0 +1,129 @@
+"""What becomes of rows is said by field, reason, number and first place; a file that does not fit is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from agents.offline.rows.columns import rows_for
+from agents.offline.rows.files import FileError
+from agents.offline.rows.seen import FIRST_ROWS, check_fit, first_rows
+from agents.offline.simulate import Simulated, SimulateOptions, simulate
+from agents.protocol.replay.plan import ReplayError
+from schemas.config import Config, parse_config
+
+CONFIG = """
+[job]
+name = "seen"
+[kafka]
+bootstrap = "nowhere:9092"
+[[streams]]
+name = "s"
+engine = "tabular"
+source = "raw.s"
+[streams.privacy]
+epsilon = 1.0
+unit = "user"
+user = "who"
+max_contributions = 2
+user_key_file = "key"
+[streams.time]
+field = "at"
+format = "iso"
+start = "2016-01-01T00:00:00"
+step = "1d"
+clock = "replay"
+[streams.domain]
+kind = "table"
+attributes = [{ field = "a", values = ["x", "y"] }, { field = "b", values = ["1.0", "2.0"] }]
+"""
+
+
+@pytest.fixture
+def config() -> Config:
+    return parse_config(CONFIG)
+
+
+def row(at: int, **changes: Any) -> dict[str, Any]:
+    return {"who": f"u{at}", "at": f"2016-01-{1 + at // 50:02d}T00:00:00", "a": "x", "b": "1.0", **changes}
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in rows))
+    return path
+
+
+def run(config: Config, path: Path, out: Path) -> Simulated:
+    [done] = simulate(config, path, out, SimulateOptions(seed=1))
+    return done
+
+
+def test_each_reason_has_its_field_its_number_and_its_first_row(config: Config, tmp_path: Path) -> None:
+    rows = [row(at) for at in range(200)]
+    for at in (17, 60, 199):
+        rows[at]["b"] = 1.0
+    rows[99]["a"] = "z"
+    rows[150]["at"] = "yesterday"
+    rows[20]["who"] = rows[21]["who"] = rows[22]["who"] = "often"
+    done = run(config, write(tmp_path / "rows.jsonl", rows), tmp_path / "out")
+    assert [(each.reason, each.name, each.rows, each.first_row) for each in done.refused] == [
+        ("WRONG_TYPE", "b", 3, 18),
+        ("OUTSIDE_DOMAIN", "a", 1, 100),
+        ("BAD_TIME", "at", 1, 151),
+    ]
+    assert done.over_bound == 1
+    assert done.rows == 200 == done.events + sum(each.rows for each in done.refused) + done.over_bound
+    assert not done.misfit
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "WRONG_TYPE" in page
+    assert "% refused" not in page, "three in a hundred is not much"
+
+
+def test_a_table_of_texts_that_look_like_numbers_is_used_whole(config: Config, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    lines = [f"u{at},2016-01-01T00:00:00,{'xy'[at % 2]},{1 + at % 2}.0" for at in range(100)]
+    path.write_text("who,at,a,b\n" + "\n".join(lines) + "\n")
+    assert run(config, path, tmp_path / "out").events == 100
+
+
+def test_a_file_that_does_not_fit_is_refused_before_anything_is_written(config: Config, tmp_path: Path) -> None:
+    rows = [row(at, b=1.0 if at % 3 else "1.0") for at in range(91)]
+    file = rows_for(write(tmp_path / "rows.jsonl", rows), config.streams[0])
+    with pytest.raises(
+        FileError, match=r"refuse 66% of the next 91 rows: WRONG_TYPE of b: 60 rows, 66%, first in row 2"
+    ):
+        check_fit(config.streams[0], file)
+    assert first_rows(config.streams[0], file).misfit
+    assert check_fit(config.streams[0], file, skip=90).rows == 1
+    assert first_rows(config.streams[0], file, skip=87).refused[0].first_row == 89, "of the file"
+    assert run(config, file.path, tmp_path / "out").misfit
+
+
+def test_only_so_many_rows_are_looked_at(config: Config, tmp_path: Path) -> None:
+    rows = [row(at % 50) for at in range(3 * FIRST_ROWS)]
+    file = rows_for(write(tmp_path / "rows.jsonl", rows), config.streams[0])
+    assert FIRST_ROWS <= first_rows(config.streams[0], file).rows < 2 * FIRST_ROWS
+
+
+def test_an_empty_file_and_a_folder_in_use_are_refused(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").write_text("who,at,a,b\n")
+    with pytest.raises(FileError, match="the file has no rows"):
+        run(config, tmp_path / "empty.csv", tmp_path / "out")
+    path = write(tmp_path / "rows.jsonl", [row(0)])
+    run(config, path, tmp_path / "out")
+    before = (tmp_path / "out" / "steps.csv").read_bytes()
+    with pytest.raises(FileError, match="holds a simulation already"):
+        run(config, path, tmp_path / "out")
+    assert (tmp_path / "out" / "steps.csv").read_bytes() == before
+    [again] = simulate(config, path, tmp_path / "out", SimulateOptions(seed=1, overwrite=True))
+    assert again.events == 1
+
+
+def test_a_row_that_is_not_sorted_is_named_as_it_stands_in_the_file(config: Config, tmp_path: Path) -> None:
+    rows = [row(at) for at in (0, 60, 120, 0)]
+    file = rows_for(write(tmp_path / "rows.jsonl", rows), config.streams[0])
+    with pytest.raises(ReplayError, match="row 4 of the file"):
+        first_rows(config.streams[0], file, skip=1)
