@@ -85,7 +85,7 @@ def measure(plan: Plan) -> dict[str, Any]:
         at = broker.bootstrap
         whole = source_in("none")
         size = asyncio.run(fill(at, whole, plan.events, progress))
-        asyncio.run(fill(at, SMALL, plan.small, progress))
+        asyncio.run(fill(at, SMALL, plan.small, progress, ticked=False))
         for codec in by_codec:
             asyncio.run(fill(at, source_in(codec), plan.codec_events, progress, codec=codec))
         steps = plan.rounds * (2 + len(small) + 2 * len(by_codec) + len(processes)) + len(plan.users)

@@ -70,9 +70,12 @@ def event(random: np.random.Generator, users: np.ndarray, index: int) -> bytes:
     )
 
 
-async def fill(bootstrap: str, topic: str, events: int, progress: Progress, *, codec: str = "none") -> float:
-    """Make the topic and write the events to their users' partitions, and the tick that ends their step, which is JSON
-    for programs that know of none. Returns the events' mean size in bytes.
+async def fill(
+    bootstrap: str, topic: str, events: int, progress: Progress, *, codec: str = "none", ticked: bool = True
+) -> float:
+    """Make the topic and write the events to their users' partitions. Returns their mean size in bytes.
+
+    Args: ticked: at the end comes the tick that ends their step; it is JSON, but no event.
     """
     from agents.protocol.partitioner import partitions_of
     from agents.protocol.userhash import IdBytes
@@ -106,7 +109,8 @@ async def fill(bootstrap: str, topic: str, events: int, progress: Progress, *, c
     for home, batch in batches.items():
         if batch.record_count():
             await producer.send_batch(batch, topic, partition=home)
-        await producer.send_and_wait(topic, b"{}", partition=home, headers=tick)
+        if ticked:
+            await producer.send_and_wait(topic, b"{}", partition=home, headers=tick)
     await producer.stop()
     progress.update(task, completed=events)
     return total / events
