@@ -30,6 +30,8 @@ from tests.kafka.support import fresh_name, job_config, producing, records_of, s
 
 STOP_S = 120.0
 """One that has not left is still a member of its group, and its successor gets nothing."""
+CRASHED_S = 15.0
+"""The same of one that has crashed, whose clients may wait for ever: its session, of 6 s, is over by then."""
 SOURCE_PARTITIONS = 2
 END_OF_STEP_0_MS = 1_577_836_800_000 + 60_000
 
@@ -72,8 +74,9 @@ async def running(config: Config, *, roles: Sequence[str] = ("engine", "publish"
     try:
         yield app
     finally:
-        # As a worker leaves: a client of one that has crashed may wait for ever, and nobody for it.
-        await asyncio.wait([asyncio.ensure_future(app.stop())], timeout=STOP_S)
+        # As a worker leaves, whom nobody waits for.
+        patience_s = STOP_S if app.crash_reason is None else CRASHED_S
+        await asyncio.wait([asyncio.ensure_future(app.stop())], timeout=patience_s)
         # Its process would end now. Where Faust gives up waiting for a task, its store still holds the files.
         for table in app.tables.values():
             table.data._dbs.clear()
