@@ -223,7 +223,7 @@ def test_steps_of_many_batches_are_public_once_whole_and_in_order(
                 name,
                 step,
                 (
-                    *(PublicRecord("synthetic", key, worker * 60) for key in keys),
+                    *(PublicRecord("synthetic", key, worker * 600) for key in keys),
                     PublicRecord("measurements", b"%d" % step, worker),
                     PublicRecord("ledger", b"%d" % step, worker),
                 ),
@@ -263,7 +263,7 @@ def test_steps_of_many_batches_are_public_once_whole_and_in_order(
     keys["ledger"] = keys["measurements"]
     for channel, records in found.items():
         assert [each.key for each in records] == keys[channel]
-        assert {each.value for each in records} == {b"2" * 60 if channel == "synthetic" else b"2"}
+        assert {each.value for each in records} == {b"2" * 600 if channel == "synthetic" else b"2"}
         for each in records:
             step = int(each.key.split()[0])
             assert each.headers == (("privstream-step", b"%d" % step),)
