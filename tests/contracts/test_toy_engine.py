@@ -72,6 +72,7 @@ def author_files(folder: Path) -> list[Path]:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = install(tmp_path_factory.mktemp("site"))
     (folder / "toy.toml").write_text(CONFIG)
+    (folder / "user.key").write_bytes(bytes(32))
     rows = [f"{START + 3600 * step + row},user-{row},a" for step in range(4) for row in range(30)]
     (folder / "rows.csv").write_text("\n".join(["t,u,what", *rows]) + "\n")
     return folder
@@ -81,7 +82,8 @@ def run(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *map(str, arguments)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        | {"PRIVSTREAM_USER_KEY_FILE": str(folder / "user.key")},
         capture_output=True,
         text=True,
     )

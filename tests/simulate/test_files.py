@@ -144,7 +144,11 @@ def test_parquet_values_become_json(tmp_path: Path) -> None:
         ("a.csv", b"a,b\n1,2\nsecret\n", "line 3: another number of cells"),
         ("a.csv", b"a,a\n1,2\n", "same name"),
         ("a.csv", b"a,b\n1,\xff\xfe\n", "line 2, byte 3: not UTF-8"),
-        ("a.csv", b"a,b\n" + b"1,2\n" * 600_000 + "Zürich,2\n".encode("latin-1"), "line 600002, byte 2: not UTF-8"),
+        (
+            "a.csv",
+            b"a,b\n" + b"1,%s\n" % (b"2" * 200) * 9_000 + "Zürich,2\n".encode("latin-1"),
+            "line 9002, byte 2: not UTF-8",
+        ),
         ("a.csv.gz", gzip.compress(b"a,b\n1,\xff\n", mtime=0), "line 2, byte 3: not UTF-8"),
         ("a.csv", b"a;b\n1;2\n", "line 1: one column, in whose name there is a semicolon"),
         ("a.jsonl", b'{"a": 1}\n\n[1]\n', "line 3: not a JSON object"),
