@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError
 from agents.kafka.refusals import no_answer
 from agents.kafka.security import security_kwargs
 from agents.kafka.transactions import OneChanceProducer
+from agents.lifecycle.cancellations import to_the_end
 from schemas.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -65,13 +66,14 @@ async def close_client(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
     """Stop a client, however its broker is. What goes wrong with that never stands in for the error that led here.
 
     aiokafka's `stop` raises what its background tasks died of, even that they were cancelled, and then leaves its
-    connections open.
+    connections open. Cut off, it leaves its tasks running.
     """
+    await to_the_end(_stop(client))
+
+
+async def _stop(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
     stopping = asyncio.ensure_future(client.stop())
-    try:
-        await asyncio.wait([stopping])
-    finally:
-        stopping.cancel()
+    await asyncio.wait([stopping])
     if stopping.cancelled() or stopping.exception() is not None:
         await (client._client if isinstance(client, AIOKafkaConsumer) else client.client).close()
 

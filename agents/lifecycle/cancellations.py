@@ -36,6 +36,28 @@ async def told(awaitable: Awaitable[Result], what: str) -> Result:
         raise StrayCancellationError(f"{what} was cut off: a Kafka client cancelled what it waited for") from error
 
 
+async def to_the_end(awaitable: Awaitable[Result]) -> Result:
+    """Await what must not be left half done; whoever cancels this task meanwhile is heeded when it is over.
+
+    A service is told to stop twice: by `should_stop`, and by a cancellation a moment later. A task that heeds the first
+    is at its last work when the second comes. A consumer that is not closed then keeps its place in its group, and its
+    partitions, for as long as the process lives.
+
+    Raises: what the work raises; CancelledError.
+    """
+    work = asyncio.ensure_future(awaitable)
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    result = work.result()
+    if cancelled is not None:
+        raise cancelled
+    return result
+
+
 class LongService(Service):
     """A service whose tasks end with it or with an error, and never otherwise."""
 

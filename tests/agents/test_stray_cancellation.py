@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer
 from mode import Service
 
 from agents.kafka.clients import close_client
-from agents.lifecycle.cancellations import LongService, told
+from agents.lifecycle.cancellations import LongService, to_the_end, told
 from agents.worker.partition_tasks import PartitionTask, PartitionTasks
 from schemas.errors import BrokerError, StrayCancellationError
 
@@ -99,6 +99,34 @@ def test_who_is_cancelled_is_cancelled() -> None:
     assert asyncio.run(scenario())
 
 
+def test_the_last_work_is_done_to_its_end_by_who_is_cancelled_meanwhile() -> None:
+    async def scenario() -> tuple[bool, list[str]]:
+        done: list[str] = []
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def last() -> None:
+            begun.set()
+            await may_end.wait()
+            done.append("closed")
+
+        task = asyncio.create_task(to_the_end(last()))
+        await begun.wait()
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0)
+        assert not task.done()
+        may_end.set()
+        await asyncio.wait([task])
+        return task.cancelled(), done
+
+    assert asyncio.run(scenario()) == (True, ["closed"])
+
+
+def test_the_last_work_may_fail() -> None:
+    with pytest.raises(BrokerError):
+        asyncio.run(to_the_end(_breaks()))
+
+
 async def _breaks() -> None:
     raise BrokerError("a sender's last error")
 
@@ -122,3 +150,25 @@ def test_closing_a_client_hides_no_error_and_leaves_no_connection(end: Callable[
     with pytest.raises(RuntimeError, match="why it is closed"):
         asyncio.run(scenario())
     assert closed == ["connections"]
+
+
+def test_closing_a_client_is_not_cut_off() -> None:
+    async def scenario() -> bool:
+        closing, may_close, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def close() -> None:
+            closing.set()
+            await may_close.wait()
+            closed.set()
+
+        consumer = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1")
+        consumer._fetcher = SimpleNamespace(close=close)
+        task = asyncio.create_task(close_client(consumer))
+        await closing.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        may_close.set()
+        await asyncio.wait([task])
+        return closed.is_set()
+
+    assert asyncio.run(scenario())

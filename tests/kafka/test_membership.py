@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 
 import pytest
 
-from agents.kafka.membership import take_place
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.membership import members_of, take_place
+from agents.kafka.topics.admin import admin_client, create_topics
 from agents.lifecycle.advice import explain
 from agents.worker.ingest.service import IngestService
 from schemas.errors import ReplacedError
@@ -47,6 +48,35 @@ def test_a_copy_of_the_folder_is_another_place(tmp_path: Path) -> None:
 def test_a_folder_without_locks_is_no_reason_not_to_work(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert take_place(tmp_path / "missing") is None
     assert "until its session ends" in caplog.text
+
+
+class _Leaves(IngestService):
+    """Its reading heeds `should_stop` before it is cancelled, and is giving its partitions up when that comes."""
+
+    leaving: asyncio.Event
+
+    async def on_stop(self) -> None:
+        await self.leaving.wait()
+
+    async def _give_up(self) -> None:
+        if self.should_stop:
+            self.leaving.set()
+            await asyncio.sleep(0.1)
+        await super()._give_up()
+
+
+@in_loop
+async def test_who_is_told_to_stop_while_it_leaves_is_no_member_any_more(bootstrap: str, tmp_path: Path) -> None:
+    bench = Bench(bootstrap, tmp_path)
+    await bench.create()
+    service = _Leaves(bench.config, bench.specs())
+    service.leaving = asyncio.Event()
+    await service.start()
+    await bench.tick(0)
+    await bench.until_ticked(0)
+    await service.stop()
+    async with admin_client(bench.config.kafka) as admin:
+        assert await members_of(admin, f"{bench.job}-ingest") == 0
 
 
 @in_loop

@@ -25,7 +25,7 @@ from agents.kafka.membership import HEARTBEAT_S, give_place_up, keep_place
 from agents.kafka.missing_topics import ask_for_missing_topics
 from agents.kafka.security import security_kwargs
 from agents.kafka.source_check import GIVE_UP_S, LOOK_S, SourceWatch
-from agents.lifecycle.cancellations import LongService, told
+from agents.lifecycle.cancellations import LongService, to_the_end, told
 from agents.lifecycle.logs import about
 from agents.lifecycle.reading import Reach, Reading
 from agents.lifecycle.stops import Stops
@@ -146,9 +146,12 @@ class IngestService(LongService):
                         consumer.pause(source)
         finally:
             self._pulse.waits("has ended")
-            await self._give_up()
-            give_place_up(consumer)
-            await close_client(consumer)
+            await to_the_end(self._leave(consumer))
+
+    async def _leave(self, consumer: AIOKafkaConsumer) -> None:
+        await self._give_up()
+        give_place_up(consumer)
+        await close_client(consumer)
 
     def _new_consumer(self) -> AIOKafkaConsumer:
         kafka = self._config.kafka
@@ -271,8 +274,7 @@ class IngestService(LongService):
                     if not self.stops.has(spec.stream, part_of(spec), None):
                         self.stops.add(spec.stream, part_of(spec), None, change)
             finally:
-                for task in tasks:
-                    await task.close()
+                await to_the_end(_closed(tasks))
 
     @Service.task
     async def _clock(self) -> None:
@@ -359,8 +361,12 @@ class IngestService(LongService):
         tasks, self.partition_tasks = list(self.partition_tasks.values()), {}
         for task in tasks:
             task.closed = True
-        for task in tasks:
-            await task.close()
+        await _closed(tasks)
+
+
+async def _closed(tasks: Sequence[SourceTask]) -> None:
+    for task in tasks:
+        await task.close()
 
 
 def _calm_collector() -> None:
