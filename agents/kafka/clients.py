@@ -26,6 +26,7 @@ REQUEST_TIMEOUT_MS = 8_000
 FENCE_TIMEOUT_S = 30.0
 MAX_REQUEST_BYTES = 6 << 20  # above any block (4 MiB) and any chunk of a candidate
 READ_TIMEOUT_S = 60.0
+CLOSE_S = 10.0
 
 
 async def fenced_producer(
@@ -73,7 +74,10 @@ async def close_client(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
 
 async def _stop(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
     stopping = asyncio.ensure_future(client.stop())
-    await asyncio.wait([stopping])
+    _, late = await asyncio.wait([stopping], timeout=CLOSE_S)
+    if late:  # its broker does not answer, and would not learn of it either
+        stopping.cancel()
+        await asyncio.wait([stopping])
     if stopping.cancelled() or stopping.exception() is not None:
         await (client._client if isinstance(client, AIOKafkaConsumer) else client.client).close()
 

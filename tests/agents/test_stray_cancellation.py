@@ -11,6 +11,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from mode import Service
 
+import agents.kafka.clients
 from agents.kafka.clients import close_client
 from agents.lifecycle.cancellations import LongService, to_the_end, told
 from agents.worker.partition_tasks import PartitionTask, PartitionTasks
@@ -149,6 +150,23 @@ def test_closing_a_client_hides_no_error_and_leaves_no_connection(end: Callable[
 
     with pytest.raises(RuntimeError, match="why it is closed"):
         asyncio.run(scenario())
+    assert closed == ["connections"]
+
+
+def test_a_client_that_does_not_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents.kafka.clients, "CLOSE_S", 0.01)
+    closed: list[str] = []
+
+    async def close() -> None:
+        closed.append("connections")
+
+    async def scenario() -> None:
+        consumer = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1")
+        consumer._fetcher = SimpleNamespace(close=asyncio.Event().wait)
+        consumer._client.close = close
+        await close_client(consumer)
+
+    asyncio.run(scenario())
     assert closed == ["connections"]
 
 
