@@ -247,7 +247,11 @@ class EmbeddedBroker:
 
     def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing answers, as in a long garbage collection."""
-        self._running_process("paused").send_signal(signal.SIGSTOP)
+        process = self._running_process("paused")
+        process.send_signal(signal.SIGSTOP)
+        # Sent is not stopped: its threads go on until each is told. The system reports when the last has stopped.
+        while os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOHANG) is None and process.poll() is None:
+            time.sleep(0.001)
 
     def resume(self) -> None:
         self._running_process("resumed").send_signal(signal.SIGCONT)

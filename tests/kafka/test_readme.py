@@ -95,7 +95,7 @@ def test_every_command_of_the_readme_works(bootstrap: str, tmp_path: Path) -> No
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=WAIT_AT_MOST_S,
+                timeout=3 * WAIT_AT_MOST_S,
                 check=False,
             )
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
