@@ -18,7 +18,7 @@ from agents.pages.report import StepRow, StreamReport, render
 from agents.presentation import presentation
 from agents.protocol.release.held_out import HeldOutAudit
 from engines.registry import build_evaluator
-from schemas.config import format_duration
+from schemas.config import format_length
 
 if TYPE_CHECKING:
     from schemas.config import Stream
@@ -100,7 +100,7 @@ class Output:
             source=self._source,
             promise=promise(stream),
             caveats=self._caveats,
-            step_length=format_duration(stream.time.step),
+            step_length=format_length(stream.time.step),
             guarantee=self.ledger,
             rows={
                 "used": self.counts["ACCEPTED"],

@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 import orjson
 
@@ -16,6 +15,7 @@ from engines.contract import Release
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 from schemas.releases import PublicRecord, link
+from schemas.steps.zones import zone
 
 if TYPE_CHECKING:
     from schemas.config import Stream
@@ -35,7 +35,7 @@ def raw_time(at_us: int, *, time_format: str, timezone: str) -> str | int | floa
     """A public instant written as the raw events write their time field."""
     if time_format in ("s", "ms", "us"):
         return at_us // {"s": 1_000_000, "ms": 1_000, "us": 1}[time_format]
-    local = instant(at_us).astimezone(ZoneInfo(timezone))
+    local = instant(at_us).astimezone(zone(timezone))
     return local.isoformat() if time_format == "iso" else local.strftime(time_format)
 
 
