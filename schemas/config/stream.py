@@ -364,7 +364,7 @@ class StreamParts:
                 yield ConfigProblem(
                     key,
                     f"{format_length(duration)} is not a whole number of steps of {step}",
-                    f"write a multiple of time.step = {step}",
+                    f'write a multiple of time.step = {step}, such as "{format_length(self.time.step * 2)}"',
                 )
 
     def _deletions(self) -> Iterator[ConfigProblem]:

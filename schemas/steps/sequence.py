@@ -23,6 +23,8 @@ from schemas.steps.zones import zone
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_YEAR = 2400
 """No calendar step begins in it or later: all that there can ever be are few enough to be written down."""
+PINNED_YEARS = 100
+"""From the start of a stream on, for which its fingerprint says when each step begins."""
 FAR = 1 << 50
 """The step of a time behind the last one: too far ahead for whoever asks."""
 _ONE_US = timedelta(microseconds=1)
@@ -95,8 +97,11 @@ class CalendarSteps(Steps):
         return int(self.of(np.array([at_us], np.int64))[0])
 
     def digest(self) -> str:
-        """SHA-256 of the begins of all steps that there can ever be: two machines that agree on it agree on each."""
-        return hashlib.sha256(self._begins.all().astype("<i8").tobytes()).hexdigest()
+        """SHA-256 of the begins of all steps of `PINNED_YEARS`: two machines that agree on it agree on each of them."""
+        begins = self._begins
+        end = begins.at(0) + PINNED_YEARS * 366 * 86_400_000_000
+        pinned = begins.until(end)
+        return hashlib.sha256(pinned[pinned < end].astype("<i8").tobytes()).hexdigest()
 
     @property
     def _begins(self) -> Begins:
@@ -128,12 +133,6 @@ class Begins:
         if not 0 <= step < len(begins):
             raise StepError(f"there is no step {step}: steps of the calendar go from 0 to the year {LAST_YEAR}")
         return int(begins[step])
-
-    def all(self) -> IntArray:
-        begins, unit = self._found
-        while unit:
-            begins, unit = self._longer(begins, unit)
-        return begins
 
     def _longer(self, begins: IntArray, unit: int) -> tuple[IntArray, int]:
         """With the next units, and the number of the one behind them; 0 where there is none."""

@@ -98,7 +98,13 @@ def test_a_step_begins_where_local_clocks_first_show_its_date(each: CalendarStep
     begin, end = each.begin(step), each.begin(step + 1)
     assert begin < end
     inside = begin + more % (end - begin)
-    assert each.of(np.array([begin - 1, begin, inside, end - 1, end])).tolist() == [step - 1, step, step, step, step + 1]
+    assert each.of(np.array([begin - 1, begin, inside, end - 1, end])).tolist() == [
+        step - 1,
+        step,
+        step,
+        step,
+        step + 1,
+    ]
     assert [each.of_one(begin - 1), each.of_one(inside)] == [step - 1, step]
     # Units that clocks skipped are no steps, so its own is this one or one of the next.
     midnights = [datetime.combine(each.length.after(each.start.date(), unit), time()) for unit in range(step, step + 3)]
@@ -116,10 +122,10 @@ def test_the_order_in_which_steps_are_asked_for_means_nothing(each: CalendarStep
     assert again.until(late)[:61].tolist() == [each.begin(step) for step in range(61)]
 
 
-def test_every_day_of_every_zone_is_long_enough() -> None:
-    """No rule that there is, and none that is foretold, makes a step shorter than accounts take it to be."""
-    for zone in (*sorted(zones.names())[::200], *ZONES[-4:]):
-        days = CalendarSteps(datetime(1840, 1, 1), CalendarLength(1, "day"), zone)
+def test_every_day_is_long_enough() -> None:
+    """No clock that goes forward makes a step shorter than accounts take it to be."""
+    for zone in "Africa/Casablanca Pacific/Apia Antarctica/Troll".split():
+        days = CalendarSteps(datetime(2004, 1, 1), CalendarLength(1, "day"), zone)
         begins = sequence.Begins(days).until(at("2040-01-01"))
         assert np.diff(begins).min() >= least_us(CalendarLength(1, "day")), zone
 

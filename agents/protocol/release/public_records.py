@@ -15,6 +15,7 @@ from engines.contract import Release
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 from schemas.releases import PublicRecord, link
+from schemas.steps.lengths import CalendarLength
 from schemas.steps.zones import zone
 
 if TYPE_CHECKING:
@@ -113,8 +114,11 @@ def ledger_entry(
     `epsilon_spent` is an upper bound over all users: one whose events all fell into steps released so far. It can be
     the whole epsilon from the first release on. Where `epsilon_per_us` is null it never grows beyond that; otherwise
     the bound renews, both numbers are those of one aligned period of that length, a sliding window of that length can
-    cost twice as much, in epsilon and in delta, and a lifetime has no bound.
+    cost twice as much, in epsilon and in delta, and a lifetime has no bound. Where periods are of the calendar,
+    `epsilon_per` says so, and `epsilon_per_us` is what the shortest has: whoever counts periods by it counts too many.
     """
+    per = stream.privacy.per
+    calendar = {"epsilon_per": str(per)} if isinstance(per, CalendarLength) else {}
     unit_epsilon = guarantee.epsilon * stream.contributions
     entry: Mapping[str, Any] = {
         "version": LEDGER_VERSION,
@@ -134,6 +138,7 @@ def ledger_entry(
         "max_contributions": stream.privacy.max_contributions,
         "epsilon": float(unit_epsilon),
         "epsilon_per_us": stream.privacy.per_us,
+        **calendar,
         "epsilon_spent": 0.0 if release.gathered else float(unit_epsilon),
         "guarantee": guarantee.as_json(),
         "notes": dict(release.notes),
