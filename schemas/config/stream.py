@@ -369,6 +369,9 @@ class StreamParts:
 
     def _deletions(self) -> Iterator[ConfigProblem]:
         key = self.domain.deletion_key if self.domain is not None else None
+        if self.time is not None and self._facts is not None:
+            own = self._facts.dates_records
+            yield from below("time", self.time.dated_problems(own=own, deletion_key=key))
         if key is None or self.privacy is None:
             return
         if key == "ttl" and not measures_expiry(self.engine or "", self.mode or ""):

@@ -122,6 +122,11 @@ class Timing(Section):
     max_ahead: Whole = Field(10, ge=0, le=10_000, examples=[10])
     """Whole steps an event may lie beyond the open step; one further ahead is a dead letter."""
 
+    records: Literal["released", "dated"] = Field("released", examples=["released"])
+    """What the time of a synthetic record says where records together stand for all that is alive: the step that
+    released it, or the one that it stands for (docs/time.md). Engines whose records are of one step always say that.
+    """
+
     @property
     def zone(self) -> ZoneInfo:
         """The time zone."""
@@ -190,12 +195,30 @@ class Timing(Section):
             **length_fields("step", self.step),
             "clock": self.clock,
             "max_ahead": self.max_ahead,
+            **({"records": self.records} if self.records != "released" else {}),
         }
 
     @property
     def grace_us(self) -> int:
         """Grace in microseconds."""
         return microseconds(self.grace)
+
+    def dated_problems(self, *, own: bool, deletion_key: str | None) -> Iterator[ConfigProblem]:
+        """Records that cannot be dated, or need not be.
+
+        Args: own: they say their own step. deletion_key: by which events are deleted, None where they stay.
+        """
+        if self.records != "dated":
+            return
+        if own:
+            yield ConfigProblem("records", "is of no use: records of this engine say their own step", "remove the key")
+        elif deletion_key is not None:
+            yield ConfigProblem(
+                "records",
+                f'"dated" is for events that stay: with {deletion_key} records stand for what is alive now, and which '
+                "of it is old is not measured",
+                f"remove the key, or domain.{deletion_key}; what came when is in the measurements",
+            )
 
     def problems(self) -> Iterator[ConfigProblem]:
         """A start that does not exist, or that a replay cannot have."""

@@ -68,7 +68,7 @@ STEP, START, PER, TTL = "time.step", "time.start", "privacy.per", "domain.ttl"
 
 def test_periods_and_lifetimes_are_counted_in_steps() -> None:
     days = stream()
-    assert (days.period_steps, days.ttl_steps, days.time.shortest_us) == (28, 56, 20 * 3_600_000_000)
+    assert (days.period_steps, days.ttl_steps, days.time.shortest_us) == (28, 56, 12 * 3_600_000_000)
     assert days.time.start_us == 1_709_269_200_000_000
     engine = build_engine(days)
     assert engine.config.ttl_steps == 56  # type: ignore[attr-defined]
@@ -222,7 +222,7 @@ def test_the_ledger_says_periods_of_the_calendar() -> None:
         previous_chain="",
     )
     assert b'"epsilon_per":"28 days"' in entry
-    assert b'"epsilon_per_us":2404800000000' in entry  # 28 days less what clocks may take from them
+    assert b'"epsilon_per_us":2376000000000' in entry  # 28 days less what clocks may take from them
     fixed = stream(*FIXED)
     entry, _ = ledger_entry(
         Release(0, [], [], [], 0),

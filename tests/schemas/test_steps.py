@@ -124,9 +124,9 @@ def test_the_order_in_which_steps_are_asked_for_means_nothing(each: CalendarStep
 
 def test_every_day_is_long_enough() -> None:
     """No clock that goes forward makes a step shorter than accounts take it to be."""
-    for zone in "Africa/Casablanca Pacific/Apia Antarctica/Troll".split():
-        days = CalendarSteps(datetime(2004, 1, 1), CalendarLength(1, "day"), zone)
-        begins = sequence.Begins(days).until(at("2040-01-01"))
+    for zone in "Africa/Casablanca Pacific/Apia Antarctica/Macquarie".split():
+        days = CalendarSteps(datetime(1940, 1, 1), CalendarLength(1, "day"), zone)
+        begins = sequence.Begins(days).until(at("2030-01-01"))
         assert np.diff(begins).min() >= least_us(CalendarLength(1, "day")), zone
 
 

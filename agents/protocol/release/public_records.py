@@ -6,12 +6,12 @@ Written once, before the candidate is committed; afterwards these bytes are only
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from engines.contract import Release
+from engines.contract import Release, SyntheticRecord
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 from schemas.releases import PublicRecord, link
@@ -40,16 +40,30 @@ def raw_time(at_us: int, *, time_format: str, timezone: str) -> str | int | floa
     return local.isoformat() if time_format == "iso" else local.strftime(time_format)
 
 
-def release_records(release: Release, *, time_field: str, time_value: str | int | float) -> Iterator[PublicRecord]:
+def release_records(
+    release: Release,
+    *,
+    time_field: str,
+    step_of: Callable[[SyntheticRecord], int],
+    time_of: Callable[[int], str | int | float],
+) -> Iterator[PublicRecord]:
     """Synthetic records, tombstones and measurements of a step, in the order in which they are published.
 
     Tombstones come first: a reader that stops in between holds too few records, never withdrawn ones. One at a time:
     orjson's bytes are cut from 4 KB each of which the rest stays taken while they live, 4 GB of 10^6 records.
+
+    Args:
+        step_of: the step that an added record is of; asked once for each, in order.
+        time_of: the value of the time field for a step.
     """
     for key in release.removed:
         yield PublicRecord("synthetic", key.encode(), None)
+    values: dict[int, str | int | float] = {}
     for record in release.added:
-        yield PublicRecord("synthetic", record.id.encode(), orjson.dumps({time_field: time_value, **record.fields}))
+        step = step_of(record)
+        if step not in values:
+            values[step] = time_of(step)
+        yield PublicRecord("synthetic", record.id.encode(), orjson.dumps({time_field: values[step], **record.fields}))
     for measurement in release.measurements:
         for words in measurement_records({"step": release.step, **measurement}):
             yield PublicRecord("measurements", b"%d" % release.step, words)
