@@ -83,6 +83,23 @@ def delta_warning(stream: Stream) -> str | None:
     )
 
 
+def record_time(stream: Stream) -> str:
+    """What the time of a synthetic record says, and whether records may be counted by it."""
+    field = stream.time.field
+    if stream.facts.dates_records:
+        return f"The {field} of a synthetic record is the begin of the step that it stands for."
+    if stream.time.records == "dated":
+        return (
+            f"The {field} of a synthetic record is the begin of the step whose events it stands for, as far as that "
+            "was measured: records may be counted by it, for a trend."
+        )
+    other = "the ledger or the measurements show it" if stream.domain.deletion_key else 'set records = "dated"'
+    return (
+        f"The {field} of a synthetic record is the begin of the step that released it, NOT when its events were: do "
+        f"not count records by it. For a trend, {other} (docs/time.md)."
+    )
+
+
 def step_warning(stream: Stream) -> str | None:
     """A sentence where steps of whole days of 24 hours do not stay at their place in the day; None elsewhere."""
     time = stream.time

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import orjson
 
-from agents.explain.sentences import promise
+from agents.explain.sentences import promise, record_time
 from agents.offline.rows.files import FileError
 from agents.offline.rows.seen import RowsSeen
 from agents.pages.report import StepRow, StreamReport, render
@@ -100,6 +100,7 @@ class Output:
             source=self._source,
             promise=promise(stream),
             caveats=self._caveats,
+            record_time=record_time(stream),
             step_length=format_length(stream.time.step),
             guarantee=self.ledger,
             rows={

@@ -15,7 +15,7 @@ import numpy as np
 from schemas.arrays import IntArray, ReasonArray
 from schemas.errors import ConfigError, ConfigProblem
 from schemas.events import Reason
-from schemas.steps.sequence import Steps
+from schemas.steps.sequence import FAR, Steps
 
 if TYPE_CHECKING:
     from schemas.config import Stream
@@ -87,6 +87,6 @@ class StepClock:
         present = open_step
         if arrivals_us is not None:
             present = np.maximum(open_step, np.where(arrivals_us < 0, -1, self.step_of(arrivals_us)))
-        reasons[own > present + self.max_ahead] = Reason.TOO_FAR_AHEAD
+        reasons[(own > present + self.max_ahead) | (own >= FAR)] = Reason.TOO_FAR_AHEAD
         reasons[own < 0] = Reason.BEFORE_START
         return np.maximum(own, open_step), reasons

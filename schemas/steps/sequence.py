@@ -25,7 +25,7 @@ LAST_YEAR = 2400
 """No calendar step begins in it or later: all that there can ever be are few enough to be written down."""
 PINNED_YEARS = 100
 """From the start of a stream on, for which its fingerprint says when each step begins."""
-FAR = 1 << 50
+FAR = 1 << 62
 """The step of a time behind the last one: too far ahead for whoever asks."""
 _ONE_US = timedelta(microseconds=1)
 _CHUNK = 512

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from agents.explain.sentences import step_warning
@@ -20,6 +21,7 @@ from engines.registry import build_engine
 from engines.series.build import clock
 from schemas.config import Config, ConfigError, Stream, format_length, parse_config
 from schemas.errors import FingerprintError
+from schemas.events import Reason
 from schemas.steps import sequence, zones
 
 TEXT = """
@@ -285,6 +287,15 @@ def test_a_step_is_over_when_its_day_is() -> None:
         assert clock_.last_over(us + 30, grace_us=31) == step - 1
     assert clock_.last_over(0, grace_us=0) < 0
     assert clock_.end_of(clock_.last_over(0, grace_us=0) + 1) > 0
+
+
+def test_what_lies_behind_the_last_step_is_too_far_ahead() -> None:
+    """Also where its Kafka timestamp says that it came then: there is no such step to hold it for."""
+    clock_ = StepClock.of(stream())
+    never = np.array([2**61])
+    assert clock_.assign(never, ticked=3, arrivals_us=never)[1].tolist() == [Reason.TOO_FAR_AHEAD]
+    soon = np.array([clock_.start_of(40)])
+    assert clock_.assign(soon, ticked=3, arrivals_us=soon)[1].tolist() == [0]
 
 
 def test_a_written_configuration_is_read_again(tmp_path: Path) -> None:
