@@ -12,7 +12,7 @@ SEEDS  ?= 200
 SBOM   ?= build/sbom.json
 SOURCES := schemas engines agents tests requirements $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos simulate-job drawing lock sbom clean
+.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos simulate-job drawing lock sbom clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -60,6 +60,9 @@ bench-tabular: setup  ## error, speed and use of tabular streams; goes on where 
 
 bench-trajectory: setup  ## error of synthetic trips by every mode, on every set of trips; QUICK=1 takes three minutes
 	QUICK=$(QUICK) $(PY) -m benchmarks.trajectory $(ARGS)
+
+bench-trend: setup  ## monthly counts from synthetic rows against truth, four ways; QUICK=1 runs each once
+	QUICK=$(QUICK) $(PY) -m benchmarks.trend $(ARGS)
 
 bench-people: setup  ## error where users are protected, not events, at the best bound; QUICK=1 runs each once
 	QUICK=$(QUICK) $(PY) -m benchmarks.people $(ARGS)

@@ -42,10 +42,15 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticRecord:
-    """One synthetic record that appears. `fields` use the raw events' field names; `id` is its key for ever."""
+    """One synthetic record that appears. `fields` use the raw events' field names; `id` is its key for ever.
+
+    `step` is the one whose events it stands for, in engines whose `EngineFacts.dates_records`. Elsewhere it is None:
+    all records together stand for what is alive, and none has an event time of its own.
+    """
 
     id: str
     fields: Mapping[str, Any]
+    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +63,8 @@ class Release:
         total: synthetic records alive after this step.
         gathered: True while the engine still gathers its first steps and therefore released nothing.
         notes: public facts for the ledger, such as the number of leaves.
+        spans: of records without a step, when what is new came: (since, weight), so much of it in steps since + 1 to
+            this one, by what was measured. Public. None: it came in this step.
     """
 
     step: int
@@ -67,6 +74,7 @@ class Release:
     total: int
     gathered: bool = False
     notes: Mapping[str, Any] = field(default_factory=dict)
+    spans: Sequence[tuple[int, float]] = ()
 
 
 ScalarKind = Literal["text", "number", "boolean"]

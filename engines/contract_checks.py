@@ -71,12 +71,13 @@ def contents(release: Release) -> tuple[Any, ...]:
     """All that a release lets out, in a form that can be compared."""
     return (
         release.step,
-        [(record.id, dict(record.fields)) for record in release.added],
+        [(record.id, dict(record.fields), record.step) for record in release.added],
         list(release.removed),
         [dict(measurement) for measurement in release.measurements],
         release.total,
         release.gathered,
         dict(release.notes),
+        list(release.spans),
     )
 
 
@@ -150,6 +151,20 @@ def check_releases_add_up(releases: Sequence[Release]) -> None:
         _require("total is the number of records alive", release.total == len(alive))
         if release.gathered:
             _require("a gathering step releases nothing", not (added or removed or release.measurements))
+
+
+def check_records_are_dated(releases: Sequence[Release]) -> bool:
+    """Every record says which step it stands for, and that is over; or none does, and spans say when what is new came.
+
+    Returns: whether they say it; False where there are no records.
+    """
+    said = {record.step for release in releases for record in release.added}
+    _require("either every record says its step, or none does", None not in said or said == {None})
+    for release in releases:
+        steps = [record.step for record in release.added if record.step is not None]
+        _require("a record stands for a step that is over", all(0 <= step <= release.step for step in steps))
+        _require("spans begin before their step", all(-1 <= since < release.step for since, _ in release.spans))
+    return bool(said - {None})
 
 
 def check_order(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: int = 1) -> None:
@@ -269,6 +284,7 @@ def check_engine(make_engine: MakeEngine, batches: Sequence[Batch], *, seed: int
     engine = make_engine()
     releases = run(engine, batches, seed=seed)
     check_releases_add_up(releases)
+    check_records_are_dated(releases)
     check_state_is_arrays(engine.state())
     check_order(make_engine, batches, seed=seed)
     check_words_are_used_once(make_engine, batches)

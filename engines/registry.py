@@ -42,12 +42,11 @@ def build_engine(stream: Stream) -> Engine:
     if not stream.surplus:
         return engine
     assert stream.privacy.surplus is not None
-    ttl = stream.domain.ttl_us
     return CorrectedEngine(
         engine,
         epsilon=stream.event_epsilon,
         reach=stream.privacy.surplus,
-        ttl_steps=None if ttl is None else ttl // stream.time.step_us,
+        ttl_steps=stream.ttl_steps,
     )
 
 

@@ -15,12 +15,12 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     """
     import typer
 
-    from agents.explain.sentences import delta_warning, epsilon_warning, promise
+    from agents.explain.sentences import delta_warning, epsilon_warning, promise, step_warning
     from agents.lifecycle.backlog import backlog_remark
     from agents.offline.domains import check_streams
     from agents.presentation import expected_error
     from agents.worker.ingest.user_keys import user_keys
-    from schemas.config import format_duration
+    from schemas.config import format_length
     from schemas.topics import Topics
 
     loaded = config_of(config)
@@ -29,7 +29,7 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     for stream in loaded.streams:
         if remark := backlog_remark(stream, time.time_ns() // 1000):
             remarks.setdefault(stream.name, []).append(remark)
-        for remark in (epsilon_warning(stream), delta_warning(stream)):
+        for remark in (epsilon_warning(stream), delta_warning(stream), step_warning(stream)):
             if remark is not None:
                 remarks.setdefault(stream.name, []).append(remark)
     if as_json:
@@ -60,7 +60,7 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     for stream in loaded.streams:
         typer.echo(
             f"\n{stream.name}: {stream.source} -> {Topics.synthetic(stream.name)}, "
-            f"engine {stream.engine} ({stream.mode}), a release every {format_duration(stream.time.step)}"
+            f"engine {stream.engine} ({stream.mode}), a release every {format_length(stream.time.step)}"
         )
         typer.echo(f"  {promise(stream)}")
         typer.echo(f"  Noise of one release, 95 %: {expected_error(stream).within()}.")

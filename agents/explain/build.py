@@ -9,7 +9,7 @@ from fractions import Fraction
 from agents.explain import words
 from agents.explain.parts import Budget, Explanation, Notch, SharedBudget, StreamExplanation
 from agents.explain.roads import Roads
-from agents.explain.sentences import promise
+from agents.explain.sentences import promise, record_time
 from agents.presentation import expected_error, presentation
 from engines.accounting.streams import totals
 from engines.registry import build_engine
@@ -52,6 +52,7 @@ def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
         plain=(
             *words.plain(stream, budget),
             *presentation(stream).remarks(stream),
+            record_time(stream),
             *([guarantee.note] if guarantee.note else []),
             *(roads.sentences() if roads else ()),
         ),

@@ -12,9 +12,10 @@ from agents.explain.roads import Roads
 from agents.presentation.error import RELEASES, ErrorModel
 from agents.presentation.laws import NoiseFacts, noise_facts
 from engines.accounting.streams import Total
-from schemas.config import Stream, format_duration
+from schemas.config import Stream, format_duration, format_length
 from schemas.errors import BudgetError
 from schemas.guarantee import Guarantee, Mechanism, Unit
+from schemas.steps.lengths import Length
 
 
 def decimal(value: float) -> str:
@@ -218,7 +219,7 @@ class StreamExplanation:
     engine: str
     mode: str
     source: str
-    step: timedelta
+    step: Length
     protects: Unit
     unit: str
     neighbouring: str
@@ -236,7 +237,7 @@ class StreamExplanation:
 
     def duration(self, releases: int) -> str:
         """How long so many releases take."""
-        return format_duration(self.step * releases)
+        return format_length(self.step * releases)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -245,7 +246,8 @@ class StreamExplanation:
             "mode": self.mode,
             "source": self.source,
             "private": self.private,
-            "step_seconds": self.step.total_seconds(),
+            "step": format_length(self.step),
+            "step_seconds": self.step.total_seconds() if isinstance(self.step, timedelta) else None,
             "unit": self.unit,
             "neighbouring": self.neighbouring,
             "promise": self.promise,

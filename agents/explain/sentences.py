@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from agents.explain.parts import chance, surest
 from engines.accounting.group import group_delta
-from schemas.config import format_duration
+from schemas.config import format_length
 from schemas.config.privacy import UNUSUAL_DELTA, UNUSUAL_EPSILON
+from schemas.steps.lengths import CalendarLength
 
 if TYPE_CHECKING:
     from schemas.config import Privacy, Stream
@@ -42,7 +44,7 @@ def promise(stream: Stream) -> str:
         who = "Everything that one user contributes to readings that somebody else aggregated, in every step"
     if privacy.per is None:
         return f"{who} in the whole life of the stream, is hidden with {price}."
-    period = format_duration(privacy.per)
+    period = format_length(privacy.per)
     twice = _plain(2 * privacy.epsilon) + (f" and {2 * privacy.delta:g}" if privacy.delta else "")
     return (
         f"{who} in each aligned period of {period}, is hidden with {price} a period: {twice} over any {period} in a "
@@ -79,6 +81,43 @@ def delta_warning(stream: Stream) -> str | None:
         f"delta = {delta:g} is above {UNUSUAL_DELTA:g}: it must be far below one in your users, since among N of them "
         f"N times delta may be unprotected altogether. It is too much from {round(1 / delta):,} users on."
     )
+
+
+def record_time(stream: Stream) -> str:
+    """What the time of a synthetic record says, and whether records may be counted by it."""
+    field = stream.time.field
+    if stream.facts.dates_records:
+        return f"The {field} of a synthetic record is the begin of the step that it stands for."
+    if stream.time.records == "dated":
+        return (
+            f"The {field} of a synthetic record is the begin of the step whose events it stands for, as far as that "
+            "was measured: records may be counted by it, for a trend."
+        )
+    other = "the ledger or the measurements show it" if stream.domain.deletion_key else 'set records = "dated"'
+    return (
+        f"The {field} of a synthetic record is the begin of the step that released it, NOT when its events were: do "
+        f"not count records by it. For a trend, {other} (docs/time.md)."
+    )
+
+
+def step_warning(stream: Stream) -> str | None:
+    """A sentence where steps of whole days of 24 hours do not stay at their place in the day; None elsewhere."""
+    time = stream.time
+    if not isinstance(time.step, timedelta) or time.step % timedelta(days=1):
+        return None
+    start = datetime(2025, 1, 1) if time.start == "now" else datetime.fromisoformat(time.start)
+    begin = start.replace(tzinfo=time.zone).astimezone(UTC)
+    unit, number = ("week", 7) if time.step % timedelta(days=7) == timedelta(0) else ("day", 1)
+    for step in range(1, 1 + timedelta(days=400) // time.step):
+        at = (begin + step * time.step).astimezone(time.zone)
+        if at.time() != start.time():
+            calendar = CalendarLength(time.step // timedelta(days=number), "week" if unit == "week" else "day")
+            when = "when clocks have changed" if time.start == "now" else f"on {at:%Y-%m-%d}, when clocks have changed,"
+            return (
+                f"step = {format_length(time.step)} is a duration: {when} a step begins at {at:%H:%M} {time.timezone}. "
+                f'In a new stream, step = "{calendar}" goes by the calendar; this one stays as it is.'
+            )
+    return None
 
 
 def _plain(number: Decimal) -> str:

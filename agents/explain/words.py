@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from fractions import Fraction
 from statistics import NormalDist
 
@@ -10,7 +11,7 @@ from agents.explain.parts import Budget, Point, chance, decimal, exact, surest
 from agents.explain.sentences import delta_warning, epsilon_warning, promise, several
 from agents.presentation import presentation
 from engines.accounting import gaussian
-from schemas.config import Stream, format_duration
+from schemas.config import Stream, format_duration, format_length
 from schemas.guarantee import Guarantee
 from schemas.topics import Topics
 
@@ -21,12 +22,12 @@ def unit_of(stream: Stream) -> str:
     if privacy.unit == "event":
         return "one single event, NOT a person"
     if privacy.unit == "replace":
-        period = "" if privacy.per is None else f" in one aligned period of {format_duration(privacy.per)}"
+        period = "" if privacy.per is None else f" in one aligned period of {format_length(privacy.per)}"
         return f"one member (field {privacy.user}) of a fixed public population{period}: where they were in every step"
     who = f"one user (field {privacy.user})" if privacy.bounds_users else "one user, in every reading"
     if privacy.per is None:
         return f"{who}: all that the user contributes, for ever"
-    return f"{who} in one aligned period of {format_duration(privacy.per)}"
+    return f"{who} in one aligned period of {format_length(privacy.per)}"
 
 
 def neighbours_of(stream: Stream, guarantee: Guarantee) -> str:
@@ -36,7 +37,7 @@ def neighbours_of(stream: Stream, guarantee: Guarantee) -> str:
     single = stream.privacy.unit == "event"
     who = "one event" if single else "the records of one user"
     if stream.privacy.per is not None:
-        who += f" that join steps of one aligned period of {format_duration(stream.privacy.per)}"
+        who += f" that join steps of one aligned period of {format_length(stream.privacy.per)}"
     how = "there or not (add or remove)" if guarantee.neighbouring == "add_remove" else "replaced by another"
     how = f"{'is' if single else 'are'} {how}"
     return (
@@ -50,7 +51,7 @@ def _neighbouring_readings(stream: Stream) -> str:
     """Sums that name no user differ in their values only."""
     where = "in every step"
     if stream.privacy.per is not None:
-        where += f" of one aligned period of {format_duration(stream.privacy.per)}"
+        where += f" of one aligned period of {format_length(stream.privacy.per)}"
     return (
         f"two inputs with the same readings at the same positions, but that each value may differ {where} by what is "
         "declared as the sensitivity of its field; how many readings come, and when, is the same in both"
@@ -91,7 +92,7 @@ def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
         )
     if stream.domain.lifetime is not None:
         lines.append(
-            f"Each insert is gone after {format_duration(stream.domain.lifetime)} by itself"
+            f"Each insert is gone after {format_length(stream.domain.lifetime)} by itself"
             + (
                 f"; that expiry is measured like a delete, so an insert costs {stream.insert_charge} contributions."
                 if stream.insert_charge > 1
@@ -149,7 +150,7 @@ def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, 
     if stream.privacy.per is not None:
         twice = f"2ε = {exact(2 * budget.unit_epsilon)}" + (f" and 2δ = {2 * delta:g}" if delta else "")
         lines.append(
-            f"any {format_duration(stream.privacy.per)} in a row touch two periods: {twice};  k periods: kε"
+            f"any {format_length(stream.privacy.per)} in a row touch two periods: {twice};  k periods: kε"
             + (" and kδ" if delta else "")
             + ", without bound"
         )
@@ -168,7 +169,7 @@ def alerts(stream: Stream, guarantee: Guarantee) -> Iterator[str]:
             f'{several(privacy)}, and nothing bounds k.{more} Where the data has a user id, set unit = "user".'
         )
     if privacy.per is not None:
-        period = format_duration(privacy.per)
+        period = format_length(privacy.per)
         yield (
             f"The bound renews every {period}: epsilon = {exact(privacy.epsilon_fraction)} for what a user "
             "contributes in one "
@@ -191,10 +192,20 @@ def alerts(stream: Stream, guarantee: Guarantee) -> Iterator[str]:
         )
 
 
+def _lasts(stream: Stream) -> str:
+    """How long a step is."""
+    step = format_length(stream.time.step)
+    if isinstance(stream.time.step, timedelta):
+        return f"a step lasts {step}"
+    return (
+        f"a step is {step} of the calendar in {stream.time.timezone}, so steps have unequal lengths; which time each "
+        "covers is known beforehand, and stays as it was when the stream was started"
+    )
+
+
 def public(stream: Stream) -> Iterator[Point]:
     """What the proof takes for known to everybody."""
     time = stream.time
-    step = format_duration(time.step)
     start = 'when the stream is first started ("now")' if time.start == "now" else f"at {time.start} {time.timezone}"
     when = (
         f"at the end of the step + {format_duration(time.grace)} (grace) + {format_duration(stream.publish_delay)} "
@@ -206,7 +217,7 @@ def public(stream: Stream) -> Iterator[Point]:
     )
     yield Point(
         "steps and ticks",
-        f"Step 0 begins {start}; a step lasts {step}; every step is released, empty ones too, {when}. Where a tick "
+        f"Step 0 begins {start}; {_lasts(stream)}; every step is released, empty ones too, {when}. Where a tick "
         "stands among the "
         "records of a partition is part of the public input.",
     )
@@ -241,7 +252,7 @@ def unprotected(stream: Stream, *, job: str) -> Iterator[Point]:
     if privacy.per is not None:
         yield Point(
             "a lifetime",
-            f"The bound renews every {format_duration(privacy.per)}: what is known of somebody from many periods adds "
+            f"The bound renews every {format_length(privacy.per)}: what is known of somebody from many periods adds "
             "up.",
             loud=True,
         )

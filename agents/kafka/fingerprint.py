@@ -21,6 +21,7 @@ from agents.kafka.topics.ids import TopicIdentity, topic_identities
 from agents.kafka.topics.lost import ends_of
 from agents.protocol.fingerprint import SOURCE, Fingerprint, holding
 from schemas.errors import BrokerError, FingerprintError, LostTopicError, SourceError
+from schemas.steps.zones import database
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -79,11 +80,19 @@ async def check_fingerprints(
             f"topic {', '.join(missing)} does not exist; create it (privstream topics --create), "
             "or correct source and audit"
         )
-    now = {
-        s.name: fingerprint_now(s, config, found[s.source], user_key_ids.get(s.name), insecure=insecure)
-        for s in streams
-    }
+
+    def asked() -> dict[str, Fingerprint]:
+        """What the streams would be started with, those that are known as of their own start."""
+        keys = user_key_ids
+        return {
+            s.name: fingerprint_now(
+                s, config, found[s.source], keys.get(s.name), insecure=insecure, stored=stored.get(s.name)
+            )
+            for s in streams
+        }
+
     stored = await stored_fingerprints(config)
+    now = asked()
     # Known streams first: a start that is refused must not decide anything for new ones.
     refused, changed = _refused(now, stored)
     new = [now[name] for name in now if name not in stored]
@@ -95,7 +104,7 @@ async def check_fingerprints(
         await _store(config, new)
         # Another worker may have been first: what stands first on the topic holds for both.
         stored = await stored_fingerprints(config)
-        again, changed = _refused(now, stored)
+        again, changed = _refused(asked(), stored)
         if again:
             raise next(iter(again.values()))
     # Those that cannot start, too: what they have on the private topics is theirs, and their steps have their times.
@@ -142,21 +151,34 @@ def _refused(
 
 
 def fingerprint_now(
-    stream: Stream, config: Config, source: TopicIdentity, user_key_id: str | None, *, insecure: bool
+    stream: Stream,
+    config: Config,
+    source: TopicIdentity,
+    user_key_id: str | None,
+    *,
+    insecure: bool,
+    stored: Fingerprint | None = None,
 ) -> Fingerprint:
-    """What a stream would be started with now."""
+    """What a stream would be started with now.
+
+    Args: stored: what it was started with, by which it counts its steps where the configuration says `now`.
+    """
+    start = stream.time.start
+    if start == "now":
+        start = stream.time.started_at(datetime.datetime.now(stream.time.zone)) if stored is None else stored.start
+    calendar = stream.time.calendar_from(start)
+    time = stream.time.fingerprint_fields
+    if calendar is not None:
+        time |= {"begins": calendar.digest(), "tzdata": database()}
     fields = {
         **stream.fingerprint_fields(),
+        "time": time,
         "source_topic_id": source.id,
         "source_partitions": source.partitions,
         "user_key_id": user_key_id,
         "job_partitions": config.kafka.partitions,
         "seeds": "insecure" if insecure else "secure",
     }
-    start = stream.time.start
-    if start == "now":
-        now = datetime.datetime.now(stream.time.zone)
-        start = now.replace(microsecond=0, tzinfo=None).isoformat()
     return Fingerprint(stream.name, fields, start)
 
 

@@ -60,13 +60,11 @@ class StreamAudit:
         self.early = 0
         self.audit_plan = presentation(stream).audit_plan(stream)
         self.late = self.audit_plan.late
-        per_us = stream.privacy.per_us
-        self.period = None if per_us is None else per_us // time.step_us
+        self.period = stream.period_steps
         if self.period is not None:
             # The promise is one for each aligned period: all of the user's events fall into one.
             self.early = self.late // self.period * self.period
-        ttl_us = stream.domain.ttl_us
-        self.ttl_steps = None if ttl_us is None else ttl_us // time.step_us
+        self.ttl_steps = stream.ttl_steps
         self.one_at_a_time = stream.privacy.delta > 0 or self.audit_plan.moved is not None
         self.active = self.late + (2 if self.one_at_a_time else VISITS)
         self.steps = min(self.active + self.audit_plan.held + (self.ttl_steps or 0), LONGEST)
@@ -106,7 +104,7 @@ class StreamAudit:
     def value(self, sent: Sent) -> bytes:
         """The raw record, as a producer writes it."""
         time, domain, user = self.stream.time, self.stream.domain, self.stream.privacy.user
-        at = self._spec.clock.start_of(sent.step) + time.step_us // 2
+        at = (self._spec.clock.start_of(sent.step) + self._spec.clock.end_of(sent.step)) // 2
         record: dict[str, Any] = {time.field: raw_time(at, time_format=time.format, timezone=time.timezone)}
         record |= sent.fields
         if user is not None:

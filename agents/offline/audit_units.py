@@ -88,7 +88,7 @@ def together(
             facts += ["period's end"] if step == last and step + 1 in steps else []
         facts += [operation] if operation == "delete" else []
         facts += ["first release"] if step <= gathered else []
-        facts += ["ttl"] if stream.domain.ttl_us is not None else []
+        facts += ["ttl"] if stream.ttl_steps is not None else []
         count = events_sent(stream)
         at = [min(step + (i % 2 if spread else 0), last) for i in range(count)]
         sent = tuple(Sent(when, user, places[place], operation) for when in sorted(at))

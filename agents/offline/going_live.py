@@ -71,7 +71,7 @@ class GoingLive:
         ]
         self._steps = steps = StepClock.of(stream)
         for each in self._streams:
-            if (each.time.start_us, each.time.step_us) != (steps.start_us, steps.step_us):
+            if each.time.steps != steps.steps:
                 raise ReplayError(
                     f"streams {stream.name} and {each.name} are replayed from the same topic and have another start or "
                     "step, so what is over for one is not for the other. Fix: give each a source of its own."

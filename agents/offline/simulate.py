@@ -274,6 +274,5 @@ def driven_by_ticks(stream: Stream, file: RowFile, *, counted: bool = False) -> 
         first = next((at for rows in file.batches() for at in times_of(stream).of(rows) if at is not None), None)
         if first is None:
             raise FileError(f"{file.path}: no row has a readable time. Fix: check field and format in [streams.time].")
-        local = instant(first).astimezone(stream.time.zone).replace(tzinfo=None, microsecond=0)
-        changes["start"] = local.isoformat()
+        changes["start"] = stream.time.started_at(instant(first).astimezone(stream.time.zone))
     return stream.model_copy(update={"time": stream.time.model_copy(update=changes)})

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import orjson
 
-from agents.explain.sentences import promise
+from agents.explain.sentences import promise, record_time
 from agents.offline.rows.files import FileError
 from agents.offline.rows.seen import RowsSeen
 from agents.pages.report import StepRow, StreamReport, render
 from agents.presentation import presentation
 from agents.protocol.release.held_out import HeldOutAudit
 from engines.registry import build_evaluator
-from schemas.config import format_duration
+from schemas.config import format_length
 
 if TYPE_CHECKING:
     from schemas.config import Stream
@@ -100,7 +100,8 @@ class Output:
             source=self._source,
             promise=promise(stream),
             caveats=self._caveats,
-            step_length=format_duration(stream.time.step),
+            record_time=record_time(stream),
+            step_length=format_length(stream.time.step),
             guarantee=self.ledger,
             rows={
                 "used": self.counts["ACCEPTED"],

@@ -45,9 +45,9 @@ async def newest_records(config: Config, stream: Stream, *, partitions: int, sta
 
 def filters_of(stream: Stream, *, partitions: int, start_us: int | None) -> SourceSpec:
     """The spec of a stream's source with all filters and no bounds. Its key hashes nothing that is kept."""
-    start_us = LONG_AGO_US if start_us is None else start_us
-    spec = SourceSpec.of(stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=partitions, start_us=start_us)
+    steps = stream.time.steps_from(LONG_AGO_US if start_us is None else start_us)
+    spec = SourceSpec.of(stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=partitions, steps=steps)
     clock = spec.clock
     if spec.replay:  # how far its ticks have come is not known here
-        clock = StepClock(start_us=start_us, step_us=clock.step_us, max_ahead=1 << 40)
+        clock = StepClock(steps, max_ahead=1 << 40)
     return dataclasses.replace(spec, bounds=None, clock=clock)

@@ -39,6 +39,7 @@ class StreamReport:
 
     Attributes:
         promise: the guarantee as a sentence; caveats: what weakens it in this run, empty if nothing.
+        record_time: what the time of a synthetic record says.
         alive: whether truth and release are of all that is alive after a step; else they are of one step.
         tiles: label and text of the last metrics. sections: HTML of plots and tables, see `Presentation`.
         guarantee: the ledger's last entry. rows: what became of those that were not refused -> how many.
@@ -51,6 +52,7 @@ class StreamReport:
     source: str
     promise: str
     caveats: Sequence[str]
+    record_time: str
     step_length: str
     guarantee: Mapping[str, Any]
     rows: Mapping[str, int]

@@ -103,14 +103,14 @@ def _warnings(stream: Stream) -> Iterator[str]:
 
 
 def _remarks(stream: Stream) -> Iterator[str]:
-    section, options, step_us = _section(stream), TrajectoryOptions.of(stream), stream.time.step_us
+    section, options, shortest_us = _section(stream), TrajectoryOptions.of(stream), stream.time.shortest_us
     yield f"One contribution is one trip with all its records. Warning: {few_trips(stream)}"
     ends = f"on a record whose {section.end} is {section.end_value}, or " if section.end is not None else ""
     period = ", and at the end of each period of the bound" if stream.privacy.per_us is not None else ""
     yield (
-        f"A trip closes {ends}after {_steps(options.idle_steps(step_us))} without a record, after "
-        f"{_steps(options.life_steps(step_us))} in any case{period}; it is released in that step, once. Only the first "
-        f"{options.max_points:,} points of a trip count."
+        f"A trip closes {ends}after {_steps(options.idle_steps(shortest_us))} without a record, after "
+        f"{_steps(options.life_steps(shortest_us))} in any case{period}; it is released in that step, once. Only "
+        f"the first {options.max_points:,} points of a trip count."
     )
     if stream.privacy.delta and stream.privacy.max_per_step is None and stream.changes > 1:
         yield (
@@ -159,12 +159,16 @@ def _audit_plan(stream: Stream) -> AuditPlan:
     """Trips of one point: `DENSE` in one corner each step; the audited one joins them or is alone in the other."""
     section = _section(stream)
     xmin, ymin, xmax, ymax = section.bounds
-    idle = TrajectoryOptions.of(stream).idle_steps(stream.time.step_us)
+    idle = TrajectoryOptions.of(stream).idle_steps(stream.time.shortest_us)
     ended: dict[str, Any] = {} if section.end is None else {section.end: _scalar(section.end_value)}
     places: dict[str, Fields] = {
         name: {section.trip: "trip", section.x: x, section.y: y, **ended} for name, (x, y) in _spots(stream).items()
     }
-    lag = 0 if section.end is not None else min(idle, TrajectoryOptions.of(stream).life_steps(stream.time.step_us) - 1)
+    lag = (
+        0
+        if section.end is not None
+        else min(idle, TrajectoryOptions.of(stream).life_steps(stream.time.shortest_us) - 1)
+    )
 
     def focuses(places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
         def unit(fields: Fields) -> tuple[float, float]:

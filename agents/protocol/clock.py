@@ -1,6 +1,6 @@
 """Public steps of time, and which of them an event joins.
 
-Step s covers `[start + s * length, start + (s + 1) * length)`. All times are int64 microseconds since 1970 UTC.
+Which times a step covers is said by `schemas.steps`. All times are int64 microseconds since 1970 UTC.
 The step of an event is a pure function of the event and of the ticks before it in its partition, see
 `StepClock.assign`: never of batch boundaries or other people's records, or one person's events could move another's.
 """
@@ -15,6 +15,7 @@ import numpy as np
 from schemas.arrays import IntArray, ReasonArray
 from schemas.errors import ConfigError, ConfigProblem
 from schemas.events import Reason
+from schemas.steps.sequence import FAR, Steps
 
 if TYPE_CHECKING:
     from schemas.config import Stream
@@ -25,31 +26,30 @@ class StepClock:
     """Public constants.
 
     Attributes:
-        start_us: begin of step 0.
-        step_us: length of a step.
+        steps: where each begins and ends.
         max_ahead: whole steps that an event may lie beyond the open step.
     """
 
-    start_us: int
-    step_us: int
+    steps: Steps
     max_ahead: int
 
     @classmethod
     def of(cls, stream: Stream) -> StepClock:
         """The clock of a configured stream. Raises: ConfigError while it starts "now": `run` resolves that."""
-        if stream.time.start_us is None:
+        steps = stream.time.steps
+        if steps is None:
             key = f"streams.{stream.name}.time.start"
             raise ConfigError(
                 [ConfigProblem(key, 'is "now", and nothing has set it yet', "write the local time of step 0")]
             )
-        return cls(stream.time.start_us, stream.time.step_us, stream.time.max_ahead)
+        return cls(steps, stream.time.max_ahead)
 
     def step_of(self, times_us: IntArray) -> IntArray:
         """The step that covers each time; negative before the start."""
-        return (times_us - self.start_us) // self.step_us
+        return self.steps.of(times_us)
 
     def start_of(self, step: int) -> int:
-        return self.start_us + step * self.step_us
+        return self.steps.begin(step)
 
     def end_of(self, step: int) -> int:
         """First microsecond after the step."""
@@ -58,10 +58,10 @@ class StepClock:
     def last_over(self, now_us: int, *, grace_us: int) -> int:
         """The last step whose end plus grace is reached; -1 or less before any.
 
-        >>> StepClock(start_us=100, step_us=10, max_ahead=1).last_over(125, grace_us=5)
+        >>> StepClock(FixedSteps(start_us=100, step_us=10), max_ahead=1).last_over(125, grace_us=5)
         1
         """
-        return (now_us - grace_us - self.start_us) // self.step_us - 1
+        return self.steps.of_one(now_us - grace_us) - 1
 
     def assign(
         self, times_us: IntArray, *, ticked: IntArray | int, arrivals_us: IntArray | None = None
@@ -87,6 +87,6 @@ class StepClock:
         present = open_step
         if arrivals_us is not None:
             present = np.maximum(open_step, np.where(arrivals_us < 0, -1, self.step_of(arrivals_us)))
-        reasons[own > present + self.max_ahead] = Reason.TOO_FAR_AHEAD
+        reasons[(own > present + self.max_ahead) | (own >= FAR)] = Reason.TOO_FAR_AHEAD
         reasons[own < 0] = Reason.BEFORE_START
         return np.maximum(own, open_step), reasons

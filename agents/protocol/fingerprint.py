@@ -34,8 +34,15 @@ FIXES: Mapping[str, str] = {
     "time.clock": "set it back to the stored value. A stream that replays history goes live by privstream replay "
     "--then-live, with the same epsilon, and its configuration stays as it is; what a wall clock has begun cannot be "
     "replayed, and history is for a new stream under another name",
+    "time.begins": "by the time zone database of this worker a step of the calendar begins at another time than by the "
+    "one with which the stream was started, so an event could join another step than it did. Install tzdata "
+    "of the stored release; for new rules of a zone start a new stream under another name: what the old one has cost "
+    "stays spent, and the new one's epsilon adds to it",
     "job_partitions": "set [kafka] partitions back to the stored number, with which the private topics were created",
 }
+BEGINS = "time.begins"
+DATABASE = "time.tzdata"
+"""Noted, never compared: two databases may say the same of a zone."""
 PARTITIONS = "source_partitions"
 SOURCE = frozenset({"source_topic_id", PARTITIONS})
 """Where nothing else differs, what was read of the source before is still whole: only nothing more may be read."""
@@ -81,7 +88,12 @@ class Fingerprint:
         """Field -> what it was and what it is asked to be now, where that differs."""
         stored, asked = dict(_flat(self.fields)), dict(_flat(now.fields))
         both = {name: (stored.get(name), asked.get(name)) for name in sorted(stored.keys() | asked.keys())}
-        return {name: (before, after) for name, (before, after) in both.items() if before != after}
+        found = {name: (before, after) for name, (before, after) in both.items() if before != after}
+        database = found.pop(DATABASE, None)
+        if database is not None and BEGINS in found:
+            (before, after), (its, ours) = found[BEGINS], database
+            found[BEGINS] = (f"{before} (tzdata {its})", f"{after} (tzdata {ours})")
+        return found
 
     def check(self, now: Fingerprint) -> None:
         """Compare with what is asked for now. Raises: FingerprintError with every field and its fix."""

@@ -58,7 +58,7 @@ def inputs(stream: Stream, chance: random.Random, *, steps: int, crowd: int) -> 
     Args:
         crowd: events of a burst, of which there are a few.
     """
-    step_s = stream.time.step_us // 1_000_000
+    step_s = stream.time.shortest_us // 1_000_000
     arrangement = chance.choice(["spread", "bunched", "early", "many"])
     quiet = QUIET if arrangement == "early" else 0
     events = [
@@ -181,7 +181,7 @@ def _span(stream: Stream, chance: random.Random, steps: int) -> list[int]:
     steps = min(steps, getattr(stream.options, "horizon", None) or steps)
     if per_us is None:
         return list(range(steps))[chance.choice([slice(None), slice(max(1, steps - 14)), slice(steps // 2, None)])]
-    period = per_us // stream.time.step_us
+    period = stream.period_steps
     begin = period * chance.randrange(max(1, steps // period))
     return list(range(begin, min(begin + period, steps)))
 

@@ -130,7 +130,7 @@ async def measured(case: Case, progress: Progressing) -> Figures:
                 rss = where.rss_mb
                 events = await asyncio.to_thread(fed, feeder, wait=True) or 0
             due = {
-                name: _due(time_of.start_us, time_of.step_us, time_of.grace_us, begin, end)
+                name: _due(time_of.start_us, time_of.shortest_us, time_of.grace_us, begin, end)
                 for name, time_of in clock_us.items()
             }
             try:

@@ -20,6 +20,7 @@ from engines.accounting.arguments import check_whole
 from schemas.config import Config, Stream
 from schemas.errors import EngineInputError
 from schemas.guarantee import Unit
+from schemas.steps.lengths import CalendarLength
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,9 @@ class StreamCost:
 
     Attributes:
         per_us: the bound renews after this long, in periods that begin with the stream's start; None: it never does.
+            Where periods are of the calendar: what the shortest has.
         start_us: of the stream, microseconds since 1970; None: when it was first started.
+        calendar: units and zone of periods of the calendar, which may differ where the first ones coincide.
         private: False where `epsilon` is the price of one step and nothing bounds the stream.
     """
 
@@ -39,6 +42,7 @@ class StreamCost:
     per_us: int | None
     start_us: int | None
     private: bool = True
+    calendar: tuple[str, str] | None = None
 
     @staticmethod
     def of(stream: Stream) -> StreamCost:
@@ -51,6 +55,7 @@ class StreamCost:
             privacy.per_us,
             stream.time.start_us,
             stream.private,
+            (str(privacy.per), stream.time.timezone) if isinstance(privacy.per, CalendarLength) else None,
         )
 
 
@@ -86,7 +91,7 @@ class Total:
     def aligned(self) -> tuple[Fraction, Fraction] | None:
         """(epsilon, delta) in one period; None where nothing renews, or where periods of streams do not coincide."""
         renewing = [stream for stream in self.streams if stream.per_us is not None]
-        begins = {(stream.per_us, stream.start_us) for stream in renewing}
+        begins = {(stream.per_us, stream.start_us, stream.calendar) for stream in renewing}
         coincide = len(renewing) == 1 or (len(begins) == 1 and renewing[0].start_us is not None)
         return self._times(lambda stream: 1) if coincide and not self.unbounded else None
 

@@ -67,8 +67,7 @@ class AuditFixture:
         Args: last: step beyond which there are none; nor are there beyond the period of the first one.
         """
         privacy = self.stream.privacy
-        if privacy.per_us is not None:
-            period = privacy.per_us // self.stream.time.step_us
+        if (period := self.stream.period_steps) is not None:
             last = min(last, (step // period + 1) * period - 1)
         together = 1 if spread else min(privacy.max_per_step or self.contributions, self.contributions)
         return [at for at in (step + index // together for index in range(self.contributions)) if at <= last]

@@ -129,7 +129,7 @@ class Markov:
             if not seen:
                 fields["kind"] = UNSEEN
             name = self._id(estimate.step, state)
-            records.append(SyntheticRecord(f"{name}.r" if estimate.revised else name, fields))
+            records.append(SyntheticRecord(f"{name}.r" if estimate.revised else name, fields, estimate.step))
         return records
 
     def state(self) -> State:

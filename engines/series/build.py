@@ -14,6 +14,7 @@ from engines.series.presence import Presence
 from schemas.config import Stream
 from schemas.config.domain.series import SeriesDomainSection
 from schemas.config.options.series import SeriesOptions
+from schemas.steps.lengths import CalendarLength
 
 _DAY_US = 86_400_000_000
 _LONGEST_PERIOD = 1440
@@ -41,9 +42,8 @@ def presence(stream: Stream) -> Presence:
     """Where one unit may be: in all readings; or in as many steps as its bounds allow."""
     section, privacy = stream.domain, stream.privacy
     assert isinstance(section, SeriesDomainSection)
-    per_us = privacy.per_us
-    steps = SeriesOptions.of(stream).horizon if per_us is None else per_us // stream.time.step_us
-    renews = per_us is not None
+    renews = stream.period_steps is not None
+    steps = stream.period_steps if renews else SeriesOptions.of(stream).horizon
     if section.readings:
         return Presence(steps=steps, renews=renews)
     most = 1 if privacy.unit == "event" else privacy.max_contributions
@@ -54,10 +54,14 @@ def presence(stream: Stream) -> Presence:
 def clock(stream: Stream) -> Clock | None:
     """Days of shorter steps, weeks of daily ones; none where a day is no whole number of steps.
 
-    Places in the day go by the local time of the start; a change to summer time is not followed.
+    Places in the day go by the local time of the start; a change to summer time is not followed. Days of the calendar
+    are days, whatever their length.
     """
-    step_us, start_us = stream.time.step_us, stream.time.start_in_week_us
-    if not SeriesOptions.of(stream).seasonal or _DAY_US % step_us or _DAY_US // step_us > _LONGEST_PERIOD:
+    step_us, start_us = stream.time.shortest_us, stream.time.start_in_week_us
+    if isinstance(stream.time.step, CalendarLength):
+        step_us = stream.time.step.days * _DAY_US
+    cut = step_us > 0 and _DAY_US % step_us == 0 and _DAY_US // step_us <= _LONGEST_PERIOD
+    if not SeriesOptions.of(stream).seasonal or not cut:
         return None
     if start_us is None:
         # "now": where a day begins is not known, which waves do not mind; weekends are not told apart.

@@ -94,7 +94,7 @@ class Series:
         for field, value in zip(self.config.domain.fields, values, strict=True):
             if value is not None:
                 fields |= _released(field, value)
-        return SyntheticRecord(str(step), fields)
+        return SyntheticRecord(str(step), fields, step)
 
     def _measurement(self, measurement: dict[str, Any]) -> dict[str, Any]:
         """The same in the raw field's units. `distance` is that from the last release."""

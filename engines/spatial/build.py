@@ -55,7 +55,7 @@ def build(stream: Stream) -> Engine:
             epsilon=stream.engine_epsilon,
             initial_steps=options.initial_steps,
             max_leaves=options.max_leaves,
-            ttl_steps=_ttl_steps(stream),
+            ttl_steps=stream.ttl_steps,
         )
     )
 
@@ -74,17 +74,12 @@ def _of_papers(stream: Stream) -> Engine:
             split=options.split_fraction,
             initial_steps=options.initial_steps,
             threshold=ceil(options.threshold),
-            ttl_steps=_ttl_steps(stream),
+            ttl_steps=stream.ttl_steps,
             parts=PARTS[stream.mode],
             counter=COUNTERS[options.counter](options.horizon or 1),
             grid=options.grid,
         )
     )
-
-
-def _ttl_steps(stream: Stream) -> int | None:
-    ttl_us = stream.domain.ttl_us
-    return None if ttl_us is None else ttl_us // stream.time.step_us
 
 
 def evaluator(stream: Stream) -> Evaluator:

@@ -235,7 +235,7 @@ def difference(
     >>> two = Counts(np.array([2, 3]), np.array([1, 1]), np.array([1, 0]))
     >>> added, removed = difference(box, Placement("docs"), before=nothing, after=two)
     >>> list(added), list(removed)
-    ([SyntheticRecord(id='1-0', fields={'x': 0.1995, 'y': 0.7014})], [])
+    ([SyntheticRecord(id='1-0', fields={'x': 0.1995, 'y': 0.7014}, step=None)], [])
     """
     starts = before.nodes << (domain.depth - before.depths)
     starts_after = after.nodes << (domain.depth - after.depths)

@@ -8,7 +8,9 @@ from schemas.config.options.markov import MarkovOptions
 
 SPEC = EngineSpec(
     name="markov",
-    facts=EngineFacts(modes=("default", "kalman", "paper", "mle", "prior", "raw"), units=("replace",)),
+    facts=EngineFacts(
+        modes=("default", "kalman", "paper", "mle", "prior", "raw"), units=("replace",), dates_records=True
+    ),
     domains={"states": StatesDomainSection},
     options=MarkovOptions,
     domain="engines.markov.build:domain",

@@ -15,6 +15,7 @@ SPEC = EngineSpec(
         uses_delta=frozenset(_GAUSSIAN),
         needs_delta=frozenset(_GAUSSIAN),
         whole_unit=True,
+        dates_records=True,
         # 2: every arrangement of a user's events over steps is accounted for.
         noise_versions={"paper-binomial": 2},
     ),

@@ -13,6 +13,7 @@ SPEC = EngineSpec(
     facts=EngineFacts(
         modes=("default", "paper", "grid"),
         units=("user",),
+        dates_records=True,
         uses_delta=frozenset({"default"}),
         noise_versions={"paper": 2},
     ),

@@ -94,7 +94,7 @@ def build(stream: Stream) -> Engine:
             changes=stream.changes if stream.privacy.delta else 1,
             workload=_workload(stream, table),
             deletable=stream.domain.operation_field is not None,
-            ttl_steps=_ttl_steps(stream),
+            ttl_steps=stream.ttl_steps,
             max_cells=options.max_cells,
             records=options.records,
             churn=options.churn_fraction,
@@ -122,17 +122,12 @@ def _of_papers(stream: Stream) -> Engine:
             fit=options.fit,
             model_cells=options.model_cells,
             deletable=stream.domain.operation_field is not None,
-            ttl_steps=_ttl_steps(stream),
+            ttl_steps=stream.ttl_steps,
             max_cells=options.max_cells,
             records=options.records,
             churn=options.churn_fraction,
         )
     )
-
-
-def _ttl_steps(stream: Stream) -> int | None:
-    ttl_us = stream.domain.ttl_us
-    return None if ttl_us is None else ttl_us // stream.time.step_us
 
 
 def evaluator(stream: Stream) -> TableEvaluator:

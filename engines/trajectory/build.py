@@ -54,11 +54,11 @@ def shares(stream: Stream) -> Shares:
 
 
 def _closing(stream: Stream) -> Closing:
-    options, step_us, per_us = TrajectoryOptions.of(stream), stream.time.step_us, stream.privacy.per_us
+    options, shortest_us = TrajectoryOptions.of(stream), stream.time.shortest_us
     return Closing(
-        idle=options.idle_steps(step_us),
-        life=options.life_steps(step_us),
-        period=None if per_us is None else per_us // step_us,
+        idle=options.idle_steps(shortest_us),
+        life=options.life_steps(shortest_us),
+        period=stream.period_steps,
         most=options.max_points,
     )
 

@@ -57,7 +57,7 @@ class TripRecords(Sequence[SyntheticRecord]):
             self.fields[0]: float(self.x[at]),
             self.fields[1]: float(self.y[at]),
         }
-        return SyntheticRecord(f"{name}-{place}", values)
+        return SyntheticRecord(f"{name}-{place}", values, self.step)
 
     def __iter__(self) -> Iterator[SyntheticRecord]:
         return (self[at] for at in range(len(self)))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from schemas.config.server import JobSection, Kafka
     from schemas.config.stream import Stream
     from schemas.config.timing import Timing
-    from schemas.config.values import format_duration, microseconds, parse_duration
+    from schemas.config.values import format_duration, format_length, microseconds, parse_duration
     from schemas.errors import ConfigError, ConfigProblem
 
 # Loaded when they are asked for: the spec of an engine imports modules of this package while others of them, which look
@@ -51,6 +51,7 @@ _MODULES = {
     "Stream": "schemas.config.stream",
     "Timing": "schemas.config.timing",
     "format_duration": "schemas.config.values",
+    "format_length": "schemas.config.values",
     "microseconds": "schemas.config.values",
     "parse_duration": "schemas.config.values",
     "ConfigError": "schemas.errors",
@@ -87,6 +88,7 @@ __all__ = [
     "ZonesDomainSection",
     "config_from_mapping",
     "format_duration",
+    "format_length",
     "load_config",
     "microseconds",
     "parse_config",

@@ -33,6 +33,8 @@ class EngineFacts:
     counts_surplus: modes that scale their release up by what the bounds refuse (`engines.surplus`).
     noise_versions: mode -> version of the noise's law, where it is no longer the first one; in the fingerprint, so that
         a stream which was started with another law does not silently go on with this one.
+    dates_records: True where each synthetic record is of one step and says which; False where records together stand
+        for what is alive, and the time of one says when it was released (see docs/time.md).
     """
 
     modes: tuple[str, ...]
@@ -44,6 +46,7 @@ class EngineFacts:
     not_private: frozenset[str] = frozenset()
     counts_surplus: frozenset[str] = frozenset()
     noise_versions: Mapping[str, int] = field(default_factory=dict)
+    dates_records: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ is set.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -16,9 +15,10 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from schemas.config.section import Section, refusal
-from schemas.config.values import ExactDecimal, FieldName, Number, PositiveDuration, Whole, microseconds
+from schemas.config.values import ExactDecimal, FieldName, Number, StepLength, Whole
 from schemas.errors import ConfigProblem
 from schemas.guarantee import Unit
+from schemas.steps.lengths import least_us
 
 SURPLUS_SHARE = Fraction(1, 10)
 """Of the budget, for counting what the bounds refuse."""
@@ -58,8 +58,9 @@ class Privacy(Section):
     """Events of one user that count, over the stream or each period; a `ttl` insert counts `Stream.insert_charge`."""
     max_per_step: Whole | None = Field(None, ge=1, le=1_000_000, examples=[1])
     """Events of one user that count in one step (trips that begin in it); absent: `max_contributions` alone bounds."""
-    per: PositiveDuration | None = Field(None, examples=["30d"])
-    """Length of the aligned periods after which the bound renews; absent: never."""
+    per: StepLength | None = Field(None, examples=["30d"])
+    """Length of the aligned periods after which the bound renews, in whole steps, `"30 days"` with steps of
+    the calendar; absent: never."""
     surplus: Whole | None = Field(None, ge=1, le=1000, examples=[5])
     """Count so many times `max_contributions` further events of each user, for a tenth of epsilon, and scale synthetic
     data up by what the bound drops; absent: synthetic data is of the events within the bound."""
@@ -73,8 +74,9 @@ class Privacy(Section):
 
     @property
     def per_us(self) -> int | None:
-        """Length of a period in microseconds, or None where the bound never renews."""
-        return None if self.per is None else microseconds(self.per)
+        """Length of a period in microseconds, or None where the bound never renews. Of the calendar: what it has at
+        least, so that whoever counts periods by it counts too many."""
+        return None if self.per is None else least_us(self.per)
 
     @property
     def bounds_users(self) -> bool:
@@ -144,8 +146,3 @@ class Privacy(Section):
                     f"{why} and would ignore {key}",
                     'set unit = "user" to protect whole users, or remove the key',
                 )
-
-
-def is_multiple(duration: timedelta, step: timedelta) -> bool:
-    """True where `duration` is a whole number of steps."""
-    return step > timedelta(0) and duration % step == timedelta(0)

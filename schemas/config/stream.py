@@ -16,12 +16,13 @@ from schemas.config.discovery import ENGINES, measures_expiry
 from schemas.config.domain.common import DomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
 from schemas.config.options.common import OptionsSection, TripOptionsSection
-from schemas.config.privacy import LARGEST_DELTA, SURPLUS_SHARE, Privacy, is_multiple
+from schemas.config.privacy import LARGEST_DELTA, SURPLUS_SHARE, Privacy
 from schemas.config.section import Section, below, refusal
 from schemas.config.tagged import Domain, OfEngine, Options
 from schemas.config.timing import Timing
-from schemas.config.values import Duration, Flag, PlainName, TopicName, format_duration, microseconds
+from schemas.config.values import Duration, Flag, PlainName, TopicName, format_length, microseconds
 from schemas.errors import ConfigProblem
+from schemas.steps.lengths import length_fields, steps_in
 from schemas.topics import Topics
 
 
@@ -117,7 +118,17 @@ class Stream(Section):
         """Steps in which records of a trip pass, where trips are what is bounded."""
         if self.domain.trip_field is None:
             return None
-        return TripOptionsSection.of(self).life_steps(self.time.step_us)
+        return TripOptionsSection.of(self).life_steps(self.time.shortest_us)
+
+    @property
+    def period_steps(self) -> int | None:
+        """Steps of a period, after which the bound renews; None: it never does."""
+        return None if self.privacy.per is None else steps_in(self.privacy.per, self.time.step)
+
+    @property
+    def ttl_steps(self) -> int | None:
+        """Steps after which an insert is deleted by itself; None: it never is."""
+        return None if self.domain.lifetime is None else steps_in(self.domain.lifetime, self.time.step)
 
     @property
     def whole_unit(self) -> bool:
@@ -193,19 +204,11 @@ class Stream(Section):
                 "user": privacy.user,
                 "max_contributions": privacy.max_contributions,
                 "max_per_step": privacy.max_per_step,
-                "per_us": privacy.per_us,
+                **length_fields("per", privacy.per),
                 "insert_charge": self.insert_charge,
                 "surplus": privacy.surplus,
             },
-            "time": {
-                "field": time.field,
-                "format": time.format,
-                "timezone": time.timezone,
-                "start": time.start,
-                "step_us": time.step_us,
-                "clock": time.clock,
-                "max_ahead": time.max_ahead,
-            },
+            "time": time.fingerprint_fields,
             "domain": domain.fingerprint_fields(),
             "options": options.fingerprint_fields(),
             # Absent for a first version, so that streams of old which still draw the same go on.
@@ -356,16 +359,19 @@ class StreamParts:
             "domain.ttl": self.domain.lifetime if self.domain else None,
         }
         for key, duration in durations.items():
-            if duration is not None and not is_multiple(duration, self.time.step):
-                step = format_duration(self.time.step)
+            if duration is not None and not steps_in(duration, self.time.step):
+                step = format_length(self.time.step)
                 yield ConfigProblem(
                     key,
-                    f"{format_duration(duration)} is not a whole number of steps of {step}",
-                    f"write a multiple of time.step = {step}",
+                    f"{format_length(duration)} is not a whole number of steps of {step}",
+                    f'write a multiple of time.step = {step}, such as "{format_length(self.time.step * 2)}"',
                 )
 
     def _deletions(self) -> Iterator[ConfigProblem]:
         key = self.domain.deletion_key if self.domain is not None else None
+        if self.time is not None and self._facts is not None:
+            own = self._facts.dates_records
+            yield from below("time", self.time.dated_problems(own=own, deletion_key=key))
         if key is None or self.privacy is None:
             return
         if key == "ttl" and not measures_expiry(self.engine or "", self.mode or ""):

@@ -1,26 +1,38 @@
 """`[streams.time]`: how an event's time is read, and the public steps it falls into.
 
-Step s covers [start + s * step, start + (s + 1) * step) in elapsed time; all times in the program are integer
-microseconds since 1970-01-01 UTC. Local times are those of `timezone`; of two equal ones in autumn the earlier counts.
+Step s covers [start + s * step, start + (s + 1) * step) in elapsed time, or so many units of the calendar of `timezone`
+(`schemas.steps`); all times in the program are integer microseconds since 1970-01-01 UTC. Local times are those of
+`timezone`; of two equal ones in autumn the earlier counts.
 """
 
 from __future__ import annotations
 
 import difflib
-import zoneinfo
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from schemas.config.section import Section, refusal
-from schemas.config.values import Duration, FieldName, PositiveDuration, Whole, microseconds
+from schemas.config.values import Duration, FieldName, StepLength, Whole, microseconds
 from schemas.errors import ConfigProblem
+from schemas.steps import zones
+from schemas.steps.lengths import CalendarLength, least_us, length_fields
+from schemas.steps.sequence import EPOCH, LAST_YEAR, CalendarSteps, FixedSteps, Steps
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NUMERIC_FORMATS = ("s", "ms", "us")
+_OF_OLD = datetime(1900, 1, 1)
+"""A Monday on which a year begins."""
 _PROBE = datetime(2019, 11, 23, 17, 45, 56)
+_BEGINS = {
+    "day": "midnight",
+    "week": "midnight, on any day",
+    "month": "midnight of a first of the month",
+    "quarter": "midnight of the first of January, April, July or October",
+    "year": "midnight of the first of January",
+}
 _START_MEND = 'write a local time such as "2016-01-01T00:00:00", or "now" with clock = "wall"'
 
 
@@ -42,8 +54,8 @@ def _format(value: str) -> str:
 
 def _timezone(value: str) -> str:
     try:
-        zoneinfo.ZoneInfo(value)
-    except (KeyError, ValueError, OSError):
+        zones.zone(value)
+    except KeyError:
         raise refusal("is not a known time zone", _zone_hint(value)) from None
     return value
 
@@ -54,7 +66,7 @@ def _zone_hint(value: str) -> str:
     >>> _zone_hint("Europe/Berln")
     'did you mean "Europe/Berlin"?'
     """
-    for name in difflib.get_close_matches(value, sorted(zoneinfo.available_timezones()), n=3, cutoff=0.8):
+    for name in difflib.get_close_matches(value, sorted(zones.names()), n=3, cutoff=0.8):
         if difflib.get_close_matches(value.rpartition("/")[2], [name.rpartition("/")[2]], cutoff=0.75):
             return f'did you mean "{name}"?'
     return (
@@ -101,24 +113,62 @@ class Timing(Section):
         examples=["2016-01-01T00:00:00"]
     )
     """Local time at which step 0 begins, or `now`: when the stream is first started."""
-    step: PositiveDuration = Field(examples=["6h"])
+    step: StepLength = Field(examples=["6h"])
+    """A duration, the same for each step, such as `"6h"`; or units of the calendar of `timezone`, such as `"1 day"` or
+    `"1 month"`, of which one begins at `start`. `"1d"` is 24 hours, `"1 day"` 23 to 25."""
     grace: Duration = Field(timedelta(seconds=30), examples=["30s"])
     """How long after its end a step still waits for events; by the wall clock only."""
     clock: Literal["wall", "replay"] = Field("wall", examples=["wall"])
     max_ahead: Whole = Field(10, ge=0, le=10_000, examples=[10])
     """Whole steps an event may lie beyond the open step; one further ahead is a dead letter."""
 
+    records: Literal["released", "dated"] = Field("released", examples=["released"])
+    """What the time of a synthetic record says where records together stand for all that is alive: the step that
+    released it, or the one that it stands for (docs/time.md). Engines whose records are of one step always say that.
+    """
+
     @property
-    def zone(self) -> zoneinfo.ZoneInfo:
+    def zone(self) -> ZoneInfo:
         """The time zone."""
-        return zoneinfo.ZoneInfo(self.timezone)
+        return zones.zone(self.timezone)
 
     @property
     def start_us(self) -> int | None:
         """Begin of step 0 in microseconds since 1970 UTC, or None where it is `now`."""
         if self.start == "now":
             return None
+        if (steps := self.calendar_from(self.start)) is not None:
+            return steps.begin(0)
         return to_us(datetime.fromisoformat(self.start).replace(tzinfo=self.zone))
+
+    @property
+    def steps(self) -> Steps | None:
+        """The steps from `start` on, or None where it is `now`."""
+        return None if self.start_us is None else self.steps_from(self.start_us)
+
+    def steps_from(self, start_us: int) -> Steps:
+        """The steps, where those of one length begin at this time, and those of the calendar at `start`.
+
+        Where that is `now` too, they are those of old: of the units that local clocks have shown since 1900.
+        """
+        if isinstance(self.step, timedelta):
+            return FixedSteps(start_us, microseconds(self.step))
+        return CalendarSteps(
+            _OF_OLD if self.start == "now" else datetime.fromisoformat(self.start), self.step, self.timezone
+        )
+
+    def calendar_from(self, start: str) -> CalendarSteps | None:
+        """The steps from a local time on, where they are those of a calendar."""
+        if not isinstance(self.step, CalendarLength):
+            return None
+        return CalendarSteps(datetime.fromisoformat(start), self.step, self.timezone)
+
+    def started_at(self, now: datetime) -> str:
+        """The `start` of a stream that starts "now", a local time: with steps of the calendar it is the begin of the
+        unit that is under way.
+        """
+        local = now.replace(microsecond=0, tzinfo=None)
+        return (self.step.floor(local) if isinstance(self.step, CalendarLength) else local).isoformat()
 
     @property
     def start_in_week_us(self) -> int | None:
@@ -130,14 +180,45 @@ class Timing(Section):
         return microseconds(local - midnight + timedelta(days=local.weekday()))
 
     @property
-    def step_us(self) -> int:
-        """Length of a step in microseconds."""
-        return microseconds(self.step)
+    def shortest_us(self) -> int:
+        """Microseconds that a step has at least; the length of each where `step` is a duration."""
+        return least_us(self.step)
+
+    @property
+    def fingerprint_fields(self) -> dict[str, Any]:
+        """See `Stream.fingerprint_fields`."""
+        return {
+            "field": self.field,
+            "format": self.format,
+            "timezone": self.timezone,
+            "start": self.start,
+            **length_fields("step", self.step),
+            "clock": self.clock,
+            "max_ahead": self.max_ahead,
+            **({"records": self.records} if self.records != "released" else {}),
+        }
 
     @property
     def grace_us(self) -> int:
         """Grace in microseconds."""
         return microseconds(self.grace)
+
+    def dated_problems(self, *, own: bool, deletion_key: str | None) -> Iterator[ConfigProblem]:
+        """Records that cannot be dated, or need not be.
+
+        Args: own: they say their own step. deletion_key: by which events are deleted, None where they stay.
+        """
+        if self.records != "dated":
+            return
+        if own:
+            yield ConfigProblem("records", "is of no use: records of this engine say their own step", "remove the key")
+        elif deletion_key is not None:
+            yield ConfigProblem(
+                "records",
+                f'"dated" is for events that stay: with {deletion_key} records stand for what is alive now, and which '
+                "of it is old is not measured",
+                f"remove the key, or domain.{deletion_key}; what came when is in the measurements",
+            )
 
     def problems(self) -> Iterator[ConfigProblem]:
         """A start that does not exist, or that a replay cannot have."""
@@ -150,6 +231,9 @@ class Timing(Section):
                 )
             return
         local = datetime.fromisoformat(self.start)
+        if isinstance(self.step, CalendarLength):
+            yield from self._calendar_problems(local, self.step)
+            return
         try:
             back = local.replace(tzinfo=self.zone).astimezone(UTC).astimezone(self.zone).replace(tzinfo=None)
         except OverflowError:
@@ -160,4 +244,19 @@ class Timing(Section):
                 "start",
                 f"does not exist in {self.timezone}: clocks go forward over it",
                 f'write "{back.isoformat()}", or set timezone = "UTC"',
+            )
+
+    def _calendar_problems(self, local: datetime, step: CalendarLength) -> Iterator[ConfigProblem]:
+        """A start in the middle of a unit, or behind the last step that there can be."""
+        if not step.begins(local):
+            here = step.floor(local)
+            later = step.after(here.date(), 1)
+            yield ConfigProblem(
+                "start",
+                f'lies within a {step.unit}, and a step of "{step}" begins at {_BEGINS[step.unit]}',
+                f'write "{here.isoformat()}" or "{later.isoformat()}T00:00:00"',
+            )
+        elif not 1800 <= local.year < LAST_YEAR - 100:
+            yield ConfigProblem(
+                "start", f"is outside of 1800 to {LAST_YEAR - 101}, where there are steps of the calendar", _START_MEND
             )

@@ -1,7 +1,8 @@
 """The kinds of values that keys hold: durations, exact decimals, plain numbers, names, field names.
 
 Durations are `datetime.timedelta`, whole microseconds, and exact: no floating point between the file and the integer.
-A day is 24 hours and a week 7 days: steps have equal lengths, also across a change to summer time.
+A day is 24 hours and a week 7 days, also across a change to summer time. Where a key takes units of the calendar too,
+`"1 day"` goes from midnight to midnight: see `schemas.steps.lengths`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
 from schemas.config.section import refusal
+from schemas.steps.lengths import CALENDAR_PATTERN, CalendarLength, Length, parse_calendar
 
 UNITS_US = {
     "w": 604_800_000_000,
@@ -30,6 +32,9 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(w|d|h|min|ms|us|m|s)", re.ASCII)
 _WHOLE = re.compile(DURATION_PATTERN, re.ASCII)
 _LONGEST_US = 100 * 366 * UNITS_US["d"]
 _DURATION_MEND = 'write a number and a unit out of us, ms, s, min, h, d, w, such as "30s", "6h" or "1d"'
+
+_CALENDAR_LIKE = re.compile(r"day|week|month|quarter|year", re.IGNORECASE)
+_CALENDAR_MEND = 'write a whole number, a space and day, week, month, quarter or year, such as "1 day" or "3 months"'
 
 _SMALLEST, _LARGEST = Decimal("1e-12"), Decimal("1e12")
 
@@ -70,6 +75,28 @@ def format_duration(duration: timedelta) -> str:
         if total % UNITS_US[unit] == 0:
             return f"{total // UNITS_US[unit]}{unit}"
     return f"{total}us"
+
+
+def parse_length(value: object) -> Length:
+    """A duration, or units of the calendar such as `"1 day"`. Raises: ValueError, as `parse_duration`.
+
+    >>> str(parse_length("2 months")), parse_length("1d")
+    ('2 months', datetime.timedelta(days=1))
+    """
+    if isinstance(value, CalendarLength):
+        return value
+    if not isinstance(value, str) or (length := parse_calendar(value.strip())) is None:
+        if isinstance(value, str) and _CALENDAR_LIKE.search(value):
+            raise refusal("not a number of calendar units", _CALENDAR_MEND)
+        return _positive(parse_duration(value))
+    if not length.most:
+        raise refusal("longer than a hundred years", "write fewer units")
+    return length
+
+
+def format_length(length: Length) -> str:
+    """The text that `parse_length` reads back."""
+    return str(length) if isinstance(length, CalendarLength) else format_duration(length)
 
 
 def microseconds(duration: timedelta) -> int:
@@ -137,6 +164,13 @@ Duration = Annotated[
 PositiveDuration = Annotated[
     timedelta, BeforeValidator(parse_duration), AfterValidator(_positive), _duration_text, _duration_schema
 ]
+StepLength = Annotated[
+    timedelta | CalendarLength,
+    PlainValidator(parse_length),
+    PlainSerializer(format_length, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": f"^({DURATION_PATTERN}|{CALENDAR_PATTERN})$"}),
+]
+"""Of a step, or of so many steps that they have a length of their own."""
 ExactDecimal = Annotated[
     Decimal,
     BeforeValidator(exact_decimal),

@@ -71,6 +71,7 @@ def test_a_spec_is_complete(name: str) -> None:
     facts = spec.facts
     for mode in facts.modes:
         assert list(found["audit"](mode))
+    assert isinstance(facts.dates_records, bool)
     said = {*facts.noise_versions, *facts.uses_delta, *facts.needs_delta, *facts.not_private, *facts.counts_surplus}
     assert said <= set(facts.modes)
     assert facts.needs_delta <= facts.uses_delta
@@ -98,6 +99,17 @@ def test_the_largest_epsilon_is_computed_as_any_other(name: str, mode: str) -> N
         assert release.step == step
     for array in engine.state().values():
         assert array.dtype.kind != "f" or not np.isnan(array).any()
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_records_say_their_step_where_the_engine_says_so(name: str) -> None:
+    case, said = contract_case(name), set()
+    for mode in ENGINES[name].facts.modes:
+        steps = [Batch(step, folded(case, [(case.crowd, 400)])) for step in range(8)]
+        releases = checks.run(build_engine(case.stream(mode)), steps, seed=1)
+        if any(release.added for release in releases):
+            said.add(checks.check_records_are_dated(releases))
+    assert said == {ENGINES[name].facts.dates_records}
 
 
 UNCHARGED = {("series", mode) for mode in ("paper-binomial", "bd", "ba")}

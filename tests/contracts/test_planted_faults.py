@@ -96,6 +96,33 @@ class ChargesMore(Broken):
         return replace(honest, epsilon=2 * honest.epsilon, mechanisms=twice)
 
 
+class DatesSome(Broken):
+    """Some of its records are of a step, and the others of nothing."""
+
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        release = super().step(batch, noise)
+        return replace(release, added=[replace(each, step=0 if i else None) for i, each in enumerate(release.added)])
+
+
+class DatesAhead(Broken):
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        release = super().step(batch, noise)
+        return replace(release, added=[replace(each, step=batch.step + 1) for each in release.added])
+
+
+class SpansNothing(Broken):
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        return replace(super().step(batch, noise), spans=[(batch.step, 1.0)])
+
+
+@pytest.mark.parametrize("fault", [DatesSome, DatesAhead, SpansNothing])
+def test_records_of_no_time_or_a_wrong_one_are_caught(fault: type[Engine]) -> None:
+    batches = [Batch(step, Folded.of(np.array([[8], [20]], np.uint64), np.array([300, 200]))) for step in range(3)]
+    assert not checks.check_records_are_dated(checks.run(Broken(), batches, seed=1))
+    with pytest.raises(checks.ContractBroken, match=r"every record says its step|step that is over|spans begin"):
+        checks.check_engine(fault, batches)
+
+
 @pytest.mark.parametrize("fault", [ClaimsLess, ChargesNothing, ChargesMore])
 def test_a_charge_that_is_not_the_claim_is_caught(fault: type[Engine]) -> None:
     batches = [Batch(step, Folded.of(np.array([[8], [20]], np.uint64), np.array([300, 200]))) for step in range(3)]

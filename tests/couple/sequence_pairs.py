@@ -62,7 +62,7 @@ def spans(stream: Stream, steps: int) -> list[range]:
     per_us = stream.privacy.per_us
     if per_us is None:
         return [range(steps)]
-    length = per_us // stream.time.step_us
+    length = stream.period_steps
     return [range(at, at + length) for at in range(0, steps, 1 if stream.mode in WINDOW_MODES else length)]
 
 
@@ -101,7 +101,7 @@ def _even(span: range, count: int) -> list[int]:
 def _periods(stream: Stream, steps: int) -> list[range]:
     """Aligned ones: what bounds a user's events."""
     per_us = stream.privacy.per_us
-    length = steps if per_us is None else per_us // stream.time.step_us
+    length = steps if per_us is None else stream.period_steps
     return [range(at, min(at + length, steps)) for at in range(0, steps, length)]
 
 

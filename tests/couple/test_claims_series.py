@@ -142,7 +142,7 @@ def test_the_worst_unit_costs_all_of_the_claim(mode: str, variant: str) -> None:
     if mode == "bd":
         # Each release takes half of what is left, and of the whole half is for distances.
         assert configured.privacy.per_us is not None
-        window = configured.privacy.per_us // configured.time.step_us
+        window = configured.period_steps
         assert part == pytest.approx(1 - 2.0 ** -(window + 1), rel=1e-5)
     elif mode in ("laplace", "fast", "tree", "dft"):
         # Thirds and sevenths of epsilon make scales of long terms, which are rounded up.

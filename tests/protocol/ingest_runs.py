@@ -19,6 +19,7 @@ from agents.protocol.ingest.spec import SourceSpec
 from engines.spatial import BoxDomain
 from schemas.blocks import Block
 from schemas.events import TICK_HEADER, encode_going_live, encode_tick
+from schemas.steps.sequence import FixedSteps
 
 KEY = b"0123456789abcdef"
 STEP_US = 1_000_000
@@ -28,7 +29,7 @@ SPEC = SourceSpec(
     role="blocks",
     partitions=1,
     domain=BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=4),
-    clock=StepClock(start_us=0, step_us=STEP_US, max_ahead=3),
+    clock=StepClock(FixedSteps(start_us=0, step_us=STEP_US), max_ahead=3),
     format="s",
     zone=ZoneInfo("UTC"),
     fields=EventFields(time="t", time_is_number=True, user="u", operation="op", numbers=("x", "y")),

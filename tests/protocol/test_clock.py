@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from agents.protocol.clock import StepClock
 from schemas.events import Reason
+from schemas.steps.sequence import FixedSteps
 
-CLOCK = StepClock(start_us=1_000, step_us=100, max_ahead=2)
+CLOCK = StepClock(FixedSteps(start_us=1_000, step_us=100), max_ahead=2)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_after_an_outage_events_that_arrived_in_their_step_are_not_ahead() -> No
 
 def test_a_record_that_does_not_say_when_it_came_came_at_no_time() -> None:
     """Not in 1969, which for a stream of older history would be far in the future."""
-    old = StepClock(start_us=-1_000_000, step_us=100, max_ahead=2)
+    old = StepClock(FixedSteps(start_us=-1_000_000, step_us=100), max_ahead=2)
     _, reasons = old.assign(np.array([-999_950, -500_000]), ticked=-1, arrivals_us=np.array([-1_000, -1_000]))
     assert reasons.tolist() == [0, Reason.TOO_FAR_AHEAD]
 

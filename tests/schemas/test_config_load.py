@@ -54,7 +54,7 @@ def test_commented_keys_of_the_examples_are_keys(path: Path) -> None:
 def test_the_file_of_the_architecture() -> None:
     stream = load_config(TAXI).stream("taxi")
     assert stream.time.step == timedelta(days=1)
-    assert (stream.time.step_us, stream.time.grace_us) == (86_400_000_000, 30_000_000)
+    assert (stream.time.shortest_us, stream.time.grace_us) == (86_400_000_000, 30_000_000)
     assert stream.time.start_us == 1_451_624_400_000_000  # midnight in New York is 05:00 UTC
     assert stream.event_epsilon == 1
     assert stream.options.depth == 18

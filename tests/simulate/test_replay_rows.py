@@ -18,6 +18,7 @@ from agents.protocol.replay.plan import (
 )
 from agents.protocol.replay.rows import RowTimes, clock_of, place_by_user, place_in_turn, steps_of, until_of
 from schemas.config import parse_config
+from schemas.steps.sequence import FixedSteps
 
 
 def test_rows_without_users_go_round_by_number() -> None:
@@ -63,7 +64,7 @@ def test_times_are_read_in_the_stream_s_zone_and_what_cannot_be_read_has_none() 
 
 
 def test_steps_of_times() -> None:
-    clock = StepClock(start_us=100, step_us=10, max_ahead=1)
+    clock = StepClock(FixedSteps(start_us=100, step_us=10), max_ahead=1)
     assert steps_of(clock, [99, 100, None, 125]) == [-1, 0, None, 2]
 
 

@@ -232,5 +232,5 @@ def _due(world: World, stream: Stream) -> int:
         at = np.array([last["at"]], np.int64) * 1_000_000
         return int(StepClock.of(stream).step_of(at)[0]) + 1
     grace_s = (stream.time.grace_us + stream.publish_delay_us) / 1e6
-    before_s = EPOCH_S - StepClock.of(stream).start_us / 1e6
+    before_s = EPOCH_S - StepClock.of(stream).start_of(0) / 1e6
     return int((world.end_s + before_s - grace_s - NOTICED_S) // STEP_S)

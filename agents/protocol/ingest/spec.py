@@ -16,6 +16,7 @@ from schemas.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
     from schemas.config import Stream
+    from schemas.steps.sequence import Steps
 
 Role = Literal["blocks", "held_out"]
 _BLOCK_RAW_BYTES = 7 << 19  # 3.5 MiB: an encoded block stays below 4 MiB even where nothing compresses
@@ -50,7 +51,7 @@ class SourceSpec:
 
     @staticmethod
     def of(
-        stream: Stream, domain: Domain, *, key: bytes | None, partitions: int, start_us: int | None = None
+        stream: Stream, domain: Domain, *, key: bytes | None, partitions: int, steps: Steps | None = None
     ) -> SourceSpec:
         """The spec of a stream's source topic.
 
@@ -58,7 +59,7 @@ class SourceSpec:
             stream: a `schemas.config.Stream`.
             domain: of the engine.
             key: 16 bytes, see `userhash.user_key`; needed where users are bounded, ignored elsewhere.
-            start_us: begin of step 0 where the configuration says `now`.
+            steps: where the configuration says that they begin `now`.
         Raises: ConfigError if a user's events could not be kept together, or the key or the start is missing.
         """
         user = stream.privacy.user if stream.privacy.bounds_users else None
@@ -82,11 +83,11 @@ class SourceSpec:
             key=key if user is not None else None,
             partitioner=stream.partitioner if user is not None else None,
             bounds=_bounds(stream) if user is not None else None,
-            **_common(stream, partitions=partitions, start_us=start_us),
+            **_common(stream, partitions=partitions, steps=steps),
         )
 
     @staticmethod
-    def held_out(stream: Stream, domain: Domain, *, partitions: int, start_us: int | None = None) -> SourceSpec:
+    def held_out(stream: Stream, domain: Domain, *, partitions: int, steps: Steps | None = None) -> SourceSpec:
         """The spec of a stream's audit topic, with its evaluator's domain; arguments as of `of`."""
         return SourceSpec(
             topic=stream.audit or "",  # a simulation has held-out data without a topic
@@ -96,7 +97,7 @@ class SourceSpec:
             key=None,
             partitioner=None,
             bounds=None,
-            **_common(stream, partitions=partitions, start_us=start_us),
+            **_common(stream, partitions=partitions, steps=steps),
         )
 
     @property
@@ -126,16 +127,16 @@ class SourceSpec:
         return TimeParser(self.format, self.zone)
 
 
-def _common(stream: Stream, *, partitions: int, start_us: int | None) -> dict[str, Any]:
-    start_us = stream.time.start_us if start_us is None else start_us
-    if start_us is None:
+def _common(stream: Stream, *, partitions: int, steps: Steps | None) -> dict[str, Any]:
+    steps = stream.time.steps if steps is None else steps
+    if steps is None:
         raise _refused(
             f"streams.{stream.name}.time.start", 'is "now", and nobody said when that is', "pass the stored start"
         )
     return {
         "stream": stream.name,
         "partitions": partitions,
-        "clock": StepClock(start_us=start_us, step_us=stream.time.step_us, max_ahead=stream.time.max_ahead),
+        "clock": StepClock(steps, stream.time.max_ahead),
         "format": stream.time.format,
         "zone": stream.time.zone,
         "replay": stream.time.clock == "replay",
@@ -156,13 +157,12 @@ def _fields(stream: Stream, domain: Domain, *, user: str | None) -> EventFields:
 
 
 def _bounds(stream: Stream) -> BoundSpec:
-    per_us = stream.privacy.per_us
     assert stream.privacy.max_contributions is not None, "the configuration bounds the users of this stream"
     return BoundSpec(
         max_contributions=stream.privacy.max_contributions,
         charge=stream.insert_charge,
         max_per_step=stream.privacy.max_per_step,
-        period_steps=None if per_us is None else per_us // stream.time.step_us,
+        period_steps=stream.period_steps,
         trip_life=stream.trip_life,
         surplus=stream.surplus,
     )

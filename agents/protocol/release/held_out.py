@@ -60,8 +60,7 @@ class HeldOutAudit:
         self._alive: dict[str, dict[str, Any]] = {}
         self._ledger: dict[int, LedgerFacts] = {}
         self._waiting: deque[tuple[int, int, str, dict[str, Any] | None]] = deque()
-        ttl_us = stream.domain.ttl_us
-        self._ttl_steps = None if ttl_us is None else ttl_us // stream.time.step_us
+        self._ttl_steps = stream.ttl_steps
         self._expiring: deque[tuple[int, Folded]] = deque()
 
     @property

@@ -6,16 +6,17 @@ Written once, before the candidate is committed; afterwards these bytes are only
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 import orjson
 
-from engines.contract import Release
+from engines.contract import Release, SyntheticRecord
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 from schemas.releases import PublicRecord, link
+from schemas.steps.lengths import CalendarLength
+from schemas.steps.zones import zone
 
 if TYPE_CHECKING:
     from schemas.config import Stream
@@ -35,20 +36,34 @@ def raw_time(at_us: int, *, time_format: str, timezone: str) -> str | int | floa
     """A public instant written as the raw events write their time field."""
     if time_format in ("s", "ms", "us"):
         return at_us // {"s": 1_000_000, "ms": 1_000, "us": 1}[time_format]
-    local = instant(at_us).astimezone(ZoneInfo(timezone))
+    local = instant(at_us).astimezone(zone(timezone))
     return local.isoformat() if time_format == "iso" else local.strftime(time_format)
 
 
-def release_records(release: Release, *, time_field: str, time_value: str | int | float) -> Iterator[PublicRecord]:
+def release_records(
+    release: Release,
+    *,
+    time_field: str,
+    step_of: Callable[[SyntheticRecord], int],
+    time_of: Callable[[int], str | int | float],
+) -> Iterator[PublicRecord]:
     """Synthetic records, tombstones and measurements of a step, in the order in which they are published.
 
     Tombstones come first: a reader that stops in between holds too few records, never withdrawn ones. One at a time:
     orjson's bytes are cut from 4 KB each of which the rest stays taken while they live, 4 GB of 10^6 records.
+
+    Args:
+        step_of: the step that an added record is of; asked once for each, in order.
+        time_of: the value of the time field for a step.
     """
     for key in release.removed:
         yield PublicRecord("synthetic", key.encode(), None)
+    values: dict[int, str | int | float] = {}
     for record in release.added:
-        yield PublicRecord("synthetic", record.id.encode(), orjson.dumps({time_field: time_value, **record.fields}))
+        step = step_of(record)
+        if step not in values:
+            values[step] = time_of(step)
+        yield PublicRecord("synthetic", record.id.encode(), orjson.dumps({time_field: values[step], **record.fields}))
     for measurement in release.measurements:
         for words in measurement_records({"step": release.step, **measurement}):
             yield PublicRecord("measurements", b"%d" % release.step, words)
@@ -113,8 +128,11 @@ def ledger_entry(
     `epsilon_spent` is an upper bound over all users: one whose events all fell into steps released so far. It can be
     the whole epsilon from the first release on. Where `epsilon_per_us` is null it never grows beyond that; otherwise
     the bound renews, both numbers are those of one aligned period of that length, a sliding window of that length can
-    cost twice as much, in epsilon and in delta, and a lifetime has no bound.
+    cost twice as much, in epsilon and in delta, and a lifetime has no bound. Where periods are of the calendar,
+    `epsilon_per` says so, and `epsilon_per_us` is what the shortest has: whoever counts periods by it counts too many.
     """
+    per = stream.privacy.per
+    calendar = {"epsilon_per": str(per)} if isinstance(per, CalendarLength) else {}
     unit_epsilon = guarantee.epsilon * stream.contributions
     entry: Mapping[str, Any] = {
         "version": LEDGER_VERSION,
@@ -134,6 +152,7 @@ def ledger_entry(
         "max_contributions": stream.privacy.max_contributions,
         "epsilon": float(unit_epsilon),
         "epsilon_per_us": stream.privacy.per_us,
+        **calendar,
         "epsilon_spent": 0.0 if release.gathered else float(unit_epsilon),
         "guarantee": guarantee.as_json(),
         "notes": dict(release.notes),

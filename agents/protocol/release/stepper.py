@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from agents.protocol.clock import StepClock
+from agents.protocol.release.dating import Dating
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.public_records import ledger_entry, raw_time, release_records
-from engines.contract import Batch, Engine, Release
+from engines.contract import Batch, Engine, Release, SyntheticRecord
 from engines.noise import NoiseSource
 from engines.registry import build_domain, build_engine
 from schemas.blocks import Block
@@ -48,6 +49,7 @@ class Stepper:
         self.measured = -1
         self.chain = GENESIS
         self.release: Release | None = None
+        self._dating = Dating() if stream.time.records == "dated" else None
 
     @classmethod
     def of(cls, stream: Stream, source_partitions: int, *, caveat: str = "") -> Stepper:
@@ -88,7 +90,8 @@ class Stepper:
             release_records(
                 release,
                 time_field=time.field,
-                time_value=raw_time(start_us, time_format=time.format, timezone=time.timezone),
+                step_of=self._step_of(release),
+                time_of=self._time_of,
             )
         )
         digest = sha256(payload)
@@ -116,8 +119,18 @@ class Stepper:
             payload=payload,
             ledger=ledger,
             progress={**self.merge.progress(), "measured": self.measured},
-            arrays=arrays | self.merge.arrays(),
+            arrays=arrays | self.merge.arrays() | (self._dating.arrays() if self._dating is not None else {}),
         )
+
+    def _step_of(self, release: Release) -> Callable[[SyntheticRecord], int]:
+        """Of each added record: the one that it says itself, the one that it stands for, or this one."""
+        if self._dating is not None:
+            return self._dating.take(release)
+        return lambda record: release.step if record.step is None else record.step
+
+    def _time_of(self, step: int) -> str | int | float:
+        time = self.stream.time
+        return raw_time(self.clock.start_of(step), time_format=time.format, timezone=time.timezone)
 
     def restore(self, candidate: Candidate) -> None:
         """Go on after `candidate`, exactly as the stepper that computed it."""
@@ -126,5 +139,7 @@ class Stepper:
         self.engine.restore(
             {name.removeprefix(prefix): array for name, array in candidate.arrays.items() if name.startswith(prefix)}
         )
+        if self._dating is not None:
+            self._dating.restore(candidate.arrays)
         self.step, self.measured = candidate.step + 1, candidate.measured
         self.chain = candidate.chain

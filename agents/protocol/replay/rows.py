@@ -79,7 +79,7 @@ def clock_of(stream: Stream) -> StepClock:
             f'stream {stream.name} has clock = "{stream.time.clock}": its steps end by the clock on the wall, so a '
             'file of the past would be late as a whole. Fix: set clock = "replay" and a start in [streams.time].'
         )
-    return StepClock(stream.time.start_us, stream.time.step_us, stream.time.max_ahead)
+    return StepClock.of(stream)
 
 
 def times_of(stream: Stream) -> RowTimes:
@@ -98,10 +98,10 @@ def until_of(stream: Stream, clock: StepClock, text: str) -> int:
             f"--until has an offset of its own. Fix: write the local time without it; it is in {stream.time.timezone}."
         )
     at_us = (local.replace(tzinfo=stream.time.zone) - EPOCH) // ONE_US
-    step, over_us = divmod(at_us - clock.start_us, clock.step_us)
+    step = clock.steps.of_one(at_us)
     if step < 0:
         raise ReplayError(f"--until lies before the start of the stream. Fix: give {start} or a later step boundary.")
-    if over_us:
+    if clock.start_of(step) != at_us:
         raise ReplayError(
             f"--until lies within step {step}, and a step is closed as a whole. Fix: give the time where it begins, "
             f"{_local(stream, clock.start_of(step))}, or where it ends, {_local(stream, clock.end_of(step))}."

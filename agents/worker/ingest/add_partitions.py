@@ -138,7 +138,7 @@ async def _read_by(config: Config, topic: str, wanted: int) -> _Source:
         if stream.source == topic and (before := stored.get(stream.name)) is not None:
             partitions = int(before.fields[PARTITIONS])
             insecure = before.fields["seeds"] == "insecure"
-            now = fingerprint_now(stream, config, found, keys[stream.name], insecure=insecure)
+            now = fingerprint_now(stream, config, found, keys[stream.name], insecure=insecure, stored=before)
             before.check(Fingerprint(now.stream, {**now.fields, PARTITIONS: partitions}, now.start))
             if partitions != wanted:
                 raised[stream.name] = before

@@ -23,7 +23,7 @@ from engines.noise import NoiseSource
 from engines.spatial.held.config import HeldConfig
 from engines.spatial.held.estimate import Estimates, project
 from engines.spatial.held.first import first_release
-from engines.spatial.held.measure import MeasuredLeaves
+from engines.spatial.held.measure import MeasuredLeaves, spans
 from engines.spatial.held.retire import Windows
 from engines.spatial.held.step import StepWork
 from engines.spatial.held.tree import HeldTree
@@ -103,6 +103,7 @@ class HeldLeaves:
                 "measured": sum(len(measured.nodes) for measured in work.measured),
                 "hot": hot,
             },
+            spans=spans(work.measured),
         )
 
     def _measurements(self, measured: Sequence[MeasuredLeaves], estimates: Estimates) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ Units: counts are events, rates events per step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -98,6 +99,15 @@ class MeasuredLeaves:
     at: IntArray
     since: IntArray
     increments: IntArray
+
+
+def spans(measured: Sequence[MeasuredLeaves]) -> list[tuple[int, float]]:
+    """See `Release.spans`: how many events were counted in all leaves that were last measured in one step."""
+    since = np.concatenate([part.since for part in measured])
+    begins, index = np.unique(since, return_inverse=True)
+    sums = np.zeros(len(begins), np.int64)
+    np.add.at(sums, index, np.concatenate([part.increments for part in measured]))
+    return list(zip(begins.tolist(), sums.astype(float).tolist(), strict=True))
 
 
 def measure(

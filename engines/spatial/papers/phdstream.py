@@ -102,7 +102,8 @@ class PHDStream:
         measurements = self._measurements(nodes, depths, increments, result)
         self._tree, self._released, self._counters = result.tree, result.released, counters
         self._pending, self._expiry, self._alive = Folded.empty(1), expiry, alive
-        self._next, self._started, self._budgets = batch.step + 1, True, budgets
+        first, self._started = not self._started, True
+        self._next, self._budgets = batch.step + 1, budgets
         return Release(
             step=batch.step,
             added=added,
@@ -114,6 +115,7 @@ class PHDStream:
                 "depth": int(depths.max()),
                 "cells": len(result.released.nodes),
             },
+            spans=[(-1, 1.0)] if first else [],
         )
 
     @property

@@ -68,5 +68,5 @@ class BoxDomainSection(PlanarDomainSection):
             "y": self.y,
             "bounds": list(self.bounds),
             "op": self.op,
-            "ttl_us": self.ttl_us,
+            **self.ttl_fields,
         }

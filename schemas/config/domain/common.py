@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from schemas.config.section import Section
-from schemas.config.values import FieldName, PositiveDuration, microseconds
+from schemas.config.values import FieldName, StepLength
 from schemas.errors import ConfigProblem
+from schemas.steps.lengths import Length, length_fields
 
 
 class DomainSection(Section):
@@ -44,21 +44,21 @@ class DomainSection(Section):
         return None
 
     @property
-    def lifetime(self) -> timedelta | None:
+    def lifetime(self) -> Length | None:
         """Time after which an insert is deleted by itself, or None."""
         return None
 
     @property
-    def ttl_us(self) -> int | None:
-        """`lifetime` in microseconds."""
-        return None if self.lifetime is None else microseconds(self.lifetime)
+    def ttl_fields(self) -> dict[str, Any]:
+        """`lifetime` among `fingerprint_fields`."""
+        return length_fields("ttl", self.lifetime)
 
     @property
     def deletion_key(self) -> str | None:
         """The key by which events are deleted, `op` or `ttl`; None where they stay."""
         if self.operation_field is not None:
             return "op"
-        return "ttl" if self.lifetime is not None and self.lifetime > timedelta(0) else None
+        return "ttl" if self.lifetime is not None else None
 
     def roles(self) -> Iterator[tuple[str, str]]:
         """(key of this section, field of the raw event that it names), each field once: none may have two roles."""
@@ -74,15 +74,16 @@ class DeletableDomainSection(DomainSection):
 
     op: FieldName | None = Field(None, examples=["action"])
     """Field that holds `insert` or `delete`; absent: every event is an insert."""
-    ttl: PositiveDuration | None = Field(None, examples=["30d"])
-    """Time after which an insert is deleted by itself; absent: never."""
+    ttl: StepLength | None = Field(None, examples=["30d"])
+    """Time after which an insert is deleted by itself, in whole steps, `"30 days"` with steps of the calendar; absent:
+    never."""
 
     @property
     def operation_field(self) -> str | None:
         return self.op
 
     @property
-    def lifetime(self) -> timedelta | None:
+    def lifetime(self) -> Length | None:
         return self.ttl
 
     def roles(self) -> Iterator[tuple[str, str]]:

@@ -95,5 +95,5 @@ class GeoJsonDomainSection(PlanarDomainSection):
             "file": self.file.sha256,
             "reach_m": self.reach_m,
             "op": self.op,
-            "ttl_us": self.ttl_us,
+            **self.ttl_fields,
         }

@@ -203,5 +203,5 @@ class TableDomainSection(DeletableDomainSection):
                 for pair in self.impossible
             ],
             "op": self.op,
-            "ttl_us": self.ttl_us,
+            **self.ttl_fields,
         }

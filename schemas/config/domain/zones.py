@@ -103,5 +103,5 @@ class ZonesDomainSection(DeletableDomainSection):
             "x": self.x,
             "y": self.y,
             "op": self.op,
-            "ttl_us": self.ttl_us,
+            **self.ttl_fields,
         }

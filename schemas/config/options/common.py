@@ -68,8 +68,8 @@ class TripOptionsSection(OptionsSection):
     """Of an engine that has a domain of trips, whose records together are one contribution."""
 
     @abstractmethod
-    def life_steps(self, step_us: int) -> int:
-        """Steps in which records of one trip pass, the first one's included; `step_us` is a step in microseconds."""
+    def life_steps(self, shortest_us: int) -> int:
+        """Steps in which records of one trip pass, the first one's included; a step has so many us or more."""
 
 
 def _share(value: Decimal) -> Decimal:

@@ -14,6 +14,7 @@ from schemas.config.privacy import Privacy
 from schemas.config.timing import Timing
 from schemas.config.values import Whole
 from schemas.errors import ConfigProblem
+from schemas.steps.lengths import steps_in
 
 NEED_TRANSITION = frozenset({"kalman", "paper", "prior"})
 
@@ -52,7 +53,7 @@ class MarkovOptions(OptionsSection):
         elif privacy.max_contributions is not None:
             yield from self._steps(privacy, time, domain)
         if self.allocation == "leakage":
-            if privacy.per != time.step:
+            if privacy.per is None or steps_in(privacy.per, time.step) != 1:
                 yield ConfigProblem(
                     "options.allocation",
                     '"leakage" bounds what ONE step loses to somebody who knows the chain: epsilon must be of a step',
@@ -66,7 +67,7 @@ class MarkovOptions(OptionsSection):
     def _steps(self, privacy: Privacy, time: Timing, domain: DomainSection | None) -> Iterator[ConfigProblem]:
         """Whether a user may speak in every step that there is, and in no more."""
         assert privacy.max_contributions is not None
-        steps = privacy.per // time.step if privacy.per is not None else self.horizon or 1
+        steps = (steps_in(privacy.per, time.step) or 0) if privacy.per is not None else self.horizon or 1
         if self.horizon is not None:
             steps = min(steps, self.horizon)
         if steps < 1:

@@ -39,13 +39,13 @@ class TrajectoryOptions(TripOptionsSection):
     records: Flag = True
     """False: only measurements are published, no synthetic trips."""
 
-    def life_steps(self, step_us: int) -> int:
+    def life_steps(self, shortest_us: int) -> int:
         """Steps in which records of a trip pass, the first one's included: enough for a trip of `longest`."""
-        return -(-microseconds(self.longest) // step_us) + 1
+        return -(-microseconds(self.longest) // shortest_us) + 1
 
-    def idle_steps(self, step_us: int) -> int:
-        """`idle` in whole steps, rounded up."""
-        return -(-microseconds(self.idle) // step_us)
+    def idle_steps(self, shortest_us: int) -> int:
+        """`idle` in whole steps, rounded up; of the shortest step where they differ, so that no trip ends too soon."""
+        return -(-microseconds(self.idle) // shortest_us)
 
     def problems(self) -> Iterator[ConfigProblem]:
         """What the options say against each other."""
@@ -66,7 +66,7 @@ class TrajectoryOptions(TripOptionsSection):
             yield ConfigProblem(
                 "domain.file", f'mode "{mode}" keeps to no map', 'remove the key, or set mode = "default"'
             )
-        if time is not None and self.life_steps(microseconds(time.step)) > MOST_STEPS:
+        if time is not None and self.life_steps(time.shortest_us) > MOST_STEPS:
             yield ConfigProblem(
                 "options.longest", f"is more than {MOST_STEPS} steps", "lower it, or make time.step longer"
             )

@@ -69,7 +69,7 @@ class Totals:
         self._budgets, self._next = budgets, batch.step + 1
         return Release(
             step=batch.step,
-            added=[SyntheticRecord(str(batch.step), {"count": noisy})],
+            added=[SyntheticRecord(str(batch.step), {"count": noisy}, batch.step)],
             removed=(),
             measurements=[{"count": noisy, "variance": DiscreteLaplace(self._scale).variance}],
             total=self._next,

@@ -40,7 +40,7 @@ class ToyOptions(OptionsSection):
 
 SPEC = EngineSpec(
     name="toy",
-    facts=EngineFacts(modes=("default",)),
+    facts=EngineFacts(modes=("default",), dates_records=True),
     domains={"anything": AnythingDomain},
     options=ToyOptions,
     domain="toy.engine:domain",

@@ -1,0 +1,1 @@
+"""Public steps of time: how long they are, and where each begins and ends."""

@@ -1,0 +1,229 @@
+"""Which step a record stands for: mass that is moved keeps its time, what is new has that of its measurement."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import datetime, timedelta
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.offline.rows.seen import read_back
+from agents.offline.simulate import planned
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.release.dating import Dating, dated
+from agents.protocol.release.stepper import Stepper
+from engines.contract import Release, SyntheticRecord
+from engines.registry import build_domain
+from schemas.blocks import Block
+from schemas.config import ConfigError, Stream, parse_config
+from schemas.releases import Candidate, unframe_records
+
+TEXT = """
+[job]
+name = "job"
+[kafka]
+bootstrap = "localhost:9092"
+[[streams]]
+name = "ev"
+engine = "spatial"
+source = "raw"
+[streams.privacy]
+epsilon = 4.0
+unit = "event"
+[streams.time]
+field = "at"
+timezone = "America/New_York"
+start = "2024-03-08"
+step = "1 day"
+clock = "replay"
+records = "dated"
+[streams.domain]
+kind = "box"
+x = "x"
+y = "y"
+bounds = [0, 0, 1, 1]
+"""
+
+
+@given(
+    st.lists(st.integers(0, 20), max_size=30),
+    st.integers(0, 60),
+    st.lists(st.tuples(st.integers(-1, 19), st.floats(-5, 50)), max_size=4),
+)
+def test_moved_mass_keeps_its_time(withdrawn: list[int], added: int, spans: list[tuple[int, float]]) -> None:
+    steps = dated(withdrawn, added, now=20, spans=spans).tolist()
+    assert len(steps) == added
+    before, after = Counter(withdrawn), Counter(steps)
+    if added <= len(withdrawn):
+        # Nothing is new, and what is lost is the newest.
+        assert after <= before
+        assert sorted(steps) == sorted(withdrawn)[:added]
+        return
+    assert before <= after
+    fresh = after - before
+    weighty = [since for since, weight in spans if weight > 0]
+    assert all((min(weighty) if weighty else 19) < step <= 20 for step in fresh)
+
+
+@given(st.integers(1, 500), st.integers(1, 40))
+def test_what_is_new_is_even_over_its_steps(count: int, steps: int) -> None:
+    found = Counter(dated([], count, now=steps - 1, spans=[(-1, 3.0)]).tolist())
+    assert max(found.values()) - min(found.get(step, 0) for step in range(steps)) <= 1
+
+
+def test_the_order_of_places_is_kept() -> None:
+    """Records come cell by cell: moved ones stand for what was withdrawn near them, new ones are everywhere."""
+    steps = dated(list(range(100)), 200, now=1000, spans=[])
+    old = steps[steps < 1000]
+    assert old.tolist() == list(range(100))
+    assert max(np.diff(np.flatnonzero(steps == 1000))) <= 2
+    halves = np.split(dated([], 1000, now=9, spans=[(-1, 1.0)]), 2)
+    assert abs(halves[0].mean() - halves[1].mean()) < 0.5
+
+
+def release(step: int, added: list[str], removed: list[str]) -> Release:
+    return Release(step, [SyntheticRecord(name, {}) for name in added], removed, (), 0)
+
+
+def test_a_restart_goes_on() -> None:
+    first, second = Dating(), Dating()
+    second.restore(first.arrays())
+    for step, (added, removed) in enumerate([(["a", "b"], []), (["c"], ["a"]), (["d", "e"], ["c"]), ([], ["b", "d"])]):
+        given_ = release(step, added, removed)
+        found = []
+        for each in (first, second):
+            step_of = each.take(given_)
+            found.append([step_of(record) for record in given_.added])
+        assert found[0] == found[1]
+        third = Dating()
+        third.restore(second.arrays())
+        second = third
+        assert first.arrays().keys() == second.arrays().keys()
+    assert first._steps == second._steps == {"e": 2}
+
+
+def stream(*changes: tuple[str, str]) -> Stream:
+    text = TEXT
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return parse_config(text).streams[0]
+
+
+def rows(days: int) -> list[dict[str, object]]:
+    """Many in one corner, day by day; from the tenth on few, and elsewhere, while clocks go forward on the third."""
+    chance = random.Random(3)
+    found: list[dict[str, object]] = []
+    for day in range(days):
+        at = datetime(2024, 3, 8, 0, 30) + timedelta(days=day)
+        low = 0.0 if day < 10 else 0.5
+        found += [
+            {"at": at.isoformat(), "x": low + chance.random() / 2, "y": low + chance.random() / 2}
+            for _ in range(400 if day < 10 else 15)
+        ]
+    return found
+
+
+def blocks(stream: Stream, days: int) -> list[Block]:
+    ingest = PartitionIngest(SourceSpec.of(stream, build_domain(stream), key=None, partitions=1), 0)
+    found: list[Block] = []
+    for records, _ in planned(stream, [rows(days)], source=""):
+        ingest.take(read_back(records, first=ingest.next_offset))
+        block, _ = ingest.seal()
+        if block is not None:
+            ingest.committed(at=len(found))
+            found.append(block)
+    return found
+
+
+def run(stream: Stream, found: list[Block], *, restart: int = -1) -> list[Candidate]:
+    stepper = Stepper.of(stream, 1)
+    for offset, block in enumerate(found):
+        stepper.fold(offset, block)
+    candidates = []
+    while stepper.closable:
+        candidates.append(stepper.compute(bytes([stepper.step]) * 32))
+        if stepper.step - 1 == restart:
+            stepper = Stepper.of(stream, 1)
+            stepper.restore(Candidate.decode(candidates[-1].encode()))
+            for offset, block in enumerate(found):
+                stepper.fold(offset, block)
+    return candidates
+
+
+def alive(candidates: list[Candidate]) -> list[dict[str, object]]:
+    found: dict[bytes, dict[str, object]] = {}
+    for candidate in candidates:
+        for record in unframe_records(candidate.payload):
+            if record.channel == "synthetic" and record.value is None:
+                del found[record.key]
+            elif record.channel == "synthetic":
+                assert record.value is not None
+                found[record.key] = orjson.loads(record.value)
+    return list(found.values())
+
+
+def days_of(records: list[dict[str, object]]) -> Counter[str]:
+    return Counter(str(record["at"])[:10] for record in records)
+
+
+def test_rows_can_be_counted_by_their_time() -> None:
+    made = blocks(stream(), 26)
+    candidates = run(stream(), made)
+    dated_ = alive(candidates)
+    early = sum(count for day, count in days_of(dated_).items() if day < "2024-03-18")
+    # True: 4,000 of 4,240 in the first ten days.
+    assert 0.9 < early / len(dated_) < 0.98
+    assert {str(record["at"])[10:] for record in dated_} == {"T00:00:00-05:00", "T00:00:00-04:00"}
+    plain = alive(run(stream(('records = "dated"', "")), made))
+    late = sum(count for day, count in days_of(plain).items() if day >= "2024-03-18")
+    assert late / len(plain) > 0.2  # ten times as many as there were: mass that was moved bears the day of the move
+    # Nothing else differs.
+    assert [{**record, "at": 0} for record in plain] == [{**record, "at": 0} for record in dated_]
+
+
+def test_a_crash_dates_no_record_anew() -> None:
+    made = blocks(stream(), 9)
+    whole = run(stream(), made)
+    assert [each.payload for each in run(stream(), made, restart=4)] == [each.payload for each in whole]
+    assert [each.chain for each in run(stream(), made, restart=6)] == [each.chain for each in whole]
+    assert not any(name.startswith("dating/") for name in run(stream(('records = "dated"', "")), made)[0].arrays)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (
+            "bounds = [0, 0, 1, 1]",
+            'bounds = [0, 0, 1, 1]\nttl = "30 days"',
+            "with ttl records stand for what is alive now",
+        ),
+        ("bounds = [0, 0, 1, 1]", 'bounds = [0, 0, 1, 1]\nop = "action"', "with op records stand for"),
+        ('"dated"', '"exact"', "not one of"),
+    ],
+)
+def test_what_cannot_be_dated_is_refused(old: str, new: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        stream((old, new))
+
+
+def test_records_of_one_step_say_it_anyhow() -> None:
+    text = (
+        TEXT[: TEXT.index("[streams.domain]")]
+        .replace('"spatial"', '"series"')
+        .replace("epsilon = 4.0", "epsilon = 4.0\ndelta = 1e-6")
+    )
+    text += '[streams.domain]\nkind = "series"\nfields = [{ name = "v", of = "count" }]\n'
+    with pytest.raises(ConfigError, match="say their own step"):
+        parse_config(text)
+
+
+def test_the_fingerprint_is_that_of_old_unless_records_are_dated() -> None:
+    assert stream().fingerprint_fields()["time"]["records"] == "dated"
+    assert "records" not in stream(('records = "dated"', "")).fingerprint_fields()["time"]
