@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from agents.formats.avro import AvroEncoding
 from agents.formats.contract import Encoding
-from agents.formats.csv_text import CsvEncoding, Kinds
-from agents.formats.json_text import JsonEncoding
-from agents.formats.message_pack import MessagePackEncoding
-from agents.formats.protobuf import ProtobufEncoding
+from agents.formats.encodings.avro import AvroEncoding
+from agents.formats.encodings.csv_text import CsvEncoding, Kinds
+from agents.formats.encodings.json_text import JsonEncoding
+from agents.formats.encodings.message_pack import MessagePackEncoding
+from agents.formats.encodings.protobuf import ProtobufEncoding
+from agents.formats.encodings.text import TextEncoding
 from agents.formats.schemas import SchemaBook
-from agents.formats.text import TextEncoding
 from schemas.config.source.formats import CsvSection
 from schemas.errors import ConfigError, ConfigProblem
 

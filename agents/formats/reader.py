@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from agents.formats import cloudevents, debezium
 from agents.formats.build import ROWS, InputFormat
 from agents.formats.contract import Document, Headers, SchemaRef, UnreadableError
-from agents.formats.csv_text import Kinds
+from agents.formats.encodings.csv_text import Kinds
+from agents.formats.envelopes import cloudevents, debezium
 from agents.formats.framing import KEY_HEADER, VALUE_HEADER, header_of
 from agents.formats.paths import ABSENT, FieldPath
 from agents.formats.schemas import SchemaBook

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.formats.contract import Document, Headers, UnreadableError
+from agents.formats.encodings.json_text import read_json
 from agents.formats.framing import header_of
-from agents.formats.json_text import read_json
 from schemas.events import Reason
 
 _PREFIX = "ce_"

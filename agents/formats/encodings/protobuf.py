@@ -84,7 +84,7 @@ def reader_of(text: SchemaText) -> Callable[[tuple[int, ...]], Any]:
     """From a message's indexes to its class. Raises: whatever the library does where a schema is none."""
     from google.protobuf import descriptor_pool, message_factory
 
-    from agents.formats.protoc import descriptors
+    from agents.formats.encodings.protoc import descriptors
 
     pool = descriptor_pool.DescriptorPool()
     *others, main = descriptors(text)
