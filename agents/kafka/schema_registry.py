@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import ssl
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -41,15 +42,15 @@ class RegistryClient:
         self._url = registry.url
         self._not_there_s = not_there_s
         self._places = asyncio.Semaphore(AT_ONCE)
-        auth = None
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if registry.username is not None and registry.password_file is not None:
             secret = read_secret(registry.password_file, key="kafka.registry.password_file")
-            auth = aiohttp.BasicAuth(registry.username, secret.decode("utf-8", "replace"), encoding="utf-8")
+            login = base64.b64encode(registry.username.encode() + b":" + secret).decode()
+            headers["Authorization"] = f"Basic {login}"
         self._session = aiohttp.ClientSession(
-            auth=auth,
             connector=aiohttp.TCPConnector(ssl=_tls(registry)),
             timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
-            headers={"Accept": "application/vnd.schemaregistry.v1+json, application/json"},
+            headers=headers,
         )
 
     async def __aenter__(self) -> Self:
@@ -90,6 +91,7 @@ class RegistryClient:
                 if (found := await self._get(where)) is not None:
                     break
             else:
+                await self.check()  # of a wrong path, some say as well that there is no such schema
                 return None
             known: dict[str, str] = {}
             await self._references(found, known)
