@@ -12,7 +12,7 @@ from agents.formats.envelopes import cloudevents, debezium
 from agents.formats.framing import KEY_HEADER, VALUE_HEADER, header_of
 from agents.formats.paths import ABSENT, FieldPath
 from agents.formats.schemas import SchemaBook
-from agents.formats.values import instant, plain
+from agents.formats.values import PLAIN, instant, plain
 from schemas.events import TICK_HEADER, Reason
 
 
@@ -46,6 +46,10 @@ class ReadRecord(NamedTuple):
     reason: int = 0
     name: str = ""
     value: bytes | None = None
+
+
+def _unreadable(record: KeyedRecord, error: UnreadableError) -> ReadRecord:
+    return ReadRecord(record.offset, record.timestamp, record.headers, {}, error.reason, error.name)
 
 
 def paths_of(form: InputFormat, names: Iterable[str]) -> list[FieldPath]:
@@ -118,23 +122,25 @@ class RecordReader:
 
     def unfold(self, records: Sequence[KeyedRecord]) -> list[ReadRecord]:
         """The events of the records in order: one for each, or two; one as well for what cannot be read."""
-        return [event for record in records for event in self._events(record)]
-
-    def _events(self, record: KeyedRecord) -> Iterator[ReadRecord]:
-        place = record.offset, record.timestamp, record.headers
-        if record.headers and header_of(record.headers, TICK_HEADER) is not None:
-            yield ReadRecord(*place, {}, value=record.value)
-            return
-        try:
-            documents = self._documents(record)
-        except UnreadableError as error:
-            yield ReadRecord(*place, {}, error.reason, error.name)
-            return
-        for document in documents:
+        events: list[ReadRecord] = []
+        for record in records:
+            headers = record.headers
+            if headers and any(name == TICK_HEADER for name, _ in headers):
+                events.append(ReadRecord(record.offset, record.timestamp, headers, {}, value=record.value))
+                continue
             try:
-                yield ReadRecord(*place, self._fields(record, document))
+                documents = self._documents(record)
             except UnreadableError as error:
-                yield ReadRecord(*place, {}, error.reason, error.name)
+                events.append(_unreadable(record, error))
+                continue
+            for document in documents:
+                try:
+                    fields = self._fields(record, document)
+                except UnreadableError as error:
+                    events.append(_unreadable(record, error))
+                else:
+                    events.append(ReadRecord(record.offset, record.timestamp, headers, fields))
+        return events
 
     def _documents(self, record: KeyedRecord) -> list[Document]:
         value, envelope = record.value, self._form.envelope
@@ -149,18 +155,25 @@ class RecordReader:
         return debezium.changes(found, deletes=self._deletes) if envelope == "debezium" else [Document(found)]
 
     def _fields(self, record: KeyedRecord, document: Document) -> dict[str, Any]:
-        if not isinstance(document.value, Mapping):
+        value = document.value
+        if not isinstance(value, Mapping):
             raise UnreadableError(Reason.WRONG_TYPE)
         found = {}
         for path in self._paths:
             name = path.name
-            value = path.find(document.value) if path.root == "" else self._beside(path, record, document)
-            if value is ABSENT:
-                continue
-            try:
-                found[name] = instant(value, self._unit) if name == self._time else plain(value)
-            except UnreadableError as error:
-                raise UnreadableError(error.reason, name) from None
+            if name in value and path.root == "":
+                each = value[name]
+            elif path.root == "":
+                each = path.find(value)
+            else:
+                each = self._beside(path, record, document)
+            if type(each) in PLAIN:
+                found[name] = each
+            elif each is not ABSENT:
+                try:
+                    found[name] = instant(each, self._unit) if name == self._time else plain(each)
+                except UnreadableError as error:
+                    raise UnreadableError(error.reason, name) from None
         return found
 
     def _beside(self, path: FieldPath, record: KeyedRecord, document: Document) -> Any:

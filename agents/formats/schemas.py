@@ -5,7 +5,6 @@ So what is read with one is a function of the record. Of an id that a registry d
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +34,7 @@ class SchemaBook:
     """What is known of one registry; shared by all that reads with it."""
 
     def __init__(self) -> None:
-        self._texts: OrderedDict[SchemaRef, SchemaText | None] = OrderedDict()
+        self._texts: dict[SchemaRef, SchemaText | None] = {}
         self._made: dict[tuple[SchemaRef, str], Any] = {}
 
     def __contains__(self, ref: SchemaRef) -> bool:
@@ -45,7 +44,9 @@ class SchemaBook:
         """What the registry said; None: it has no such schema."""
         self._texts[ref] = text
         if len(self._texts) > MOST:
-            gone, _ = self._texts.popitem(last=False)
+            # One that is not there, if any: those can be made up.
+            gone = next((each for each, known in self._texts.items() if known is None), next(iter(self._texts)))
+            del self._texts[gone]
             self._made = {key: made for key, made in self._made.items() if key[0] != gone}
 
     def reader(self, ref: SchemaRef, kind: str, make: Callable[[SchemaText], Any]) -> Any:

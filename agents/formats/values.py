@@ -12,6 +12,8 @@ from schemas.events import Reason
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _ONE_US = datetime.timedelta(microseconds=1)
+PLAIN: frozenset[type] = frozenset((str, int, bool, type(None)))
+"""Types that stay what they are."""
 _UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
@@ -21,7 +23,7 @@ def plain(value: Any) -> Any:
     Raises: UnreadableError: a number that is none, or beyond float64.
     """
     kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None:
+    if kind in PLAIN:
         return value
     if kind is float:
         if not math.isfinite(value):

@@ -41,10 +41,10 @@ class ProtobufEncoding:
 
     def read(self, data: bytes, header: bytes | None) -> Any:
         ref, begin = framed(data, header)
-        message_of = self.book.reader(ref, KIND, reader_of)
+        message_of, unknown = self.book.reader(ref, KIND, reader_of)
         indexes, begin = message_indexes(data, begin)
         try:
-            return _mapping(message_of(indexes).FromString(data[begin:]))
+            return _mapping(message_of(indexes).FromString(data[begin:]), unknown)
         except UnreadableError:
             raise
         except Exception:  # the library raises whatever the bytes lead it to
@@ -80,9 +80,13 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise UnreadableError(Reason.UNREADABLE)
 
 
-def reader_of(text: SchemaText) -> Callable[[tuple[int, ...]], Any]:
-    """From a message's indexes to its class. Raises: whatever the library does where a schema is none."""
+def reader_of(text: SchemaText) -> tuple[Callable[[tuple[int, ...]], Any], Callable[[Any], Any]]:
+    """From a message's indexes to its class, and what lists a message's unknown fields.
+
+    Raises: whatever the library does where a schema is none.
+    """
     from google.protobuf import descriptor_pool, message_factory
+    from google.protobuf.unknown_fields import UnknownFieldSet
 
     from agents.formats.encodings.protoc import descriptors
 
@@ -104,37 +108,36 @@ def reader_of(text: SchemaText) -> Callable[[tuple[int, ...]], Any]:
             classes[indexes] = message_factory.GetMessageClass(found)
         return classes[indexes]
 
-    return message_of
+    return message_of, UnknownFieldSet
 
 
-def _mapping(message: Any) -> Any:
-    from google.protobuf.unknown_fields import UnknownFieldSet
-
-    if len(UnknownFieldSet(message)):  # not written with this schema: what it misreads would be defaults
+def _mapping(message: Any, unknown: Callable[[Any], Any]) -> Any:
+    if len(unknown(message)):  # not written with this schema: what it misreads would be defaults
         raise UnreadableError(Reason.UNREADABLE)
-    name = message.DESCRIPTOR.full_name
+    described = message.DESCRIPTOR
+    name = described.full_name
     if name == "google.protobuf.Timestamp":
         return _EPOCH + datetime.timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
     if name in _WRAPPED:
         return message.value
-    return {field.name: _field(message, field) for field in message.DESCRIPTOR.fields}
+    return {field.name: _field(message, field, unknown) for field in described.fields}
 
 
-def _field(message: Any, field: Any) -> Any:
+def _field(message: Any, field: Any, unknown: Callable[[Any], Any]) -> Any:
     if field.has_presence and not message.HasField(field.name):
         return None
     value = getattr(message, field.name)
     if not field.is_repeated:
-        return _value(value, field)
+        return _value(value, field, unknown)
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         kind = field.message_type.fields_by_name["value"]
-        return {str(key): _value(each, kind) for key, each in value.items()}
-    return [_value(each, field) for each in value]
+        return {str(key): _value(each, kind, unknown) for key, each in value.items()}
+    return [_value(each, field, unknown) for each in value]
 
 
-def _value(value: Any, field: Any) -> Any:
+def _value(value: Any, field: Any, unknown: Callable[[Any], Any]) -> Any:
     if field.message_type is not None:
-        return _mapping(value)
+        return _mapping(value, unknown)
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
         return value if known is None else known.name

@@ -101,6 +101,9 @@ class EventDecoder:
         self._struct = msgspec.defstruct("Event", members, gc=False)
         self._decode: Callable[[Any], Any] = msgspec.json.Decoder(self._struct).decode
 
+    weight = 1
+    """About what a record costs beside one of JSON, all of ingest counted."""
+
     @property
     def most_events(self) -> int:
         """Of one record."""
@@ -222,6 +225,8 @@ class EventDecoder:
 class FormatDecoder(EventDecoder):
     """Of any other format, and of fields that are not at the top of the value."""
 
+    weight = 5
+
     def __init__(self, fields: EventFields, reader: RecordReader, *, max_value_bytes: int = MAX_VALUE_BYTES) -> None:
         super().__init__(fields, max_value_bytes=max_value_bytes)
         self._reader = reader
@@ -241,7 +246,7 @@ class FormatDecoder(EventDecoder):
         reasons = np.zeros(len(events), np.uint8)
         at_fault: dict[int, str] = {}
         for row, event in enumerate(events):
-            reason, name = Reason(event.reason), event.name
+            reason, name = event.reason, event.name
             if reason == Reason.ACCEPTED:
                 try:
                     decoded.append(msgspec.convert(event.fields, self._struct))

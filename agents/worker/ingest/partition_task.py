@@ -218,7 +218,7 @@ class SourceTask:
     def _slice_records(self) -> int:
         """Fewer where many machines take in each slice one after the other before anything else has its turn."""
         most = self._options.slice_records
-        return max(most // len(self.machines), min(most, LEAST_SLICE))
+        return max(most // sum(machine.decoder.weight for machine in self.machines), min(most, LEAST_SLICE))
 
     def _up_to_tick(self, records: Sequence[Any], position: int, count: int) -> int:
         """Make the ticks that stand before the next record, and stop before the next one. A tick stands at its offset
