@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 import time
 import urllib.request
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -59,6 +60,15 @@ class SchemaRegistry:
     def __init__(self) -> None:
         self.url = ""
         self._process: subprocess.Popen[bytes] | None = None
+        self._clients: list[Any] = []
+
+    def client(self) -> Any:
+        """Confluent's own, as producers have it."""
+        with warnings.catch_warnings():  # of its own libraries
+            warnings.simplefilter("ignore")
+            from confluent_kafka.schema_registry import SchemaRegistryClient
+        self._clients.append(SchemaRegistryClient({"url": self.url}).__enter__())
+        return self._clients[-1]
 
     def __enter__(self) -> Self:
         with free_ports(1) as [port]:
@@ -83,6 +93,8 @@ class SchemaRegistry:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for client in self._clients:
+            client.__exit__(None, None, None)
         assert self._process is not None
         self._process.kill()
         self._process.wait()

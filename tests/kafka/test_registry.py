@@ -17,12 +17,20 @@ from typing import Any
 
 import pytest
 
+from agents.formats.build import InputFormat
 from agents.formats.contract import SchemaRef
+from agents.formats.encodings.avro import AvroEncoding
+from agents.formats.encodings.protobuf import ProtobufEncoding
+from agents.formats.encodings.protoc import descriptors
+from agents.formats.schemas import SchemaBook, SchemaText
 from agents.kafka.schema_registry import RegistryClient, RegistryError
 from agents.lifecycle.vitals import Vitals
 from agents.operator.source_findings import registry_findings
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import PartitionIngest
 from schemas.config.source.registry import Registry
 from schemas.errors import ConfigError
+from tests.formats import forms
 from tests.formats.registry_process import Door, SchemaRegistry
 from tests.kafka.ingest_support import START_S, STEP_S, Bench, in_loop
 from tests.kafka.support import WAIT_AT_MOST_S, producing
@@ -30,8 +38,10 @@ from tests.security.secured import Authority
 
 with warnings.catch_warnings():  # of its own libraries
     warnings.simplefilter("ignore")
-    from confluent_kafka.schema_registry import SchemaRegistryClient
+    from confluent_kafka.schema_registry import Schema, SchemaReference
     from confluent_kafka.schema_registry.avro import AvroSerializer
+    from confluent_kafka.schema_registry.json_schema import JSONSerializer
+    from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
     from confluent_kafka.serialization import MessageField, SerializationContext
 
 pytestmark = pytest.mark.kafka
@@ -62,7 +72,7 @@ class Producer:
     """Confluent's serializer of one subject."""
 
     def __init__(self, registry: SchemaRegistry, bench: Bench) -> None:
-        self._client, self._bench = SchemaRegistryClient({"url": registry.url}), bench
+        self._client, self._bench = registry.client(), bench
 
     def written(self, text: str, event: dict[str, Any]) -> bytes:
         serializer = AvroSerializer(self._client, text)
@@ -212,3 +222,88 @@ async def test_what_is_no_registry_is_asked_again_and_never_believed(registry: S
         assert await client.schema(SchemaRef(10**6)) is None
     with pytest.raises(ConfigError, match="ssl_cafile"):
         RegistryClient(Registry(url="https://127.0.0.1:1", ssl_cafile=tmp_path / "nothing.pem"))
+
+
+# --- what serializers write ------------------------------------------------------------------------------------------
+
+
+async def learnt(registry: SchemaRegistry, *data: bytes) -> SchemaBook:
+    book = SchemaBook()
+    async with RegistryClient(Registry(url=registry.url), not_there_s=0.0) as client:
+        await client.learn(book, {SchemaRef(int.from_bytes(each[1:5], "big")) for each in data})
+    return book
+
+
+def context(topic: str, field: Any = MessageField.VALUE) -> SerializationContext:
+    return SerializationContext(topic, field)
+
+
+@in_loop
+async def test_protobuf(registry: SchemaRegistry) -> None:
+    from google.protobuf import descriptor_pool, message_factory
+
+    pool = descriptor_pool.DescriptorPool()
+    for each in descriptors(SchemaText("PROTOBUF", forms.PROTO_SCHEMA)):
+        pool.Add(each)
+    client = registry.client()
+    for name, expected in (("Ride", {"user": "ann", "x": 0.5, "y": None, "note": ""}), ("Ignored", {"nothing": "x"})):
+        kind = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+        message = kind(**{key: value for key, value in expected.items() if value is not None})
+        if name == "Ride":
+            message.at.FromMicroseconds(7)
+            expected = {**expected, "at": datetime.datetime(1970, 1, 1, 0, 0, 0, 7, datetime.UTC)}
+        serializer = ProtobufSerializer(kind, client, {"use.deprecated.format": False})
+        data = serializer(message, context("proto"))
+        assert ProtobufEncoding(await learnt(registry, data)).read(data, None) == expected
+
+
+@in_loop
+async def test_protobuf_as_text_with_an_import(registry: SchemaRegistry) -> None:
+    client = registry.client()
+    place = 'syntax = "proto3"; package geo; message Place { double x = 1; }'
+    ride = 'syntax = "proto3"; import "geo/place.proto"; message Ride { geo.Place at = 1; }'
+    client.register_schema("place", Schema(place, "PROTOBUF"))
+    version = client.get_latest_version("place").version
+    number = client.register_schema(
+        "ride", Schema(ride, "PROTOBUF", [SchemaReference("geo/place.proto", "place", version)])
+    )
+    data = forms.framed(SchemaRef(number), bytes([0, 10, 9, 9, 0, 0, 0, 0, 0, 0, 0xE0, 0x3F]))
+    assert ProtobufEncoding(await learnt(registry, data)).read(data, None) == {"at": {"x": 0.5}}
+
+
+@in_loop
+async def test_json_schema_is_read_without_asking(registry: SchemaRegistry) -> None:
+    schema = json.dumps({"title": "Ride", "type": "object", "properties": {"user": {"type": "string"}}})
+    serializer = JSONSerializer(schema, registry.client())
+    event = {"user": "ann", "at": 0, "x": 0.5, "y": 0.5}
+    data = serializer(event, context("json"))
+    machine = PartitionIngest(forms.spec(InputFormat("json-schema")), 0)
+    [record] = forms.records([data])
+    assert machine.decoder.missing([record]) == (1, frozenset())
+    machine.take([record])
+    block, _ = machine.seal()
+    assert block is not None
+    assert block.counts == {"ACCEPTED": 1}
+
+
+@in_loop
+async def test_avro_with_a_key_and_a_named_type_of_another_subject(registry: SchemaRegistry) -> None:
+    client = registry.client()
+    place = json.dumps({"type": "record", "name": "Place", "fields": [{"name": "x", "type": "double"}]})
+    ride = json.dumps({"type": "record", "name": "Ride", "fields": [{"name": "place", "type": "Place"}]})
+    client.register_schema("avro-place", Schema(place, "AVRO"))
+    version = client.get_latest_version("avro-place").version
+    both = Schema(ride, "AVRO", [SchemaReference("Place", "avro-place", version)])
+    value = AvroSerializer(client, both)({"place": {"x": 1.5}}, context("avro"))
+    key_schema = json.dumps({"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]})
+    key = AvroSerializer(client, key_schema)({"id": 7}, context("avro", MessageField.KEY))
+    book = await learnt(registry, value, key)
+    assert AvroEncoding(book).read(value, None) == {"place": {"x": 1.5}}
+    made = forms.spec(InputFormat("avro", key_format="avro"), user="$key.id", numbers=("place.x", "place.y"))
+    decoder = type(made)(**{**{n: getattr(made, n) for n in made.__dataclass_fields__}, "schemas": book}).decoder()
+    record = RawRecord(0, 0, key, value)
+    assert decoder.missing([record]) == (1, frozenset())
+    assert decoder.unfold([record])[0].fields == {"$key.id": 7, "place.x": 1.5}
+    nothing = type(made)(**{**{n: getattr(made, n) for n in made.__dataclass_fields__}, "schemas": SchemaBook()})
+    wanted = {SchemaRef(int.from_bytes(each[1:5], "big")) for each in (key, value)}
+    assert nothing.decoder().missing([record]) == (0, wanted)
