@@ -35,6 +35,15 @@ class RegistryError(Exception):
     """It cannot be asked now, or says nothing that helps: ask again later. Names no schema's content."""
 
 
+def check_files(registry: Registry | None) -> None:
+    """Before anything starts. Raises: ConfigError where the files that it names cannot be used."""
+    if registry is None:
+        return
+    _tls(registry)
+    if registry.password_file is not None:
+        read_secret(registry.password_file, key="kafka.registry.password_file")
+
+
 class RegistryClient:
     """One registry. Raises: ConfigError where its files cannot be used. Close it, or use it as a context."""
 

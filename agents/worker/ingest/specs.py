@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from agents.formats.schemas import SchemaBook
+from agents.kafka.schema_registry import check_files
 from agents.protocol.ingest.spec import SourceSpec
 from agents.worker.ingest.user_keys import user_keys
 from engines.registry import build_domain, build_evaluator
@@ -23,6 +24,7 @@ def source_specs(
     Raises: ConfigError, EngineInputError.
     """
     keys, schemas = user_keys(config), SchemaBook()
+    check_files(config.kafka.registry)
     specs: dict[str, list[SourceSpec]] = {}
     for stream in config.streams:
         if stream.name not in source_partitions:
