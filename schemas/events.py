@@ -44,6 +44,14 @@ class Reason(IntEnum):
     CLIPPED = 16  # counted beside ACCEPTED: a value was moved to the nearest public limit
     TICK_TOO_FAR = 17  # a tick that closes more than LARGEST_JUMP steps at once
     LOST = 18  # counted by offsets: deleted from the source topic before it was read
+    UNREADABLE = 19  # not of the source's format, or cut off
+    NO_SCHEMA_ID = 20  # nothing says with which schema it was written
+    UNKNOWN_SCHEMA = 21  # the registry has no schema of this id
+    UNUSABLE_SCHEMA = 22  # of another kind than the format, or none that its library takes
+    NO_ENVELOPE = 23  # no CloudEvent, no change of a table
+    NO_BEFORE = 24  # a change that does not say which row it takes away
+    WRONG_COLUMNS = 25  # CSV with another header, or another number of cells
+    NO_EVENT = 26  # counted, not dead-lettered: what its format has beside events, such as a header or a tombstone
 
 
 def encode_tick(step: int, *, row: int, source: str) -> bytes:

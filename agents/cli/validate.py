@@ -16,6 +16,8 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     import typer
 
     from agents.explain.sentences import delta_warning, epsilon_warning, promise, step_warning
+    from agents.formats.build import InputFormat
+    from agents.kafka.schema_registry import check_files
     from agents.lifecycle.backlog import backlog_remark
     from agents.offline.domains import check_streams
     from agents.presentation import expected_error
@@ -25,6 +27,9 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
 
     loaded = config_of(config)
     user_keys(loaded)  # what `run` would refuse is refused here
+    check_files(loaded.kafka.registry)
+    for stream in loaded.streams:
+        InputFormat.of(stream)
     remarks = {name: list(said) for name, said in check_streams(loaded).items()}
     for stream in loaded.streams:
         if remark := backlog_remark(stream, time.time_ns() // 1000):

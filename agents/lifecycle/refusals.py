@@ -27,7 +27,7 @@ NEARLY_ALL = 0.9
 NAMED = 3  # reasons in one line
 REPORT = "look at the records: privstream dead-letters CONFIG --show"
 REPORT_ROWS = "look at the row"
-UNREFUSED = (Reason.ACCEPTED.name, Reason.OVER_BOUND.name)
+UNREFUSED = (Reason.ACCEPTED.name, Reason.OVER_BOUND.name, Reason.NO_EVENT.name)
 BESIDE = (Reason.CLIPPED.name, Reason.LOST.name)
 """Reasons that are counted beside records, not of them."""
 
@@ -50,7 +50,16 @@ WHAT_TO_DO: Mapping[str, str] = {
     Reason.TOO_FAR_AHEAD.name: _START,
     Reason.NOT_FINITE.name: _TYPES,
     Reason.OUTSIDE_DOMAIN.name: _DOMAIN,
-    Reason.BAD_OPERATION.name: "an operation is insert or delete, as far as the engine takes both",
+    Reason.BAD_OPERATION.name: "an operation is insert or delete, as far as the engine takes both; changes u and d "
+    'of Debezium are read where [streams.domain] has op = "$operation"',
+    Reason.UNREADABLE.name: "the records are cut off, or not of the stream's format: correct format, or the producer",
+    Reason.NO_SCHEMA_ID.name: "producers must write with a serializer of the registry; without one, set another format",
+    Reason.UNKNOWN_SCHEMA.name: "set [kafka.registry] url to the registry that the producers write with",
+    Reason.UNUSABLE_SCHEMA.name: "set format to the schemas' own kind; one that does not compile must be corrected",
+    Reason.NO_ENVELOPE.name: "set envelope to what stands around the events, or correct the source",
+    Reason.NO_BEFORE.name: "let the database log whole rows (PostgreSQL: REPLICA IDENTITY FULL; MySQL: "
+    "binlog_row_image=full)",
+    Reason.WRONG_COLUMNS.name: "compare [streams.csv] columns and delimiter with what the producer writes",
     Reason.BAD_TICK.name: "ticks come from privstream replay alone, under clock = replay: see who writes to the source",
     Reason.TICK_TOO_FAR.name: "a tick closes 10,000 steps at most: see who writes ticks to the source",
 }

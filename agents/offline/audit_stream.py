@@ -70,7 +70,9 @@ class StreamAudit:
         self.steps = min(self.active + self.audit_plan.held + (self.ttl_steps or 0), LONGEST)
         self.places = dict(self.audit_plan.places)
         self._made: dict[int, list[bytes]] = {}
-        self._spec = SourceSpec.of(self.stream, build_domain(self.stream), key=bytes(16), partitions=self.partitions)
+        self._spec = SourceSpec.of(
+            self.stream, build_domain(self.stream), key=bytes(16), partitions=self.partitions, rows=True
+        )
 
     # --- what is sent ---------------------------------------------------------------------------------------------
 

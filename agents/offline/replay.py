@@ -27,7 +27,7 @@ from agents.offline.rows.files import FileError, Row, RowFile
 from agents.offline.rows.seen import RowsSeen, check_fit, first_rows
 from agents.protocol.clock import StepClock
 from agents.protocol.replay.plan import ReplayChunk, ReplayError, ReplayPlan, progress_of, resumed, without_added
-from agents.protocol.replay.rows import clock_of, plan_of, steps_of, times_of, until_of
+from agents.protocol.replay.rows import check_writable, clock_of, plan_of, steps_of, times_of, until_of
 from schemas.errors import BrokerError, OutcomeUnknownError
 from schemas.events import TICK_HEADER
 
@@ -100,6 +100,7 @@ async def replay(
     Raises: FileError, ReplayError, BrokerError.
     """
     started = time.monotonic()
+    check_writable(stream)
     clock = clock_of(stream)
     if options.then_live and options.limit is not None:
         raise ReplayError("--limit leaves a step open, and nothing live may join it. Fix: end by --until instead.")

@@ -142,8 +142,10 @@ class Simulation:
         self._audit = HeldOutAudit(stream, 1)
         # Users are told apart within this run only, so the key of their hash is thrown away with it.
         key = user_key(self._seed(-1), stream=stream.name)
-        self._ingest = PartitionIngest(SourceSpec.of(stream, build_domain(stream), key=key, partitions=1), 0)
-        self._truth = PartitionIngest(SourceSpec.held_out(stream, self._audit.evaluator.domain, partitions=1), 0)
+        self._ingest = PartitionIngest(SourceSpec.of(stream, build_domain(stream), key=key, partitions=1, rows=True), 0)
+        self._truth = PartitionIngest(
+            SourceSpec.held_out(stream, self._audit.evaluator.domain, partitions=1, rows=True), 0
+        )
         self._events: Counter[int] = Counter()
         self._synthetic_offset = 0
         self._rows = 0

@@ -215,11 +215,11 @@ class History:
         self._key = user_key(fresh_seed(), stream=stream.name)
         domain, audit = build_domain(stream), HeldOutAudit(stream, 1)
         self.evaluator: Evaluator = audit.evaluator
-        spec = SourceSpec.of(stream, domain, key=self._key, partitions=1)
+        spec = SourceSpec.of(stream, domain, key=self._key, partitions=1, rows=True)
         assert spec.bounds is not None, "the stream bounds its users"
         unbounded = replace(spec, bounds=replace(spec.bounds, max_contributions=_ALL, max_per_step=None))
         usable = Ingested(unbounded)
-        truth = Ingested(SourceSpec.held_out(stream, self.evaluator.domain, partitions=1))
+        truth = Ingested(SourceSpec.held_out(stream, self.evaluator.domain, partitions=1, rows=True))
         self.rows = 0
         for records, rows in planned(stream, file.batches(), source=summary.digest):
             for each in (usable, truth):
@@ -248,8 +248,8 @@ class History:
         """What the bound of a stream lets through. Reads the file once more."""
         domain, audit = build_domain(stream), HeldOutAudit(stream, 1)
         both = _both(domain, audit.evaluator.domain)
-        engine = Ingested(SourceSpec.of(stream, domain, key=self._key, partitions=1))
-        kept = Ingested(SourceSpec.of(stream, both, key=self._key, partitions=1))
+        engine = Ingested(SourceSpec.of(stream, domain, key=self._key, partitions=1, rows=True))
+        kept = Ingested(SourceSpec.of(stream, both, key=self._key, partitions=1, rows=True))
         for records, rows in planned(stream, self._file.batches(), source=self._digest):
             for each in (engine, kept):
                 each.take(records, rows)

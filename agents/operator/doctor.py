@@ -150,7 +150,7 @@ async def cluster_findings(config: Config) -> list[Finding]:
     """The cluster and the job's topics on it."""
     # Only now: of a library that is missing, `local_findings` has to say so.
     from agents.kafka.topics.admin import admin_client, check_topics
-    from agents.operator.source_findings import source_findings
+    from agents.operator.source_findings import registry_findings, source_findings
 
     fix = "check bootstrap and security in [kafka], and that the brokers' advertised listeners can be reached from here"
     try:
@@ -164,6 +164,7 @@ async def cluster_findings(config: Config) -> list[Finding]:
     if problems:
         return findings
     findings.append(Finding("topics", "ok", "all as the job needs them"))
+    findings += await registry_findings(config)
     return findings + await source_findings(config)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from agents.kafka.clients import log_reader
+from agents.kafka.schema_registry import RegistryClient
 from agents.lifecycle.refusals import Seen, by_reason_and_field
 from agents.protocol.clock import StepClock
 from agents.protocol.ingest.partition import PartitionIngest
@@ -27,16 +28,20 @@ async def newest_records(config: Config, stream: Stream, *, partitions: int, sta
     Args:
         partitions: of the source topic.
         start_us: begin of step 0; None where nobody has set it yet.
-    Raises: BrokerError, EngineInputError, ConfigError.
+    Raises: BrokerError, EngineInputError, ConfigError, RegistryError.
     """
     spec = filters_of(stream, partitions=partitions, start_us=start_us)
     seen = Seen()
+    registry = config.kafka.registry
     for partition in range(partitions):
         async with log_reader(config.kafka, stream.source, partition) as log:
             start = max(log.beginning, log.end - max(1, SAMPLE // partitions))
             machine = PartitionIngest(spec, partition)
             machine.resume(start)
             async for batch in log.read(start):
+                if registry is not None and (wanted := machine.decoder.missing(batch)[1]):
+                    async with RegistryClient(registry) as client:
+                        await client.learn(spec.schemas, wanted)
                 machine.take(batch)
         if (block := machine.seal()[0]) is not None:
             seen.tally.update(by_reason_and_field(block))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from agents.kafka.broker_clock import WHAT_TO_DO as FIX_CLOCK
 from agents.kafka.broker_clock import worker_clocks
 from agents.kafka.fingerprint import stored_fingerprints
+from agents.kafka.schema_registry import RegistryClient, RegistryError
 from agents.kafka.source_check import changed_source
 from agents.kafka.topics.admin import admin_client
 from agents.kafka.topics.ids import TopicIdentity, topic_identities
@@ -22,6 +23,7 @@ from schemas.errors import BrokerError, ConfigError, EngineInputError
 if TYPE_CHECKING:
     from schemas.config import Config, Stream
 
+FIX_REGISTRY = "bring the registry back, or correct [kafka.registry]; until then records wait, and none is lost"
 KEEP_LONGER = "raise retention.ms and retention.bytes of the source above the longest outage and lag"
 
 
@@ -49,6 +51,18 @@ async def source_findings(config: Config) -> list[Finding]:
     return findings + (await _clocks(config) if by_clock else [])
 
 
+async def registry_findings(config: Config) -> list[Finding]:
+    """Whether the schema registry answers."""
+    if config.kafka.registry is None:
+        return []
+    try:
+        async with RegistryClient(config.kafka.registry) as client:
+            await client.check()
+    except (ConfigError, RegistryError) as error:
+        return [Finding("schema registry", "problem", str(error), FIX_REGISTRY)]
+    return [Finding("schema registry", "ok", config.kafka.registry.url)]
+
+
 async def _clocks(config: Config) -> list[Finding]:
     """What the workers' clocks are ahead of the brokers'."""
     most_s = config.job.max_clock_skew_us / 1e6
@@ -69,6 +83,8 @@ async def _events(config: Config, stream: Stream, start_us: int | None, source: 
         seen = await newest_records(config, stream, partitions=source.partitions, start_us=start_us)
     except (BrokerError, ConfigError, EngineInputError) as error:
         return Finding(what, "warning", str(error), "run privstream validate CONFIG")
+    except RegistryError as error:
+        return Finding(what, "warning", f"cannot be read without their schemas: {error}", FIX_REGISTRY)
     if seen.records == 0:
         return Finding(what, "ok", "none there yet")
     verdict: Verdict = "problem" if seen.share >= NEARLY_ALL else "warning" if seen.much else "ok"

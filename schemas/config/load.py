@@ -20,6 +20,7 @@ from schemas.config.privacy import Privacy
 from schemas.config.root import Config, Named, clashes
 from schemas.config.section import COLLECT, FOLDER, Section, below
 from schemas.config.server import JobSection, Kafka
+from schemas.config.source.formats import CsvSection, InputParts
 from schemas.config.stream import StreamParts
 from schemas.config.tagged import Domain
 from schemas.config.timing import Timing
@@ -137,8 +138,10 @@ def _taken_together(document: Mapping[str, Any], folder: Path | None) -> Iterato
     if kafka is not None:
         yield from below("kafka", kafka.problems())
     streams = _streams(document)
+    has_registry = not isinstance(document.get("kafka"), Mapping) or "registry" in document["kafka"]
     for index, stream in enumerate(streams):
-        yield from below(f"streams[{index}]", _in_stream(stream, folder), stream=_text(stream, "name"))
+        found = _in_stream(stream, folder, has_registry=has_registry)
+        yield from below(f"streams[{index}]", found, stream=_text(stream, "name"))
     named = [
         Named(index, _text(stream, "name"), _text(stream, "source"), _text(stream, "audit"))
         for index, stream in enumerate(streams)
@@ -146,7 +149,7 @@ def _taken_together(document: Mapping[str, Any], folder: Path | None) -> Iterato
     yield from below_streams(clashes(job.name if job is not None else None, named), document)
 
 
-def _in_stream(stream: object, folder: Path | None) -> Iterator[ConfigProblem]:
+def _in_stream(stream: object, folder: Path | None, *, has_registry: bool) -> Iterator[ConfigProblem]:
     if not isinstance(stream, Mapping):
         return
     engine = _text(stream, "engine")
@@ -156,6 +159,7 @@ def _in_stream(stream: object, folder: Path | None) -> Iterator[ConfigProblem]:
         "time": _read(Timing, stream.get("time")),
         "domain": _read_domain(stream.get("domain"), folder),
         "options": _read(options, stream.get("options", {})) if options is not None else None,
+        "csv": _read(CsvSection, stream["csv"]) if "csv" in stream and stream["csv"] is not None else None,
     }
     for name, section in sections.items():
         if section is not None:
@@ -168,6 +172,18 @@ def _in_stream(stream: object, folder: Path | None) -> Iterator[ConfigProblem]:
         time if isinstance(time, Timing) else None,
         domain if isinstance(domain, DomainSection) else None,
         read if isinstance(read, OptionsSection) else None,
+    ).problems()
+    csv = sections["csv"]
+    yield from InputParts(
+        _text(stream, "format", "json") or "json",
+        _text(stream, "envelope", "none") or "none",
+        _text(stream, "key_format", "text") or "text",
+        _text(stream, "partitioner", "murmur2") or "murmur2",
+        csv if isinstance(csv, CsvSection) else None,
+        privacy if isinstance(privacy, Privacy) else None,
+        time if isinstance(time, Timing) else None,
+        domain if isinstance(domain, DomainSection) else None,
+        has_registry,
     ).problems()
 
 

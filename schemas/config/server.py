@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from schemas.config.section import Section, refusal
+from schemas.config.section import Section, below, refusal
+from schemas.config.source.registry import Registry, is_loopback
 from schemas.config.values import Flag, PlainName, PositiveDuration, Whole, microseconds
 from schemas.errors import ConfigProblem
 
@@ -53,13 +54,6 @@ def _collector(value: str) -> str:
 
 
 Collector = Annotated[str, Field(strict=True), AfterValidator(_collector)]
-
-
-def _is_loopback(url: SplitResult) -> bool:
-    try:
-        return ipaddress.ip_address(url.hostname or "").is_loopback
-    except ValueError:
-        return url.hostname == "localhost"
 
 
 class JobSection(Section):
@@ -103,7 +97,7 @@ class JobSection(Section):
                     yield ConfigProblem(key, "would be ignored: there is no otlp_endpoint", "set it, or remove the key")
             return
         url = urlsplit(self.otlp_endpoint)
-        needed = url.scheme == "http" and not _is_loopback(url)
+        needed = url.scheme == "http" and not is_loopback(url)
         if needed and not self.otlp_insecure:
             reason = "would send counts of private records in the clear to another machine"
             fix = "write https://, push to a collector on loopback, or set otlp_insecure = true on a network you trust"
@@ -146,6 +140,8 @@ class Kafka(Section):
     """Certificate of this client, where the brokers ask for one (mTLS), with what leads to its authority."""
     ssl_keyfile: Path | None = Field(None, examples=["/run/secrets/client.key"])
     ssl_key_password_file: Path | None = Field(None, examples=["/run/secrets/client-key-password"])
+    registry: Registry | None = None
+    """Where schemas of avro and protobuf are; may change under a running stream, to a copy of the same registry."""
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -155,6 +151,8 @@ class Kafka(Section):
     def problems(self) -> Iterator[ConfigProblem]:
         """Security settings that are missing, or that would silently be ignored."""
         yield from self._sasl_problems()
+        if self.registry is not None:
+            yield from below("registry", self.registry.problems())
         protocol = self.security_protocol
         for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password_file"):
             if getattr(self, key) is not None and not protocol.endswith("SSL"):

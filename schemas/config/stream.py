@@ -17,7 +17,8 @@ from schemas.config.domain.common import DomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
 from schemas.config.options.common import OptionsSection, TripOptionsSection
 from schemas.config.privacy import LARGEST_DELTA, SURPLUS_SHARE, Privacy
-from schemas.config.section import Section, below, refusal
+from schemas.config.section import below, refusal
+from schemas.config.source.formats import InputParts, Source
 from schemas.config.tagged import Domain, OfEngine, Options
 from schemas.config.timing import Timing
 from schemas.config.values import Duration, Flag, PlainName, TopicName, format_length, microseconds
@@ -39,7 +40,7 @@ def _engine(value: str) -> str:
 LEAST_EVENT_EPSILON = Fraction(1, 1_000_000)
 
 
-class Stream(Section):
+class Stream(Source):
     """`[[streams]]`. What can change under a running stream is what `fingerprint_fields` leaves out."""
 
     name: PlainName = Field(examples=["taxi"])
@@ -52,7 +53,6 @@ class Stream(Section):
     """Take `source` and `audit` with `cleanup.policy = compact` too: of events with one key that come before they are
     read all but the last are then lost, and no one can count how many.
     """
-    format: Literal["json"] = Field("json", examples=["json"])
     partitioner: Literal["murmur2", "crc32", "none"] = Field("murmur2", examples=["murmur2"])
     """How producers place a user's key: `murmur2` (Java, aiokafka), `crc32` (librdkafka), or `none`: not checked."""
     publish_delay: Duration = Field(timedelta(0), examples=["0s"])
@@ -196,6 +196,7 @@ class Stream(Section):
             "mode": self.mode,
             "source": self.source,
             "format": self.format,
+            **self.input_fields(),
             "partitioner": self.partitioner,
             "privacy": {
                 "epsilon": str(privacy.epsilon_fraction),
@@ -217,7 +218,11 @@ class Stream(Section):
 
     def problems(self) -> Iterator[ConfigProblem]:
         """What the sections of this stream say against each other."""
-        return StreamParts(self.engine, self.mode, self.privacy, self.time, self.domain, self.options).problems()
+        privacy, time, domain = self.privacy, self.time, self.domain
+        yield from StreamParts(self.engine, self.mode, privacy, time, domain, self.options).problems()
+        yield from InputParts(
+            self.format, self.envelope, self.key_format, self.partitioner, self.csv, privacy, time, domain
+        ).problems()
 
 
 def output_topics(name: str) -> tuple[str, ...]:

@@ -96,7 +96,7 @@ RULES = (
     allow(
         "agents.protocol",
         # The registry is the table of names and builders that belongs to the contract: no engine is named here.
-        ours="agents.protocol engines.contract engines.noise engines.registry schemas",
+        ours="agents.formats agents.protocol engines.contract engines.noise engines.registry schemas",
         standard=PURE | {"datetime", "zoneinfo"},  # to write a given time, never to ask for one: see CLOCKS
         others=frozenset({"numpy", "orjson", "msgspec"}),
     ),
@@ -119,6 +119,34 @@ RULES = (
         }
         | {"pyarrow", "rich", "rocksdict", "scipy", "typer", "yarl"},
     ),
+    # Records of other formats: pure, too. Their libraries have one door each, in the functions that read.
+    allow(
+        "agents.formats",
+        ours="agents.formats schemas",
+        standard=PURE | {"binascii", "csv", "datetime", "io"},
+        others=frozenset({"msgspec"}),
+    ),
+    allow(
+        "agents.formats.encodings.avro",
+        ours="agents.formats schemas",
+        standard=PURE | {"io"},
+        others=frozenset({"fastavro", "msgspec"}),
+    ),
+    allow(
+        "agents.formats.encodings.protobuf",
+        ours="agents.formats schemas",
+        standard=PURE | {"datetime"},
+        others=frozenset({"google"}),
+    ),
+    # protoc reads and writes files.
+    allow(
+        "agents.formats.encodings.protoc",
+        ours="agents.formats schemas",
+        standard=PURE | {"importlib", "pathlib", "tempfile"},
+        others=frozenset({"google", "grpc_tools"}),
+    ),
+    # Whether a library is there is asked when a configuration is built, not when a record comes.
+    allow("agents.formats.build", ours="agents.formats schemas", standard=PURE | {"importlib"}, others=frozenset()),
     # OpenTelemetry has one door: workers that push no metrics must not pay for it, and need not have it.
     allow(
         "agents.worker.otlp",
@@ -138,6 +166,7 @@ LAYERS = (
     grimp.Layer("agents.explain", "agents.kafka"),
     grimp.Layer("agents.presentation", "agents.lifecycle"),
     grimp.Layer("agents.protocol", "agents.pages", "agents.broker"),
+    grimp.Layer("agents.formats"),
     grimp.Layer("engines.audited"),
     grimp.Layer("engines.series", "engines.markov", "engines.tabular", "engines.trajectory"),
     grimp.Layer("engines.spatial"),
@@ -167,7 +196,7 @@ SHOWS_PAPERS = {("agents.presentation.spatial_error", "engines.spatial.papers")}
 
 # Time is a parameter: where these are called the same records could give other steps.
 CLOCKS = ("datetime.date.today", "datetime.datetime.now", "datetime.datetime.today", "datetime.datetime.utcnow", "time")
-CLOCKLESS = ("schemas", "engines", "agents.protocol")
+CLOCKLESS = ("schemas", "engines", "agents.formats", "agents.protocol")
 
 # Sources of chance, and the only places that may name them.
 CHANCE = ("numpy.random", "os.getrandom", "os.urandom", "random", "scipy.stats.qmc", "secrets", "uuid")

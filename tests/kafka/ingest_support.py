@@ -50,6 +50,7 @@ class Bench:
     streams: Sequence[Mapping[str, Any]] = ()
     job: str = field(default_factory=lambda: fresh_name("ingest"))
     source: str = ""
+    registry: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.source = self.source or f"raw.{self.job}"
@@ -85,7 +86,12 @@ class Bench:
         return config_from_mapping(
             {
                 "job": {"name": self.job, "data_dir": str(self.folder)},
-                "kafka": {"bootstrap": self.bootstrap, "partitions": 2, "session_timeout_s": 6},
+                "kafka": {
+                    "bootstrap": self.bootstrap,
+                    "partitions": 2,
+                    "session_timeout_s": 6,
+                    **({"registry": dict(self.registry)} if self.registry else {}),
+                },
                 "streams": [dict(stream) for stream in self.streams],
             }
         )

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agents.formats.build import ROWS
+from agents.formats.reader import paths_of
 from agents.offline.rows.files import FileError, RowFile, open_rows
 from engines.contract import Domain, ScalarKind
 from engines.registry import build_domain
@@ -47,7 +49,11 @@ def rows_for(path: Path | str, stream: Stream, *, user_field: str | None = None,
         wanted[stream.time.field] = "[streams.time] field"
     if user is not None:
         wanted[user] = "--user-field" if user_field else "[streams.privacy] user"
-    lacking = [_sentence(field, key, columns) for field, key in wanted.items() if field not in columns]
+    lacking = [
+        _sentence(field, key, columns)
+        for field, key in wanted.items()
+        if field not in columns and paths_of(ROWS, [field])[0].parts[0] not in columns
+    ]
     if lacking:
         raise FileError(
             f"{file.path}: stream {stream.name} reads columns that the file does not have: {'; '.join(lacking)}. "

@@ -106,7 +106,9 @@ def first_rows(stream: Stream, file: RowFile, *, skip: int = 0, most: int = FIRS
     Raises: FileError; ReplayError for rows that are not sorted by time.
     """
     # A key of no worth: whose users are whose is not asked, only whether they can be read.
-    machine = PartitionIngest(SourceSpec.of(stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=1), 0)
+    machine = PartitionIngest(
+        SourceSpec.of(stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=1, rows=True), 0
+    )
     clock, times = clock_of(stream), times_of(stream)
     plan, found = plan_of(stream, {stream.source: 1}, Progress(row=skip)), RowsSeen(before=skip)
     for rows in file.batches(skip=skip):

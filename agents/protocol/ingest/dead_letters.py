@@ -13,8 +13,8 @@ from schemas.errors import WireError
 from schemas.events import Reason
 
 VERSION = 1
-UNLETTERED = frozenset({Reason.ACCEPTED, Reason.OVER_BOUND})
-"""Reasons without a dead letter: the bound at work is no fault of the record."""
+UNLETTERED = frozenset({Reason.ACCEPTED, Reason.OVER_BOUND, Reason.NO_EVENT})
+"""Reasons without a dead letter: neither the bound at work nor what is no event is a fault of the record."""
 
 
 @dataclass(frozen=True, slots=True)

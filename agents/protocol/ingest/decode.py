@@ -1,4 +1,7 @@
-"""Raw JSON records to typed events: only the fields that the configuration names, a batch at a time.
+"""Raw records to typed events: only the fields that the configuration names, a batch at a time.
+
+JSON objects whose fields are all top-level are read straight into events; everything else is read by
+`agents.formats.reader` first, and then held to the same types.
 
 Each record is decoded by itself and keeps its place: records are never joined into one document, because a crafted one
 could then shift its neighbours. Of a key that occurs twice the last one counts.
@@ -20,16 +23,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from agents.formats.contract import SchemaRef
+from agents.formats.reader import ReadRecord, RecordReader
 from schemas.arrays import ReasonArray
 from schemas.events import Reason
 
 MAX_VALUE_BYTES = 1 << 20
-_REFUSED = (msgspec.MsgspecError, ValueError, RecursionError)
+_REFUSED = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
+_VALUE = attrgetter("value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,9 @@ class EventFields:
 
 
 class EventDecoder:
-    """Decodes with a struct made from `EventFields`: attributes `time`, `user`, `trip`, `operation`, `number0`..,
+    """Of JSON objects with top-level fields.
+
+    Decodes with a struct made from `EventFields`: attributes `time`, `user`, `trip`, `operation`, `number0`..,
     `text0`.., `scalar0`..
     """
 
@@ -89,8 +98,28 @@ class EventDecoder:
             (f"scalar{index}", str | int | float | bool | None, msgspec.field(name=name, default=None))
             for index, name in enumerate(self.fields.scalars)
         ]
-        struct = msgspec.defstruct("Event", members, gc=False)
-        self._decode: Callable[[Any], Any] = msgspec.json.Decoder(struct).decode
+        self._struct = msgspec.defstruct("Event", members, gc=False)
+        self._decode: Callable[[Any], Any] = msgspec.json.Decoder(self._struct).decode
+
+    weight = 1
+    """About what a record costs beside one of JSON, all of ingest counted."""
+
+    @property
+    def most_events(self) -> int:
+        """Of one record."""
+        return 1
+
+    def missing(self, records: Sequence[Any]) -> tuple[int, frozenset[SchemaRef]]:
+        """How many of the first records can be read, and which schemas of a registry the others need."""
+        return len(records), frozenset()
+
+    def unfold(self, records: Sequence[Any]) -> Sequence[Any]:
+        """The events of records, one for each or more; ticks stay as they are."""
+        return records
+
+    def decode_unfolded(self, events: Sequence[Any]) -> tuple[list[Any], ReasonArray, dict[int, str]]:
+        """Of what `unfold` gave, without ticks; returns what `decode` does."""
+        return self.decode(list(map(_VALUE, events)))
 
     def decode(self, values: Sequence[bytes | None]) -> tuple[list[Any], ReasonArray, dict[int, str]]:
         """Decode records in order.
@@ -152,6 +181,9 @@ class EventDecoder:
             return Reason.NOT_FINITE, self._too_large_number(value)
         except _REFUSED:
             return Reason.NOT_JSON, ""
+        return self._why_not(found)
+
+    def _why_not(self, found: object) -> tuple[Reason, str]:
         if not isinstance(found, dict):
             return Reason.WRONG_TYPE, ""
         missing = next((name for name in self.fields.required if name not in found), None)
@@ -188,6 +220,43 @@ class EventDecoder:
         if fields.user is not None and type(found[fields.user]) not in (int, str):
             return Reason.BAD_USER, fields.user
         return Reason.NOT_FINITE, next((name for name in fields.numbers if _beyond_float(found[name])), "")
+
+
+class FormatDecoder(EventDecoder):
+    """Of any other format, and of fields that are not at the top of the value."""
+
+    weight = 5
+
+    def __init__(self, fields: EventFields, reader: RecordReader, *, max_value_bytes: int = MAX_VALUE_BYTES) -> None:
+        super().__init__(fields, max_value_bytes=max_value_bytes)
+        self._reader = reader
+
+    @property
+    def most_events(self) -> int:
+        return self._reader.most_events
+
+    def missing(self, records: Sequence[Any]) -> tuple[int, frozenset[SchemaRef]]:
+        return self._reader.missing(records)
+
+    def unfold(self, records: Sequence[Any]) -> Sequence[ReadRecord]:
+        return self._reader.unfold(records)
+
+    def decode_unfolded(self, events: Sequence[ReadRecord]) -> tuple[list[Any], ReasonArray, dict[int, str]]:
+        decoded: list[Any] = []
+        reasons = np.zeros(len(events), np.uint8)
+        at_fault: dict[int, str] = {}
+        for row, event in enumerate(events):
+            reason, name = event.reason, event.name
+            if reason == Reason.ACCEPTED:
+                try:
+                    decoded.append(msgspec.convert(event.fields, self._struct))
+                    continue
+                except _REFUSED:
+                    reason, name = self._why_not(event.fields)
+            reasons[row] = reason
+            if name:
+                at_fault[row] = name
+        return decoded, reasons, at_fault
 
 
 def _beyond_float(number: int | float) -> bool:

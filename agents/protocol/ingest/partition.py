@@ -19,7 +19,6 @@ import numpy as np
 
 from agents.protocol.ingest.bounds import Bounds, BoundSpec
 from agents.protocol.ingest.dead_letters import UNLETTERED, DeadLetter
-from agents.protocol.ingest.decode import EventDecoder
 from agents.protocol.ingest.events import PureFilter, reason_fields
 from agents.protocol.ingest.pending import PendingBlock, Refused, nested
 from agents.protocol.ingest.snapshots import BucketLog, Snapshot
@@ -33,7 +32,7 @@ from schemas.errors import GapError, SourceError
 from schemas.events import LARGEST_JUMP, Reason
 
 MAX_LETTERS = 2_000
-_HEADERS, _VALUE = attrgetter("headers"), attrgetter("value")
+_HEADERS = attrgetter("headers")
 
 
 class SourceRecord(Protocol):
@@ -68,7 +67,8 @@ class PartitionIngest:
         self._log = BucketLog(spec.stream, partition, self._bounds)
         self._filter = PureFilter(spec, partition)
         self._reason_fields = reason_fields(spec.fields)
-        self._decoder = EventDecoder(spec.fields, max_value_bytes=spec.max_value_bytes)
+        self.decoder = spec.decoder()
+        self._most_records = spec.max_block_records
         self._pending = PendingBlock(spec.domain.words)
         self._uncommitted: np.ndarray | None = None
         self._has_history = False
@@ -183,6 +183,7 @@ class PartitionIngest:
                 f"stream {self.spec.stream}, source partition {self.partition}: records from offset "
                 f"{records[0].offset} to {records[-1].offset}, but {self.next_offset} comes next"
             )
+        records = self.decoder.unfold(records)
         reasons = np.zeros(len(records), np.uint8)
         at_fault: dict[int, str] = {}
         ticked, events = self._ticks(records, reasons)
@@ -233,7 +234,7 @@ class PartitionIngest:
         """Records that still fit into the block; seal at 0. Dead letters make it short: each is a record of its own."""
         if self._pending.letters >= MAX_LETTERS:
             return 0
-        return max(0, self.spec.max_block_records - self.pending)
+        return max(0, self._most_records - self.pending)
 
     @property
     def changed(self) -> bool:
@@ -329,7 +330,7 @@ class PartitionIngest:
 
     def _events(self, records: Sequence[SourceRecord], ticked: np.ndarray) -> tuple[np.ndarray, dict[int, str]]:
         """Take in events. Returns: their reasons, and by row the field that the record itself names as at fault."""
-        decoded, reasons, at_fault = self._decoder.decode(list(map(_VALUE, records)))
+        decoded, reasons, at_fault = self.decoder.decode_unfolded(records)
         rows = np.flatnonzero(reasons == 0)
         if len(rows) == 0:
             return reasons, at_fault

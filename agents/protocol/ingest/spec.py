@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
 
+from agents.formats.build import JSON, ROWS, InputFormat
+from agents.formats.reader import RecordReader, paths_of
+from agents.formats.schemas import SchemaBook
 from agents.protocol.clock import StepClock
 from agents.protocol.ingest.bounds import BoundSpec
-from agents.protocol.ingest.decode import MAX_VALUE_BYTES, EventFields
+from agents.protocol.ingest.decode import MAX_VALUE_BYTES, EventDecoder, EventFields, FormatDecoder
 from agents.protocol.ingest.times import TimeParser
 from agents.protocol.partitioner import Partitioner
 from engines.contract import Domain, FilledDomain, FilledWords
@@ -48,10 +52,19 @@ class SourceSpec:
     partitioner: Partitioner | None
     bounds: BoundSpec | None
     max_value_bytes: int = MAX_VALUE_BYTES
+    input: InputFormat = JSON
+    schemas: SchemaBook = dataclass_field(default_factory=SchemaBook)
 
     @staticmethod
     def of(
-        stream: Stream, domain: Domain, *, key: bytes | None, partitions: int, steps: Steps | None = None
+        stream: Stream,
+        domain: Domain,
+        *,
+        key: bytes | None,
+        partitions: int,
+        steps: Steps | None = None,
+        rows: bool = False,
+        schemas: SchemaBook | None = None,
     ) -> SourceSpec:
         """The spec of a stream's source topic.
 
@@ -60,6 +73,8 @@ class SourceSpec:
             domain: of the engine.
             key: 16 bytes, see `userhash.user_key`; needed where users are bounded, ignored elsewhere.
             steps: where the configuration says that they begin `now`.
+            rows: what is read are rows of a file, whatever the format of the topic.
+            schemas: of the job's registry.
         Raises: ConfigError if a user's events could not be kept together, or the key or the start is missing.
         """
         user = stream.privacy.user if stream.privacy.bounds_users else None
@@ -83,11 +98,19 @@ class SourceSpec:
             key=key if user is not None else None,
             partitioner=stream.partitioner if user is not None else None,
             bounds=_bounds(stream) if user is not None else None,
-            **_common(stream, partitions=partitions, steps=steps),
+            **_common(stream, partitions=partitions, steps=steps, rows=rows, schemas=schemas),
         )
 
     @staticmethod
-    def held_out(stream: Stream, domain: Domain, *, partitions: int, steps: Steps | None = None) -> SourceSpec:
+    def held_out(
+        stream: Stream,
+        domain: Domain,
+        *,
+        partitions: int,
+        steps: Steps | None = None,
+        rows: bool = False,
+        schemas: SchemaBook | None = None,
+    ) -> SourceSpec:
         """The spec of a stream's audit topic, with its evaluator's domain; arguments as of `of`."""
         return SourceSpec(
             topic=stream.audit or "",  # a simulation has held-out data without a topic
@@ -97,7 +120,7 @@ class SourceSpec:
             key=None,
             partitioner=None,
             bounds=None,
-            **_common(stream, partitions=partitions, steps=steps),
+            **_common(stream, partitions=partitions, steps=steps, rows=rows, schemas=schemas),
         )
 
     @property
@@ -115,7 +138,7 @@ class SourceSpec:
         row_bytes = 8 * self.domain.words + 8 + (0 if self.bounds is None else 32)
         if self.fields.trip is not None:
             row_bytes += 32  # a trip may have a row of its own beside its user's
-        return min(_BLOCK_RECORDS, _BLOCK_RAW_BYTES // row_bytes)
+        return min(_BLOCK_RECORDS, _BLOCK_RAW_BYTES // row_bytes) // self.decoder().most_events
 
     @property
     def filled(self) -> FilledWords:
@@ -123,11 +146,37 @@ class SourceSpec:
         assert isinstance(self.domain, FilledDomain), "a field names trips, and the domain has no words for them"
         return self.domain.filled
 
+    def decoder(self) -> EventDecoder:
+        """Of its records."""
+        fields, limit = self.fields, self.max_value_bytes
+        if self.input in (JSON, ROWS) and all(path.plain for path in paths_of(self.input, fields.names)):
+            return EventDecoder(fields, max_value_bytes=limit)
+        number, text = frozenset(("number",)), frozenset(("text",))
+        reader = RecordReader(
+            self.input,
+            fields.names,
+            time=fields.time,
+            unit=self.format if fields.time_is_number else None,
+            deletes=fields.operation is not None,
+            kinds={
+                **dict.fromkeys((name for name in (fields.user, fields.trip, fields.operation) if name), text),
+                fields.time: number if fields.time_is_number else text,
+                **dict.fromkeys(fields.numbers, number),
+                **dict.fromkeys(fields.texts, text),
+                **{name: frozenset(kinds) for name, kinds in self.domain.value_fields.items()},
+            },
+            book=self.schemas,
+            max_value_bytes=limit,
+        )
+        return FormatDecoder(fields, reader, max_value_bytes=limit)
+
     def time_parser(self) -> TimeParser:
         return TimeParser(self.format, self.zone)
 
 
-def _common(stream: Stream, *, partitions: int, steps: Steps | None) -> dict[str, Any]:
+def _common(
+    stream: Stream, *, partitions: int, steps: Steps | None, rows: bool, schemas: SchemaBook | None
+) -> dict[str, Any]:
     steps = stream.time.steps if steps is None else steps
     if steps is None:
         raise _refused(
@@ -140,6 +189,8 @@ def _common(stream: Stream, *, partitions: int, steps: Steps | None) -> dict[str
         "format": stream.time.format,
         "zone": stream.time.zone,
         "replay": stream.time.clock == "replay",
+        "input": ROWS if rows else InputFormat.of(stream),
+        "schemas": SchemaBook() if schemas is None else schemas,
     }
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from agents.formats.build import ROWS
+from agents.formats.reader import paths_of
 from agents.protocol.clock import StepClock
 from agents.protocol.ingest.times import EPOCH, ONE_US, TimeParser
 from agents.protocol.partitioner import Partitioner, partitions_of
@@ -32,7 +34,8 @@ class RowTimes:
 
     def of(self, rows: Sequence[Row]) -> list[int | None]:
         """Microseconds since 1970 UTC of each row; None where the time cannot be read."""
-        values = [row.get(self.field) for row in rows]
+        [path] = paths_of(ROWS, [self.field])
+        values = [path.find(row) for row in rows]
         wanted = (int, float, str) if self.parser.numeric else (str,)
         known = [index for index, value in enumerate(values) if type(value) in wanted]
         times, usable = self.parser.parse([values[index] for index in known])
@@ -56,8 +59,10 @@ def place_by_user(field: str, partitioner: Partitioner) -> Place:
     # "none" is not checked by the job, but the bound still needs each user on one partition.
     hashing: Partitioner = "murmur2" if partitioner == "none" else partitioner
 
+    [path] = paths_of(ROWS, [field])
+
     def place(rows: Sequence[Row], first: int, partitions: int) -> tuple[list[bytes | None], list[int]]:
-        ids = IdBytes.of([row.get(field) for row in rows])
+        ids = IdBytes.of([path.find(row) for row in rows])
         homes = partitions_of(ids, partitioner=hashing, partitions=partitions).tolist()
         data = ids.data.tobytes()
         keys: list[bytes | None] = []
@@ -80,6 +85,25 @@ def clock_of(stream: Stream) -> StepClock:
             'file of the past would be late as a whole. Fix: set clock = "replay" and a start in [streams.time].'
         )
     return StepClock.of(stream)
+
+
+def check_writable(stream: Stream) -> None:
+    """A replay writes rows as JSON objects. Raises: ReplayError where the stream would not read these."""
+    fix = (
+        f"Fix: write the history to {stream.source} with the producer's own serializers, and let the stream read it "
+        'with clock = "wall"; or replay it with format = "json" into a topic and a stream of its own.'
+    )
+    if stream.format != "json" or stream.envelope != "none":
+        what = f'format = "{stream.format}"' if stream.format != "json" else f'envelope = "{stream.envelope}"'
+        raise ReplayError(f"stream {stream.name} has {what}, and a replay writes plain JSON objects. {fix}")
+    user = stream.privacy.user
+    names = [stream.time.field, *(field for _, field in stream.domain.roles()), *([] if user is None else [user])]
+    beside = sorted({name for name in names if name.startswith("$")} - ({user} if user == "$key" else set()))
+    if beside:
+        raise ReplayError(
+            f"stream {stream.name} reads {', '.join(beside)}, which a replay does not write: it writes columns of "
+            f"the file into the value. {fix}"
+        )
 
 
 def times_of(stream: Stream) -> RowTimes:

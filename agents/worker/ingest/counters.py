@@ -31,12 +31,14 @@ class IngestCounters:
     Attributes:
         records: (stream, role, reason, field) -> records; the field is "" where none is at fault.
         clock_ahead_s: what this worker's clock is ahead of the brokers', None where nobody asked.
+        schemas_awaited: that the registry has not told yet.
         refusals: who says so where many records of a stream are refused.
         users: (stream, source partition) -> users held in the bounds.
     """
 
     records: Counter[tuple[str, Role, str, str]] = field(default_factory=Counter)
     clock_ahead_s: float | None = None
+    schemas_awaited: int = 0
     refusals: RefusalAlarm = field(default_factory=RefusalAlarm)
     blocks: int = 0
     block_bytes: int = 0

@@ -40,6 +40,11 @@ class IngestMetrics(Collector):
             for (stream, partition), count in list(found.items()):
                 gauge.add_metric([stream, str(partition)], count)
             yield gauge
+        yield GaugeMetricFamily(
+            "privstream_schemas_awaited",
+            "Public. Schemas that ingest waits for; above 0 for long where the registry is away",
+            value=counters.schemas_awaited,
+        )
         yield CounterMetricFamily("privstream_ingest_blocks", "PRIVATE. Blocks committed", value=counters.blocks)
         yield CounterMetricFamily("privstream_ingest_block_bytes", "PRIVATE. Their bytes", value=counters.block_bytes)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
+from agents.formats.contract import SchemaRef
 from agents.kafka.clients import close_client, fenced_producer
 from agents.lifecycle.stops import Part, Stops, StreamStoppedError, alone
 from agents.protocol.ingest.dead_letters import DeadLetter
@@ -33,6 +34,7 @@ from agents.protocol.partitioner import bounds_partition, home_partition
 from agents.worker.failpoints import failpoint
 from agents.worker.ingest.awaited_ticks import AwaitedTicks
 from agents.worker.ingest.counters import IngestCounters, SealedBlock
+from agents.worker.ingest.records import from_offset
 from agents.worker.metrics import FENCES
 from schemas.topics import Topics
 
@@ -88,6 +90,8 @@ class SourceTask:
         """Source offset up to which records were read; a machine that was ahead of the others passes some over."""
         self.places = Places()
         """Up to where the committed blocks of each stream reach, of those too that have no machine here."""
+        self.wanted: frozenset[SchemaRef] = frozenset()
+        """Schemas without which the next record cannot be read."""
         self.closed = False
         self._awaited = AwaitedTicks(self.machines)
         self._config = config
@@ -195,12 +199,14 @@ class SourceTask:
             if count == 0:
                 await self.flush()
                 continue
-            count = self._up_to_tick(records, position, count)
+            count = self._readable(records, position, self._up_to_tick(records, position, count))
+            if count == 0:
+                return
             taken = records[position : position + count]
             for machine in list(self.machines):
                 before = machine.ticked
                 with self.serving(machine):
-                    machine.take(_from(taken, machine.next_offset))
+                    machine.take(from_offset(taken, machine.next_offset))
                 self._ticked |= before != machine.ticked
             if taken:
                 self.position = taken[-1].offset + 1
@@ -212,7 +218,7 @@ class SourceTask:
     def _slice_records(self) -> int:
         """Fewer where many machines take in each slice one after the other before anything else has its turn."""
         most = self._options.slice_records
-        return max(most // len(self.machines), min(most, LEAST_SLICE))
+        return max(most // sum(machine.decoder.weight for machine in self.machines), min(most, LEAST_SLICE))
 
     def _up_to_tick(self, records: Sequence[Any], position: int, count: int) -> int:
         """Make the ticks that stand before the next record, and stop before the next one. A tick stands at its offset
@@ -224,13 +230,20 @@ class SourceTask:
             count = bisect_left(records, place, position, end, key=_offset) - position
         return count
 
+    def _readable(self, records: Sequence[Any], position: int, count: int) -> int:
+        """How many of the next records can be read with the schemas that are known; notes those that are not."""
+        part = records[position : position + count]
+        found = [machine.decoder.missing(part) for machine in self.machines]
+        self.wanted = frozenset().union(*(refs for _, refs in found))
+        return min((fit for fit, _ in found), default=count)
+
     def _unseen(self, records: Sequence[Any]) -> Sequence[Any]:
         """Without what is already taken in. New records at offsets that were read before are counted as lost."""
         if self._cut_at is not None:
-            new = _from(records, self._cut_at)
+            new = from_offset(records, self._cut_at)
             for machine in self.machines:
-                machine.pass_over(len(new) - len(_from(new, machine.next_offset)))
-        return _from(records, self.position)
+                machine.pass_over(len(new) - len(from_offset(new, machine.next_offset)))
+        return from_offset(records, self.position)
 
     def went_back(self, end: int) -> None:
         """The source was read up to `position` and has lost its tail; it ends at `end` by now."""
@@ -384,10 +397,3 @@ def place_of_blocks(spec: SourceSpec, topics: Topics) -> tuple[str, int]:
 
 def _offset(record: Any) -> int:
     return int(record.offset)
-
-
-def _from(records: Sequence[Any], offset: int) -> Sequence[Any]:
-    """The records from `offset` on; their offsets ascend."""
-    if not records or records[0].offset >= offset:
-        return records
-    return records[bisect_left(records, offset, key=_offset) :]

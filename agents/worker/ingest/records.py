@@ -13,7 +13,7 @@ from __future__ import annotations
 import weakref
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
@@ -45,8 +45,9 @@ class _Buffer(OrderedDict[Any, Any]):
 
 
 class _ChunkedRecords(PartitionRecords):
-    def _consumer_record(self, tp: Any, chunk: _Chunk) -> list[Any]:
-        return _from(chunk, self.next_fetch_offset)
+    def _consumer_record(self, tp: Any, chunk: _Chunk) -> Sequence[Any]:
+        # The broker sends whole batches, wherever in one the fetch began.
+        return from_offset(chunk, self.next_fetch_offset)
 
 
 def _getall(result: Any, left: list[Any], max_records: int | None = None) -> list[Any]:
@@ -113,8 +114,8 @@ class _Batch:
         return next(self._batch)  # of a control batch, whose only record the client looks at
 
 
-def _from(chunk: _Chunk, offset: int) -> list[Any]:
-    """Without records below `offset`: the broker sends whole batches, wherever in one the fetch began."""
-    if chunk[0].offset >= offset:
-        return chunk
-    return chunk[bisect_left(chunk, offset, key=_OFFSET) :]
+def from_offset(records: Sequence[Any], offset: int) -> Sequence[Any]:
+    """The records from `offset` on; their offsets ascend."""
+    if not records or records[0].offset >= offset:
+        return records
+    return records[bisect_left(records, offset, key=_OFFSET) :]

@@ -36,6 +36,7 @@ from agents.worker.ingest.gaps import pass_over
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask, part_of
 from agents.worker.ingest.records import hand_out_bare_records
 from agents.worker.ingest.restore import restore
+from agents.worker.ingest.schema_wait import SchemaWait, book_of
 from agents.worker.ingest.specs import source_specs
 from agents.worker.ingest.step_ends import LOOK_AGAIN_S, StepEnds
 from agents.worker.metrics import REBALANCES
@@ -106,6 +107,7 @@ class IngestService(LongService):
         self.vitals = Vitals() if vitals is None else vitals
         self._pulse = self.vitals.part("ingest")
         self._reading = Reading()
+        self._schemas = SchemaWait(config.kafka.registry, book_of(specs), self.counters, self.vitals)
         self._config = config
         self._specs = specs
         self._watch = SourceWatch(specs, sources or {})
@@ -139,6 +141,7 @@ class IngestService(LongService):
                 fetched = await consumer.getmany(timeout_ms=poll_ms, max_records=self._options.poll_records)
                 await self._work(consumer, fetched)
                 await self._catch_up(consumer)
+                self._schemas.go_on(consumer, self.partition_tasks)
                 for source, task in list(self.partition_tasks.items()):
                     await task.flush_if_due(len(self.partition_tasks))
                     task.leave_out_stopped()
@@ -149,6 +152,7 @@ class IngestService(LongService):
             await to_the_end(self._leave(consumer))
 
     async def _leave(self, consumer: AIOKafkaConsumer) -> None:
+        await self._schemas.close()
         await self._give_up()
         give_place_up(consumer)
         await close_client(consumer)
@@ -229,6 +233,7 @@ class IngestService(LongService):
                 with about(role="ingest", topic=source.topic, partition=source.partition):
                     await self._pass_over(consumer, task, records[0].offset)
                     await task.take(records)
+                    self._schemas.hold(consumer, task)
                     await task.flush_if_due(len(self.partition_tasks))
 
     async def _pass_over(self, consumer: AIOKafkaConsumer, task: SourceTask, position: int) -> None:
@@ -258,7 +263,7 @@ class IngestService(LongService):
             ends = await consumer.end_offsets(sorted(tasks)) if tasks else {}
         places = {(each.topic, each.partition): Reach(tasks[each].next_offset, end) for each, end in ends.items()}
         self.vitals.lags["ingest"] = places
-        self.vitals.fault("ingest", "; ".join(self._reading.look(places)) or None)
+        self.vitals.fault("ingest", "; ".join(self._reading.look(places, self._schemas.held(tasks))) or None)
 
     async def _look(self, consumer: AIOKafkaConsumer) -> None:
         """Stop what reads a changed source, by itself. Raises: SourceError if nothing is left to do in this job."""

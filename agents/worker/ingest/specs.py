@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from agents.formats.schemas import SchemaBook
+from agents.kafka.schema_registry import check_files
 from agents.protocol.ingest.spec import SourceSpec
 from agents.worker.ingest.user_keys import user_keys
 from engines.registry import build_domain, build_evaluator
@@ -21,17 +23,20 @@ def source_specs(
     Args: source_partitions, audit_partitions: stream -> partitions of its topic.
     Raises: ConfigError, EngineInputError.
     """
-    keys = user_keys(config)
+    keys, schemas = user_keys(config), SchemaBook()
+    check_files(config.kafka.registry)
     specs: dict[str, list[SourceSpec]] = {}
     for stream in config.streams:
         if stream.name not in source_partitions:
             continue  # it could not start
         partitions = source_partitions[stream.name]
-        spec = SourceSpec.of(stream, build_domain(stream), key=keys[stream.name], partitions=partitions)
+        spec = SourceSpec.of(
+            stream, build_domain(stream), key=keys[stream.name], partitions=partitions, schemas=schemas
+        )
         specs.setdefault(spec.topic, []).append(spec)
         if stream.audit is not None and audit_partitions is not None:
             held_out = SourceSpec.held_out(
-                stream, build_evaluator(stream).domain, partitions=audit_partitions[stream.name]
+                stream, build_evaluator(stream).domain, partitions=audit_partitions[stream.name], schemas=schemas
             )
             specs.setdefault(held_out.topic, []).append(held_out)
     return specs

@@ -1,0 +1,1 @@
+"""What stands around an event, and beside it in a record."""

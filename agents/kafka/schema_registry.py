@@ -1,0 +1,166 @@
+"""Asking a schema registry for one schema by its id: by Confluent's interface, which Karapace and Apicurio have too."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
+
+import aiohttp
+import orjson
+
+from agents.formats.contract import SchemaRef
+from agents.formats.schemas import SchemaBook, SchemaText
+from agents.kafka.security import read_secret
+from schemas.errors import ConfigError, ConfigProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from schemas.config.source.registry import Registry
+
+TIMEOUT_S = 10.0
+AT_ONCE = 8
+NOT_THERE_S = 2.0
+"""Between two answers that there is no such schema; the third is believed: a copy of the registry may lag behind."""
+ANSWERS = 3
+MOST_REFERENCES = 200
+MOST_BYTES = 4 << 20
+
+
+class RegistryError(Exception):
+    """It cannot be asked now, or says nothing that helps: ask again later. Names no schema's content."""
+
+
+def check_files(registry: Registry | None) -> None:
+    """Before anything starts. Raises: ConfigError where the files that it names cannot be used."""
+    if registry is None:
+        return
+    _tls(registry)
+    if registry.password_file is not None:
+        read_secret(registry.password_file, key="kafka.registry.password_file")
+
+
+class RegistryClient:
+    """One registry. Raises: ConfigError where its files cannot be used. Close it, or use it as a context."""
+
+    def __init__(self, registry: Registry, *, not_there_s: float = NOT_THERE_S) -> None:
+        self._url = registry.url
+        self._not_there_s = not_there_s
+        self._places = asyncio.Semaphore(AT_ONCE)
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if registry.username is not None and registry.password_file is not None:
+            secret = read_secret(registry.password_file, key="kafka.registry.password_file")
+            login = base64.b64encode(registry.username.encode() + b":" + secret).decode()
+            headers["Authorization"] = f"Basic {login}"
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=_tls(registry)),
+            timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
+            headers=headers,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def check(self) -> None:
+        """Whether it answers as a registry. Raises: RegistryError."""
+        found = await self._get("/schemas/types")
+        if not isinstance(found, list):
+            raise RegistryError(f"{self._url} answers, and is no schema registry")
+
+    async def learn(self, book: SchemaBook, refs: Iterable[SchemaRef]) -> None:
+        """Put schemas into the book that it does not have. Raises: RegistryError, and what was learnt stays."""
+        wanted = [ref for ref in refs if ref not in book]
+        found = await asyncio.gather(*(self.schema(ref) for ref in wanted), return_exceptions=True)
+        for ref, each in zip(wanted, found, strict=True):
+            if not isinstance(each, BaseException):
+                book.put(ref, each)
+        for each in found:
+            if isinstance(each, BaseException):
+                raise each
+
+    async def schema(self, ref: SchemaRef) -> SchemaText | None:
+        """The schema of an id; None where the registry has none. Raises: RegistryError."""
+        where = f"/schemas/ids/{ref.name}" if isinstance(ref.name, int) else f"/schemas/guids/{ref.name}"
+        async with self._places:
+            for again in range(ANSWERS):
+                if again:
+                    await asyncio.sleep(self._not_there_s)
+                if (found := await self._get(where)) is not None:
+                    break
+            else:
+                await self.check()  # of a wrong path, some say as well that there is no such schema
+                return None
+            known: dict[str, str] = {}
+            await self._references(found, known)
+        kind = found.get("schemaType", "AVRO")
+        text = found.get("schema")
+        if not isinstance(text, str):
+            raise RegistryError(f"{self._url} answers, and is no schema registry")
+        return SchemaText(str(kind), text, tuple(known.items()))
+
+    async def _references(self, schema: Any, known: dict[str, str]) -> None:
+        """What it is made of, what that is made of first. One that is gone is left out: then nobody can use it."""
+        for each in schema.get("references") or ():
+            name, subject, version = each["name"], each["subject"], each["version"]
+            if name in known or len(known) >= MOST_REFERENCES:
+                continue
+            found = await self._get(f"/subjects/{quote(str(subject), safe='')}/versions/{version}?deleted=true")
+            if found is not None:
+                await self._references(found, known)
+                known[name] = str(found["schema"])
+
+    async def _get(self, path: str) -> Any:
+        """None: the registry says that there is no such thing. Raises: RegistryError."""
+        try:
+            async with self._session.get(self._url + path, allow_redirects=False) as response:
+                body = await response.content.read(MOST_BYTES)
+                status = response.status
+        except TimeoutError:
+            raise RegistryError(f"{self._url} did not answer within {TIMEOUT_S:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise RegistryError(f"{self._url} cannot be reached: {_why(error)}") from None
+        if status in (401, 403):
+            raise RegistryError(f"{self._url} refuses this client (HTTP {status}): check username and password_file")
+        try:
+            found = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            raise RegistryError(f"{self._url} answers, and is no schema registry (HTTP {status})") from None
+        if status == 200:
+            return found
+        if status == 404 and isinstance(found, dict) and "error_code" in found:
+            return None
+        raise RegistryError(f"{self._url} answers with HTTP {status}")
+
+
+def _why(error: Exception) -> str:
+    reason = getattr(error, "strerror", None) or getattr(getattr(error, "os_error", None), "strerror", None)
+    return f"{type(error).__name__}{f', {reason}' if reason else ''}"
+
+
+def _tls(registry: Registry) -> ssl.SSLContext | bool:
+    if registry.url.startswith("http:"):
+        return True
+    key = "kafka.registry.ssl_cafile"
+    try:
+        context = ssl.create_default_context(cafile=registry.ssl_cafile)
+        if registry.ssl_certfile is not None:
+            key = "kafka.registry.ssl_certfile"
+            # Without a password OpenSSL would ask for one at the terminal.
+            context.load_cert_chain(registry.ssl_certfile, registry.ssl_keyfile, lambda: "")
+    except (OSError, ssl.SSLError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        problem = ConfigProblem(key, f"cannot be used: {reason}", "name PEM files that this user may read")
+        raise ConfigError([problem]) from None
+    return context

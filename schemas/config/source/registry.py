@@ -1,0 +1,70 @@
+"""`[kafka.registry]`: the schema registry. Nothing here moves a guarantee."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import AfterValidator, Field
+
+from schemas.config.section import Section, refusal
+from schemas.errors import ConfigProblem
+
+
+def is_loopback(url: SplitResult) -> bool:
+    """Whether an address names this machine alone."""
+    try:
+        return ipaddress.ip_address(url.hostname or "").is_loopback
+    except ValueError:
+        return url.hostname == "localhost"
+
+
+def _registry(value: str) -> str:
+    # The value is not repeated in the message: people write passwords into addresses.
+    fix = 'write url = "https://registry.example:8081"'
+    try:
+        url = urlsplit(value)
+        good = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        raise refusal("is not an http or https address", fix) from None
+    if not good or not value.isascii() or re.search(r"[\s\\]", value):
+        raise refusal("is not an http or https address", fix)
+    if "@" in url.netloc:
+        raise refusal("has a name or password in it", "write them into username and password_file")
+    if url.query or url.fragment:
+        raise refusal("is not the registry's base address", fix)
+    return value.rstrip("/")
+
+
+class Registry(Section):
+    """`[kafka.registry]`: where schemas are, with the interface of Confluent's registry."""
+
+    url: Annotated[str, Field(strict=True), AfterValidator(_registry)] = Field(
+        examples=["https://registry.example:8081"]
+    )
+    """Base address, with the path where there is one (Apicurio: `.../apis/ccompat/v7`)."""
+    username: Annotated[str, Field(strict=True, min_length=1, pattern="^[^:]*$")] | None = Field(None, examples=["privstream"])
+    password_file: Path | None = Field(None, examples=["/run/secrets/registry-password"])
+    ssl_cafile: Path | None = Field(None, examples=["/etc/privstream/ca.pem"])
+    """Authorities that sign the registry's certificate; absent: those of the system."""
+    ssl_certfile: Path | None = Field(None, examples=["/etc/privstream/client.pem"])
+    """Certificate of this client, where the registry asks for one (mTLS)."""
+    ssl_keyfile: Path | None = Field(None, examples=["/run/secrets/client.key"])
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """Settings that are half there, would be ignored, or would send a password in the clear."""
+        url = urlsplit(self.url)
+        if (self.username is None) != (self.password_file is None):
+            key = "password_file" if self.password_file is None else "username"
+            yield ConfigProblem(key, "missing: a name and a password go together", f"add {key}, or remove the other")
+        elif self.username is not None and url.scheme == "http" and not is_loopback(url):
+            yield ConfigProblem("url", "would send the password in the clear to another machine", "write https://")
+        for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
+            if getattr(self, key) is not None and url.scheme == "http":
+                yield ConfigProblem(key, "would be ignored: url is http", "write https://, or remove the key")
+        if self.ssl_keyfile is not None and self.ssl_certfile is None:
+            yield ConfigProblem("ssl_certfile", "missing, and ssl_keyfile is set", "add ssl_certfile, or remove both")

@@ -1,0 +1,195 @@
+"""A partition that waits for a schema: nothing behind it is taken in, and no step ends otherwise than it would have."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.formats.contract import SchemaRef
+from agents.formats.schemas import SchemaBook, SchemaText
+from agents.kafka.schema_registry import RegistryError
+from agents.lifecycle.vitals import Vitals
+from agents.protocol.ingest.events import RawRecord
+from agents.worker.ingest import schema_wait
+from agents.worker.ingest.counters import IngestCounters
+from agents.worker.ingest.partition_task import IngestOptions, SourceTask
+from agents.worker.ingest.schema_wait import SchemaWait
+from agents.worker.ingest.specs import source_specs
+from schemas.config.load import config_from_mapping
+from schemas.config.source.registry import Registry
+from tests.formats.forms import in_avro
+from tests.kafka.support import job_config, stream_table
+
+START_S = 1_577_836_800
+SCHEMA = {
+    "type": "record",
+    "name": "E",
+    "fields": [{"name": "at", "type": "long"}, {"name": "x", "type": "double"}, {"name": "y", "type": "double"}],
+}
+TEXT = SchemaText("AVRO", json.dumps(SCHEMA))
+SOURCE = TopicPartition("raw.s", 0)
+REFS = [SchemaRef(number) for number in range(4)]
+
+
+def task_of(registry: dict[str, str] | None = None) -> SourceTask:
+    stream = stream_table(
+        "s",
+        format="avro",
+        privacy={"epsilon": 1.0, "unit": "event"},
+        time={"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "clock": "wall"},
+    )
+    document = job_config("localhost:1", Path("unused"), streams=[{**stream, "format": "json"}], job="w").model_dump()
+    document["kafka"]["registry"] = registry or {"url": "http://localhost:1"}
+    document["streams"][0]["format"] = "avro"
+    specs = source_specs(config_from_mapping(document), source_partitions={"s": 1}, audit_partitions=None)
+    return SourceTask(
+        config_from_mapping(document), SOURCE, specs["raw.s"], options=IngestOptions(), counters=IngestCounters()
+    )
+
+
+def book_of(task: SourceTask) -> SchemaBook:
+    return task.machines[0].spec.schemas
+
+
+def record(offset: int, ref: SchemaRef) -> RawRecord:
+    """Every event is of step 0: those behind a tick are late, and join the step after it."""
+    value = in_avro({"at": START_S + offset, "x": 0.5, "y": 0.5}, SCHEMA, ref)
+    return RawRecord(offset, (START_S + offset) * 1000, None, value)
+
+
+async def run(refs: list[SchemaRef], ticks_at: list[int], known: Collection[SchemaRef]) -> tuple[Any, list[int]]:
+    """Read as the service does: from where the task stands, and learn what it wants when it wants it."""
+    task = task_of()
+    (machine,) = task.machines
+    for ref in known:
+        book_of(task).put(ref, TEXT)
+    feed = [record(offset, ref) for offset, ref in enumerate(refs)]
+    waited = []
+    for step, at in enumerate(ticks_at):
+        task.tick_at(machine, step, at)
+    while task.position < len(feed):
+        before = task.position
+        await task.take(feed[task.position :])
+        if task.wanted:
+            waited.append(task.position)
+            assert feed[task.position].value is not None
+            assert machine.next_offset <= task.position, "nothing behind it is taken in"
+            assert all(at <= task.position for at in ticks_at[: machine.ticked + 1]), "no tick behind it has come"
+            for ref in task.wanted:
+                book_of(task).put(ref, TEXT)
+        else:
+            assert task.position > before
+    task.reached(len(feed))
+    block, letters = machine.seal()
+    assert letters == []
+    return {step: folded.total for step, folded in block.steps.items()}, waited
+
+
+@given(
+    st.lists(st.sampled_from(REFS), min_size=1, max_size=12),
+    st.lists(st.integers(0, 12), max_size=4).map(sorted),
+    st.sets(st.sampled_from(REFS)),
+)
+def test_when_a_schema_is_learnt_changes_no_step(
+    refs: list[SchemaRef], ticks: list[int], known: set[SchemaRef]
+) -> None:
+    expected, waited = asyncio.run(run(refs, ticks, REFS))
+    assert waited == []
+    found, waited = asyncio.run(run(refs, ticks, known))
+    assert found == expected
+    assert bool(waited) == bool(set(refs) - known)
+
+
+class Consumer:
+    """What is asked of Kafka's."""
+
+    def __init__(self) -> None:
+        self.paused: set[TopicPartition] = set()
+        self.position: int | None = None
+
+    def pause(self, source: TopicPartition) -> None:
+        self.paused.add(source)
+
+    def resume(self, source: TopicPartition) -> None:
+        self.paused.discard(source)
+
+    def seek(self, source: TopicPartition, offset: int) -> None:
+        self.position = offset
+
+    def assignment(self) -> set[TopicPartition]:
+        return {SOURCE}
+
+
+def test_what_waits_is_paused_said_and_read_again_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[Any] = [RegistryError("it cannot be reached"), RegistryError("it cannot be reached"), TEXT]
+
+    class Client:
+        def __init__(self, registry: Registry) -> None: ...
+        async def __aenter__(self) -> Client:
+            return self
+
+        async def __aexit__(self, *_: Any) -> None: ...
+        async def learn(self, book: SchemaBook, refs: Collection[SchemaRef]) -> None:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            for ref in refs:
+                book.put(ref, answer)
+
+    monkeypatch.setattr(schema_wait, "RegistryClient", Client)
+    monkeypatch.setattr(schema_wait, "FIRST_S", 0.0)
+
+    async def scenario() -> None:
+        task, consumer, counters, vitals = task_of(), Consumer(), IngestCounters(), Vitals(phase="")
+        wait = SchemaWait(Registry(url="http://localhost:1"), book_of(task), counters, vitals)
+        book_of(task).put(REFS[0], TEXT)
+        await task.take([record(0, REFS[0]), record(1, REFS[1]), record(2, REFS[0])])
+        wait.hold(consumer, task)  # type: ignore[arg-type]
+        assert (consumer.paused, consumer.position) == ({SOURCE}, 1)
+        assert wait.held({SOURCE: task}) == [("raw.s", 0)]
+        assert vitals.dead == []
+        seen: set[str] = set()
+        while task.wanted:
+            await asyncio.sleep(0)
+            seen |= {*vitals.unready, *([str(counters.schemas_awaited)])}
+            wait.go_on(consumer, {SOURCE: task})  # type: ignore[arg-type]
+        assert "schema registry: waits for schema 1 of the registry" in seen
+        assert "1" in seen
+        assert consumer.paused == set()
+        while counters.schemas_awaited:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert vitals.unready == []
+        await wait.close()
+
+    asyncio.run(scenario())
+
+
+def test_files_of_the_registry_are_looked_at_before_anything_starts(tmp_path: Path) -> None:
+    secured = {"url": "https://localhost:1", "username": "me", "password_file": str(tmp_path / "gone")}
+    with pytest.raises(Exception, match=r"kafka.registry.password_file: cannot be read"):
+        task_of(secured)
+
+
+def test_what_ends_the_asking_ends_the_ingest(tmp_path: Path) -> None:
+    """Such as a password that cannot be read: said, not waited for in silence."""
+
+    async def scenario() -> None:
+        task = task_of()
+        gone = Registry(url="https://localhost:1", username="me", password_file=tmp_path / "gone")
+        wait = SchemaWait(gone, book_of(task), IngestCounters(), Vitals())
+        await task.take([record(0, REFS[0])])
+        wait.hold(Consumer(), task)  # type: ignore[arg-type]
+        for _ in range(5):
+            await asyncio.sleep(0)
+            wait.go_on(Consumer(), {SOURCE: task})  # type: ignore[arg-type]
+
+    with pytest.raises(Exception, match=r"kafka.registry.password_file: cannot be read"):
+        asyncio.run(scenario())
