@@ -21,7 +21,6 @@ from agents.offline.rows.files import FileError, Row, RowFile
 from agents.offline.rows.seen import RefusedRows, read_back
 from agents.offline.simulate_output import Output
 from agents.pages.report import StepRow
-from agents.presentation import expected_error
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.held_out import HeldOutAudit
@@ -75,7 +74,7 @@ class Simulated:
     Attributes:
         refused: rows that could not be used, the most frequent reason first. misfit: fewer than half could be.
         over_bound: rows beyond their user's bound. clipped: rows that were used with a value moved to its limit.
-        warning: where noise is larger than all that there is.
+        warning: where noise is larger than all that there is. verdict: what the release is good for, in sentences.
     """
 
     stream: str
@@ -92,6 +91,7 @@ class Simulated:
     over_bound: int
     clipped: int
     warning: str | None
+    verdict: tuple[str, ...]
 
 
 def simulate(
@@ -174,7 +174,8 @@ class Simulation:
             misfit=output.rows_seen.misfit,
             over_bound=output.counts["OVER_BOUND"],
             clipped=output.counts["CLIPPED"],
-            warning=drowned(self.stream, output.steps),
+            warning=output.drowned,
+            verdict=tuple(output.verdict),
         )
 
     def _take(self, records: Sequence[Planned]) -> None:
@@ -215,7 +216,7 @@ class Simulation:
             true_total=self._audit.evaluator.size(self._audit.truth),
             gathered=utility["gathered"],
         )
-        self._output.step(row, candidate.ledger)
+        self._output.step(row, candidate.ledger, self._audit)
         every = self._options.snapshot_every
         if every is not None and (step + 1) % every == 0:
             self._output.snapshot(step, self._audit)
@@ -226,14 +227,6 @@ class Simulation:
             return fresh_seed()
         label = f"privstream/insecure/{self._options.seed}/{self.stream.name}/{step}"
         return hashlib.sha256(label.encode()).digest()
-
-
-def drowned(stream: Stream, steps: Sequence[StepRow]) -> str | None:
-    """A sentence where noise is larger than all that the last step had; None where it is not."""
-    if not steps:
-        return None
-    released = sum(not row.gathered for row in steps)
-    return expected_error(stream).drowned(steps[-1].true_total, releases=released)
 
 
 def planned(stream: Stream, parts: Iterable[list[Row]], *, source: str) -> Iterator[tuple[Sequence[Planned], int]]:

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from agents.presentation import presentation
-from agents.presentation.markov_leakage import bars, leakage_lines, leakage_section
+from agents.presentation.markov.leakage import bars, leakage_lines, leakage_section
 from agents.protocol.ingest.spec import SourceSpec
 from engines.accounting.streams import totals
 from engines.markov.engine import Markov
