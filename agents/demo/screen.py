@@ -25,8 +25,8 @@ METRICS_SHOWN = 2
 SCALES = ("small", "medium", "large")
 AREAS = ("0.01-0.1 %", "0.1-1 %", "1-10 %")
 CAPTION = (
-    "small, medium, large: by how much the counts in random rectangles of 0.01-0.1 %, 0.1-1 % and 1-10 % of the map are "
-    "off, on average, against the held-out truth; less is better"
+    "small, medium, large: by how much the counts in random rectangles of 0.01-0.1 %, 0.1-1 % and 1-10 % of the map "
+    "are off, on average, against the held-out truth; less is better"
 )
 
 

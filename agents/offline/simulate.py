@@ -175,7 +175,7 @@ class Simulation:
             over_bound=output.counts["OVER_BOUND"],
             clipped=output.counts["CLIPPED"],
             warning=output.drowned,
-            verdict=tuple(output.verdict),
+            verdict=tuple(" ".join(filter(None, said)) for said in output.verdict),
         )
 
     def _take(self, records: Sequence[Planned]) -> None:

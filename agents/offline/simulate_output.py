@@ -49,7 +49,7 @@ class Output:
         self.rows_seen = RowsSeen()
         self.ledger: dict[str, Any] = {}
         self.drowned: str | None = None
-        self.verdict: Sequence[str] = ()
+        self.verdict: Sequence[tuple[str, str]] = ()
         self._every = 1
         self._source = source
         self._caveats = caveats
@@ -88,7 +88,7 @@ class Output:
         self.ledger = orjson.loads(ledger)
 
     def _framed(self, row: StepRow, audit: HeldOutAudit) -> StepRow:
-        """With what the engine keeps of it. How many steps come is not known: each second one goes when they are many."""
+        """With what the engine keeps of it. How many steps come is not known: where they are many, each second goes."""
         frame = presentation(self.stream).frame
         if frame is None or row.gathered or row.step % self._every:
             return row
@@ -131,6 +131,7 @@ class Output:
             caveats=self._caveats,
             drowned=self.drowned,
             step_length=format_duration(stream.time.step),
+            charged=f"one {stream.privacy.unit}" if stream.whole_unit else f"one {stream.contribution}",
             guarantee=self.ledger,
             rows={
                 "used": self.counts["ACCEPTED"],

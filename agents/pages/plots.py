@@ -77,7 +77,7 @@ def curves(
         axes.plot(
             moments, values, color=colours.get(name, GREY), linewidth=1.8, marker=marker, markersize=4, label=name
         )
-    axes.legend(frameon=False, loc="upper right")
+    made.legend(frameon=False, loc="outside upper center", ncols=3, fontsize=9)
     axes.set_ylim(bottom=0)
     if percent:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
@@ -112,8 +112,8 @@ def folded(head: Sequence[str], rows: Sequence[Sequence[str]], *, some: bool = F
     lines = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     heads = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
     return (
-        f'<details><summary>{html.escape(title)}</summary><div class="scroll" tabindex="0"><table><thead><tr>{heads}</tr>'
-        f"</thead><tbody>{lines}</tbody></table></div></details>"
+        f'<details><summary>{html.escape(title)}</summary><div class="scroll" tabindex="0"><table><thead>'
+        f"<tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div></details>"
     )
 
 

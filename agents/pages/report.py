@@ -44,14 +44,16 @@ class StreamReport:
     """What the page says about a stream.
 
     Attributes:
-        verdict: what the release is good for and what not, a sentence for each kind of answer. judged: what it rests on.
+        verdict: what the release is good for and what not, a sentence for each kind of answer, and what is beside it.
+        judged: what it rests on.
         promise: the guarantee as a sentence; caveats: what weakens it in this run, empty if nothing.
         drowned: a sentence where noise is larger than all that there is.
         alive: whether truth and release are of all that is alive after a step; else they are of one step.
         events, records: what one calls those that come in, and those that go out, in the plural.
         metrics: every figure of a step. terms: other words of the engine's sections.
         sections: HTML of plots and tables, see `Presentation`.
-        guarantee: the ledger's last entry. rows: what became of those that were not refused -> how many.
+        charged: whose epsilon the mechanisms spend, as a phrase. guarantee: the ledger's last entry.
+        rows: what became of those that were not refused -> how many.
         refused: reason, field, rows, share, first row, and what to do. refused_much: a sentence where many are.
     """
 
@@ -59,12 +61,13 @@ class StreamReport:
     engine: str
     mode: str
     source: str
-    verdict: Sequence[str]
+    verdict: Sequence[tuple[str, str]]
     judged: Sequence[Judged]
     promise: str
     caveats: Sequence[str]
     drowned: str | None
     step_length: str
+    charged: str
     guarantee: Mapping[str, Any]
     rows: Mapping[str, int]
     refused: Sequence[tuple[str, ...]]
@@ -88,7 +91,7 @@ def render(report: StreamReport) -> str:
         rule=RULE,
         scales=[html for judged in report.judged if (html := section(judged))],
         all_tiles=_tiles(report),
-        count_plot=_count_plot(report) if report.steps else "",
+        count_plot=_count_plot(report) if report.steps and _vary(report) else "",
         guarantee={
             "epsilon": entry.get("epsilon", 0),
             "delta": entry.get("delta", 0),
@@ -134,6 +137,11 @@ def _mechanism(mechanism: Mapping[str, Any]) -> tuple[str, ...]:
         f"{mechanism['epsilon']:.4g}",
         str(mechanism["uses"]),
     )
+
+
+def _vary(report: StreamReport) -> bool:
+    """A reading a step, and nothing that grows, is no picture."""
+    return report.alive or len({row.events for row in report.steps}) > 1
 
 
 def _count_plot(report: StreamReport) -> str:

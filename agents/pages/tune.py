@@ -44,7 +44,8 @@ class TunePage:
 
     Attributes:
         warnings: each in a bar of its own at the top. about: what the figures are, in sentences.
-        tiles: value and label. explained: what the errors and other words mean. shares: name of `_SHARES` -> share of rows accepted, `(bounds,)`. unit: of the errors.
+        tiles: value and label. explained: what the errors and other words mean.
+        shares: name of `_SHARES` -> share of rows accepted, `(bounds,)`. unit: of the errors.
     """
 
     name: str

@@ -57,7 +57,7 @@ class Judged:
     Attributes:
         what: they are. scales: from coarse to fine. beyond: what is coarser than a scale, in two words.
         how: they were measured, in a sentence. baseline: what the baseline is, empty where there is none.
-        more: a sentence that belongs to the verdict.
+        more: a sentence or two beside the verdict.
     """
 
     what: str
@@ -74,11 +74,11 @@ class Judged:
     def sentence(self) -> str:
         """The verdict.
 
-        >>> scales = [Scale("districts (4 km)", 0.08), Scale("streets (100 m)", 1.4)]
+        >>> scales = [Scale("districts", 0.08), Scale("streets", 1.4)]
         >>> Judged(what="Counts by place", scales=scales, how="").sentence()
-        'Counts by place: good for districts (4 km), errors of 8 %, and larger; not for streets (100 m), errors of 140 %.'
+        'Counts by place: good for districts, errors of 8 %; not for streets, errors of 140 %.'
         """
-        return " ".join(filter(None, (f"{self.what}: {self._found()}.", self.more)))
+        return f"{self.what}: {self._found()}."
 
     def _found(self) -> str:
         scales = self.known
@@ -93,7 +93,8 @@ class Judged:
         if len(poor) == len(scales):
             return f"good for nothing that was looked at: even {_with_error(scales[0])}"
         best = min(scales, key=lambda scale: scale.error)
-        first = f"good for {_with_error(good[-1])}, {self.beyond}" if good else f"rough at best, {_with_error(best)}"
+        beyond = f", {self.beyond}" if len(good) > 1 else ""
+        first = f"good for {_with_error(good[-1])}{beyond}" if good else f"rough at best, {_with_error(best)}"
         return f"{first}; {'not' if poor else 'rough'} for {_with_error(poor[-1] if poor else scales[-1])}"
 
 
@@ -108,7 +109,8 @@ def section(judged: Judged) -> str:
     against = f" The mark on a bar, and the last column: {judged.baseline}." if _has_baseline(judged) else ""
     head = ["answers", "error", "verdict", *(["knowing nothing"] if _has_baseline(judged) else [])]
     return (
-        f"<h2>{html.escape(judged.what)}: how fine can you look?</h2><p class=sub>{html.escape(judged.how + against)}</p>"
+        f"<h2>{html.escape(judged.what)}: how fine can you look?</h2>"
+        f"<p class=sub>{html.escape(judged.how + against)}</p>"
         f"{_bars(judged)}{folded(head, [_cells(judged, scale) for scale in judged.known])}"
     )
 
@@ -126,7 +128,7 @@ def _cells(judged: Judged, scale: Scale) -> list[str]:
 
 def _bars(judged: Judged) -> str:
     scales = judged.known
-    made, axes = figure(6.4, 1.1 + 0.3 * len(scales))
+    made, axes = figure(5.4, 1.1 + 0.3 * len(scales))
     places = np.arange(len(scales))[::-1]
     colours = {"good": SYNTHETIC, "rough": AMBER, "not": RED}
     shown = np.minimum([scale.error for scale in scales], _MOST)

@@ -53,13 +53,18 @@ def errors(metrics: Sequence[Metric], step: Mapping[str, float | None]) -> Mappi
     return {name: nan if value is None else value for name, value in values.items()}
 
 
-def verdict(stream: Stream, judged: Sequence[Judged], metrics: Sequence[Metric], steps: Sequence[StepRow]) -> list[str]:
-    """What the release is good for, in sentences: what is judged, or else the last figures, whatever the engine."""
+def verdict(
+    stream: Stream, judged: Sequence[Judged], metrics: Sequence[Metric], steps: Sequence[StepRow]
+) -> list[tuple[str, str]]:
+    """What the release is good for: a sentence, and what is beside it, for each kind of answer that the engine judges.
+
+    Where it judges none: the last figures, whatever they are.
+    """
     if judged:
-        return [each.sentence() for each in judged]
+        return [(each.sentence(), each.more) for each in judged]
     released = [row for row in steps if not row.gathered]
     if not released:
-        return ["Nothing was released yet, so there is nothing to judge."]
+        return [("Nothing was released yet, so there is nothing to judge.", "")]
     found = []
     for metric in metrics:
         values = [value for row in released if (value := metric.value(row.metrics)) is not None]
@@ -70,7 +75,7 @@ def verdict(stream: Stream, judged: Sequence[Judged], metrics: Sequence[Metric],
                 f"{len(values):,} steps"
             )
     figures = "; ".join(found) or "nothing was compared"
-    return [f"{figures[0].upper()}{figures[1:]}. What that is good for, engine {stream.engine} does not say."]
+    return [(f"{figures[0].upper()}{figures[1:]}.", f"What that is good for, engine {stream.engine} does not say.")]
 
 
 __all__ = [

@@ -23,7 +23,7 @@ def written(value: float) -> str:
 
 def pairs(names: Sequence[str], true: FloatArray, made: FloatArray, *, what: str) -> str:
     """Lying bars, the last name on top, and the same as a table; `what` is counted."""
-    picture, axes = figure(6.4, 1.0 + 0.36 * len(names))
+    picture, axes = figure(5.4, 1.0 + 0.36 * len(names))
     rows = np.arange(len(names))
     for counts, offset, colour, label in (
         (true, 0.2, TRUE, "true (private)"),

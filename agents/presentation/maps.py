@@ -132,9 +132,9 @@ def pictures(area: Area, true: Points, made: Points, *, what: str, heading: str)
     coarse = (area.counts(true, DIFFERENCE_PIXELS), area.counts(made, DIFFERENCE_PIXELS))
     figures.append(f"<figure>{_difference(*coarse, area, what)}<figcaption>synthetic less true</figcaption></figure>")
     return (
-        f"<h2>{heading}</h2><p class=sub>After the last step. The first two maps share a logarithmic scale of {what} in a "
-        f"square of {square}; the third has larger squares, of {area.size(DIFFERENCE_PIXELS)}, red where there are too "
-        f"many synthetic ones and blue where there are too few.</p><div class=maps>{''.join(figures)}</div>"
+        f"<h2>{heading}</h2><p class=sub>After the last step. The first two maps share a logarithmic scale of {what} "
+        f"in a square of {square}; the third has larger squares, of {area.size(DIFFERENCE_PIXELS)}, red where there "
+        f"are too many synthetic ones and blue where there are too few.</p><div class=maps>{''.join(figures)}</div>"
         + _largest(*coarse, area, what)
     )
 
@@ -148,6 +148,9 @@ def _axes(area: Area, axes: Any) -> None:
     unit = " (degrees)" if area.degrees else ""
     axes.set_xlabel(area.fields[0] + unit, color=TRUE)
     axes.set_ylabel(area.fields[1] + unit, color=TRUE)
+    axes.xaxis.label.set_size(8)
+    axes.yaxis.label.set_size(8)
+    axes.tick_params(labelsize=7)
     axes.locator_params(nbins=4)
     quiet(axes)
 
@@ -156,7 +159,7 @@ def _map(grid: FloatArray, area: Area, top: float, what: str, caption: str, squa
     from matplotlib.colors import LogNorm
 
     xmin, ymin, xmax, ymax = area.bounds
-    made, axes = figure(4.6, 4.2)
+    made, axes = figure(3.8, 3.5)
     mesh = axes.imshow(
         np.ma.masked_less_equal(grid, 0.0), origin="lower", extent=(xmin, xmax, ymin, ymax), aspect="auto",
         cmap="magma_r", norm=LogNorm(vmin=0.7, vmax=max(top, 2.0)), interpolation="nearest",
@@ -165,6 +168,7 @@ def _map(grid: FloatArray, area: Area, top: float, what: str, caption: str, squa
     bar = made.colorbar(mesh, ax=axes, shrink=0.8, pad=0.02)
     bar.set_label(f"{what} in a square of {square}", fontsize=8)
     bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else "")
+    bar.ax.tick_params(labelsize=7)
     told = f"{int(grid.sum()):,} {what} in {int((grid > 0).sum()):,} squares, at most {grid.max():,.0f} in one"
     return image(made, "png", alt=f"Map, {caption}: {told}")
 
@@ -174,13 +178,14 @@ def _difference(true: FloatArray, made: FloatArray, area: Area, what: str) -> st
     gaps = made - true
     sizes = np.abs(gaps[gaps != 0])
     most = max(float(np.percentile(sizes, 98)), 1.0) if len(sizes) else 1.0
-    picture, axes = figure(4.6, 4.2)
+    picture, axes = figure(3.8, 3.5)
     mesh = axes.imshow(
         np.ma.masked_where((true == 0) & (made == 0), gaps), origin="lower", extent=(xmin, xmax, ymin, ymax),
         aspect="auto", cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest",
     )  # fmt: skip
     _axes(area, axes)
     bar = picture.colorbar(mesh, ax=axes, shrink=0.8, pad=0.02, extend="both")
+    bar.ax.tick_params(labelsize=7)
     bar.set_label(f"too few    {what}    too many", fontsize=8)
     told = f"at most {max(gaps.max(), 0):,.0f} too many in a square, and {max(-gaps.min(), 0):,.0f} too few"
     return image(picture, "png", alt=f"Map of the difference, synthetic less true: {told}")
@@ -240,6 +245,8 @@ def multiples(frames: Sequence[tuple[datetime, Frame]], *, what: str) -> str:
                 axes.set_ylabel(name, color=TRUE, fontsize=8)
     bar = made.colorbar(mesh, ax=grid, shrink=0.8, pad=0.02)
     bar.set_label(f"{what} in a square", fontsize=8)
+    bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else "")
+    bar.ax.tick_params(labelsize=7)
     told = "; ".join(
         f"{start:%Y-%m-%d}: {frame.true.sum():,.0f} true, {frame.made.sum():,.0f}" for start, frame in chosen
     )

@@ -66,15 +66,15 @@ def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Seq
         found.append(Scale(f"states with {size:,} users ({share:.2g} %)", rms / size))
     points = 100 * rms / population
     more = (
-        f"A count is off by {plain(rms)} users (root mean square), a share by {points:.2g} points of 100: good where at "
-        f"least {math.ceil(rms / GOOD):,} users are in a state, not below {math.ceil(rms / POOR):,}."
+        f"A count is off by {plain(rms)} users (root mean square), a share by {points:.2g} points of 100: good where "
+        f"at least {math.ceil(rms / GOOD):,} users are in a state, not below {math.ceil(rms / POOR):,}."
     )
     return [
         Judged(
             what="Users in a state",
             scales=found,
-            how=f"The root of the mean squared error over all states and {len(errors):,} steps, {plain(rms)} users, as a "
-            "share of the users that a state has.",
+            how=f"The root of the mean squared error over all states and {len(errors):,} steps, {plain(rms)} users, "
+            "as a share of the users that a state has.",
             more=more,
         )
     ]

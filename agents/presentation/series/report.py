@@ -105,7 +105,7 @@ def _plot(times: Sequence[datetime], table: FloatArray, label: str, name: str) -
     axes.plot(moments, true, color=AMBER, linewidth=1.2, linestyle="--", label="truth")
     axes.set_title(label + (f", means of {width} steps" if width > 1 else ""), fontsize="small", loc="left")
     axes.set_ylabel(name, color=TRUE, fontsize="small")
-    axes.legend(frameon=False, fontsize="small")
+    made.legend(frameon=False, fontsize="small", loc="outside upper center", ncols=3)
     axes.grid(axis="y", color=GRID)
     axes.set_axisbelow(True)
     dates(axes)

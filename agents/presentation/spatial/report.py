@@ -1,4 +1,4 @@
-"""The report of a spatial stream: at which size of area it can be read, the maps and their difference, errors over time."""
+"""The report of a spatial stream: at which size of area it can be read, maps and their difference, errors over time."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ COLOURS = (RED, AMBER, BLUE)
 MOST_EVEN = 20_000
 """Points of the map that knows nothing but how many there are."""
 _RANGES = (
-    "<h2>Error of counts in random areas over time</h2><p class=sub>Mean relative error of 500 random rectangles of each "
-    "size; small ones cover 0.01 to 0.1 % of the domain, medium ones to 1 %, large ones to 10 %. Less is better.</p>"
+    "<h2>Error of counts in random areas over time</h2><p class=sub>Mean relative error of 500 random rectangles of "
+    "each size: small ones cover 0.01 to 0.1 % of the domain, medium ones to 1 %, large ones to 10 %. Less is "
+    "better.</p>"
 )
 HOW = (
-    "All events are counted in squares of each size, true and synthetic, after the last step. Bars are the differences, "
-    "added up, as a share of all true events."
+    "All events are counted in squares of each size, true and synthetic, after the last step. Bars are the "
+    "differences, added up, as a share of all true events."
 )
 
 

@@ -51,7 +51,7 @@ TERMS = (
     Term("marginal", "The counts of all combinations of values of some attributes: of one, a column of bars."),
     Term(
         "Cramer's V",
-        "How strongly two attributes are tied together: 0, knowing one says nothing of the other; 1, it says all. Pairs "
-        f"whose true V is above {STRONG} are worth keeping.",
+        "How strongly two attributes are tied together: 0, knowing one says nothing of the other; 1, it says all. "
+        f"Pairs whose true V is above {STRONG} are worth keeping.",
     ),
 )

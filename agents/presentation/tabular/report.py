@@ -1,4 +1,4 @@
-"""The report of a tabular stream: how frequent a value must be to be read, each attribute's counts, errors over time."""
+"""The report of a tabular stream: how frequent a value must be to be read, attributes' counts, errors over time."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Seq
         Judged(
             what="Values of one attribute",
             scales=by_size(true, made, even, "values"),
-            how="How many rows have a value, true and synthetic, after the last step; values that as many rows have are "
-            "judged together. Bars are the differences, added up, as a share of the true counts.",
+            how="How many rows have a value, true and synthetic, after the last step; values that as many rows have "
+            "are judged together. Bars are the differences, added up, as a share of the true counts.",
             beyond="and more",
             baseline="every value of an attribute as frequent as the others",
             more=_attributes(evaluator.domain.names, ones, true, made),

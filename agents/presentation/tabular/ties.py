@@ -56,7 +56,7 @@ def kept(layout: Marginals, true: FloatArray, made: FloatArray) -> str:
     lost = int((strengths[1][strong] < strengths[0][strong] / 2).sum())
     return (
         f"Of what ties attributes together {share:.0%} is kept (Cramer's V): of {int(strong.sum())} "
-        f"pair{'s' if strong.sum() > 1 else ''} that are tied, {lost} {'is' if lost == 1 else 'are'} more noise than tie."
+        f"pair{'s' if strong.sum() > 1 else ''} that are tied, {lost} {'is' if lost == 1 else 'are'} noise."
     )
 
 

@@ -29,8 +29,8 @@ def metrics(stream: Stream) -> Sequence[Metric]:
         of(
             "qe",
             "error of trips through small areas",
-            f"{_ARE} how many trips touch a rectangle of 0.01 to 0.1 % of the domain; 500 of them. A count below 0.1 % of "
-            "all trips is divided by that instead.",
+            f"{_ARE} how many trips touch a rectangle of 0.01 to 0.1 % of the domain; 500 of them. A count below 0.1 "
+            "% of all trips is divided by that instead.",
             "A release without any trips has at most 1.",
             tile=True,
         ),

@@ -140,8 +140,8 @@ def _lengths_said(seen: Travelled) -> str:
     t, m = float(np.median(true)), float(np.median(made))
     long_t, long_m = float(np.quantile(true, 0.9)), float(np.quantile(made, 0.9))
     return (
-        f"Half of the trips are longer than {seen.long(t)}, of the synthetic ones longer than {seen.long(m)}; one in ten "
-        f"longer than {seen.long(long_t)}, and {seen.long(long_m)}."
+        f"Half of the trips are longer than {seen.long(t)}, of the synthetic ones longer than {seen.long(m)}; one in "
+        f"ten longer than {seen.long(long_t)}, and {seen.long(long_m)}."
     )
 
 
@@ -185,8 +185,8 @@ def _flows(seen: Travelled) -> str:
     ]
     size = seen.area.size(FLOWS_SIDE)
     return (
-        f"<h2>The largest flows</h2><p class=sub>All trips so far, between {FLOWS_SIDE} x {FLOWS_SIDE} squares of {size}; "
-        f"A1 is the one in the south-west, A{FLOWS_SIDE} in the south-east.</p>"
+        f"<h2>The largest flows</h2><p class=sub>All trips so far, between {FLOWS_SIDE} x {FLOWS_SIDE} squares of "
+        f"{size}; A1 is the one in the south-west, A{FLOWS_SIDE} in the south-east.</p>"
         + folded(["from", "to", "true trips", "synthetic", "difference"], rows, title="The ten largest as a table")
     ).replace("<details>", "<details open>")
 
