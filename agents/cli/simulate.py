@@ -86,7 +86,7 @@ def simulate(
         seed=seed, overwrite=overwrite, snapshot_every=snapshot_every, steps_by_count=steps_by_count
     )
     with rows_progress("simulate", quiet=as_json) as rows:
-        done = run(loaded, file, out, options, stream=name, begun=rows.begun, progress=rows.advance)
+        done = run(loaded, file, out, options, stream=name, begun=rows.begun, progress=rows.advance, now=rows.now)
     if as_json:
         fit = not any(each.misfit for each in done)
         print_json({"ok": fit, "private": False, "streams": [asdict(each) for each in done]})

@@ -211,10 +211,11 @@ class Screen:
             )
         return table
 
-    def _others(self) -> Group:
-        """A line for each stream that is not the main one, and what its figures are."""
+    def _others(self) -> Table:
+        """A line for each stream that is not the main one."""
         table = Table(box=None, padding=(0, 1), header_style="bold", title="the same job's other streams")
-        table.title_justify = "left"
+        table.title_justify, table.caption_justify = "left", "left"
+        table.caption = "what these figures mean stands at the end"
         for name in ("stream", "engine", "step", "events in", "synthetic", "against the truth", "epsilon"):
             # Where the terminal is narrow, the errors are what breaks into lines, never a number.
             table.add_column(
@@ -224,14 +225,12 @@ class Screen:
             )
         for name, other in self.others.items():
             table.add_row(name, *other.cells())
-        return Group(table, Text(self._explained(), style="dim"))
+        return table
 
-    def _explained(self) -> str:
-        """What the names in the table mean: a line each."""
-        named = {
-            metric.name: metric for other in self.others.values() if other.last is not None for metric in other.metrics
-        }
-        return "\n".join(f" {metric.name}: {metric.explained}" for metric in named.values())
+    def explained(self) -> Sequence[str]:
+        """What the figures of the table mean, a line each; the main stream's are explained below its own table."""
+        named = {metric.name: metric for other in self.others.values() for metric in other.metrics}
+        return [f"{metric.name}: {metric.explained}" for metric in named.values()]
 
     def summary(self, *, seconds: float, bootstrap: str, lines: list[str]) -> None:
         """The last thing a newcomer reads: what happened, and what to type next."""
@@ -255,5 +254,7 @@ class Screen:
             )
         table.add_row("time", f"{seconds:.0f} s, on Apache Kafka at {bootstrap}")
         self.console.print(Panel(table, title="privstream demo", title_align="left", expand=False))
+        for meaning in self.explained():
+            self.console.print(f" {meaning}", style="dim", highlight=False, soft_wrap=not self.console.is_terminal)
         for line in lines:
             self.console.print(line, highlight=False, soft_wrap=True)

@@ -103,12 +103,13 @@ def simulate(
     stream: str | None = None,
     begun: Callable[[int], None] = lambda rows: None,
     progress: Callable[[int], None] = lambda rows: None,
+    now: Callable[[str], None] = lambda what: None,
 ) -> list[Simulated]:
     """Run one stream into `out`, or all streams of several one after another, each into a folder of its name.
 
     Args:
         begun: told once how many rows there are to read, for all streams together.
-        progress: told the rows that were read since it was last called.
+        progress: told the rows that were read since it was last called. now: what is done at the moment.
     Raises: FileError, ReplayError, ConfigError.
     """
     streams = [config.stream(stream)] if stream is not None else list(config.streams)
@@ -125,7 +126,9 @@ def simulate(
             folder, driven, source=file.path.name, caveats=options.caveats, overwrite=options.overwrite
         ) as output:
             run = Simulation(driven, output, options)
+            now(f"simulate {each.name}")
             run.read(_parts(driven, file, options), source=summary.digest, progress=progress)
+            now(f"drawing the report of {each.name}")
             done.append(run.done())
     return done
 

@@ -77,7 +77,7 @@ def curves(
         axes.plot(
             moments, values, color=colours.get(name, GREY), linewidth=1.8, marker=marker, markersize=4, label=name
         )
-    made.legend(frameon=False, loc="outside upper center", ncols=3, fontsize=9)
+    made.legend(frameon=False, loc="outside upper center", ncols=3 if sum(map(len, lines)) < 60 else 1, fontsize=9)
     axes.set_ylim(bottom=0)
     if percent:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

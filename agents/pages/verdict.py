@@ -143,6 +143,7 @@ def _bars(judged: Judged) -> str:
     axes.plot(marks, places, linestyle="", marker="|", markersize=11, markeredgewidth=2, color=TRUE)
     axes.set_yticks(places, [scale.name for scale in scales], fontsize=8)
     most = max([float(shown.max()), POOR, *(mark for mark in marks if not isnan(mark))])
+    axes.set_ylim(-0.6, len(scales) - 0.4)
     axes.set_xlim(0, most * 1.25)
     axes.set_xlabel("error, in % of the true counts", color=TRUE, fontsize=8)
     axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}")

@@ -34,6 +34,7 @@ def pairs(names: Sequence[str], true: FloatArray, made: FloatArray, *, what: str
             axes.text(max(count, 0.0), row + offset, f" {written(float(count))}", va="center", fontsize=7, color=TRUE)
     axes.set_yticks(rows, [name if len(name) < 30 else f"{name[:28]}..." for name in names])
     axes.tick_params(axis="y", labelsize=8)
+    axes.set_ylim(-0.6, len(names) - 0.4)
     most = max(float(true.max(initial=0.0)), float(made.max(initial=0.0)), 1.0)
     axes.set_xlim(0, 1.12 * most)
     axes.set_xlabel(what, color=TRUE, fontsize=9)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agents.pages.metrics import Metric, Term, plain
+from agents.pages.metrics import Metric, Term, percent, plain
 from agents.pages.plots import BLUE, curves
 from agents.pages.verdict import GOOD, POOR, Judged, Scale
 from agents.presentation.bars import pairs
@@ -62,8 +62,7 @@ def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Seq
     rms = math.sqrt(sum(error**2 for error in errors) / len(errors))
     population, found = section.population, []
     for size in [size for size in SIZES if size <= population][::-1]:
-        share = 100 * size / population
-        found.append(Scale(f"states with {size:,} users ({share:.2g} %)", rms / size))
+        found.append(Scale(f"states with {size:,} users ({percent(size / population)} of all)", rms / size))
     points = 100 * rms / population
     more = (
         f"A count is off by {plain(rms)} users (root mean square), a share by {points:.2g} points of 100: good where "

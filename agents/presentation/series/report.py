@@ -129,7 +129,7 @@ def metrics(stream: Stream) -> Sequence[Metric]:
     for name in names:
         tail, of = (f"_{name}", f" of {name}") if len(names) > 1 else ("", "")
         keys = (f"true{tail}", f"released{tail}")
-        facts: dict[str, Any] = {"better": "", "error": False, "text": lambda value: f"{value:.6g}"}
+        facts: dict[str, Any] = {"better": "", "error": False, "text": lambda value: f"{value:.5g}"}
         found += [
             Metric(
                 keys=keys[:1], label=f"truth{of}", meaning="The true number of the step. Not for publication.", **facts

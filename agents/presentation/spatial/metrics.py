@@ -18,7 +18,7 @@ _ZONES = {
     "medium": ("runs of a tenth of the zones", "all runs of a tenth of the zones, neighbours in the table"),
     "large": ("runs of a third of the zones", "all runs of a third of the zones, neighbours in the table"),
 }
-NOTHING = "An empty release has 100 % where there are events."
+NOTHING = "An empty release has at most 100 %."
 
 
 def metrics(stream: Stream) -> Sequence[Metric]:

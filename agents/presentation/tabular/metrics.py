@@ -8,9 +8,9 @@ from agents.pages.metrics import Metric, Term, percent
 from engines.tabular.ties import STRONG
 from schemas.config import Stream
 
-_CELLS = "of the cells of a marginal, which are the counts of rows with a pair (or more) of values"
+_CELLS = "of the counts of rows that have a pair (or more) of values"
 _SHARE = "as a share of all rows"
-_RELATIVE = "each by its own true count; a cell with no true row counts as 0"
+_RELATIVE = "each by its own true count; a pair that no true row has counts as 0"
 
 
 def metrics(stream: Stream) -> Sequence[Metric]:
@@ -19,7 +19,7 @@ def metrics(stream: Stream) -> Sequence[Metric]:
             keys=("avg_we",),
             label="mean workload error",
             short="AvgWE",
-            meaning=f"Mean absolute error {_CELLS}, {_SHARE}; the mean over all marginals that are compared.",
+            meaning=f"Mean absolute error {_CELLS}, {_SHARE}; the mean over all such attributes.",
             baseline="It is small wherever most cells are nearly empty: look at the relative one beside it.",
             text=percent,
         ),
@@ -27,21 +27,21 @@ def metrics(stream: Stream) -> Sequence[Metric]:
             keys=("max_we",),
             label="largest workload error",
             short="MaxWE",
-            meaning=f"Mean absolute error {_CELLS}, {_SHARE}; of the marginal where it is largest.",
+            meaning=f"Mean absolute error {_CELLS}, {_SHARE}; of the attributes where it is largest.",
             text=percent,
         ),
         Metric(
             keys=("avg_rel_we",),
             label="mean relative workload error",
             short="AvgRelWE",
-            meaning=f"Mean relative error {_CELLS}, {_RELATIVE}; the mean over all marginals that are compared.",
+            meaning=f"Mean relative error {_CELLS}, {_RELATIVE}; the mean over all such attributes.",
             text=percent,
         ),
         Metric(
             keys=("max_rel_we",),
             label="largest relative workload error",
             short="MaxRelWE",
-            meaning=f"Mean relative error {_CELLS}, {_RELATIVE}; of the marginal where it is largest.",
+            meaning=f"Mean relative error {_CELLS}, {_RELATIVE}; of the attributes where it is largest.",
             text=percent,
         ),
     ]

@@ -11,9 +11,13 @@ from schemas.config import Stream
 _ARE = "Mean relative error of"
 _JSD = "Jensen-Shannon distance between the true and the synthetic shares of"
 _PAIRS = "trips by their first and last cell on a grid of 40 x 40"
-_ROUTES = f"the {PATTERNS} most frequent routes of 2 to {LONGEST} cells among the true trips, on a grid of 40 x 40"
-_COLLAPSED = f"{_ROUTES}, where staying in a cell counts as one"
-_WORST = "0.83 is the worst, where the two have nothing in common."
+_ROUTES = f"the {PATTERNS} most frequent true routes of 2 to {LONGEST} cells of a 40 x 40 grid"
+_COLLAPSED = f"{_ROUTES}, staying in a cell counted once,"
+_WORST = (
+    "0.83 is the worst, where the two have nothing in common; with fewer trips than pairs of cells, a second sample of "
+    "the same trips is near it, too."
+)
+_NOTHING = "0.83 is the worst, where the two have nothing in common."
 _EMPTY = "A release without any trips has 1."
 
 
@@ -24,8 +28,6 @@ def metrics(stream: Stream) -> Sequence[Metric]:
         )
 
     return [
-        of("se_jsd", "distance of start-end pairs", f"{_JSD} {_PAIRS}.", _WORST, tile=True),
-        of("fp_are", "error of frequent routes", f"{_ARE} how often {_ROUTES} are taken.", _EMPTY, tile=True),
         of(
             "qe",
             "error of trips through small areas",
@@ -34,10 +36,12 @@ def metrics(stream: Stream) -> Sequence[Metric]:
             "A release without any trips has at most 1.",
             tile=True,
         ),
+        of("se_jsd", "distance of start-end pairs", f"{_JSD} {_PAIRS}.", _WORST, tile=True),
+        of("fp_are", "error of frequent routes", f"{_ARE} how often {_ROUTES} are taken.", _EMPTY, tile=True),
         of("se_are", "error of start-end pairs", f"{_ARE} the numbers of {_PAIRS}.", _EMPTY),
-        of("fp_jsd", "distance of frequent routes", f"{_JSD} {_ROUTES}.", _WORST),
-        of("cp_are", "error of frequent ways", f"{_ARE} how often {_COLLAPSED}, are taken.", _EMPTY),
-        of("cp_jsd", "distance of frequent ways", f"{_JSD} {_COLLAPSED}.", _WORST),
+        of("fp_jsd", "distance of frequent routes", f"{_JSD} {_ROUTES}.", _NOTHING),
+        of("cp_are", "error of frequent ways", f"{_ARE} how often {_COLLAPSED} are taken.", _EMPTY),
+        of("cp_jsd", "distance of frequent ways", f"{_JSD} {_COLLAPSED[:-1]}.", _NOTHING),
     ]
 
 
