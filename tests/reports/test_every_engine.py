@@ -66,6 +66,7 @@ def test_the_report(engine: str, index: int, tmp_path: Path) -> None:
     for sentence in done.verdict:
         assert all(part in page.text for part in sentence.split(". ")[:1])
         assert any(word in sentence for word in ("good", "rough", "nothing to compare")), sentence
+        assert sentence[0].isupper(), "what is judged has a name"
         assert "does not say" not in sentence, "an engine of this distribution says what its releases are good for"
     assert RULE in page.text
 
