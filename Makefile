@@ -12,7 +12,7 @@ SEEDS  ?= 200
 SBOM   ?= build/sbom.json
 SOURCES := schemas engines agents tests requirements $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos simulate-job drawing lock sbom clean
+.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos simulate-job drawing pictures lock sbom clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -96,6 +96,9 @@ simulate-job: setup  ## the whole job on an in-memory Kafka and virtual time, SE
 
 drawing: setup  ## draw in docs/architecture.md how the rooms import each other (check fails where it is not so)
 	$(PY) -m tests.architecture.drawing
+
+pictures: setup  ## make the pictures of README.md and docs/reports.md from the examples (ARGS=--no-demo needs no broker)
+	$(PY) -m benchmarks.pictures $(ARGS)
 
 # demo.lock is resolved first and the others must agree with it: a developer and the image run what a newcomer runs.
 COMPILE := $(VENV)/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, say
+from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, say
 from schemas.errors import PrivstreamError
 
 
@@ -42,7 +42,9 @@ def explain(
 
     loaded = config_of(config, offline=True)
     names = None if stream is None else [chosen_stream(loaded, stream).name]
-    explanation = explained(loaded, names, earlier=[config_of(path, offline=True) for path in earlier or ()])
+    before = [config_of(path, offline=True) for path in earlier or ()]
+    with rows_progress("explain", quiet=as_json or len(loaded.streams) < 2, unit="streams") as bar:
+        explanation = explained(loaded, names, earlier=before, begun=bar.begun, progress=bar.advance)
     if html is not None:
         try:
             html.write_text(render_page(explanation), encoding="utf-8")

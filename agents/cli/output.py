@@ -157,7 +157,7 @@ def chosen_stream(config: Config, name: str | None) -> Stream:
 
 
 class RowsProgress:
-    """One bar over rows: done of total, rate, time left. On standard error; nothing where that is no terminal."""
+    """One bar over rows, or other things: done of total, rate, time left. On standard error, if that is a terminal."""
 
     def __init__(self, bar: Progress | None, what: str) -> None:
         self._bar = bar
@@ -169,6 +169,11 @@ class RowsProgress:
         if self._bar is not None and self._task is not None:
             self._bar.reset(self._task, total=rows, completed=before)
 
+    def now(self, what: str) -> None:
+        """What is done at this moment."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, description=what)
+
     def at(self, row: int) -> None:
         self.advance(row - self._row)
 
@@ -179,7 +184,7 @@ class RowsProgress:
 
 
 @contextlib.contextmanager
-def rows_progress(what: str, *, quiet: bool) -> Iterator[RowsProgress]:
+def rows_progress(what: str, *, quiet: bool, unit: str = "rows") -> Iterator[RowsProgress]:
     if quiet or not sys.stderr.isatty():
         yield RowsProgress(None, what)
         return
@@ -191,6 +196,6 @@ def rows_progress(what: str, *, quiet: bool) -> Iterator[RowsProgress]:
         def render(self, task: Any) -> Text:
             return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("rows"), Rate())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit), Rate())
     with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=Console(stderr=True)) as bar:
         yield RowsProgress(bar, what)

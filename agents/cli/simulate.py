@@ -75,7 +75,7 @@ def simulate(
     from agents.explain.sentences import epsilon_warning
     from agents.offline.simulate import SimulateOptions
     from agents.offline.simulate import simulate as run
-    from agents.presentation import presentation
+    from agents.presentation import metrics_of, shown
     from schemas.config import with_overrides
 
     loaded = config_of(config, offline=True)
@@ -86,14 +86,13 @@ def simulate(
         seed=seed, overwrite=overwrite, snapshot_every=snapshot_every, steps_by_count=steps_by_count
     )
     with rows_progress("simulate", quiet=as_json) as rows:
-        done = run(loaded, file, out, options, stream=name, begun=rows.begun, progress=rows.advance)
+        done = run(loaded, file, out, options, stream=name, begun=rows.begun, progress=rows.advance, now=rows.now)
     if as_json:
         fit = not any(each.misfit for each in done)
         print_json({"ok": fit, "private": False, "streams": [asdict(each) for each in done]})
     else:
         for each in done:
-            shown = presentation(loaded.stream(each.stream)).tiles(each.metrics)
-            errors = ", ".join(f"{label.removeprefix('last error, ')} {text}" for label, text in shown)
+            figures = shown(metrics_of(loaded.stream(each.stream)), each.metrics)
             typer.echo(
                 f"{each.stream}: {each.steps:,} steps, {each.events:,} of {each.rows:,} rows accepted, "
                 f"{each.records:,} synthetic records, epsilon {each.epsilon:g}"
@@ -105,8 +104,11 @@ def simulate(
             for count, became in ((each.over_bound, "are over the bound of their user"), (each.clipped, CLIPPED)):
                 if count:
                     typer.echo(f"  {count:,} rows {became}")
-            if errors:
-                typer.echo(f"  after the last step: {errors}")
+            for sentence in each.verdict:
+                typer.echo(f"  {sentence}")
+            if figures:
+                told = ", ".join(f"{name} {text}" for name, text in figures)
+                typer.echo(f"  after the last step: {told}; explained at the end of the report")
             typer.echo(f"  {each.folder / 'report.html'}")
     for caveat in options.caveats:
         warn(caveat)

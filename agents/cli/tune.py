@@ -85,6 +85,9 @@ def tune(
                 typer.echo(f"\nepsilon {recommended.epsilon}")
                 typer.echo(table(tune_output.head(tuned), list(tune_output.lines(tuned, recommended, cells))))
             typer.echo("")
+            for term in tune_output.explained(tuned):
+                typer.echo(f"{term.name}: {term.meaning}")
+            typer.echo("")
         for recommended in tuned.recommended:
             typer.echo(recommended.sentence())
         if page is not None:

@@ -16,13 +16,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from agents.presentation import presentation
+from agents.pages.metrics import Metric
+from agents.presentation import metrics_of, shown
 from schemas.config import Stream
 
 ROWS_SHOWN = 10
+METRICS_SHOWN = 2
 SCALES = ("small", "medium", "large")
 AREAS = ("0.01-0.1 %", "0.1-1 %", "1-10 %")
-CAPTION = "small, medium, large: relative error of counts in random rectangles, against the held-out truth"
+CAPTION = (
+    "small, medium, large: by how much the counts in random rectangles of 0.01-0.1 %, 0.1-1 % and 1-10 % of the map "
+    "are off, on average, against the held-out truth; less is better"
+)
 
 
 @dataclass(slots=True)
@@ -72,10 +77,14 @@ class Other:
 
     stream: Stream
     last: StepSeen | None = None
+    metrics: Sequence[Metric] = ()
+
+    def __post_init__(self) -> None:
+        self.metrics = [metric for metric in metrics_of(self.stream) if metric.tile][:METRICS_SHOWN]
 
     def errors(self) -> Sequence[tuple[str, str]]:
         metrics = self.last.utility["metrics"] if self.last is not None else {}
-        return presentation(self.stream).tiles(metrics) if metrics else ()
+        return shown(self.metrics, metrics) if metrics else ()
 
     def cells(self) -> tuple[str, str, str, str, str, str]:
         """Engine, step, events, records, errors and epsilon, as texts."""
@@ -87,7 +96,7 @@ class Other:
             str(step.step),
             f"{step.utility['events_total']:,}",
             f"{step.utility['synthetic_points']:,}",
-            ", ".join(f"{label.removeprefix('last ')} {text}" for label, text in self.errors()[:2]),
+            ", ".join(f"{name} {text}" for name, text in self.errors()),
             f"{step.ledger['epsilon_spent']:g} of {float(self.stream.privacy.epsilon):g}",
         )
 
@@ -205,7 +214,8 @@ class Screen:
     def _others(self) -> Table:
         """A line for each stream that is not the main one."""
         table = Table(box=None, padding=(0, 1), header_style="bold", title="the same job's other streams")
-        table.title_justify = "left"
+        table.title_justify, table.caption_justify = "left", "left"
+        table.caption = "what these figures mean stands at the end"
         for name in ("stream", "engine", "step", "events in", "synthetic", "against the truth", "epsilon"):
             # Where the terminal is narrow, the errors are what breaks into lines, never a number.
             table.add_column(
@@ -216,6 +226,11 @@ class Screen:
         for name, other in self.others.items():
             table.add_row(name, *other.cells())
         return table
+
+    def explained(self) -> Sequence[str]:
+        """What the figures of the table mean, a line each; the main stream's are explained below its own table."""
+        named = {metric.name: metric for other in self.others.values() for metric in other.metrics}
+        return [f"{metric.name}: {metric.explained}" for metric in named.values()]
 
     def summary(self, *, seconds: float, bootstrap: str, lines: list[str]) -> None:
         """The last thing a newcomer reads: what happened, and what to type next."""
@@ -239,5 +254,7 @@ class Screen:
             )
         table.add_row("time", f"{seconds:.0f} s, on Apache Kafka at {bootstrap}")
         self.console.print(Panel(table, title="privstream demo", title_align="left", expand=False))
+        for meaning in self.explained():
+            self.console.print(f" {meaning}", style="dim", highlight=False, soft_wrap=not self.console.is_terminal)
         for line in lines:
             self.console.print(line, highlight=False, soft_wrap=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
@@ -20,18 +20,30 @@ from schemas.errors import EngineInputError
 FACTORS = tuple(Decimal(2) ** power for power in (-3, -2, -1, 0, 1, 2, 3))
 
 
-def explain(config: Config, names: Sequence[str] | None = None, *, earlier: Iterable[Config] = ()) -> Explanation:
+def explain(
+    config: Config,
+    names: Sequence[str] | None = None,
+    *,
+    earlier: Iterable[Config] = (),
+    begun: Callable[[int], None] = lambda streams: None,
+    progress: Callable[[int], None] = lambda streams: None,
+) -> Explanation:
     """Explain streams of a configuration, all of them by default.
 
     Which streams add up is worked out over the whole file, whichever are asked for, and over `earlier` files with which
-    streams of the job have released before.
+    streams of the job have released before. `begun` is told how many streams there are, `progress` each that is done.
 
     Raises: BudgetError if an engine's splits do not add up to what is configured; EngineInputError if an engine refuses
         its configuration; KeyError if there is no such stream.
     """
     chosen = config.streams if names is None else tuple(config.stream(name) for name in names)
     shared = tuple(SharedBudget(total) for total in totals(config, earlier) if len(total.streams) > 1)
-    return Explanation(config.job.name, tuple(explain_stream(stream, job=config.job.name) for stream in chosen), shared)
+    explained = []
+    begun(len(chosen))
+    for stream in chosen:
+        explained.append(explain_stream(stream, job=config.job.name))
+        progress(1)
+    return Explanation(config.job.name, tuple(explained), shared)
 
 
 def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:

@@ -21,7 +21,6 @@ from agents.offline.rows.files import FileError, Row, RowFile
 from agents.offline.rows.seen import RefusedRows, read_back
 from agents.offline.simulate_output import Output
 from agents.pages.report import StepRow
-from agents.presentation import expected_error
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.held_out import HeldOutAudit
@@ -75,7 +74,7 @@ class Simulated:
     Attributes:
         refused: rows that could not be used, the most frequent reason first. misfit: fewer than half could be.
         over_bound: rows beyond their user's bound. clipped: rows that were used with a value moved to its limit.
-        warning: where noise is larger than all that there is.
+        warning: where noise is larger than all that there is. verdict: what the release is good for, in sentences.
     """
 
     stream: str
@@ -92,6 +91,7 @@ class Simulated:
     over_bound: int
     clipped: int
     warning: str | None
+    verdict: tuple[str, ...]
 
 
 def simulate(
@@ -103,12 +103,13 @@ def simulate(
     stream: str | None = None,
     begun: Callable[[int], None] = lambda rows: None,
     progress: Callable[[int], None] = lambda rows: None,
+    now: Callable[[str], None] = lambda what: None,
 ) -> list[Simulated]:
     """Run one stream into `out`, or all streams of several one after another, each into a folder of its name.
 
     Args:
         begun: told once how many rows there are to read, for all streams together.
-        progress: told the rows that were read since it was last called.
+        progress: told the rows that were read since it was last called. now: what is done at the moment.
     Raises: FileError, ReplayError, ConfigError.
     """
     streams = [config.stream(stream)] if stream is not None else list(config.streams)
@@ -125,7 +126,9 @@ def simulate(
             folder, driven, source=file.path.name, caveats=options.caveats, overwrite=options.overwrite
         ) as output:
             run = Simulation(driven, output, options)
+            now(f"simulate {each.name}")
             run.read(_parts(driven, file, options), source=summary.digest, progress=progress)
+            now(f"drawing the report of {each.name}")
             done.append(run.done())
     return done
 
@@ -176,7 +179,8 @@ class Simulation:
             misfit=output.rows_seen.misfit,
             over_bound=output.counts["OVER_BOUND"],
             clipped=output.counts["CLIPPED"],
-            warning=drowned(self.stream, output.steps),
+            warning=output.drowned,
+            verdict=tuple(" ".join(filter(None, said)) for said in output.verdict),
         )
 
     def _take(self, records: Sequence[Planned]) -> None:
@@ -217,7 +221,7 @@ class Simulation:
             true_total=self._audit.evaluator.size(self._audit.truth),
             gathered=utility["gathered"],
         )
-        self._output.step(row, candidate.ledger)
+        self._output.step(row, candidate.ledger, self._audit)
         every = self._options.snapshot_every
         if every is not None and (step + 1) % every == 0:
             self._output.snapshot(step, self._audit)
@@ -228,14 +232,6 @@ class Simulation:
             return fresh_seed()
         label = f"privstream/insecure/{self._options.seed}/{self.stream.name}/{step}"
         return hashlib.sha256(label.encode()).digest()
-
-
-def drowned(stream: Stream, steps: Sequence[StepRow]) -> str | None:
-    """A sentence where noise is larger than all that the last step had; None where it is not."""
-    if not steps:
-        return None
-    released = sum(not row.gathered for row in steps)
-    return expected_error(stream).drowned(steps[-1].true_total, releases=released)
 
 
 def planned(stream: Stream, parts: Iterable[list[Row]], *, source: str) -> Iterator[tuple[Sequence[Planned], int]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
@@ -15,7 +17,7 @@ from agents.explain.sentences import promise, record_time
 from agents.offline.rows.files import FileError
 from agents.offline.rows.seen import RowsSeen
 from agents.pages.report import StepRow, StreamReport, render
-from agents.presentation import presentation
+from agents.presentation import expected_error, metrics_of, presentation, verdict
 from agents.protocol.release.held_out import HeldOutAudit
 from engines.registry import build_evaluator
 from schemas.config import format_length
@@ -23,13 +25,17 @@ from schemas.config import format_length
 if TYPE_CHECKING:
     from schemas.config import Stream
 
+FRAMES = 8
+"""Of a report: of so many steps at most the engine keeps what it shows over time."""
+
 
 class Output:
     """The folder of one stream.
 
     Attributes:
         steps: the lines of steps.csv so far. counts: `Reason` name -> rows. rows_seen: those refused. ledger: its last
-        entry.
+        entry. drowned: a sentence where noise is larger than all that the last step had. verdict: what the release is
+        good for. Both are there after `finish`.
     """
 
     def __init__(
@@ -42,6 +48,9 @@ class Output:
         self.counts: Counter[str] = Counter()
         self.rows_seen = RowsSeen()
         self.ledger: dict[str, Any] = {}
+        self.drowned: str | None = None
+        self.verdict: Sequence[tuple[str, str]] = ()
+        self._every = 1
         self._source = source
         self._caveats = caveats
         self._metrics = build_evaluator(stream).metrics
@@ -70,13 +79,28 @@ class Output:
     ) -> None:
         self._files.close()
 
-    def step(self, row: StepRow, ledger: bytes) -> None:
+    def step(self, row: StepRow, ledger: bytes, audit: HeldOutAudit) -> None:
         """A step is answered; a step that gathers has no errors yet."""
-        self.steps.append(row)
+        self.steps.append(self._framed(row, audit))
         metrics = [row.metrics.get(name, "") for name in self._metrics]
         self._line([row.step, row.start.isoformat(), row.events, row.released_total, *metrics])
         self._ledger.write(ledger.decode() + "\n")
         self.ledger = orjson.loads(ledger)
+
+    def _framed(self, row: StepRow, audit: HeldOutAudit) -> StepRow:
+        """With what the engine keeps of it. How many steps come is not known: where they are many, each second goes."""
+        frame = presentation(self.stream).frame
+        if frame is None or row.gathered or row.step % self._every:
+            return row
+        framed = [index for index, each in enumerate(self.steps) if each.frame is not None]
+        if len(framed) >= FRAMES:
+            self._every *= 2
+            for index in framed:
+                if self.steps[index].step % self._every:
+                    self.steps[index] = replace(self.steps[index], frame=None)
+            if row.step % self._every:
+                return row
+        return replace(row, frame=frame(self.stream, audit))
 
     def snapshot(self, step: int, audit: HeldOutAudit) -> None:
         """The synthetic records alive after `step`, as a consumer holds them who has read them all."""
@@ -92,16 +116,23 @@ class Output:
         """Write the last snapshot and the report."""
         if self.steps:
             self.snapshot(self.steps[-1].step, audit)
-        stream, show = self.stream, presentation(self.stream)
+        stream, show, metrics = self.stream, presentation(self.stream), metrics_of(self.stream)
+        judged = show.judged(stream, audit, self.steps) if self.steps else ()
+        self.verdict = verdict(stream, judged, metrics, self.steps)
+        self.drowned = drowned(stream, self.steps)
         report = StreamReport(
             name=stream.name,
             engine=stream.engine,
             mode=stream.mode,
             source=self._source,
+            verdict=self.verdict,
+            judged=judged,
             promise=promise(stream),
             caveats=self._caveats,
             record_time=record_time(stream),
             step_length=format_length(stream.time.step),
+            drowned=self.drowned,
+            charged=f"one {stream.privacy.unit}" if stream.whole_unit else f"one {stream.contribution}",
             guarantee=self.ledger,
             rows={
                 "used": self.counts["ACCEPTED"],
@@ -112,7 +143,10 @@ class Output:
             refused_much=self.rows_seen.seen.sentence() if self.rows_seen.seen.much else None,
             steps=self.steps,
             alive=audit.evaluator.scope == "alive",
-            tiles=show.tiles(self.steps[-1].metrics) if self.steps else (),
+            events=show.events(stream),
+            records=show.records(stream),
+            metrics=metrics,
+            terms=show.terms,
             sections=show.sections(stream, audit, self.steps) if self.steps else (),
         )
         with self._open("report.html") as target:
@@ -123,3 +157,11 @@ class Output:
 
     def _line(self, cells: list[Any]) -> None:
         csv.writer(self._table, lineterminator="\n").writerow(cells)
+
+
+def drowned(stream: Stream, steps: Sequence[StepRow]) -> str | None:
+    """A sentence where noise is larger than all that the last step had; None where it is not."""
+    if not steps:
+        return None
+    released = sum(not row.gathered for row in steps)
+    return expected_error(stream).drowned(steps[-1].true_total, releases=released)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
+from agents.pages.metrics import Metric
+from agents.presentation import errors
 from engines.contract import Evaluator
 from schemas.blocks import Folded
 from schemas.errors import PrivstreamError
@@ -39,7 +41,7 @@ APART = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ErrorSplit:
-    """Errors by name, see `Presentation.errors`.
+    """Errors by name, see `agents.presentation.errors`.
 
     Attributes:
         bias: of what the bound lets through, as if released without noise, against the whole truth.
@@ -154,7 +156,7 @@ def epsilons_of(text: str) -> tuple[Decimal, ...]:
 
 def compare(
     evaluator: Evaluator,
-    errors: Callable[[Mapping[str, float]], Mapping[str, float]],
+    metrics: Sequence[Metric],
     whole: Folded,
     kept: Folded,
     released: Mapping[str, Sequence[object]],
@@ -162,14 +164,14 @@ def compare(
     """The errors of one step.
 
     Args:
-        errors: see `Presentation.errors`.
+        metrics: of the stream; those that are errors are compared.
         whole, kept: all events, and those that the bound lets through, as the evaluator encodes them. Private.
         released: columns as `Evaluator.measure` takes them.
     """
     return ErrorSplit(
-        bias=errors(evaluator.exact(whole, kept)),
-        noise=errors(evaluator.measure(kept, released)),
-        total=errors(evaluator.measure(whole, released)),
+        bias=errors(metrics, evaluator.exact(whole, kept)),
+        noise=errors(metrics, evaluator.measure(kept, released)),
+        total=errors(metrics, evaluator.measure(whole, released)),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from agents.offline.rows.files import FileError
 from agents.offline.tune import NOT_COVERED, TRUE_VALUES, ErrorSplit, Recommendation, TuneCell
 from agents.offline.tune_run import Tuned
+from agents.pages.metrics import Term
 from agents.pages.tune import ErrorCurves, TunePage, render
 
 WARNINGS = (NOT_COVERED, TRUE_VALUES)
@@ -35,6 +36,18 @@ def about(tuned: Tuned) -> tuple[str, str]:
         f"A contribution is one {tuned.contribution}. Accepted is the share of usable rows, of all steps and of the "
         "first and last third of them.",
     )
+
+
+def explained(tuned: Tuned) -> list[Term]:
+    """What the errors in a table or a picture are, and what they are split in."""
+    return [Term(name, meaning) for name, meaning in tuned.explained.items()] + [
+        Term(
+            "bias", "The error of what the bound lets through, without any noise: it drops events of users with many."
+        ),
+        Term("noise", "The error of the release against what the bound lets through."),
+        Term("max_contributions", "The bound: how many contributions of one user count. Further ones are dropped."),
+        Term("epsilon", "The price in privacy of one user: the less, the more is hidden, and the more noise there is."),
+    ]
 
 
 def by_epsilon(tuned: Tuned) -> Iterator[tuple[Recommendation, Sequence[TuneCell]]]:
@@ -152,6 +165,7 @@ def _page(tuned: Tuned) -> TunePage:
             (f"{tuned.configured:,}", "max_contributions as configured"),
             (f"{tuned.runs:,}", "runs of each bound and epsilon"),
         ],
+        explained=explained(tuned),
         bounds=[cell.bound for cell in some],
         shares={
             "all steps": [cell.accepted for cell in some],

@@ -22,7 +22,7 @@ from agents.offline.rows.files import FileError, FileSummary, RowFile
 from agents.offline.rows.seen import RowsSeen, read_back
 from agents.offline.simulate import driven_by_ticks, planned
 from agents.offline.tune import ErrorSplit, Recommendation, TuneCell, compare, last_third, mean, recommend, shares
-from agents.presentation import presentation
+from agents.presentation import metrics_of, presentation
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.held_out import HeldOutAudit
@@ -61,7 +61,7 @@ class Tuned:
 
     Attributes:
         configured: bound in the configuration. unit: of the errors, see `Presentation.error_unit`.
-        compared: which steps the errors are of, in words.
+        compared: which steps the errors are of, in words. explained: name of an error -> what it is.
         refused: rows that are not usable, by reason and configured field; in a sentence, and what to do about it.
         cells: by epsilon, then by bound. recommended: one for each epsilon.
     """
@@ -75,6 +75,7 @@ class Tuned:
     runs: int
     unit: str
     compared: str
+    explained: Mapping[str, str]
     rows: int
     usable: int
     steps: int
@@ -140,6 +141,7 @@ def tune(
         configured=chosen.privacy.max_contributions or 0,
         runs=options.runs,
         unit=presentation(chosen).error_unit,
+        explained={metric.name: metric.explained for metric in metrics_of(chosen) if metric.error},
         compared=history.compared,
         rows=history.rows,
         usable=sum(history.sizes),
@@ -316,7 +318,7 @@ class Bounded:
     def run(self, stream: Stream, progress: Callable[[int], None], draw: Callable[[], bytes]) -> ErrorSplit:
         """Release every step once, and split the error."""
         stepper, evaluator = Stepper.of(stream, 1), HeldOutAudit(stream, 1).evaluator
-        errors = presentation(stream).errors
+        metrics = metrics_of(stream)
         alive: dict[bytes, tuple[Any, ...]] = {}
         splits = []
         for offset, (block, rows) in enumerate(self.ingested.blocks):
@@ -327,7 +329,7 @@ class Bounded:
                 added = list(_applied(candidate.payload, evaluator.fields, alive))
                 if step in self.truths and stepper.release is not None and not stepper.release.gathered:
                     records = list(alive.values()) if evaluator.scope == "alive" else added
-                    splits.append(compare(evaluator, errors, *self.truths[step], _columns(evaluator.fields, records)))
+                    splits.append(compare(evaluator, metrics, *self.truths[step], _columns(evaluator.fields, records)))
             progress(rows)
         return mean(last_third(splits))
 

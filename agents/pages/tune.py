@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.pages import templates
+from agents.pages.metrics import Term
 from agents.pages.plots import AMBER, BLUE, GREY, GRID, RED, SYNTHETIC, TRUE, figure, image, quiet
 
 _PARTS = {"bias": (AMBER, "--"), "noise": (BLUE, "--"), "error": (TRUE, "-")}
@@ -43,7 +44,8 @@ class TunePage:
 
     Attributes:
         warnings: each in a bar of its own at the top. about: what the figures are, in sentences.
-        tiles: value and label. shares: name of `_SHARES` -> share of rows accepted, `(bounds,)`. unit: of the errors.
+        tiles: value and label. explained: what the errors and other words mean.
+        shares: name of `_SHARES` -> share of rows accepted, `(bounds,)`. unit: of the errors.
     """
 
     name: str
@@ -51,6 +53,7 @@ class TunePage:
     warnings: Sequence[str]
     about: Sequence[str]
     tiles: Sequence[tuple[str, str]]
+    explained: Sequence[Term]
     bounds: Sequence[int]
     shares: Mapping[str, Sequence[float]]
     unit: str
@@ -92,7 +95,17 @@ def _errors(curves: ErrorCurves, unit: str) -> str:
     for axes in panels[len(curves.parts) :]:
         axes.set_visible(False)
     panels[0].legend(frameon=False, fontsize=9)
-    return image(made, "svg")
+    told = "; ".join(
+        f"{name} {_span(parts['error'], scale)}, of which bias {_span(parts['bias'], scale)} and noise "
+        f"{_span(parts['noise'], scale)}"
+        for name, parts in curves.parts.items()
+    )
+    alt = f"Lines of errors by max_contributions, from {curves.bounds[0]:,} to {curves.bounds[-1]:,}: {told}"
+    return image(made, "svg", alt=alt)
+
+
+def _span(values: Sequence[float], scale: float) -> str:
+    return f"from {scale * values[0]:.3g} to {scale * values[-1]:.3g}"
 
 
 def _shares(page: TunePage) -> str:
@@ -104,7 +117,8 @@ def _shares(page: TunePage) -> str:
     axes.set_ylabel("rows accepted, %", color=TRUE)
     _by_bound(axes, page.bounds)
     axes.legend(frameon=False)
-    return image(made, "svg")
+    told = "; ".join(f"{name} {_span(page.shares[name], 100)} %" for name in _SHARES)
+    return image(made, "svg", alt=f"Lines of the share of rows accepted by max_contributions: {told}")
 
 
 def _by_bound(axes: Any, bounds: Sequence[int]) -> None:

@@ -12,7 +12,9 @@ from schemas.config import Stream
 from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:
+    from agents.pages.metrics import Metric, Term
     from agents.pages.report import StepRow
+    from agents.pages.verdict import Judged
     from agents.protocol.release.held_out import HeldOutAudit
 
 Fields = Mapping[str, Any]
@@ -51,22 +53,30 @@ class Presentation:
 
     domain: the public domain in a sentence, for `explain`.
     error_model: the error to expect, for `explain`. Raises: PrivstreamError where there is none.
-    errors: of a step's metrics those that are errors, named for reading: 0 is exact, less is better, NaN where nothing
-        was compared. By default every metric.
-    error_unit: of those errors; "%" of shares that are read in percent.
+    sections: HTML of `report.html` after the verdict: plots and tables of truth beside releases, after the last step.
+    audit_plan: for `privstream audit CONFIG`.
+    metrics: what the evaluator's figures are called and mean. One that is left out is shown by its key, and its
+        explanation says that there is none.
+    judged: what releases are good for, from coarse answers to fine ones. Without it the verdict is the last figures.
+    frame: what to keep of a step that was just answered, to show how things went: some 8 of them are kept in
+        `StepRow.frame`, evenly over all steps. None: nothing.
+    events, records: what one calls those that come in and those that go out, in the plural.
+    terms: other words of the sections, explained.
+    error_unit: of the metrics that are errors; "%" of shares that are read in percent.
     remarks: what else `explain` must say in plain words.
     warnings: what `validate` says of a stream that is well, where its answers may disappoint.
-    sections: HTML of `report.html` after the tiles: plots and tables of truth beside releases, after the last step.
-    tiles: label and text of the last step's metrics.
-    audit_plan: for `privstream audit CONFIG`.
     """
 
     domain: Callable[[Stream], str]
     error_model: Callable[[Stream, Guarantee], ErrorModel]
     sections: Callable[[Stream, HeldOutAudit, Sequence[StepRow]], Sequence[str]]
-    tiles: Callable[[Mapping[str, float]], Sequence[tuple[str, str]]]
     audit_plan: Callable[[Stream], AuditPlan]
-    errors: Callable[[Mapping[str, float]], Mapping[str, float]] = dict
+    metrics: Callable[[Stream], Sequence[Metric]] = lambda stream: ()
+    judged: Callable[[Stream, HeldOutAudit, Sequence[StepRow]], Sequence[Judged]] = lambda stream, audit, steps: ()
+    frame: Callable[[Stream, HeldOutAudit], Any] | None = None
+    events: Callable[[Stream], str] = lambda stream: "events"
+    records: Callable[[Stream], str] = lambda stream: "synthetic records"
+    terms: Sequence[Term] = ()
     error_unit: str = ""
     remarks: Callable[[Stream], Iterator[str]] = lambda stream: iter(())
     warnings: Callable[[Stream], Iterator[str]] = lambda stream: iter(())

@@ -44,25 +44,27 @@ class TrajectoryEvaluator:
         """See `engines.contract.Evaluator.measure`; NaN where there is no true trip yet."""
         if not len(truth.keys):
             return dict.fromkeys(self.metrics, float("nan"))
-        return self._errors(truth, self._synthetic(synthetic))
+        return self._errors(truth, self.synthetic_trips(synthetic))
 
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
         """See `engines.contract.Evaluator.exact`; NaN where there is no true trip yet."""
         if not len(truth.keys):
             return dict.fromkeys(self.metrics, float("nan"))
-        return self._errors(truth, self._true(kept) if len(kept.keys) else Trips.none())
+        return self._errors(truth, self.true_trips(kept) if len(kept.keys) else Trips.none())
 
     def _errors(self, truth: Folded, trips: Trips) -> dict[str, float]:
-        return {name.lower(): value for name, value in Truth.of(self._true(truth)).errors(trips).items()}
+        return {name.lower(): value for name, value in Truth.of(self.true_trips(truth)).errors(trips).items()}
 
     @staticmethod
-    def _true(truth: Folded) -> Trips:
+    def true_trips(truth: Folded) -> Trips:
+        """Trips of held-out events, each in the order of its times."""
         keys = truth.keys
         keys = keys[np.lexsort((keys[:, PLACE], keys[:, TIME], *keys[:, HASH].T[::-1]))]
         names = np.unique(keys[:, HASH], axis=0, return_inverse=True)[1].reshape(-1)
         return _trips(*places(keys), names)
 
-    def _synthetic(self, synthetic: Mapping[str, Sequence[Any]]) -> Trips:
+    def synthetic_trips(self, synthetic: Mapping[str, Sequence[Any]]) -> Trips:
+        """Trips of the columns `fields` of synthetic records."""
         numbers = {name: np.array(synthetic[name], np.float64) for name in self.domain.number_fields}
         keys, reasons = self.domain.encode(
             Columns(numbers, {}, np.ones(len(synthetic[self.trip_field]), np.int8), _nothing(self.domain, numbers))

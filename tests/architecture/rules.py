@@ -191,7 +191,7 @@ MOST_LINES = 400
 """Of a file, tests and benchmarks among them."""
 LONGER: dict[str, str] = {}
 """File -> why it is longer all the same."""
-SHOWS_PAPERS = {("agents.presentation.spatial_error", "engines.spatial.papers")}
+SHOWS_PAPERS = {("agents.presentation.spatial.error", "engines.spatial.papers")}
 """(who, what): beside an engine's `build`, who imports what is there for the papers' sake."""
 
 # Time is a parameter: where these are called the same records could give other steps.

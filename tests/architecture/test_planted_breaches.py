@@ -61,7 +61,7 @@ def test_a_planted_import_is_caught(importer: str, imported: str) -> None:
         ("engines.tabular.build", "engines.series.papers", True),
         ("engines.markov.papers.config", "engines.series.papers.config", True),
         ("agents.presentation.series", "engines.series.papers.config", True),
-        ("agents.presentation.spatial_error", "engines.tabular.papers.engine", True),
+        ("agents.presentation.spatial.error", "engines.tabular.papers.engine", True),
     ],
 )
 def test_a_planted_import_of_papers_is_caught(importer: str, imported: str, lazy: bool) -> None:

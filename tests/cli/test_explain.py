@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agents.explain import Budget, explain, noise_facts
 from agents.explain.parts import decimal, exact, surest
 from agents.presentation.error import NORMAL_95, RELEASES
-from agents.presentation.spatial_error import LeafNoise
+from agents.presentation.spatial.error import LeafNoise
 from engines.contract import Batch
 from engines.counters import COUNTERS, SimpleConfig
 from engines.noise import DiscreteLaplace, seeded

@@ -126,7 +126,11 @@ def test_commands_have_it(installed: Path) -> None:
     assert simulated[0] == 0, simulated[1]
     (ledger,) = out.rglob("ledger.jsonl")
     assert len(ledger.read_text().splitlines()) == 4
-    assert "last error" in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    assert "last error" in page
+    assert "after the last step" in page, "a verdict, of the figures that there are"
+    assert "engine toy does not say" in page
+    assert "A figure of engine toy, whose distribution does not explain it." in page
     assert tuned[0] == 0, tuned[1]
     assert "epsilon 2: max_contributions = " in tuned[1]
 

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from agents.presentation import presentation
-from agents.presentation.markov_leakage import bars, leakage_lines, leakage_section
+from agents.presentation.markov.leakage import bars, leakage_lines, leakage_section
 from agents.protocol.ingest.spec import SourceSpec
 from engines.accounting.streams import totals
 from engines.markov.engine import Markov
@@ -206,6 +206,7 @@ def test_the_presentation_has_figures_for_steps_with_and_without_a_release(tmp_p
     engine: Any = build_engine(stream)
     assert "300 users" in shown.domain(stream)
     assert shown.error_model(stream, engine.guarantee()).answers[0].deviations[0] == pytest.approx(14.1, abs=0.1)
-    assert shown.tiles({"mse": 4.0})[0][1] == "2"
-    assert shown.tiles(orjson.loads(orjson.dumps({"mse": float("nan")})))[0][1] == "nothing released"
+    [error] = shown.metrics(stream)
+    assert error.said({"mse": 4.0}) == "2 users"
+    assert error.said(orjson.loads(orjson.dumps({"mse": float("nan")}))) == "nothing compared"
     assert shown.sections(stream, None, []) == []  # type: ignore[arg-type]

@@ -109,9 +109,9 @@ def test_the_report_stands_alone_and_warns(config: Config, small: Path, tmp_path
     run(config, small, tmp_path)
     page = (tmp_path / "report.html").read_text()
     assert WARNING in page
-    assert page.count("data:image/png;base64,") == 2  # true and synthetic map
-    assert page.count("data:image/svg+xml;base64,") == 2  # errors and counts
-    assert not re.search(r"(src|href)=[\"']?(?![\"']?data:)", page)  # nothing is fetched
+    assert page.count("data:image/png;base64,") == 4  # true and synthetic map, their difference, and all over time
+    assert page.count("data:image/svg+xml;base64,") == 3  # errors by size of area and over time, counts
+    assert not re.search(r"(src|href)=[\"']?(?![\"']?(data:|#))", page)  # nothing is fetched
     assert 'name="viewport"' in page
     assert "Laplace" in page  # the table of mechanisms
     assert tmp_path.stat().st_mode & 0o077 == 0

@@ -69,6 +69,8 @@ bounds = [0, 0, 1, 1]
 depth = 8
 """
 
+ERRORS = ("error in small areas", "error in medium areas", "error in large areas")
+
 
 def seeds() -> Callable[[], bytes]:
     """The same ones each time."""
@@ -114,7 +116,7 @@ def test_a_small_bound_drops_and_a_large_one_drowns(tuned: Tuned) -> None:
     assert [cell.accepted for cell in tuned.cells] == pytest.approx(
         [(STEPS * LIGHT + bound * HEAVY) / tuned.rows for bound in (1, 10, 60)]
     )
-    for name in ("small", "medium", "large"):
+    for name in ERRORS:
         one, ten, sixty = (cell.errors for cell in tuned.cells)
         assert one.bias[name] > ten.bias[name] > sixty.bias[name] == 0, name
         assert one.noise[name] < ten.noise[name] < sixty.noise[name] == sixty.total[name], name
@@ -261,7 +263,7 @@ def test_it_says_what_it_found_and_that_it_is_not_private(config: Path, points: 
     with (out / "tune.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["epsilon"], row["bound"], row["error_of"]) for row in rows] == [
-        ("8", bound, name) for bound in ("1", "10") for name in ("small", "medium", "large")
+        ("8", bound, name) for bound in ("1", "10") for name in ERRORS
     ]
     assert all(float(row["total"]) > 0 and float(row["bias"]) >= 0 for row in rows)
 
@@ -279,7 +281,7 @@ def test_for_machines_and_in_few_words(config: Path, points: Path) -> None:
         *("epsilon", "bound", "accepted", "accepted_first_third", "accepted_last_third"),
         *("bias", "noise", "total", "runs"),
     }
-    assert set(four["bias"]) == set(four["noise"]) == set(four["total"]) == {"small", "medium", "large"}
+    assert set(four["bias"]) == set(four["noise"]) == set(four["total"]) == set(ERRORS)
     assert four["runs"] == [{part: four[part] for part in ("bias", "noise", "total")}]
     few = call("tune", config, points, *options, "--quiet")
     assert [line.split(":")[0] for line in few.stdout.splitlines()] == ["epsilon 4", "epsilon 8"]

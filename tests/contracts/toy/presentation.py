@@ -43,14 +43,8 @@ def _audit_plan(stream: Stream) -> AuditPlan:
     )
 
 
-def _tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
-    return [(f"last {name}", f"{value:.0f}") for name, value in metrics.items()]
-
-
 def _sections(stream: Stream, truth: Any, steps: Sequence[Any]) -> Sequence[str]:
     return []
 
 
-PRESENTATION = Presentation(
-    domain=_domain, error_model=_error_model, sections=_sections, tiles=_tiles, audit_plan=_audit_plan
-)
+PRESENTATION = Presentation(domain=_domain, error_model=_error_model, sections=_sections, audit_plan=_audit_plan)

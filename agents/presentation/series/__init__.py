@@ -8,7 +8,7 @@ from typing import Any
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
-from agents.presentation.series_report import sections, tiles
+from agents.presentation.series.report import judged, metrics, sections
 from engines.accounting import gaussian
 from engines.auditor.fixture import Focus
 from engines.series.build import config
@@ -163,22 +163,18 @@ def _audit_plan(stream: Stream) -> AuditPlan:
     )
 
 
-def errors(metrics: Mapping[str, float]) -> Mapping[str, float]:
-    """How far the release of each field lies from the truth, in its units."""
-    found = {}
-    for name in metrics:
-        if name.startswith("true"):
-            tail = name.removeprefix("true")
-            found[f"error of {tail[1:]}" if tail else "error"] = abs(metrics[f"released{tail}"] - metrics[name])
-    return found
+def _events(stream: Stream) -> str:
+    return "readings" if config(stream).domain.readings else "events"
 
 
 PRESENTATION = Presentation(
     domain=_domain,
     error_model=error_model,
     sections=sections,
-    tiles=tiles,
     audit_plan=_audit_plan,
-    errors=errors,
+    metrics=metrics,
+    judged=judged,
+    events=_events,
+    records=lambda stream: "released values",
     remarks=remarks,
 )

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from agents.pages.metrics import plain
 from agents.pages.plots import AMBER, BLUE, RED, curves
 from engines.markov.engine import Markov
 from engines.markov.leakage import EXACT_STATES, Adversary, Leakage
@@ -95,6 +96,8 @@ def leakage_section(engine: Markov, starts: Sequence[datetime]) -> Sequence[str]
             starts[: len(curve.total)],
             lines,
             {"in all": RED, "from earlier steps": BLUE, "from later steps": AMBER},
+            what="epsilon of one step's record",
+            text=plain,
             percent=False,
         ),
     ]

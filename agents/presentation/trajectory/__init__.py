@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from agents.pages.plots import BLUE, curves
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
+from agents.presentation.trajectory.metrics import TERMS, metrics
+from agents.presentation.trajectory.report import judged, sections
 from engines.auditor.fixture import DENSE, Focus
 from engines.registry import build_domain
 from engines.trajectory.build import shares
@@ -25,12 +26,7 @@ from schemas.config.domain.trips import TripsDomainSection
 from schemas.config.options.trajectory import TrajectoryOptions
 from schemas.guarantee import Guarantee
 
-if TYPE_CHECKING:
-    from agents.pages.report import StepRow
-    from agents.protocol.release.held_out import HeldOutAudit
-
 _CELLS = {"default": "starts", "grid": "density", "paper": "pairs"}
-_SHOWN = ("se_jsd", "fp_are", "qe")
 
 
 def _section(stream: Stream) -> TripsDomainSection:
@@ -127,34 +123,6 @@ def _steps(count: int) -> str:
     return "1 step" if count == 1 else f"{count:,} steps"
 
 
-def _sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[str]:
-    known = [(row.start, qe) for row in steps if (qe := _known(row.metrics, "qe")) is not None]
-    if not known:
-        return []
-    return [
-        "<h2>Error of counts in small regions over time</h2><p class=sub>Mean relative error of how many trips touch a "
-        "small rectangle (QE), all trips so far. Lower is better.</p>",
-        curves([start for start, _ in known], {"QE": [qe for _, qe in known]}, {"QE": BLUE}, percent=False),
-    ]
-
-
-def _tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
-    figures = {name: _known(metrics, name) for name in _SHOWN}
-    return [
-        (f"last {name.upper()}", "no trips" if value is None else f"{value:.3g}") for name, value in figures.items()
-    ]
-
-
-def _errors(metrics: Mapping[str, float]) -> Mapping[str, float]:
-    return {name.upper(): metrics[name] for name in _SHOWN if name in metrics}
-
-
-def _known(metrics: Mapping[str, float | None], name: str) -> float | None:
-    """A metric; None where nothing was compared."""
-    value = metrics.get(name)
-    return None if value is None or math.isnan(value) else value
-
-
 def _audit_plan(stream: Stream) -> AuditPlan:
     """Trips of one point: `DENSE` in one corner each step; the audited one joins them or is alone in the other."""
     section = _section(stream)
@@ -210,10 +178,13 @@ def _scalar(text: str) -> Any:
 PRESENTATION = Presentation(
     domain=_domain,
     error_model=_error_model,
-    sections=_sections,
-    tiles=_tiles,
+    sections=sections,
     audit_plan=_audit_plan,
-    errors=_errors,
+    metrics=metrics,
+    judged=judged,
+    events=lambda stream: "points of trips",
+    records=lambda stream: "points of synthetic trips",
+    terms=TERMS,
     remarks=_remarks,
     warnings=_warnings,
 )

@@ -10,7 +10,8 @@ import numpy as np
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
-from agents.presentation.tabular_report import errors, sections, tiles
+from agents.presentation.tabular.metrics import TERMS, metrics
+from agents.presentation.tabular.report import judged, sections
 from engines.auditor.fixture import Focus
 from engines.registry import build_domain, uncorrected_engine
 from engines.tabular.attributes import Scalar
@@ -150,8 +151,11 @@ PRESENTATION = Presentation(
     domain=_domain,
     error_model=_error_model,
     sections=sections,
-    tiles=tiles,
     audit_plan=_audit_plan,
-    errors=errors,
+    metrics=metrics,
+    judged=judged,
+    events=lambda stream: "rows",
+    records=lambda stream: "synthetic rows",
+    terms=TERMS,
     remarks=_remarks,
 )

@@ -25,7 +25,7 @@ def section(evaluator: TableEvaluator, truth: Folded, synthetic: Mapping[str, li
     """HTML; empty where there is no pair."""
     names, sizes = evaluator.domain.names, evaluator.domain.sizes
     shown = [index for index, size in enumerate(sizes) if size > 1][:MOST_ATTRIBUTES]
-    pairs = _that_fit(list(combinations(shown, 2)), sizes)
+    pairs = that_fit(list(combinations(shown, 2)), sizes)
     if not pairs:
         return ""
     layout = Marginals(sizes, tuple(pairs))
@@ -46,7 +46,21 @@ def section(evaluator: TableEvaluator, truth: Folded, synthetic: Mapping[str, li
     )
 
 
-def _that_fit(pairs: list[tuple[int, int]], sizes: tuple[int, ...]) -> list[tuple[int, int]]:
+def kept(layout: Marginals, true: FloatArray, made: FloatArray) -> str:
+    """Of counts of pairs: how much of what ties attributes together synthetic rows keep, and which pairs are lost."""
+    strengths = [np.array([cramers_v(layout.table(of, i)) for i in range(len(layout.cliques))]) for of in (true, made)]
+    strong = strengths[0] > STRONG
+    if not strong.any():
+        return f"No two attributes are tied together (no true Cramer's V above {STRONG}): there is little to keep."
+    share = float((strengths[1][strong] / strengths[0][strong]).mean())
+    lost = int((strengths[1][strong] < strengths[0][strong] / 2).sum())
+    return (
+        f"Of what ties attributes together {share:.0%} is kept (Cramer's V): of {int(strong.sum())} "
+        f"pair{'s' if strong.sum() > 1 else ''} that are tied, {lost} {'is' if lost == 1 else 'are'} noise."
+    )
+
+
+def that_fit(pairs: list[tuple[int, int]], sizes: tuple[int, ...]) -> list[tuple[int, int]]:
     """The pairs with the fewest cells, in their order, as many as memory is meant for."""
     cells = np.array([sizes[left] * sizes[right] for left, right in pairs], np.int64)
     order = np.argsort(cells, kind="stable")
@@ -91,4 +105,9 @@ def _picture(
         for side in axes.spines.values():
             side.set_visible(False)
     picture.colorbar(mesh, ax=panels, shrink=0.8, label="Cramer's V")
-    return image(picture, "png")
+    told = "; ".join(
+        f"{labels[place[left]]} and {labels[place[right]]} {values[0][index]:.2f} and {values[1][index]:.2f}"
+        for index in np.argsort(-values[0], kind="stable")[:3].tolist()
+        for left, right in [pairs[index]]
+    )
+    return image(picture, "png", alt=f"Squares of Cramer's V of all pairs, true and synthetic. Strongest: {told}")

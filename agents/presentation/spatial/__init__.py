@@ -7,10 +7,11 @@ from pathlib import PurePath
 
 import numpy as np
 
-from agents.presentation import spatial_zones
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
-from agents.presentation.spatial_error import error_model
-from agents.presentation.spatial_report import errors, sections, tiles
+from agents.presentation.spatial import zones
+from agents.presentation.spatial.error import error_model
+from agents.presentation.spatial.metrics import metrics
+from agents.presentation.spatial.report import frame, judged, sections
 from engines.auditor.fixture import DENSE, Focus
 from engines.registry import build_domain
 from engines.spatial.domain import LineDomain
@@ -28,7 +29,7 @@ _BESIDE = 3
 def _domain(stream: Stream) -> str:
     domain, depth = stream.domain, SpatialOptions.of(stream).depth
     if isinstance(domain, ZonesDomainSection):
-        return spatial_zones.domain_sentence(domain)
+        return zones.domain_sentence(domain)
     if isinstance(domain, GeoJsonDomainSection):
         name, digest = PurePath(domain.file.path).name, domain.file.sha256[:12]
         halved = f"whose bounds are halved {depth} times, by declaration and not from the data."
@@ -69,7 +70,7 @@ def _audit_plan(stream: Stream) -> AuditPlan:
     """`DENSE` events in one place and a few beside it, each step; the audited unit joins them or is alone."""
     domain = stream.domain
     if isinstance(domain, ZonesDomainSection):
-        places, beside = spatial_zones.places(stream, domain)
+        places, beside = zones.places(stream, domain)
     else:
         assert isinstance(domain, PlanarDomainSection)
         places, beside = (
@@ -79,7 +80,7 @@ def _audit_plan(stream: Stream) -> AuditPlan:
 
     def focuses(places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
         if isinstance(domain, ZonesDomainSection):
-            return spatial_zones.focuses(domain, places, known)
+            return zones.focuses(domain, places, known)
         assert isinstance(domain, PlanarDomainSection)
         located = [(step, fields[domain.x], fields[domain.y], count) for step, fields, count in known]
         return {name: spatial_focus(at[domain.x], at[domain.y], located) for name, at in places.items()}
@@ -104,9 +105,11 @@ PRESENTATION = Presentation(
     domain=_domain,
     error_model=error_model,
     sections=sections,
-    tiles=tiles,
     audit_plan=_audit_plan,
-    errors=errors,
+    metrics=metrics,
+    judged=judged,
+    frame=frame,
+    records=lambda stream: "synthetic points",
     error_unit="%",
     warnings=_warnings,
 )

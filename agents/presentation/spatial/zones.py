@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agents.pages.plots import GREY, SYNTHETIC, TRUE, figure, image, quiet
+from agents.pages.verdict import GOOD, Judged, Scale, relative
+from agents.presentation.bars import pairs
 from agents.presentation.contract import Fields, Known
 from engines.auditor.features import Features
 from engines.auditor.fixture import Focus
 from engines.registry import build_domain
 from engines.spatial.domain import ZoneDomain
 from engines.spatial.zones import ZoneEvaluator
+from schemas.arrays import IntArray
 from schemas.config import Stream, ZonesDomainSection
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 MOST_SHOWN = 30
 ERRORS = (
     "<h2>Error of zone counts over time</h2><p class=sub>Mean relative error of the counts of all single zones "
-    "(small), and of all runs of a tenth (medium) and a third (large) of the zones. Lower is better.</p>"
+    "(small), and of all runs of a tenth (medium) and a third (large) of the zones. Less is better.</p>"
 )
 
 
@@ -62,20 +64,45 @@ def _focus(zone: str, known: Sequence[tuple[int, str, int]]) -> Focus:
     return focus
 
 
-def bars(audit: HeldOutAudit) -> str:
-    """True and released counts of the zones that hold most."""
+def judged(audit: HeldOutAudit) -> Judged:
+    """Runs of zones, from all of them to single ones."""
+    true, made = (counts.astype(np.float64) for counts in _counts(audit))
+    even = np.full(len(true), made.sum() / len(true))
+    found = []
+    runs = sorted({len(true), *(1 << power for power in range(len(true).bit_length() - 1))}, reverse=True)
+    for run in runs:
+        starts = np.arange(0, len(true), run)
+        sums = [np.add.reduceat(counts, starts) for counts in (true, made, even)]
+        name = "all zones" if run == len(true) else "single zones" if run == 1 else f"groups of {run} zones"
+        found.append(Scale(name, relative(sums[0], sums[1]), relative(sums[0], sums[2])))
+    there = true > 0
+    good = int((np.abs(made - true)[there] <= GOOD * true[there]).sum())
+    return Judged(
+        what="Counts by zone",
+        scales=found,
+        how="Counts of neighbouring zones, taken together, true and synthetic, after the last step. Bars are the "
+        "differences, added up, as a share of all true events.",
+        baseline="as many events, the same number in each zone",
+        more=f"Of {int(there.sum()):,} zones with events, {good:,} {'is' if good == 1 else 'are'} within {GOOD:.0%}.",
+    )
+
+
+def _counts(audit: HeldOutAudit) -> tuple[IntArray, IntArray]:
+    """True and released, of every zone."""
     evaluator = audit.evaluator
     assert isinstance(evaluator, ZoneEvaluator)
-    true = evaluator.true_counts(audit.truth)
     released = evaluator.synthetic_counts([row[evaluator.domain.field] for row in audit.alive.values()])
+    return evaluator.true_counts(audit.truth), released
+
+
+def bars(audit: HeldOutAudit) -> str:
+    """True and released counts of the zones that hold most, with their numbers."""
+    evaluator = audit.evaluator
+    assert isinstance(evaluator, ZoneEvaluator)
+    true, released = _counts(audit)
     shown = np.argsort(-np.maximum(true, released), kind="stable")[:MOST_SHOWN][::-1]
-    made, axes = figure(6.0, 1.0 + 0.24 * len(shown))
-    rows = np.arange(len(shown))
-    axes.barh(rows + 0.2, true[shown], height=0.38, color=TRUE, label="true (private)")
-    axes.barh(rows - 0.2, released[shown], height=0.38, color=SYNTHETIC, label="synthetic (what the job publishes)")
-    axes.set_yticks(rows, [evaluator.domain.names[zone] for zone in shown.tolist()])
-    axes.tick_params(axis="y", labelsize=7, colors=GREY)
-    axes.legend(frameon=False, loc="lower right")
-    quiet(axes)
+    names = [evaluator.domain.names[zone] for zone in shown.tolist()]
     more = f" The {MOST_SHOWN} zones that hold most." if len(true) > MOST_SHOWN else ""
-    return f"<h2>Where the events are</h2><p class=sub>After the last step.{more}</p>{image(made, 'png')}"
+    return f"<h2>Where the events are</h2><p class=sub>After the last step.{more}</p>" + pairs(
+        names, true[shown].astype(np.float64), released[shown].astype(np.float64), what="events of a zone"
+    )

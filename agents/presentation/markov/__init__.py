@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from agents.pages.plots import BLUE, curves
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
-from agents.presentation.markov_leakage import leakage_lines, leakage_section
+from agents.presentation.markov.leakage import leakage_lines
+from agents.presentation.markov.report import TERMS, built, judged, metrics, sections
 from engines.auditor.fixture import DENSE, Focus
-from engines.markov.engine import Markov
 from engines.markov.fixture import state_focus
-from engines.registry import build_engine
 from schemas.config import Stream
 from schemas.config.domain.states import StatesDomainSection
 from schemas.config.options.markov import MarkovOptions
 from schemas.guarantee import Guarantee
-
-if TYPE_CHECKING:
-    from agents.pages.report import StepRow
-    from agents.protocol.release.held_out import HeldOutAudit
 
 _BESIDE = 3
 
@@ -74,46 +68,7 @@ def _remarks(stream: Stream) -> Iterator[str]:
         "What the estimates make of the noisy counts costs nothing. They rest on the declared population of "
         f"{_section(stream).population:,}; privacy does not: the noise hides any one user's records whoever else sends."
     )
-    yield from leakage_lines(_engine(stream))
-
-
-def _engine(stream: Stream) -> Markov:
-    engine = build_engine(stream)
-    assert isinstance(engine, Markov)
-    return engine
-
-
-def _error(metrics: Mapping[str, float | None]) -> float | None:
-    """Root of the mean squared error; None in a step that released nothing."""
-    mse = metrics.get("mse")
-    return None if mse is None or math.isnan(mse) else math.sqrt(mse)
-
-
-def _errors(metrics: Mapping[str, float]) -> Mapping[str, float]:
-    error = _error(metrics)
-    return {"rms of a count": math.nan if error is None else error}
-
-
-def _sections(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[str]:
-    released = [(row.start, error) for row in steps if (error := _error(row.metrics)) is not None]
-    if not released:
-        return []
-    return [
-        "<h2>Error of the counts over time</h2><p class=sub>Root of the mean squared error over all states, of counts "
-        "as first released, in users. Lower is better; revisions of earlier steps are better still.</p>",
-        curves(
-            [start for start, _ in released],
-            {"error": [error for _, error in released]},
-            {"error": BLUE},
-            percent=False,
-        ),
-        *leakage_section(_engine(stream), [start for start, _ in released]),
-    ]
-
-
-def _tiles(metrics: Mapping[str, float]) -> Sequence[tuple[str, str]]:
-    error = _error(metrics)
-    return [("last error, rms in users", "nothing released" if error is None else f"{error:.3g}")]
+    yield from leakage_lines(built(stream))
 
 
 def _audit_plan(stream: Stream) -> AuditPlan:
@@ -139,10 +94,13 @@ def _audit_plan(stream: Stream) -> AuditPlan:
 PRESENTATION = Presentation(
     domain=_domain,
     error_model=_error_model,
-    sections=_sections,
-    tiles=_tiles,
+    sections=sections,
     audit_plan=_audit_plan,
-    errors=_errors,
+    metrics=metrics,
+    judged=judged,
+    events=lambda stream: "records of users",
+    records=lambda stream: "released counts",
+    terms=TERMS,
     error_unit="users",
     remarks=_remarks,
 )

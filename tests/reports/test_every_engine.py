@@ -1,0 +1,97 @@
+"""The report of every engine: a verdict, pictures that have words, and no name of a figure that nobody explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents.pages.report import WARNING
+from agents.pages.verdict import RULE
+from agents.presentation import metrics_of, presentation
+from engines.contract_case import contract_case
+from engines.registry import build_evaluator
+from schemas.config import ENGINES, Stream, load_config
+from tests.reports.made import EXAMPLES, Page, simulated, stream_of
+
+
+def kinds() -> Iterator[tuple[str, str, int]]:
+    """Engine, kind of domain and the first variant of its contract case that has it."""
+    for engine in sorted(ENGINES):
+        found = {}
+        for index, variant in enumerate(contract_case(engine).variants):
+            domain = stream_of(engine, variant).domain
+            found.setdefault(f"{domain.kind}{'-lines' * ('reach_m' in variant.get('domain', {}))}", index)
+        yield from ((engine, kind, index) for kind, index in found.items())
+
+
+KINDS = [pytest.param(engine, index, id=f"{engine}-{kind}") for engine, kind, index in kinds()]
+"""A stream of every engine, and of every kind of domain that it has."""
+
+
+def streams() -> Iterator[Stream]:
+    for engine in sorted(ENGINES):
+        for mode in ENGINES[engine].facts.modes:
+            for variant in contract_case(engine).tried(mode):
+                yield contract_case(engine).stream(mode, variant)
+    for path in sorted(EXAMPLES.glob("*.toml")):
+        yield from load_config(path, {"PRIVSTREAM_USER_KEY_FILE": ""}, offline=True).streams
+
+
+def test_every_figure_of_every_stream_is_declared_with_a_meaning() -> None:
+    """By construction: a metric that an evaluator gives and a presentation does not explain is found here."""
+    for stream in streams():
+        declared = presentation(stream).metrics(stream)
+        explained = {key for metric in declared for key in metric.keys}
+        assert set(build_evaluator(stream).metrics) <= explained, stream.engine
+        for metric in declared:
+            assert set(metric.keys) <= set(build_evaluator(stream).metrics)
+            assert len(metric.meaning) > 15, metric.name
+            assert metric.name not in metric.keys, f"{metric.name} is a key and no words"
+        names = [metric.name for metric in declared]
+        assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(("engine", "index"), KINDS)
+def test_the_report(engine: str, index: int, tmp_path: Path) -> None:
+    stream = stream_of(engine, contract_case(engine).variants[index])
+    done = simulated(stream, tmp_path)
+    content = (tmp_path / "out" / "report.html").read_text()
+    page = Page(content)
+
+    assert page.text.removeprefix(f" {stream.name}: simulation, not private ").startswith(WARNING)
+    assert "Verdict" in page.text[: len(WARNING) + 600]
+    assert done.verdict
+    for sentence in done.verdict:
+        assert all(part in page.text for part in sentence.split(". ")[:1])
+        assert any(word in sentence for word in ("good", "rough", "nothing to compare")), sentence
+        assert sentence[0].isupper(), "what is judged has a name"
+        assert "does not say" not in sentence, "an engine of this distribution says what its releases are good for"
+    assert RULE in page.text
+
+    assert page.pictures >= 2
+    assert page.pictures == len(page.alts)
+    assert all(len(alt) > 40 and alt != "plot" for alt in page.alts)
+    assert len(set(page.alts)) == len(page.alts)
+    assert page.tables >= page.pictures / 3
+
+    metrics = metrics_of(stream)
+    for metric in metrics:
+        assert metric.meaning in page.terms[metric.name]
+        assert all(key in page.terms[metric.name] for key in metric.keys)
+        assert not metric.tile or metric.explained in page.titles, "a tile is explained where it stands"
+    before_glossary = page.text[: page.text.index("What the words mean")]
+    keys = {key for metric in metrics for key in metric.keys if "_" in key}
+    assert not [key for key in keys if key in before_glossary]
+    assert len(content) < 1_000_000
+
+
+def test_what_comes_in_and_goes_out_has_the_engine_s_own_words(tmp_path: Path) -> None:
+    """No "events alive 1" of a series: what is counted of a step is not what lives."""
+    stream = load_config(EXAMPLES / "departures.toml").streams[0]
+    show = presentation(stream)
+    assert (show.events(stream), show.records(stream)) == ("readings", "released values")
+    for engine in sorted(ENGINES):
+        stream = stream_of(engine, contract_case(engine).variants[0])
+        assert presentation(stream).records(stream) != "synthetic records"

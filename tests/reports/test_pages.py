@@ -1,0 +1,150 @@
+"""Pages stay small however long a stream is, and every picture has a text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.offline import simulate_output
+from agents.offline.simulate_output import FRAMES, Output
+from agents.pages.metrics import percent, plain
+from agents.pages.plots import MOST_POINTS, TABLE_ROWS, curves, figure, image, thinned
+from agents.pages.report import StepRow, StreamReport, render
+from agents.presentation import presentation
+from agents.presentation.maps import Frame, multiples
+from agents.presentation.series.report import judged, metrics, sections
+from schemas.config import load_config
+from tests.reports.made import EXAMPLES, Page
+
+YEAR = 52_560
+"""Steps of ten minutes."""
+START = datetime(2013, 1, 1, tzinfo=UTC)
+
+
+def rows(steps: int) -> list[StepRow]:
+    noise = np.sin(np.arange(steps)) * 9
+    return [
+        StepRow(
+            step=step,
+            start=START + timedelta(minutes=10 * step),
+            events=100 + step % 7,
+            released_total=step,
+            metrics={"true": 100.0, "released": 100.0 + float(noise[step]), "se": 4.0},
+            true_total=step,
+            gathered=False,
+        )
+        for step in range(steps)
+    ]
+
+
+def report(steps: list[StepRow], **changes: Any) -> StreamReport:
+    stream = load_config(EXAMPLES / "departures.toml").streams[0]
+    nobody: Any = None
+    found = judged(stream, nobody, steps)
+    made = StreamReport(
+        name="departures",
+        engine=stream.engine,
+        mode="default",
+        source="rows.csv",
+        verdict=[(each.sentence(), each.more) for each in found],
+        judged=found,
+        promise="",
+        caveats=(),
+        drowned=None,
+        step_length="10min",
+        guarantee={},
+        rows={},
+        refused=(),
+        refused_much=None,
+        steps=steps,
+        alive=True,
+        events="readings",
+        records="released values",
+        charged="one event",
+        metrics=metrics(stream),
+        terms=(),
+        sections=sections(stream, nobody, steps),
+    )
+    return replace(made, **changes)
+
+
+def test_a_year_of_ten_minutes_is_a_page_of_less_than_two_megabytes() -> None:
+    content = render(report(rows(YEAR)))
+    assert len(content) < 700_000
+    page = Page(content)
+    assert page.pictures == 4, "scales, all steps, the last ones, counts over time"
+    assert all(len(alt) > 40 for alt in page.alts)
+    assert f"mean of {-(-YEAR // MOST_POINTS)} steps" in page.text
+
+
+def test_what_is_refused_or_drowned_is_said_above_the_verdict() -> None:
+    said = {"refused_much": "12% refused: OUTSIDE_DOMAIN of x 12%", "drowned": "noise alone is larger than all 3"}
+    content = render(report(rows(3), refused=[("a", "b", "c", "d", "e", "f")], **said))
+    page = Page(content)
+    assert page.text.index(said["refused_much"]) < page.text.index("Verdict")
+    assert page.text.index(said["drowned"]) < page.text.index("Verdict")
+    assert content.count('role="alert"') == 3, "they, and that it is not private"
+    assert Page(render(report(rows(3)))).text.count("refused") == 0
+
+
+def test_one_reading_a_step_is_no_picture() -> None:
+    steps = [replace(row, events=1) for row in rows(20)]
+    assert "Counts over time" not in render(report(steps, alive=False))
+    assert "Counts over time" in render(report(rows(20), alive=False))
+    assert "readings and released values after each step" in render(report(steps))
+
+
+def test_no_names_of_fields_become_part_of_the_page() -> None:
+    assert "<script>" not in render(report(rows(3), name="<script>", events="<script>"))
+    made, axes = figure(1, 1)
+    axes.plot([1, 2])
+    assert '"><script>' not in image(made, "svg", alt='"><script>')
+
+
+def test_a_picture_without_words_is_none() -> None:
+    made, _ = figure(1, 1)
+    with pytest.raises(TypeError, match="alt"):
+        image(made, "svg")  # type: ignore[call-arg]
+
+
+def test_lines_are_means_of_whole_groups_and_known_values() -> None:
+    assert thinned([1.0, 3.0, None, 5.0, 100.0], 2).tolist() == [2.0, 5.0]
+    assert np.isnan(thinned([None, None], 2)).all()
+    times = [START + timedelta(hours=step) for step in range(5000)]
+    short = curves(times[:5], {"a": [0.5] * 5}, {}, what="error, %", text=percent)
+    long = curves(times, {"a": [0.5] * 5000}, {}, what="error", text=plain, percent=False)
+    assert len(long) < 2 * len(short) + 40_000
+    assert long.count("<tr>") == TABLE_ROWS + 1
+    assert "Each point is the mean of 13 steps" in long
+    assert "a from 50 % to 50 %" in short
+
+
+def test_few_frames_are_kept_and_they_cover_all_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = load_config(EXAMPLES / "taxi.toml").streams[0]
+    asked: list[int] = []
+    shown = replace(presentation(stream), frame=lambda stream, audit: asked.append(1) or len(asked))
+    monkeypatch.setattr(simulate_output, "presentation", lambda stream: shown)
+    nobody: Any = None
+    with Output(tmp_path / "out", stream, source="", caveats=[]) as output:
+        for row in rows(1000):
+            output.step(replace(row, metrics={}), b"{}", nobody)
+            assert sum(each.frame is not None for each in output.steps) <= FRAMES
+    kept = [each.step for each in output.steps if each.frame is not None]
+    assert len(kept) >= FRAMES // 2
+    assert len(set(np.diff(kept).tolist())) == 1
+    assert kept[-1] > 1000 - 2 * (kept[1] - kept[0])
+    assert len(asked) < 80
+
+
+def test_small_maps_are_five_at_most_and_none_for_two_steps() -> None:
+    grid = np.zeros((60, 60))
+    grid[3, 4] = 7
+    frames = [(START + timedelta(days=day), Frame(grid, grid)) for day in range(8)]
+    page = Page(multiples(frames, what="events"))
+    assert page.alts[0].count("7 true, 7") == 5
+    assert multiples(frames[:2], what="events") == ""
