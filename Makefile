@@ -102,7 +102,7 @@ lock: setup  ## resolve the lock files anew from pyproject.toml (LOCK_ARGS=--upg
 		-o requirements/demo.lock
 	$(COMPILE) $(LOCK_ARGS) --extra otlp -c requirements/demo.lock pyproject.toml requirements/build.in \
 		-o requirements/core.lock
-	$(COMPILE) $(LOCK_ARGS) --extra demo --extra otlp --extra dev -c requirements/demo.lock pyproject.toml \
+	$(COMPILE) $(LOCK_ARGS) --extra demo --extra otlp --extra docs --extra dev -c requirements/demo.lock pyproject.toml \
 		requirements/build.in -o requirements/all.lock
 	$(COMPILE) $(LOCK_ARGS) --override requirements/price.overrides requirements/price.in -o requirements/price.lock
 	$(COMPILE) $(LOCK_ARGS) requirements/streams.in -o requirements/streams.lock
