@@ -21,6 +21,7 @@ from zoneinfo import ZoneInfo
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from agents.offline.rows.cells import has_json, values
 from agents.protocol.ingest.times import EPOCH, ONE_US, UNIT_US
@@ -107,6 +108,8 @@ class BatchReader:
         return f"{name} ({self.fields[name]})" + (f", which has {close[0]}" if close else "")
 
     def _cells(self, name: str, column: Any) -> list[Any]:
+        if pa.types.is_floating(column.type) and pc.all(pc.is_finite(column)).as_py():
+            return list(column.to_pylist())
         if not pa.types.is_timestamp(column.type):
             return values(name, column)
         moments = column.cast(pa.timestamp("us", column.type.tz), safe=False).to_pylist()

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from agents.lifecycle.refusals import REPORT_ROWS, WHAT_TO_DO
 from schemas.events import Reason
-from schemas.releases import Candidate, unframe_records
+from schemas.releases import PublicRecord
 
 _BESIDE = (Reason.ACCEPTED.name, Reason.OVER_BOUND.name, Reason.CLIPPED.name)
 
@@ -103,11 +103,11 @@ class StepRelease:
     taken: Taken = field(repr=False)
 
     @staticmethod
-    def of(candidate: Candidate, taken: Taken) -> StepRelease:
-        """The public bytes of a candidate, read back."""
-        ledger = orjson.loads(candidate.ledger)
+    def of(ledger_entry: bytes, published: Sequence[PublicRecord], taken: Taken) -> StepRelease:
+        """Public bytes, read back."""
+        ledger = orjson.loads(ledger_entry)
         ids, records, removed, measurements = [], [], [], []
-        for record in unframe_records(candidate.payload):
+        for record in published:
             if record.channel == "measurements":
                 measurements.append(orjson.loads(record.value or b"null"))
             elif record.value is None:
@@ -116,7 +116,7 @@ class StepRelease:
                 ids.append(record.key.decode())
                 records.append(orjson.loads(record.value))
         return StepRelease(
-            step=candidate.step,
+            step=ledger["step"],
             start=datetime.fromisoformat(ledger["start"]),
             end=datetime.fromisoformat(ledger["end"]),
             records=records,

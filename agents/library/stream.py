@@ -203,7 +203,8 @@ class PrivateStream:
         if entry.candidate:
             candidate = Candidate.decode(entry.candidate)
             self._stepper.restore(candidate)
-            self._last = StepRelease.of(candidate, _taken(entry.taken.get("last")))
+            taken = _taken(entry.taken.get("last"))
+            self._last = StepRelease.of(candidate.ledger, unframe_records(candidate.payload), taken)
         for offset, encoded in enumerate(entry.blocks, start=entry.first_block):
             block = Block.decode(encoded)
             self._ingest.apply(block, at=offset, trimmed_to=entry.first_block)
@@ -315,8 +316,9 @@ class PrivateStream:
         """Compute the step that is begun. Whatever happens, it is this answer or none."""
         entry = self._journal.entry
         candidate = self._stepper.compute(entry.seed)
+        published = unframe_records(candidate.payload)
         alive = dict(entry.alive)
-        for record in unframe_records(candidate.payload):
+        for record in published:
             if record.channel == "synthetic" and record.value is None:
                 alive.pop(record.key.decode(), None)
             elif record.channel == "synthetic" and record.value is not None:
@@ -330,7 +332,7 @@ class PrivateStream:
             first_block=floor,
         )
         self._open = Taken()
-        self._last = StepRelease.of(candidate, taken)
+        self._last = StepRelease.of(candidate.ledger, published, taken)
         return self._last
 
     def _finish(self) -> StepRelease:
