@@ -31,7 +31,7 @@ ROWS = 4096
 """At once."""
 
 
-class Rows(NamedTuple):
+class BatchRows(NamedTuple):
     """JSON records, and what each has in the column of the time."""
 
     records: list[bytes]
@@ -53,13 +53,13 @@ class BatchReader:
     format: str
     zone: ZoneInfo
 
-    def read(self, batch: object) -> Rows:
+    def read(self, batch: object) -> BatchRows:
         """Rows as JSON records, in their order.
 
         Raises: BatchError where it is no batch or lacks columns, before any row is looked at. Names columns and types
             only.
         """
-        rows = Rows([], [])
+        rows = BatchRows([], [])
         if batch is None:
             return rows
         for row in self._dicts(batch):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import orjson
 import pyarrow as pa
 
-from agents.library.batches import ROWS, BatchReader, Rows
+from agents.library.batches import ROWS, BatchReader, BatchRows
 from agents.library.journal import Journal
 from agents.library.promise import Promise
 from agents.library.release import StepRelease, Taken, table_of
@@ -152,7 +152,7 @@ class PrivateStream:
             rows = self._reader.read(batch)
             parts, left = self._by_step(rows, until=until)
             for step in range(self._stepper.step, until):
-                taken = self._take(parts.get(step, Rows([], [])), close=True, digest=_digest(rows))
+                taken = self._take(parts.get(step, BatchRows([], [])), close=True, digest=_digest(rows))
                 if step == until - 1:
                     taken = replace(taken, left=left)
                 released.append(self._answer(self._open + taken))
@@ -226,7 +226,7 @@ class PrivateStream:
                 "release the steps before it, also those without rows: step()."
             )
 
-    def _fresh(self, batch: object, *, repeated: bool) -> Rows:
+    def _fresh(self, batch: object, *, repeated: bool) -> BatchRows:
         """The rows of a batch that was not taken in before. Raises: BatchError."""
         rows = self._reader.read(batch)
         before = self._seen(rows)
@@ -238,33 +238,33 @@ class PrivateStream:
             )
         return rows
 
-    def _seen(self, rows: Rows) -> int | None:
+    def _seen(self, rows: BatchRows) -> int | None:
         """The step for which these very rows were taken in; where there are none, the one that is begun."""
         if not rows.records:
             return self._stepper.step if self._journal.entry.seed else None
         return self._journal.entry.batches.get(_digest(rows))
 
-    def _by_step(self, rows: Rows, *, until: int) -> tuple[dict[int, Rows], int]:
+    def _by_step(self, rows: BatchRows, *, until: int) -> tuple[dict[int, BatchRows], int]:
         """Rows by their own step, from the next one to that before `until`; and how many are left. Rows that have no
         step go with the next one, which refuses them.
         """
         first, left = self._stepper.step, 0
-        parts: dict[int, Rows] = {}
+        parts: dict[int, BatchRows] = {}
         for own, record, time in zip(self._steps(rows), *rows, strict=True):
             if own is not None and (own >= until or 0 <= own < first):
                 left += 1
                 continue
-            part = parts.setdefault(first if own is None else max(own, first), Rows([], []))
+            part = parts.setdefault(first if own is None else max(own, first), BatchRows([], []))
             part.records.append(record)
             part.times.append(time)
         return parts, left
 
-    def _steps(self, rows: Rows) -> list[int | None]:
+    def _steps(self, rows: BatchRows) -> list[int | None]:
         """The step of each row's own time; None where that cannot be read."""
         field = self._stream.time.field
         return steps_of(clock_of(self._stream), times_of(self._stream).of([{field: time} for time in rows.times]))
 
-    def _take(self, rows: Rows, *, close: bool, digest: str = "") -> Taken:
+    def _take(self, rows: BatchRows, *, close: bool, digest: str = "") -> Taken:
         """Take in rows; with `close` the next step is begun: everything that it will be computed of is in the journal.
 
         Args: digest: of the batch that the rows are of, where they are not all of it.
@@ -370,7 +370,7 @@ def _reader(stream: Stream, spec: SourceSpec) -> BatchReader:
     )
 
 
-def _digest(rows: Rows) -> str:
+def _digest(rows: BatchRows) -> str:
     digest = hashlib.sha256()
     for record in rows.records:
         digest.update(b"%d," % len(record))

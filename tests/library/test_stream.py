@@ -86,7 +86,7 @@ def test_records_alive_are_those_that_came_and_did_not_go(tmp_path: Path) -> Non
 
 
 def test_nothing_private_is_shown_unasked() -> None:
-    stream = configure(TABLES)
+    stream = configure(TABLES, insecure_seed=2)  # so that no digest holds the number by chance
     release = stream.step(rows(0, users=37))
     for shown in (
         repr(stream),
