@@ -10,9 +10,9 @@ KILLS  ?= 200
 RUNS   ?= 1000
 SEEDS  ?= 200
 SBOM   ?= build/sbom.json
-SOURCES := schemas engines agents tests requirements $(wildcard benchmarks examples)
+SOURCES := schemas engines agents tests requirements website $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos simulate-job drawing lock sbom clean
+.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos simulate-job docs drawing lock sbom clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -90,6 +90,9 @@ chaos: setup  ## kill workers at random, KILLS times (default 200), then check e
 
 simulate-job: setup  ## the whole job on an in-memory Kafka and virtual time, SEEDS times (at night 10000), and planted faults
 	$(PY) -m tests.simulation --seeds $(SEEDS) --plants $(ARGS)
+
+docs: setup  ## build the documentation as a site, strictly, into build/site; open build/site/index.html, also without a network
+	PYTHONPATH=. $(VENV)/bin/mkdocs build --strict --quiet
 
 drawing: setup  ## draw in docs/architecture.md how the rooms import each other (check fails where it is not so)
 	$(PY) -m tests.architecture.drawing
