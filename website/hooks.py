@@ -35,7 +35,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds generated pages, the site's own style sheet, and copies of what pages link to outside of docs/."""
     for name, text in {**reference.pages(), "index.md": index.page()}.items():
         files.append(File.generated(config, name, content=text))
-    files.append(File.generated(config, "website.css", abs_src_path=str(ROOT / "website" / "website.css")))
+    for name, own in (("website.css", "website.css"), ("assets/iframe-worker.js", "iframe-worker.js")):
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / "website" / own)))
     queue = [(f"docs/{file.src_uri}", file.content_string) for file in files.documentation_pages()]
     queue.append(("docs/README.md", "[](../README.md) [](../CONTRIBUTING.md) [](../CHANGELOG.md)"))
     copied: set[str] = set()

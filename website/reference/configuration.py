@@ -91,8 +91,8 @@ def page() -> str:
 
 def section(title: str, model: type[Section], *, level: int = 2) -> Iterator[str]:
     """A heading, a table of keys, and the tables of what stands in them."""
-    yield f"{'#' * level} {title}\n\n{prose(summary(model))}\n"
-    yield table(["key", "type", "default", "example", "what it does"], list(_rows(model)))
+    yield f"{'#' * level} {title}\n\n{summary(model)}\n"
+    yield table(["key", "type", "default", "what it does"], list(_rows(model)))
     for name, inner in _inner(model):
         if inner not in (Privacy, Timing):
             yield from section(f"Each of `{name}`", inner, level=4)
@@ -107,8 +107,9 @@ def _rows(model: type[Section]) -> Iterator[list[str]]:
         if model is Stream and name in ("privacy", "time", "domain", "options"):
             continue
         default = "required" if field.is_required() else _value(field.get_default(call_default_factory=True))
-        example = _value(field.examples[0]) if field.examples else ""
-        yield [f"`{key}`", cell(kind_of(said[name].kind, field)), default, example, prose(cell(said[name].doc))]
+        example = f" Such as {_value(field.examples[0])}." if field.examples else ""
+        example = "" if default in example and default not in ("none", "required") else example
+        yield [f"`{key}`", cell(kind_of(said[name].kind, field)), default, cell(said[name].doc) + example]
 
 
 def kind_of(written: str, field: FieldInfo) -> str:
@@ -180,8 +181,3 @@ def _value(value: Any) -> str:
 
 def _modes(modes: frozenset[str]) -> str:
     return ", ".join(f"`{mode}`" for mode in sorted(modes))
-
-
-def prose(text: str) -> str:
-    """Docstrings name classes of the code, which tell a reader of the site nothing: those in backticks stay as they are."""
-    return text
