@@ -42,9 +42,13 @@ class Stream(Section):
     """`[[streams]]`. What can change under a running stream is what `fingerprint_fields` leaves out."""
 
     name: PlainName = Field(examples=["taxi"])
+    """Of the stream, and the begin of its topics: `<name>.synthetic`, `.measurements`, `.ledger` and `.utility`."""
     engine: Annotated[str, Field(strict=True), AfterValidator(_engine)] = Field(examples=["spatial"])
+    """What kind of stream it is: one of the installed engines."""
     mode: Annotated[str, Field(strict=True)] = Field("default", examples=["default"])
+    """Which of the engine's methods runs; `default` is the one to use."""
     source: TopicName = Field(examples=["raw.taxi"])
+    """The private topic that is read."""
     audit: TopicName | None = Field(None, examples=["audit.taxi"])
     """Topic with the held-out events that the audit agent compares with; absent: no audit."""
     allow_compacted: Flag = Field(False, examples=[True])
@@ -52,6 +56,7 @@ class Stream(Section):
     read all but the last are then lost, and no one can count how many.
     """
     format: Literal["json"] = Field("json", examples=["json"])
+    """How the values of its records are written."""
     partitioner: Literal["murmur2", "crc32", "none"] = Field("murmur2", examples=["murmur2"])
     """How producers place a user's key: `murmur2` (Java, aiokafka), `crc32` (librdkafka), or `none`: not checked."""
     publish_delay: Duration = Field(timedelta(0), examples=["0s"])
@@ -59,6 +64,7 @@ class Stream(Section):
     privacy: Privacy
     time: Timing
     domain: Domain
+    """Public description of what an event can be; `kind` says which."""
     options: Options
     """Those of `engine`; absent: all as they are by default."""
 

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from schemas.config import ENGINES, format_duration
+from schemas.config.files import PublicFile
 from schemas.config.privacy import Privacy
 from schemas.config.section import Section
 from schemas.config.server import JobSection, Kafka
@@ -59,17 +60,19 @@ the environment win over the file; `PRIVSTREAM_USER_KEY_FILE` is used by each st
 """
 
 
+FIXED: tuple[tuple[str, type[Section]], ...] = (
+    ("[job]", JobSection),
+    ("[kafka]", Kafka),
+    ("[[streams]]", Stream),
+    ("[streams.privacy]", Privacy),
+    ("[streams.time]", Timing),
+)
+
+
 def page() -> str:
     """All sections."""
     parts = [INTRODUCTION]
-    fixed: list[tuple[str, type[Section]]] = [
-        ("[job]", JobSection),
-        ("[kafka]", Kafka),
-        ("[[streams]]", Stream),
-        ("[streams.privacy]", Privacy),
-        ("[streams.time]", Timing),
-    ]
-    for title, model in fixed:
+    for title, model in FIXED:
         parts += section(f"`{title}`", model)
     shown: set[type[Section]] = set()
     for name, spec in ENGINES.items():
@@ -89,12 +92,21 @@ def page() -> str:
     return "\n".join(parts)
 
 
+def models() -> Iterator[type[Section]]:
+    """Every model that the page shows."""
+    queue = [model for _, model in FIXED]
+    queue += [model for spec in ENGINES.values() for model in (*spec.domains.values(), spec.options)]
+    for model in queue:
+        yield model
+        yield from (inner for _, inner in _inner(model) if inner is not PublicFile)
+
+
 def section(title: str, model: type[Section], *, level: int = 2) -> Iterator[str]:
     """A heading, a table of keys, and the tables of what stands in them."""
     yield f"{'#' * level} {title}\n\n{summary(model)}\n"
     yield table(["key", "type", "default", "what it does"], list(_rows(model)))
     for name, inner in _inner(model):
-        if inner not in (Privacy, Timing):
+        if inner is not PublicFile:  # written as its path
             yield from section(f"Each of `{name}`", inner, level=4)
 
 

@@ -35,6 +35,11 @@ def found() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
     """Name, kind, labels and help of each."""
     for _, tree in modules():
         for node in ast.walk(tree):
+            if isinstance(node, ast.Tuple) and len(node.elts) >= 2:
+                # Rows of a table from which one loop makes gauges of source partitions.
+                name, text = (_constant(element) for element in node.elts[:2])
+                if isinstance(name, str) and name.startswith("privstream_") and isinstance(text, str):
+                    yield name, "gauge", ("stream", "partition"), text
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in MAKERS and len(node.args) >= 2:
                 name, text = (_constant(argument) for argument in node.args[:2])
                 if isinstance(name, str) and name.startswith("privstream_") and isinstance(text, str):
