@@ -155,6 +155,16 @@ class StepRelease:
 
 
 def table_of(records: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Records as columns; a column that a record lacks is null there."""
+    """Records as columns; a column that a record lacks is null there. Where values are of several types (numbers, and a
+    text for all others) the column is of texts.
+    """
     names = dict.fromkeys(name for record in records for name in record)
-    return pa.table({name: [record.get(name) for record in records] for name in names})
+    return pa.table({name: _column([record.get(name) for record in records]) for name in names})
+
+
+def _column(values: list[Any]) -> pa.Array:
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        texts = (value if value is None or isinstance(value, str) else orjson.dumps(value).decode() for value in values)
+        return pa.array(texts, pa.string())

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from agents.library import journal as journals
 from agents.library.journal import FileJournal, Journal
+from agents.library.release import table_of
 from agents.protocol.release.stepper import Stepper
 from engines import configure
 from engines.noise import fresh_seed
@@ -83,6 +84,12 @@ def test_records_alive_are_those_that_came_and_did_not_go(tmp_path: Path) -> Non
         .synthetic()
         .equals(stream.synthetic())
     )
+
+
+def test_a_column_of_several_types_is_of_texts() -> None:
+    records = [{"zip": 94102, "n": 1}, {"zip": "other", "n": 0.5}, {"zip": None}, {"zip": True, "n": None}]
+    assert table_of(records).to_pydict() == {"zip": ["94102", "other", None, "true"], "n": [1.0, 0.5, None, None]}
+    assert table_of([]).num_rows == 0
 
 
 def test_nothing_private_is_shown_unasked() -> None:
