@@ -10,9 +10,9 @@ KILLS  ?= 200
 RUNS   ?= 1000
 SEEDS  ?= 200
 SBOM   ?= build/sbom.json
-SOURCES := schemas engines agents tests requirements $(wildcard benchmarks examples)
+SOURCES := schemas engines agents tests requirements website $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos simulate-job drawing pictures lock sbom clean
+.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos simulate-job docs drawing pictures lock sbom clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -94,6 +94,9 @@ chaos: setup  ## kill workers at random, KILLS times (default 200), then check e
 simulate-job: setup  ## the whole job on an in-memory Kafka and virtual time, SEEDS times (at night 10000), and planted faults
 	$(PY) -m tests.simulation --seeds $(SEEDS) --plants $(ARGS)
 
+docs: setup  ## build the documentation as a site, strictly, into build/site; open build/site/index.html, also without a network
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+
 drawing: setup  ## draw in docs/architecture.md how the rooms import each other (check fails where it is not so)
 	$(PY) -m tests.architecture.drawing
 
@@ -108,7 +111,7 @@ lock: setup  ## resolve the lock files anew from pyproject.toml (LOCK_ARGS=--upg
 		-o requirements/demo.lock
 	$(COMPILE) $(LOCK_ARGS) --extra otlp --extra registry -c requirements/demo.lock pyproject.toml requirements/build.in \
 		-o requirements/core.lock
-	$(COMPILE) $(LOCK_ARGS) --extra demo --extra otlp --extra registry --extra dev -c requirements/demo.lock pyproject.toml \
+	$(COMPILE) $(LOCK_ARGS) --extra demo --extra otlp --extra registry --extra docs --extra dev -c requirements/demo.lock pyproject.toml \
 		requirements/build.in -o requirements/all.lock
 	$(COMPILE) $(LOCK_ARGS) --override requirements/price.overrides requirements/price.in -o requirements/price.lock
 	$(COMPILE) $(LOCK_ARGS) requirements/streams.in -o requirements/streams.lock

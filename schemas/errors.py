@@ -14,6 +14,9 @@ PrivstreamError                     stops
 │   ├── LostTopicError                        a topic of the stream's history is gone, or was made again
 │   └── FingerprintError                      guarantee-relevant configuration or source changed under a running stream
 │       └── SourceError                       the source is another topic than the one that the stream was started with
+├── BatchError                      record    a batch of the library is not rows, or was taken in before: none of it is
+├── StepOrderError                  stream    the library was asked for a step that is released, or not yet the next
+├── StateFileError                  stream    a state file of the library is in use, damaged, or an older copy
 ├── StoreError                      job       the folder of the state tables cannot be used; a cache, never the truth
 └── BrokerError                     job       the Kafka cluster cannot be used as it is
     ├── TopicError                            a topic is not as the job needs it: waiting does not help
@@ -127,6 +130,24 @@ class FingerprintError(PromiseError):
 
 class SourceError(FingerprintError):
     """A source topic is gone, was made again or has other partitions than when the stream was started."""
+
+
+class BatchError(PrivstreamError):
+    """A batch that the library refuses as a whole. Nothing of it was taken in."""
+
+    stops: ClassVar[Reach] = "record"
+
+
+class StepOrderError(PrivstreamError):
+    """A step has one answer, and steps come in order: the one asked for is over, or is not the next."""
+
+    stops: ClassVar[Reach] = "stream"
+
+
+class StateFileError(PrivstreamError):
+    """A state file that must not be gone on with: a second answer for one of its steps could come of it."""
+
+    stops: ClassVar[Reach] = "stream"
 
 
 class StoreError(PrivstreamError):

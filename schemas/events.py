@@ -6,6 +6,7 @@ The last one may say that the partition *goes live*: from there on the wall cloc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -52,6 +53,30 @@ class Reason(IntEnum):
     NO_BEFORE = 24  # a change that does not say which row it takes away
     WRONG_COLUMNS = 25  # CSV with another header, or another number of cells
     NO_EVENT = 26  # counted, not dead-lettered: what its format has beside events, such as a header or a tombstone
+
+
+MEANING: Mapping[Reason, str] = {
+    Reason.ACCEPTED: "The record is used.",
+    Reason.NOT_JSON: "It is not JSON in UTF-8. NaN and Infinity are not JSON.",
+    Reason.MISSING_FIELD: "A field that the configuration names is absent.",
+    Reason.WRONG_TYPE: "It is no object, or a field holds another type, null among them.",
+    Reason.EMPTY: "It has no value (a tombstone), or an empty one.",
+    Reason.TOO_LARGE: "It has more than 1 MiB.",
+    Reason.BAD_USER: "The user id is neither a text of 1 to 256 bytes nor an integer.",
+    Reason.WRONG_PARTITION: "It is not on the partition of its user, who would be bounded twice.",
+    Reason.BAD_TIME: "The time cannot be read as the configured format.",
+    Reason.BEFORE_START: "Its time is before step 0.",
+    Reason.TOO_FAR_AHEAD: "Its step is more than `max_ahead` beyond the open one.",
+    Reason.NOT_FINITE: "A number is too large for 64 bits of floating point.",
+    Reason.OUTSIDE_DOMAIN: "A value is outside of what the domain declares.",
+    Reason.BAD_OPERATION: "The operation is neither `insert` nor `delete`.",
+    Reason.BAD_TICK: "A tick that cannot be read, or where nothing but the wall clock closes steps.",
+    Reason.OVER_BOUND: "Its user has no contributions left: the bound at work, no fault of the record.",
+    Reason.CLIPPED: "Counted beside ACCEPTED: a value was moved to the nearest public limit.",
+    Reason.TICK_TOO_FAR: "A tick that closes more than 10,000 steps at once.",
+    Reason.LOST: "Deleted from the source topic before it was read; counted by offsets.",
+}
+"""In a sentence, for people."""
 
 
 def encode_tick(step: int, *, row: int, source: str) -> bytes:

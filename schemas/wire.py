@@ -35,6 +35,7 @@ class Kind(Enum):
     BOUNDS = b"PSBO"
     STATE = b"PSST"
     TRUTH = b"PSTR"
+    JOURNAL = b"PSJO"
 
 
 VERSIONS: Mapping[Kind, range] = {**dict.fromkeys(Kind, range(1, 2)), Kind.BLOCK: range(1, 3)}

@@ -7,7 +7,6 @@ seed gives the same bytes.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from agents.protocol.release.stepper import Stepper
 from agents.protocol.replay.plan import Planned, Progress
 from agents.protocol.replay.rows import clock_of, plan_of, steps_of, times_of
 from agents.protocol.userhash import user_key
-from engines.noise import fresh_seed
+from engines.noise import fresh_seed, repeated_seed
 from engines.registry import build_domain
 from schemas.releases import unframe_records
 
@@ -230,8 +229,7 @@ class Simulation:
         """The seed that the job draws: with `run --insecure-seed N` the very same."""
         if self._options.seed is None:
             return fresh_seed()
-        label = f"privstream/insecure/{self._options.seed}/{self.stream.name}/{step}"
-        return hashlib.sha256(label.encode()).digest()
+        return repeated_seed(self._options.seed, self.stream.name, step)
 
 
 def planned(stream: Stream, parts: Iterable[list[Row]], *, source: str) -> Iterator[tuple[Sequence[Planned], int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from agents.lifecycle.advice import PAGE
 from agents.lifecycle.stops import Stops
 from agents.lifecycle.vitals import Vitals
 from agents.protocol.partitioner import home_partition
-from engines.noise import fresh_seed
+from engines.noise import fresh_seed, repeated_seed
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -100,5 +99,4 @@ class Job:
         """32 bytes from which all noise of the step is expanded."""
         if self.insecure_seed is None:
             return fresh_seed()
-        label = f"privstream/insecure/{self.insecure_seed}/{stream}/{step}"
-        return hashlib.sha256(label.encode()).digest()
+        return repeated_seed(self.insecure_seed, stream, step)

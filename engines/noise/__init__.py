@@ -13,7 +13,7 @@ from engines.noise.gaussian import DiscreteGaussian, discrete_gaussian, sigma_sq
 from engines.noise.laplace import LEAST_VARIANCE, DiscreteLaplace, discrete_laplace, scale_for
 from engines.noise.mechanisms import binomial_mechanism, check_zero, gaussian_mechanism, laplace_mechanism
 from engines.noise.private import aggregate, private_like
-from engines.noise.source import SEED_BYTES, Label, NoiseSource, fresh_seed, seeded
+from engines.noise.source import SEED_BYTES, Label, NoiseSource, fresh_seed, repeated_seed, seeded
 from engines.noise.split import laplace_exceeds
 from engines.noise.uniform import random_bits, uniform_below
 
@@ -42,6 +42,7 @@ __all__ = [
     "laplace_mechanism",
     "private_like",
     "random_bits",
+    "repeated_seed",
     "scale_for",
     "seeded",
     "sigma_squared_for",

@@ -26,6 +26,14 @@ _DOMAIN = b"privstream/noise/1"
 Label = str | int | bytes
 
 
+def repeated_seed(number: int, stream: str, step: int) -> bytes:
+    """The seed of a step of which the noise can be repeated, and subtracted: NOT PRIVATE. For tests and comparisons.
+
+    The job, `simulate` and the library agree on it, so that with one number they release the same bytes.
+    """
+    return hashlib.sha256(f"privstream/insecure/{number}/{stream}/{step}".encode()).digest()
+
+
 def fresh_seed() -> bytes:
     """Return 32 bytes of the operating system's cryptographic source: the only such call in the code base."""
     return secrets.token_bytes(SEED_BYTES)

@@ -51,7 +51,9 @@ class Privacy(Section):
     epsilon: Annotated[ExactDecimal, AfterValidator(_epsilon)] = Field(examples=[1.0])
     """Exactly the decimal number in the file."""
     delta: Annotated[Number, AfterValidator(_delta)] = Field(0.0, examples=[0.0])
+    """0 for pure epsilon-DP; engines and modes with Gaussian noise need one far below 1 in the number of users."""
     unit: Unit = Field("user", examples=["user"])
+    """Whom epsilon protects: all that one `user` contributes, a single `event`, or where a member was (`replace`)."""
     user: FieldName | None = Field(None, examples=["user_id"])
     """Field of the raw event that holds the user's id."""
     max_contributions: Whole | None = Field(None, ge=1, le=1_000_000, examples=[2])

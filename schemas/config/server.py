@@ -60,6 +60,7 @@ class JobSection(Section):
     """`[job]`: `name` is the prefix of the consumer group, the transactional ids and the private topics."""
 
     name: PlainName = Field("privstream", examples=["privstream"])
+    """Prefix of everything that the job owns on the cluster: consumer groups, transactional ids, private topics."""
     data_dir: Path = Field(Path("./privstream-data"), examples=["./privstream-data"])
     """Folder of the RocksDB tables, relative to the working directory; a cache, but as sensitive as the raw topics."""
     http_port: Whole | None = Field(None, ge=1, le=65535, examples=[9464])
@@ -122,6 +123,7 @@ class Kafka(Section):
     """`[kafka]`: the cluster. Secrets are named by the files that hold them, never written here."""
 
     bootstrap: Annotated[str, Field(strict=True), AfterValidator(_servers)] = Field(examples=["localhost:9092"])
+    """Brokers to begin with, `host:port`, separated by commas."""
     partitions: Whole = Field(4, ge=1, le=10_000, examples=[4])
     """Partitions of the job's private topics; source topics keep their own number."""
     replication_factor: Whole | None = Field(None, ge=1, le=100, examples=[3])
@@ -129,9 +131,13 @@ class Kafka(Section):
     session_timeout_s: Whole = Field(30, ge=6, le=1800, examples=[30])
     """Seconds after which a silent worker's partitions go to another one."""
     security_protocol: SecurityProtocol = Field("PLAINTEXT", examples=["SASL_SSL"])
+    """How the cluster is spoken to: plain or TLS, with or without SASL."""
     sasl_mechanism: SaslMechanism | None = Field(None, examples=["SCRAM-SHA-512"])
+    """How the job says who it is; needed with a SASL protocol."""
     sasl_username: Annotated[str, Field(strict=True, min_length=1)] | None = Field(None, examples=["privstream"])
+    """Of PLAIN and SCRAM."""
     sasl_password_file: Path | None = Field(None, examples=["/run/secrets/kafka-password"])
+    """File with the password of PLAIN and SCRAM; a secret."""
     sasl_token_file: Path | None = Field(None, examples=["/run/secrets/kafka-token"])
     """Bearer token of OAUTHBEARER, as whoever renews it writes it: read again for each connection."""
     ssl_cafile: Path | None = Field(None, examples=["/etc/privstream/ca.pem"])
@@ -139,7 +145,9 @@ class Kafka(Section):
     ssl_certfile: Path | None = Field(None, examples=["/etc/privstream/client.pem"])
     """Certificate of this client, where the brokers ask for one (mTLS), with what leads to its authority."""
     ssl_keyfile: Path | None = Field(None, examples=["/run/secrets/client.key"])
+    """Private key of the client certificate, PEM; a secret."""
     ssl_key_password_file: Path | None = Field(None, examples=["/run/secrets/client-key-password"])
+    """File with the password of that key, where it has one."""
     registry: Registry | None = None
     """Where schemas of avro and protobuf are; may change under a running stream, to a copy of the same registry."""
 

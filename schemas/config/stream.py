@@ -44,9 +44,13 @@ class Stream(Source):
     """`[[streams]]`. What can change under a running stream is what `fingerprint_fields` leaves out."""
 
     name: PlainName = Field(examples=["taxi"])
+    """Of the stream, and the begin of its topics: `<name>.synthetic`, `.measurements`, `.ledger` and `.utility`."""
     engine: Annotated[str, Field(strict=True), AfterValidator(_engine)] = Field(examples=["spatial"])
+    """What kind of stream it is: one of the installed engines."""
     mode: Annotated[str, Field(strict=True)] = Field("default", examples=["default"])
+    """Which of the engine's methods runs; `default` is the one to use."""
     source: TopicName = Field(examples=["raw.taxi"])
+    """The private topic that is read."""
     audit: TopicName | None = Field(None, examples=["audit.taxi"])
     """Topic with the held-out events that the audit agent compares with; absent: no audit."""
     allow_compacted: Flag = Field(False, examples=[True])
@@ -60,6 +64,7 @@ class Stream(Source):
     privacy: Privacy
     time: Timing
     domain: Domain
+    """Public description of what an event can be; `kind` says which."""
     options: Options
     """Those of `engine`; absent: all as they are by default."""
 

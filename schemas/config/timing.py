@@ -103,6 +103,7 @@ class Timing(Section):
     """`[streams.time]`."""
 
     field: FieldName = Field(examples=["pickup_datetime"])
+    """Field of the raw event that holds its time."""
     format: Annotated[str, Field(strict=True), AfterValidator(_format)] = Field("iso", examples=["%Y-%m-%d %H:%M:%S"])
     """`iso`, seconds `s`, milliseconds `ms`, microseconds `us` since 1970 UTC, or a strptime pattern."""
     timezone: Annotated[str, Field(strict=True), AfterValidator(_timezone)] = Field(
@@ -114,11 +115,12 @@ class Timing(Section):
     )
     """Local time at which step 0 begins, or `now`: when the stream is first started."""
     step: StepLength = Field(examples=["6h"])
-    """A duration, the same for each step, such as `"6h"`; or units of the calendar of `timezone`, such as `"1 day"` or
+    """Length of a step, with one release for each: a duration, the same for each step, such as `"6h"`; or units of the calendar of `timezone`, such as `"1 day"` or
     `"1 month"`, of which one begins at `start`. `"1d"` is 24 hours, `"1 day"` 23 to 25."""
     grace: Duration = Field(timedelta(seconds=30), examples=["30s"])
     """How long after its end a step still waits for events; by the wall clock only."""
     clock: Literal["wall", "replay"] = Field("wall", examples=["wall"])
+    """What closes steps: the wall clock, or the ticks of `privstream replay`."""
     max_ahead: Whole = Field(10, ge=0, le=10_000, examples=[10])
     """Whole steps an event may lie beyond the open step; one further ahead is a dead letter."""
 

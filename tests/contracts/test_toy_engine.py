@@ -135,12 +135,13 @@ def test_commands_have_it(installed: Path) -> None:
     assert "epsilon 2: max_contributions = " in tuned[1]
 
 
-def test_contract_tests_sealed_runs_and_coupled_pairs_have_it(installed: Path) -> None:
-    tests = ("tests/contracts/test_engines.py", "tests/couple/test_guarded.py", "tests/couple/test_couple.py")
+def test_contract_tests_sealed_runs_coupled_pairs_and_the_library_have_it(installed: Path) -> None:
+    tests = ("contracts/test_engines.py", "couple/test_guarded.py", "couple/test_couple.py")
+    tests = tuple(f"tests/{test}" for test in (*tests, "library/test_every_engine.py"))
     done = run(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests, "-k", "toy")
     assert done.returncode == 0, done.stdout + done.stderr
     passed = int(done.stdout.rpartition(" passed")[0].split()[-1])
-    assert passed >= 9
+    assert passed >= 11
 
 
 def test_audits_have_it_and_catch_half_of_its_noise(installed: Path, tmp_path: Path) -> None:

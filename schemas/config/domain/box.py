@@ -33,7 +33,9 @@ class PlanarDomainSection(DeletableDomainSection):
     """Events that are points: two coordinates in the units of the raw fields."""
 
     x: FieldName = Field(examples=["longitude"])
+    """Field with the first coordinate, such as the longitude."""
     y: FieldName = Field(examples=["latitude"])
+    """Field with the second one, such as the latitude."""
 
     @property
     def fields(self) -> tuple[str, ...]:

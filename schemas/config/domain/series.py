@@ -86,6 +86,7 @@ class SeriesDomainSection(DomainSection):
     series: tuple[SeriesFieldSection, ...] = Field(
         alias="fields", min_length=1, max_length=64, examples=[[{"name": "visits", "of": "count"}]]
     )
+    """The series of the stream, each counted or read by itself."""
 
     @property
     def readings(self) -> bool:

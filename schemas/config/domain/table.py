@@ -44,6 +44,7 @@ class AttributeSection(Section):
     """One entry of `attributes`: listed values, or numbers in bins."""
 
     field: FieldName = Field(examples=["age"])
+    """Field of the raw event."""
     values: tuple[Listed, ...] | None = Field(None, examples=[["f", "m"]])
     """All values that there are; texts, numbers or booleans."""
     edges: tuple[Number, ...] | None = Field(None, examples=[[0, 18, 65, 120]])
@@ -134,10 +135,13 @@ class ImpossiblePair(Section):
     """One entry of `impossible`: values of two attributes that no row has together."""
 
     left: FieldName = Field(examples=["age"])
+    """One attribute."""
     left_values: tuple[Listed, ...] = Field(min_length=1, examples=[[5]])
     """Values as in a raw event; of a binned attribute a number stands for its bin."""
     right: FieldName = Field(examples=["drives"])
+    """The other attribute."""
     right_values: tuple[Listed, ...] = Field(min_length=1, examples=[[True]])
+    """Its values that do not go with those."""
 
 
 class TableDomainSection(DeletableDomainSection):

@@ -23,7 +23,9 @@ class TripsDomainSection(DomainSection):
     trip: FieldName = Field(examples=["trip_id"])
     """Field that tells a user's trips apart: a text or a whole number."""
     x: FieldName = Field(examples=["longitude"])
+    """Field with the first coordinate of a point."""
     y: FieldName = Field(examples=["latitude"])
+    """Field with the second one."""
     bounds: Annotated[tuple[Number, Number, Number, Number], AfterValidator(check_box)] = Field(
         examples=[[-74.05, 40.60, -73.75, 40.90]]
     )

@@ -33,6 +33,7 @@ class ZonesDomainSection(DeletableDomainSection):
     file: GeoJsonFileAt | None = Field(None, examples=["zones.geojson"])
     """GeoJSON of polygons, or of lines, with the names in `name_property`; zones weigh by area, or by length."""
     name_property: FieldName = Field("name", examples=["name"])
+    """Property of the file's features that holds a zone's name."""
     x: FieldName | None = Field(None, examples=["longitude"])
     """With `file`: synthetic records also hold a place in their zone, its longitude here."""
     y: FieldName | None = Field(None, examples=["latitude"])

@@ -1,0 +1,224 @@
+"""What a stream of the library must never forget: the log that Kafka keeps for the job, in memory or in one file.
+
+A step is written down twice, as in the job. First everything that it will be computed of, and its seed: before any
+noise is drawn. Then its candidate: the answer. Whoever goes on from here finds one of both, so that an interrupted step
+has the same answer as if nothing had happened, and a step with an answer never gets another one.
+
+The file is replaced as a whole, so it is always one of the two. Beside it lies `<file>.lock`: it is locked while a
+stream is open, and says how many steps were begun. An older copy of the file is thereby refused: its steps would be
+answered again, with other noise. Guarantee: as long as both files are there and nobody changes them, every step has at
+most one answer, whatever is run again. PRIVATE: exact counts, seeds and the key of the users' hash.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from schemas.errors import StateFileError, WireError
+from schemas.wire import Kind, decode, encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """All that is to be remembered. Never changed, only replaced. PRIVATE.
+
+    Attributes:
+        fingerprint: what the stream was started with. key: of the hash of user ids.
+        first_block: number of the first of `blocks`; those before are in the candidate and in `snapshots`.
+        snapshots: of the bounds on users, by bucket.
+        candidate: of the last step that has its answer. taken: what became of its rows.
+        seed: of the step that is begun and has no answer yet. begun: how many steps were begun.
+        batches: digest of each batch -> the step that took it in.
+        alive: synthetic records by their ids.
+    """
+
+    fingerprint: bytes
+    key: bytes
+    first_block: int = 0
+    blocks: tuple[bytes, ...] = ()
+    snapshots: Mapping[str, bytes] = field(default_factory=dict)
+    candidate: bytes = b""
+    taken: Mapping[str, Any] = field(default_factory=dict)
+    seed: bytes = b""
+    begun: int = 0
+    batches: Mapping[str, int] = field(default_factory=dict)
+    alive: Mapping[str, bytes] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        parts: dict[str, bytes] = {"fingerprint": self.fingerprint, "key": self.key, "seed": self.seed}
+        parts["candidate"] = self.candidate
+        parts |= {f"block/{index}": block for index, block in enumerate(self.blocks)}
+        parts |= {f"snapshot/{bucket}": value for bucket, value in self.snapshots.items()}
+        parts["alive"] = b"".join(self.alive.values())
+        header = {
+            "first_block": self.first_block,
+            "blocks": len(self.blocks),
+            "taken": dict(self.taken),
+            "begun": self.begun,
+            "batches": dict(self.batches),
+            "alive": [[key, len(value)] for key, value in self.alive.items()],
+        }
+        return encode(Kind.JOURNAL, header, {name: np.frombuffer(part, np.uint8) for name, part in parts.items()})
+
+    @staticmethod
+    def decode(data: bytes) -> Entry:
+        """Raises: WireError."""
+        header, arrays = decode(Kind.JOURNAL, data)
+        parts = {name: array.tobytes() for name, array in arrays.items()}
+        alive, at = {}, 0
+        for key, length in header["alive"]:
+            alive[key] = parts["alive"][at : at + length]
+            at += length
+        return Entry(
+            fingerprint=parts["fingerprint"],
+            key=parts["key"],
+            first_block=header["first_block"],
+            blocks=tuple(parts[f"block/{index}"] for index in range(header["blocks"])),
+            snapshots={
+                name.removeprefix("snapshot/"): part for name, part in parts.items() if name.startswith("snapshot/")
+            },
+            candidate=parts["candidate"],
+            taken=header["taken"],
+            seed=parts["seed"],
+            begun=header["begun"],
+            batches=header["batches"],
+            alive=alive,
+        )
+
+
+class Journal:
+    """The newest entry, in memory alone. `commit` replaces it."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+
+    def commit(self, **changes: Any) -> None:
+        """Remember the changes; when this returns they are not lost. Raises: StateFileError."""
+        self.entry = replace(self.entry, **changes)
+
+    @property
+    def closed(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Nothing more is committed."""
+
+
+class FileJournal(Journal):
+    """A journal in a file, see the module. Made by `open_file`."""
+
+    def __init__(self, path: Path, lock: int, entry: Entry) -> None:
+        super().__init__(entry)
+        self._path = path
+        self._lock: int | None = lock
+        # A lock that nobody holds any more is let go, once: its number may by then be another file's.
+        self._let_go = weakref.finalize(self, os.close, lock)
+
+    @property
+    def closed(self) -> bool:
+        return self._lock is None
+
+    def commit(self, **changes: Any) -> None:
+        if self._lock is None:
+            raise StateFileError(
+                f"{self._path}: this stream was closed, or opened again. Fix: go on with the stream that was opened "
+                "last, or open it anew."
+            )
+        entry = replace(self.entry, **changes)
+        _write(self._path, entry.encode())
+        if entry.begun > self.entry.begun:
+            # After the file: a crash in between leaves a file that is ahead of its lock, which is no older copy.
+            os.pwrite(self._lock, b"%020d" % entry.begun, 0)
+            os.fsync(self._lock)
+        self.entry = entry
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._let_go()
+            self._lock = None
+            _OPEN.pop(self._path, None)
+
+
+_OPEN: weakref.WeakValueDictionary[Path, FileJournal] = weakref.WeakValueDictionary()
+"""Of this process: a cell that opens a file is run again, and takes the place of the stream that it opened before."""
+
+
+def open_file(path: Path, begin: Entry) -> FileJournal:
+    """The journal of a file; `begin` where there is none yet.
+
+    Raises: StateFileError if another process has it open, it is damaged, or it is an older copy.
+    """
+    path = path.expanduser().resolve()
+    if (before := _OPEN.get(path)) is not None:
+        before.close()
+    try:
+        lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StateFileError(
+            f"{path}: cannot be written here ({error.strerror}). Fix: name a folder of yours."
+        ) from None
+    try:
+        journal = _locked(path, lock, begin)
+    except BaseException:
+        os.close(lock)
+        raise
+    _OPEN[path] = journal
+    return journal
+
+
+def _locked(path: Path, lock: int, begin: Entry) -> FileJournal:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise StateFileError(
+            f"{path}: another process has this stream open, and two would answer a step twice. Fix: close that "
+            "notebook's stream, or stop its kernel."
+        ) from None
+    said = os.pread(lock, 20, 0)
+    begun = int(said) if said.isdigit() else 0
+    try:
+        entry = Entry.decode(path.read_bytes()) if path.exists() else begin
+    except WireError as error:
+        raise StateFileError(
+            f"{path}: {error}. Fix: name the stream's own state file; if it is damaged, put no older one in its place: "
+            "start a stream under another name, whose epsilon adds to what this one has cost."
+        ) from None
+    if entry.begun < begun:
+        what = "is an older copy: it knows" if path.exists() else "is gone:"
+        raise StateFileError(
+            f"{path} {what} {entry.begun} of {begun} steps that were begun, and going on would answer a step again "
+            "with other noise. Fix: put the newest file back; if it is lost, start a stream under another name, whose "
+            "epsilon adds to what this one has cost."
+        )
+    if not path.exists():
+        _write(path, entry.encode())
+    return FileJournal(path, lock, entry)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """The whole file or none of it, on the disk when this returns. Raises: StateFileError."""
+    new = path.with_name(path.name + ".new")
+    try:
+        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(file, "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        new.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise StateFileError(
+            f"{path}: cannot be written ({error.strerror}). Fix: make room, or name another folder."
+        ) from None

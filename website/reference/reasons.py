@@ -1,0 +1,39 @@
+"""Why a record is refused, by number, and the tree of errors."""
+
+from __future__ import annotations
+
+import inspect
+
+import schemas.errors
+from agents.lifecycle.refusals import WHAT_TO_DO
+from agents.protocol.ingest.dead_letters import UNLETTERED, DeadLetter
+from schemas.events import MEANING, Reason
+from website.reference.source import cell, table
+
+COUNTED = {*UNLETTERED, Reason.CLIPPED, Reason.LOST}
+
+
+def page() -> str:
+    """Reasons, a dead letter, errors."""
+    rows = [
+        [
+            f"`{reason.name}`",
+            str(int(reason)),
+            "no, counted" if reason in COUNTED else "yes",
+            cell(MEANING[reason]),
+            cell(WHAT_TO_DO.get(reason.name, "")),
+        ]
+        for reason in Reason
+    ]
+    letter = DeadLetter("taxi", "raw.taxi", 0, 7, Reason.MISSING_FIELD, "lat")
+    headers = "\n".join(f"{name}: {value.decode()}" for name, value in letter.headers)
+    tree = inspect.cleandoc(schemas.errors.__doc__ or "").split("\n\n")[1]
+    return (
+        "# Reasons and errors\n\n## Why a record is not used\n\nOf a record to which several apply the first is told. Names are in dead letters, "
+        "metrics and reports; numbers never change.\n\n"
+        + table(["reason", "number", "dead letter", "means", "what to do"], rows)
+        + "\n## A dead letter\n\nOn `<job>.dead-letters`, for operators only. It says where the record is and what is wrong with "
+        f"it, never what was in it. Key `{letter.key.decode()}`, value\n\n```json\n{letter.encode().decode()}\n```\n\nand headers"
+        f"\n\n```text\n{headers}\n```\n\n`privstream dead-letters CONFIG` counts them by reason and field.\n\n"
+        f"## Errors\n\nWhat each stops: one record, one stream, or the whole job.\n\n```text\n{tree}\n```\n"
+    )
