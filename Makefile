@@ -98,11 +98,11 @@ drawing: setup  ## draw in docs/architecture.md how the rooms import each other 
 COMPILE := $(VENV)/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	--no-emit-index-url --no-header
 lock: setup  ## resolve the lock files anew from pyproject.toml (LOCK_ARGS=--upgrade for newer versions)
-	$(COMPILE) $(LOCK_ARGS) --extra demo --extra otlp pyproject.toml requirements/build.in \
+	$(COMPILE) $(LOCK_ARGS) --extra demo --extra otlp --extra query pyproject.toml requirements/build.in \
 		-o requirements/demo.lock
-	$(COMPILE) $(LOCK_ARGS) --extra otlp -c requirements/demo.lock pyproject.toml requirements/build.in \
+	$(COMPILE) $(LOCK_ARGS) --extra otlp --extra query -c requirements/demo.lock pyproject.toml requirements/build.in \
 		-o requirements/core.lock
-	$(COMPILE) $(LOCK_ARGS) --extra demo --extra otlp --extra dev -c requirements/demo.lock pyproject.toml \
+	$(COMPILE) $(LOCK_ARGS) --extra demo --extra otlp --extra query --extra dev -c requirements/demo.lock pyproject.toml \
 		requirements/build.in -o requirements/all.lock
 	$(COMPILE) $(LOCK_ARGS) --override requirements/price.overrides requirements/price.in -o requirements/price.lock
 	$(COMPILE) $(LOCK_ARGS) requirements/streams.in -o requirements/streams.lock
