@@ -119,6 +119,13 @@ RULES = (
         }
         | {"pyarrow", "rich", "rocksdict", "scipy", "typer", "yarl"},
     ),
+    # Rows of an export as geometries.
+    allow(
+        "agents.consume.geometry",
+        ours="schemas",
+        standard=STANDARD,
+        others=frozenset({"numpy", "orjson", "pyarrow", "shapely"}),
+    ),
     # OpenTelemetry has one door: workers that push no metrics must not pay for it, and need not have it.
     allow(
         "agents.worker.otlp",
@@ -134,7 +141,7 @@ RULES = (
 LAYERS = (
     grimp.Layer("agents.cli"),
     grimp.Layer("agents.demo", "agents.worker"),
-    grimp.Layer("agents.operator", "agents.offline"),
+    grimp.Layer("agents.operator", "agents.offline", "agents.consume"),
     grimp.Layer("agents.explain", "agents.kafka"),
     grimp.Layer("agents.presentation", "agents.lifecycle"),
     grimp.Layer("agents.protocol", "agents.pages", "agents.broker"),
