@@ -21,12 +21,13 @@ COMMANDS = (
     "tune",
     "audit",
     "export",
+    "query",
     "status",
     "dead-letters",
     "doctor",
 )
 
-ROOMS = {"export": "readers"}
+ROOMS = {"export": "readers", "query": "readers"}
 
 EPILOG = (
     "Start with: privstream validate CONFIG. Exit codes: 0 well, 1 a check found something, 2 refused with a reason."

@@ -26,4 +26,5 @@ SPEC = EngineSpec(
     presentation="agents.presentation.series:PRESENTATION",
     audit="engines.series.fixture:cases",
     contract_case="engines.series.fixture:CONTRACT",
+    answers="engines.series.answers:answers",
 )

@@ -50,6 +50,8 @@ RULES = (
     allow("schemas", ours="schemas", standard=STANDARD, others=DATA),
     allow("engines", ours="engines schemas", others=frozenset({"numpy", "scipy"})),
     allow("engines.spatial.domain", ours="engines schemas", others=frozenset({"numpy", "shapely"})),
+    # Regions that are asked for, against measured cells.
+    allow("engines.spatial.answers", ours="engines schemas", others=frozenset({"numpy", "shapely"})),
     # The map of trips: it is cut by the cells of their grid.
     allow("engines.trajectory.ground", ours="engines schemas", others=frozenset({"numpy", "shapely"})),
     # Loaded wherever a configuration is read: nothing that computes, and nothing that looks for all engines.
@@ -119,6 +121,9 @@ RULES = (
         }
         | {"pyarrow", "rich", "rocksdict", "scipy", "typer", "yarl"},
     ),
+    # Regions and conditions as people write them; sqlglot is of an extra, and only `privstream query` needs it.
+    allow("agents.query", ours="agents engines schemas", standard=STANDARD, others=frozenset({"orjson", "shapely"})),
+    allow("agents.query.conditions", ours="engines schemas", standard=STANDARD, others=frozenset({"sqlglot"})),
     # Rows of an export as geometries.
     allow(
         "agents.consume.geometry",
@@ -140,7 +145,7 @@ RULES = (
 # From the top down: what stands higher may import what stands lower, and neighbours may not import each other.
 LAYERS = (
     grimp.Layer("agents.cli"),
-    grimp.Layer("agents.demo", "agents.worker"),
+    grimp.Layer("agents.demo", "agents.worker", "agents.query"),
     grimp.Layer("agents.operator", "agents.offline", "agents.consume"),
     grimp.Layer("agents.explain", "agents.kafka"),
     grimp.Layer("agents.presentation", "agents.lifecycle"),
@@ -152,6 +157,8 @@ LAYERS = (
     grimp.Layer("engines.auditor"),
     grimp.Layer("engines.contract_case", "engines.contract_checks"),
     grimp.Layer("engines.registry"),
+    # What answers a question; each engine says from which of its measurements.
+    grimp.Layer("engines.answers"),
     # Budgets of several engines, and the noise that a part of them buys.
     grimp.Layer("engines.surplus", "engines.shares"),
     grimp.Layer(

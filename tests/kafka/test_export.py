@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from schemas.config import Config
 from schemas.releases import STEP_HEADER, Candidate, PublicRecord
 from schemas.topics import Topics
 from tests.consume.runs import case_run, kept_by_compaction, records_of
+from tests.consume.test_fold import SPATIAL
 from tests.kafka.public_run import places, published_stream
 from tests.kafka.support import job_config, producing
 from tests.kafka.support import records_of as read_all
@@ -26,8 +27,8 @@ from tests.kafka.support import records_of as read_all
 STEPS = 4
 
 
-def call(*arguments: object, code: int = 0) -> Any:
-    result = CliRunner().invoke(build_app(), ["export", *map(str, arguments), "--json"])
+def call(*arguments: object, code: int = 0, command: str = "export") -> Any:
+    result = CliRunner().invoke(build_app(), [command, *map(str, arguments), "--json"])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == code, result.output
@@ -73,11 +74,28 @@ def test_what_a_worker_published_comes_out_as_a_file(bootstrap: str, tmp_path: P
     cells = tmp_path / "cells.geojson"
     said = call(path, "--out", cells, "--what", "measurements", "--format", "geojson")
     assert len(json.loads(cells.read_text())["features"]) == said["rows"] > 0
+    ask_for_counts(path, events)
     # Somebody else writes to the topic: a record of the job's form, then one of no form.
     for headers, reason in (([(STEP_HEADER, b"3")], "step 3 are not those"), ([], "names no step")):
         asyncio.run(one_more(config, headers))
         assert reason in call(path, "--out", out, "--overwrite", code=2)["problems"][0]["reason"]
     assert set(pa_parquet.read_table(out).column("synthetic_id").to_pylist()) == set(before)  # the file is left alone
+
+
+def ask_for_counts(path: Path, events: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+    """`privstream query` of the same topics."""
+    (answer,) = call(path, "--steps", 0, command="query")["answers"]
+    assert abs(answer["estimate"] - len(events[0])) < 8 * answer["standard_error"]
+    assert answer["low"] < len(events[0]) < answer["high"]
+    trend = call(path, "x < 0.5", "--every", 1, "--steps", "0..3", "--unverified", command="query")
+    assert [line["first"] for line in trend["answers"]] == [0, 1, 2, 3]
+    assert trend["verified"] == 0
+    few = call(path, "--region", "POLYGON((0.8 0.8, 1 0.8, 1 1, 0.8 1, 0.8 0.8))", "--steps", "0..0", command="query")
+    assert few["answers"][0]["estimate"] < answer["estimate"] / 2
+    assert "one of x, y" in call(path, "z = 1", code=2, command="query")["problems"][0]["fix"]
+    shown = CliRunner().invoke(build_app(), ["query", str(path), "x < 0.3", "--csv", "--steps", "0..2"])
+    (line,) = csv.DictReader(shown.stdout.splitlines())
+    assert float(line["low"]) <= float(line["estimate"])
 
 
 async def one_more(config: Config, headers: list[tuple[str, bytes]]) -> None:
@@ -101,7 +119,7 @@ async def publish(config: Config, candidates: Sequence[Candidate], synthetic: Se
 
 def test_a_compacted_topic_gives_its_last_table_and_refuses_earlier_ones(bootstrap: str, tmp_path: Path) -> None:
     """What Kafka's cleaner leaves, written as it leaves it: the last record of each key."""
-    stream, candidates = case_run("spatial")
+    stream, candidates = case_run(SPATIAL)
     document = stream.model_dump(exclude_unset=True, mode="json") | {"source": "raw.compacted"}
     config = job_config(bootstrap, tmp_path, streams=[document])
     asyncio.run(publish(config, candidates, kept_by_compaction(list(candidates))))
