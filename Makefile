@@ -107,11 +107,12 @@ pictures: setup  ## make the pictures of README.md and docs/reports.md from the 
 COMPILE := $(VENV)/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	--no-emit-index-url --no-header
 lock: setup  ## resolve the lock files anew from pyproject.toml (LOCK_ARGS=--upgrade for newer versions)
-	$(COMPILE) $(LOCK_ARGS) --extra demo --extra otlp --extra registry pyproject.toml requirements/build.in \
+	$(COMPILE) $(LOCK_ARGS) --extra demo --extra otlp --extra query --extra registry pyproject.toml requirements/build.in \
 		-o requirements/demo.lock
-	$(COMPILE) $(LOCK_ARGS) --extra otlp --extra registry -c requirements/demo.lock pyproject.toml requirements/build.in \
+	$(COMPILE) $(LOCK_ARGS) --extra otlp --extra query --extra registry -c requirements/demo.lock pyproject.toml \
+		requirements/build.in \
 		-o requirements/core.lock
-	$(COMPILE) $(LOCK_ARGS) --extra demo --extra otlp --extra registry --extra docs --extra dev -c requirements/demo.lock pyproject.toml \
+	$(COMPILE) $(LOCK_ARGS) --extra demo --extra otlp --extra query --extra registry --extra docs --extra dev -c requirements/demo.lock pyproject.toml \
 		requirements/build.in -o requirements/all.lock
 	$(COMPILE) $(LOCK_ARGS) --override requirements/price.overrides requirements/price.in -o requirements/price.lock
 	$(COMPILE) $(LOCK_ARGS) requirements/streams.in -o requirements/streams.lock

@@ -23,6 +23,16 @@ CHUNK_BYTES = 900_000  # under the broker's default message limit of 1 MiB, with
 GENESIS = "0" * 64  # the chain before the first step
 Channel = Literal["synthetic", "measurements", "ledger"]
 CHANNELS: tuple[Channel, ...] = ("synthetic", "measurements", "ledger")
+STEP_HEADER = "privstream-step"
+"""Header of every public record: its step, as decimal digits."""
+
+
+def public_step(headers: Iterable[tuple[str, bytes]] | None) -> int | None:
+    """The step that a public record belongs to, from its headers."""
+    for name, value in headers or ():
+        if name == STEP_HEADER:
+            return int(value)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

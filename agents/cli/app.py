@@ -9,7 +9,7 @@ import typer
 
 from agents.cli.output import clean
 
-# In the order in which a newcomer needs them. Each is a module here with a function of its name.
+# In the order in which a newcomer needs them. Each is a module here, or in `ROOMS`, with a function of its name.
 COMMANDS = (
     "demo",
     "validate",
@@ -20,10 +20,14 @@ COMMANDS = (
     "simulate",
     "tune",
     "audit",
+    "export",
+    "query",
     "status",
     "dead-letters",
     "doctor",
 )
+
+ROOMS = {"export": "readers", "query": "readers"}
 
 EPILOG = (
     "Start with: privstream validate CONFIG. Exit codes: 0 well, 1 a check found something, 2 refused with a reason."
@@ -41,8 +45,9 @@ def build_app() -> typer.Typer:
     )
     app.callback()(_options)
     for name in COMMANDS:
-        module = name.replace("-", "_")
-        command = getattr(importlib.import_module(f"agents.cli.{module}"), module)
+        function = name.replace("-", "_")
+        module = ".".join(["agents.cli", *([ROOMS[name]] if name in ROOMS else []), function])
+        command = getattr(importlib.import_module(module), function)
         app.command(name, help=_paragraphs(command.__doc__ or ""))(clean(command))
     return app
 

@@ -9,6 +9,7 @@ import typer
 
 from agents.cli.output import FOUND, AsJson, ConfigFile, config_of, print_json, say
 from agents.pages.text import table
+from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
     from schemas.config import Config
@@ -42,6 +43,13 @@ def topics(
         typer.Option(help="With --acls: the readers' consumer group.", show_default="as the principal is called"),
     ] = None,
     worker: Annotated[str, typer.Option(help="With --acls: the principal of the job.")] = "User:privstream",
+    asyncapi: Annotated[
+        bool,
+        typer.Option("--asyncapi", help="Print the public topics as an AsyncAPI 3.0 document (JSON), and no more."),
+    ] = False,
+    json_schema: Annotated[
+        bool, typer.Option("--json-schema", help="Print a JSON Schema for each public topic's values, and no more.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the topics of the job, with who may see them; create or check them on the cluster.
@@ -49,6 +57,11 @@ def topics(
     Without options nothing is asked of the cluster. Public topics are the only ones that anybody outside may read.
     """
     loaded = config_of(config)
+    if asyncapi or json_schema:
+        _describe(
+            loaded, asyncapi=asyncapi, alone=not (create or check or acls or add_partitions or asyncapi == json_schema)
+        )
+        return
     result: dict[str, Any] = {"ok": True}
     if create:
         from agents.kafka.topics.admin import create_topics
@@ -75,6 +88,18 @@ def topics(
         _show(loaded, result, listed=not (create or check or acls or add_partitions), checked=check)
     if problems:
         raise typer.Exit(FOUND)
+
+
+def _describe(config: Config, *, asyncapi: bool, alone: bool) -> None:
+    """Raises: PrivstreamError where something else is asked for too."""
+    if not alone:
+        raise PrivstreamError("--asyncapi and --json-schema print one document. Fix: leave the other options out.")
+    import orjson
+
+    from agents.consume.asyncapi import document, json_schemas
+
+    found = document(config) if asyncapi else json_schemas(config)
+    typer.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
 
 
 def _add(config: Config, asked: str) -> dict[str, Any]:

@@ -19,4 +19,5 @@ SPEC = EngineSpec(
     presentation="agents.presentation.markov:PRESENTATION",
     audit="engines.markov.fixture:cases",
     contract_case="engines.markov.fixture:CONTRACT",
+    answers="engines.markov.answers:answers",
 )

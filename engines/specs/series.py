@@ -27,4 +27,5 @@ SPEC = EngineSpec(
     presentation="agents.presentation.series:PRESENTATION",
     audit="engines.series.fixture:cases",
     contract_case="engines.series.fixture:CONTRACT",
+    answers="engines.series.answers:answers",
 )

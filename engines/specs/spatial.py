@@ -26,4 +26,5 @@ SPEC = EngineSpec(
     presentation="agents.presentation.spatial:PRESENTATION",
     audit="engines.spatial.fixture:cases",
     contract_case="engines.spatial.fixture:CONTRACT",
+    answers="engines.spatial.answers.build:answers",
 )

@@ -22,4 +22,5 @@ SPEC = EngineSpec(
     presentation="agents.presentation.tabular:PRESENTATION",
     audit="engines.tabular.fixture:cases",
     contract_case="engines.tabular.fixture:CONTRACT",
+    answers="engines.tabular.answers:answers",
 )

@@ -64,6 +64,8 @@ class EngineSpec:
             show.
         audit: a function of a mode that gives the cases `engines.auditor.Case` of the engine in it.
         contract_case: the `engines.contract_case.EngineCase` of the contract tests and coupled runs.
+        answers: a function of a `Stream` and what was measured that gives its `engines.answers.contract.Answerer`, for
+            `privstream query`; None: it answers no questions.
     """
 
     name: str
@@ -76,6 +78,7 @@ class EngineSpec:
     presentation: Reference
     audit: Reference
     contract_case: Reference
+    answers: Reference | None = None
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -85,5 +88,5 @@ class EngineSpec:
     @property
     def references(self) -> Mapping[str, Reference]:
         """What is loaded later, by the attribute's name."""
-        names = ("domain", "build", "evaluator", "presentation", "audit", "contract_case")
-        return {name: getattr(self, name) for name in names}
+        names = ("domain", "build", "evaluator", "presentation", "audit", "contract_case", "answers")
+        return {name: found for name in names if (found := getattr(self, name)) is not None}

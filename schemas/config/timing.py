@@ -115,8 +115,9 @@ class Timing(Section):
     )
     """Local time at which step 0 begins, or `now`: when the stream is first started."""
     step: StepLength = Field(examples=["6h"])
-    """Length of a step, with one release for each: a duration, the same for each step, such as `"6h"`; or units of the calendar of `timezone`, such as `"1 day"` or
-    `"1 month"`, of which one begins at `start`. `"1d"` is 24 hours, `"1 day"` 23 to 25."""
+    """Length of a step, with one release for each: a duration, the same for each step, such as `"6h"`; or units of the
+    calendar of `timezone`, such as `"1 day"` or `"1 month"`, of which one begins at `start`. `"1d"` is 24 hours,
+    `"1 day"` 23 to 25."""
     grace: Duration = Field(timedelta(seconds=30), examples=["30s"])
     """How long after its end a step still waits for events; by the wall clock only."""
     clock: Literal["wall", "replay"] = Field("wall", examples=["wall"])

@@ -50,6 +50,8 @@ RULES = (
     allow("schemas", ours="schemas", standard=STANDARD, others=DATA),
     allow("engines", ours="engines schemas", others=frozenset({"numpy", "scipy"})),
     allow("engines.spatial.domain", ours="engines schemas", others=frozenset({"numpy", "shapely"})),
+    # Regions that are asked for, against measured cells.
+    allow("engines.spatial.answers", ours="engines schemas", others=frozenset({"numpy", "shapely"})),
     # The map of trips: it is cut by the cells of their grid.
     allow("engines.trajectory.ground", ours="engines schemas", others=frozenset({"numpy", "shapely"})),
     # Loaded wherever a configuration is read: nothing that computes, and nothing that looks for all engines.
@@ -147,6 +149,16 @@ RULES = (
     ),
     # Whether a library is there is asked when a configuration is built, not when a record comes.
     allow("agents.formats.build", ours="agents.formats schemas", standard=PURE | {"importlib"}, others=frozenset()),
+    # Regions and conditions as people write them; sqlglot is of an extra, and only `privstream query` needs it.
+    allow("agents.query", ours="agents engines schemas", standard=STANDARD, others=frozenset({"orjson", "shapely"})),
+    allow("agents.query.conditions", ours="engines schemas", standard=STANDARD, others=frozenset({"sqlglot"})),
+    # Rows of an export as geometries.
+    allow(
+        "agents.consume.geometry",
+        ours="schemas",
+        standard=STANDARD,
+        others=frozenset({"numpy", "orjson", "pyarrow", "shapely"}),
+    ),
     # OpenTelemetry has one door: workers that push no metrics must not pay for it, and need not have it.
     allow(
         "agents.worker.otlp",
@@ -161,8 +173,8 @@ RULES = (
 # From the top down: what stands higher may import what stands lower, and neighbours may not import each other.
 LAYERS = (
     grimp.Layer("agents.cli"),
-    grimp.Layer("agents.demo", "agents.worker", "agents.library"),
-    grimp.Layer("agents.operator", "agents.offline"),
+    grimp.Layer("agents.demo", "agents.worker", "agents.library", "agents.query"),
+    grimp.Layer("agents.operator", "agents.offline", "agents.consume"),
     grimp.Layer("agents.explain", "agents.kafka"),
     grimp.Layer("agents.presentation", "agents.lifecycle"),
     grimp.Layer("agents.protocol", "agents.pages", "agents.broker"),
@@ -174,6 +186,8 @@ LAYERS = (
     grimp.Layer("engines.auditor"),
     grimp.Layer("engines.contract_case", "engines.contract_checks"),
     grimp.Layer("engines.registry"),
+    # What answers a question; each engine says from which of its measurements.
+    grimp.Layer("engines.answers"),
     # Budgets of several engines, and the noise that a part of them buys.
     grimp.Layer("engines.surplus", "engines.shares"),
     grimp.Layer(

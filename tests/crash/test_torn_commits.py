@@ -27,11 +27,11 @@ from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.partition_task import SourceTask
 from agents.worker.ingest.restore import restore
 from agents.worker.job import Job
-from agents.worker.publish import STEP_HEADER, PublishStreamTask, PublishTask, public_step
+from agents.worker.publish import PublishStreamTask, PublishTask
 from schemas.config import Config
 from schemas.config.server import Kafka
 from schemas.errors import BrokerError, OutcomeUnknownError
-from schemas.releases import GENESIS, PublicRecord, frame_records, link, sha256
+from schemas.releases import GENESIS, STEP_HEADER, PublicRecord, frame_records, link, public_step, sha256
 from tests.crash.late_requests import SHORT_TIMEOUT_MS, refused
 from tests.crash.proxy.faults import Fault, Kind, Once, Plan
 from tests.crash.proxy.frames import Request

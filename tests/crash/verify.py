@@ -18,10 +18,9 @@ from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.partitioner import home_partition
 from agents.protocol.release.stepper import Stepper
 from agents.worker.ingest.specs import source_specs
-from agents.worker.publish import public_step
 from schemas.blocks import Block, Folded
 from schemas.config import Config
-from schemas.releases import CHANNELS, Channel, Seed, decode_log_record, unframe_records
+from schemas.releases import CHANNELS, Channel, Seed, decode_log_record, public_step, unframe_records
 from schemas.topics import Topics
 from tests.kafka.support import records_of
 

@@ -20,11 +20,10 @@ from agents.kafka.topics.admin import create_topics
 from agents.protocol.partitioner import home_partition
 from agents.worker.app import build_app
 from agents.worker.job import Job
-from agents.worker.publish import STEP_HEADER
 from schemas.blocks import Block, Folded
 from schemas.config import Config
 from schemas.errors import ForkError, GapError
-from schemas.releases import Seed, decode_log_record
+from schemas.releases import STEP_HEADER, Seed, decode_log_record
 from schemas.topics import Topics
 from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until
 

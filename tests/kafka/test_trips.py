@@ -19,10 +19,10 @@ from agents.worker.app import ROLES, build_app
 from agents.worker.ingest.service import ingest_service
 from agents.worker.ingest.user_keys import user_key_ids
 from agents.worker.job import Job
-from agents.worker.publish import STEP_HEADER
 from schemas.blocks import Block
 from schemas.config import Config
 from schemas.events import TICK_HEADER, encode_tick
+from schemas.releases import STEP_HEADER
 from schemas.topics import Topics
 from tests.kafka.ingest_support import START_S, STEP_S
 from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until

@@ -20,12 +20,11 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import home_partition
 from agents.protocol.release.stepper import Stepper
 from agents.worker.ingest.specs import source_specs
-from agents.worker.publish import public_step
 from schemas.blocks import Block, Folded
 from schemas.config import Stream
 from schemas.errors import PrivstreamError
 from schemas.events import TICK_HEADER, Tick, read_tick
-from schemas.releases import CHANNELS, Channel, Seed, decode_log_record, unframe_records
+from schemas.releases import CHANNELS, Channel, Seed, decode_log_record, public_step, unframe_records
 from tests.simulation.feed import SOURCE_PARTITIONS, STEP_S
 from tests.simulation.log import PartitionLog, Record
 from tests.simulation.timeline import EPOCH_S

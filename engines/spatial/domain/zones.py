@@ -48,6 +48,7 @@ class ZoneDomain:
             raise EngineInputError("there is no zone with a measure above 0")
         self.field = field
         self.names = [names[index] for index in there]
+        self.measures: list[float] = sizes[there].tolist()
         self._maps = [maps[index] for index in there] if maps else []
         self._depth = max(1, (len(there) - 1).bit_length())
         self._inner, self._share, self.start, self._end_depth = _halved(sizes[there], self._depth)

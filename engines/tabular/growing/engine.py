@@ -20,6 +20,7 @@ import numpy as np
 
 from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
+from engines.counters import Counter
 from engines.noise import NoiseSource
 from engines.state import head, numbers_of
 from engines.tabular.batches import EventRows, check_batch
@@ -144,6 +145,11 @@ class GrowingBlocks:
                     }
                 )
         return found
+
+    @property
+    def totals_counter(self) -> Counter:
+        """What counts inserts and deletes."""
+        return self._parts.totals_counter
 
     @property
     def marginals(self) -> dict[Clique, FloatArray]:

@@ -29,6 +29,16 @@ def check_box(bounds: tuple[float, float, float, float]) -> tuple[float, float, 
     return bounds
 
 
+def on_globe(bounds: tuple[float, float, float, float]) -> bool:
+    """Whether a box could be one of longitudes and latitudes.
+
+    >>> on_globe((-74.05, 40.60, -73.75, 40.90)), on_globe((583_000.0, 4_507_000.0, 599_000.0, 4_527_000.0))
+    (True, False)
+    """
+    xmin, ymin, xmax, ymax = bounds
+    return xmin >= -180 and xmax <= 180 and ymin >= -90 and ymax <= 90
+
+
 class PlanarDomainSection(DeletableDomainSection):
     """Events that are points: two coordinates in the units of the raw fields."""
 
@@ -40,6 +50,10 @@ class PlanarDomainSection(DeletableDomainSection):
     @property
     def fields(self) -> tuple[str, ...]:
         return (self.x, self.y)
+
+    @property
+    def coordinates(self) -> tuple[str, str]:
+        return self.x, self.y
 
     def roles(self) -> Iterator[tuple[str, str]]:
         yield "x", self.x
@@ -62,6 +76,11 @@ class BoxDomainSection(PlanarDomainSection):
         examples=[[-74.05, 40.60, -73.75, 40.90]]
     )
     """`[xmin, ymin, xmax, ymax]`."""
+
+    @property
+    def in_degrees(self) -> bool:
+        """Where the box lies on the globe: nothing else is known of its units."""
+        return on_globe(self.bounds)
 
     def fingerprint_fields(self) -> dict[str, Any]:
         return {

@@ -34,6 +34,16 @@ class DomainSection(Section):
         """Fields of the raw event that the domain reads and that a synthetic record holds, in order."""
 
     @property
+    def coordinates(self) -> tuple[str, str] | None:
+        """Fields of a synthetic record that hold x and y of its place; None where it has none."""
+        return None
+
+    @property
+    def in_degrees(self) -> bool:
+        """Whether `coordinates` are longitudes and latitudes, as far as the configuration tells."""
+        return False
+
+    @property
     def operation_field(self) -> str | None:
         """Field that holds `insert` or `delete`, or None where every event is an insert."""
         return None

@@ -81,6 +81,10 @@ class GeoJsonDomainSection(PlanarDomainSection):
     reach_m: ReachM = Field(50.0, examples=[50])
     """Of lines: metres from the nearest one beyond which an event is outside."""
 
+    @property
+    def in_degrees(self) -> bool:
+        return True
+
     def problems(self) -> Iterator[ConfigProblem]:
         """Coordinates the wrong way round, and what any plane has."""
         if "lat" in self.x.lower() and any(part in self.y.lower() for part in ("lon", "lng")):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from schemas.config.domain.box import check_box
+from schemas.config.domain.box import check_box, on_globe
 from schemas.config.domain.common import DomainSection
 from schemas.config.domain.geojson import GeoJsonFileAt, ReachM
 from schemas.config.values import FieldName, Number
@@ -45,6 +45,14 @@ class TripsDomainSection(DomainSection):
     @property
     def fields(self) -> tuple[str, ...]:
         return (self.x, self.y)
+
+    @property
+    def coordinates(self) -> tuple[str, str]:
+        return self.x, self.y
+
+    @property
+    def in_degrees(self) -> bool:
+        return self.file is not None or on_globe(self.bounds)
 
     @property
     def trip_field(self) -> str | None:

@@ -44,6 +44,14 @@ class ZonesDomainSection(DeletableDomainSection):
         return (self.field,) if self.x is None or self.y is None else (self.field, self.x, self.y)
 
     @property
+    def coordinates(self) -> tuple[str, str] | None:
+        return None if self.x is None or self.y is None else (self.x, self.y)
+
+    @property
+    def in_degrees(self) -> bool:
+        return self.file is not None
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Of all zones, as written; of a file's features each name once."""
         if self.file is not None:

@@ -1,0 +1,82 @@
+"""`privstream export`: what is public after a step, as a file for other tools."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, warn
+
+
+class Format(StrEnum):
+    """Of the file."""
+
+    csv = "csv"
+    parquet = "parquet"
+    geojson = "geojson"
+    geoparquet = "geoparquet"
+
+
+class What(StrEnum):
+    """Which of the public topics."""
+
+    synthetic = "synthetic"
+    measurements = "measurements"
+    ledger = "ledger"
+
+
+def export(
+    config: ConfigFile,
+    file_format: Annotated[Format, typer.Option("--format", help="Of the file.")] = Format.csv,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="STEP", help="Number of a step, or a time by which it ended; the last one, if not given."),
+    ] = None,
+    what: Annotated[
+        What, typer.Option(help="The synthetic records alive then, or all measurements or ledger entries up to then.")
+    ] = What.synthetic,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write.", show_default="STREAM-step-NUMBER, here")
+    ] = None,
+    stream: Annotated[str | None, typer.Option(help="Of which stream, where there are several.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the synthetic records alive after a step to a file: CSV, Parquet, GeoJSON or GeoParquet.
+
+    Reads public topics only, as every consumer may, and checks each step's records against the digest in its ledger
+    entry: topics that somebody else wrote to are refused.
+    """
+    loaded = config_of(config)
+    chosen = chosen_stream(loaded, stream)
+    from agents.consume.export import export as run
+
+    with rows_progress(f"read {chosen.name}", quiet=as_json) as rows:
+        done = asyncio.run(
+            run(
+                loaded,
+                chosen,
+                what=what.value,
+                file_format=file_format.value,
+                at=at,
+                path=out,
+                overwrite=overwrite,
+                progress=rows,
+            )
+        )
+    if as_json:
+        print_json({"ok": True, **asdict(done)})
+        return
+    typer.echo(f"{done.path}: {done.rows:,} rows of stream {done.stream}, after step {done.step} (until {done.until})")
+    typer.echo(f"  {done.verified:,} of {done.step + 1:,} steps are what the ledger's digests say")
+    if done.compacted:
+        warn(
+            f"{done.compacted:,} steps could not be checked: Kafka has compacted their records. As many records are "
+            "alive as "
+            "the ledger says"
+        )

@@ -1,0 +1,126 @@
+"""`privstream query`: counts with standard errors, from what was measured."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, say, warn
+from agents.pages.text import table
+from schemas.errors import PrivstreamError
+
+if TYPE_CHECKING:
+    from agents.query.run import Answered
+
+FEW_PENDING = 0.005
+
+
+def query(
+    config: ConfigFile,
+    where: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[WHERE]", help="A condition as in SQL, such as \"zone = 'harbour'\"; all, if not given."
+        ),
+    ] = None,
+    box: Annotated[
+        str | None, typer.Option(metavar="XMIN,YMIN,XMAX,YMAX", help="Only within this box, in the fields' units.")
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option(metavar="FILE|WKT", help="Only within these polygons: GeoJSON or WKT.")
+    ] = None,
+    steps: Annotated[
+        str | None,
+        typer.Option(metavar="FIRST..LAST", help="Steps or times; either end may be left out. All, if not given."),
+    ] = None,
+    every: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="A row for each N steps, in place of one for all.")
+    ] = None,
+    series: Annotated[str | None, typer.Option(help="Which number, where a step has several.")] = None,
+    stream: Annotated[str | None, typer.Option(help="Of which stream, where there are several.")] = None,
+    unverified: Annotated[
+        bool, typer.Option("--unverified", help="Do not read synthetic records to check the ledger's digests.")
+    ] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Count events by place, attribute and time from the measurements of the engine, with standard errors.
+
+    Not by counting synthetic points: a measurement says how large its noise is. Events are counted as the engine saw
+    them, after the bounds on users, inserts less deletes. Reads public topics only, and costs no privacy.
+    """
+    if as_csv and as_json:
+        raise PrivstreamError("--csv and --json are two forms of one output. Fix: leave one out.")
+    if box is not None and region is not None:
+        raise PrivstreamError("--box and --region both say where. Fix: leave one out.")
+    loaded = config_of(config)
+    chosen = chosen_stream(loaded, stream)
+    from agents.query import regions
+    from agents.query.run import Ask
+    from agents.query.run import query as run
+
+    place = regions.box(box) if box is not None else regions.region(region) if region is not None else None
+    with rows_progress(f"read {chosen.name}", quiet=as_json) as rows:
+        done = asyncio.run(
+            run(loaded, chosen, Ask(where, place, series, steps, every), verify=not unverified, progress=rows)
+        )
+    lines = [_line(each) for each in done.answers]
+    if as_json:
+        print_json({"ok": True, **asdict(done), "answers": lines})
+    elif as_csv:
+        writer = csv.DictWriter(sys.stdout, list(lines[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+    else:
+        _show(lines)
+    if not as_json:
+        _remarks(lines, compacted=done.compacted, share=done.counted_share)
+
+
+def _line(each: Answered) -> dict[str, Any]:
+    return {"first": each.first, "last": each.last, "start": each.start, "end": each.end, **asdict(each.answer)}
+
+
+def _show(lines: list[dict[str, Any]]) -> None:
+    head = ["steps", "from", "until", "estimate", "standard error", "95 % interval", "of it cut", "not measured yet"]
+    rows = [
+        [
+            str(line["first"]) if line["first"] == line["last"] else f"{line['first']} to {line['last']}",
+            line["start"].removesuffix("+00:00"),
+            line["end"].removesuffix("+00:00"),
+            number(line["estimate"]),
+            number(line["standard_error"]),
+            f"{number(line['low'])} {'or more' if line['high'] is None else 'to ' + number(line['high'])}",
+            number(line["cut"]) if line["cut"] else "",
+            f"{line['pending']:.1%}" if line["pending"] > FEW_PENDING else "",
+        ]
+        for line in lines
+    ]
+    typer.echo(table(head, rows))
+
+
+def number(value: float) -> str:
+    """With as many digits as are of use beside an error of some percent."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
+
+
+def _remarks(lines: list[dict[str, Any]], *, compacted: int, share: tuple[float, float] | None) -> None:
+    if any(line["cut"] for line in lines):
+        say(
+            "cut: counts of cells or steps that the question cuts; they are shared out, and the interval allows for "
+            "any share"
+        )
+    if any(line["pending"] > FEW_PENDING for line in lines):
+        say(
+            "not measured yet: share of region and steps whose events wait for their measurement, and are in no "
+            "number here"
+        )
+    if share is not None:
+        say(f"events within the bounds on users only: {share[0]:.0%} to {share[1]:.0%} of all (90 %)")
+    if compacted:
+        warn(f"{compacted:,} steps could not be checked against the ledger: Kafka has compacted their records")

@@ -1,0 +1,150 @@
+"""The public ledger as a chain: each step's entry names the bytes of its step and the entry before it.
+
+Pure: bytes in, entries out.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from schemas.errors import PrivstreamError, WireError
+from schemas.releases import GENESIS, link
+
+
+class PublicRecordsError(PrivstreamError):
+    """Public topics do not hold what their ledger says, or no longer hold it whole. Names steps and topics only."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One step, as the ledger tells it.
+
+    Attributes:
+        digest: of the framed synthetic and measurement records. total: synthetic records alive after the step.
+        added, removed: records of the step. start, end: of the step, aware. told: the whole entry.
+    """
+
+    step: int
+    digest: str
+    chain: str
+    total: int
+    added: int
+    removed: int
+    start: datetime.datetime
+    end: datetime.datetime
+    told: Mapping[str, Any]
+
+    @property
+    def records(self) -> int:
+        """Synthetic records and tombstones that the step wrote."""
+        return self.added + self.removed
+
+
+class Ledger:
+    """Entries in order of steps, each linked to the one before it."""
+
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
+        self.entries: list[LedgerEntry] = []
+
+    def take(self, value: bytes) -> None:
+        """The next record of the topic. A copy of one that is known is passed over.
+
+        Raises: PublicRecordsError if it is no entry of this stream, leaves a step out, or is not linked to the chain.
+        """
+        topic = f"{self.stream}.ledger"
+        try:
+            told = orjson.loads(value)
+            step, chain = int(told["step"]), str(told["chain"])
+            linked = link(told["previous_chain"], stream=self.stream, step=step, digest=told["digest"], ledger=value)
+            entry = LedgerEntry(
+                step=step,
+                digest=str(told["digest"]),
+                chain=chain,
+                total=int(told["synthetic_records"]),
+                added=int(told["added"]),
+                removed=int(told["removed"]),
+                start=datetime.datetime.fromisoformat(told["start"]),
+                end=datetime.datetime.fromisoformat(told["end"]),
+                told=told,
+            )
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, WireError):
+            raise PublicRecordsError(
+                f"topic {topic} holds a record that is no entry of stream {self.stream}. Fix: only the job may write "
+                "to "
+                "its public topics; look at who else can (privstream topics CONFIG --acls)."
+            ) from None
+        if step < len(self.entries) and chain == self.entries[step].chain:
+            return
+        if step != len(self.entries):
+            raise PublicRecordsError(
+                f"topic {topic} goes on with step {step} where step {len(self.entries)} is due: entries are missing. "
+                "Fix: the topic must keep one record for each step (cleanup.policy=compact, as privstream topics "
+                "makes it)."
+            )
+        before = self.entries[-1].chain if self.entries else GENESIS
+        if told["previous_chain"] != before or linked != chain:
+            raise PublicRecordsError(
+                f"the entry of step {step} on topic {topic} is not linked to the chain: its words or those before it "
+                "were "
+                "changed. Fix: do not use these topics before you know who wrote to them."
+            )
+        self.entries.append(entry)
+
+    @staticmethod
+    def of(stream: str, values: Iterable[bytes]) -> Ledger:
+        """Raises: PublicRecordsError."""
+        ledger = Ledger(stream)
+        for value in values:
+            ledger.take(value)
+        return ledger
+
+    def at(self, wanted: str | None) -> LedgerEntry:
+        """The entry of a step given by its number, or of the last step that has ended at a time (ISO 8601); None: of
+        the last one.
+
+        Raises: PublicRecordsError that says which steps there are.
+        """
+        if not self.entries:
+            raise PublicRecordsError(
+                f"stream {self.stream} has published no step yet. Fix: wait for its first one (privstream status "
+                "CONFIG)."
+            )
+        last = self.entries[-1]
+        if wanted is None:
+            return last
+        if wanted.isascii() and wanted.isdigit():
+            if int(wanted) > last.step:
+                raise PublicRecordsError(
+                    f"step {wanted} of stream {self.stream} is not public yet: the last one is {last.step} (until "
+                    f"{last.end.isoformat()}). Fix: name a step from 0 to {last.step}."
+                )
+            return self.entries[int(wanted)]
+        return self.entries[self.step_ended(instant_of(wanted, self.entries[0].start))]
+
+    def step_ended(self, when: datetime.datetime) -> int:
+        """The last step that ends at or before a time. Raises: PublicRecordsError where none has."""
+        steps = [entry.step for entry in self.entries if entry.end <= when]
+        if not steps:
+            raise PublicRecordsError(
+                f"no step of stream {self.stream} has ended by {when.isoformat()}: step 0 ends at "
+                f"{self.entries[0].end.isoformat()}. Fix: name a later time, or a step."
+            )
+        return steps[-1]
+
+
+def instant_of(text: str, like: datetime.datetime) -> datetime.datetime:
+    """A time as a person writes it; without an offset it is in the ledger's, UTC. Raises: PublicRecordsError."""
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise PublicRecordsError(
+            f"{text!r} is neither a step nor a time. Fix: write the number of a step, or a time such as "
+            "2026-01-31T00:00."
+        ) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=like.tzinfo)

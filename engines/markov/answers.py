@@ -1,0 +1,49 @@
+"""Counts of users in states from the noisy counts of every step. Records are counted: a user once in each step.
+
+Privacy: post-processing of measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engines.answers.contract import Answerer, Asked, CountAnswer, Measured, QueryError, Question, Sum, answered
+from engines.answers.where import holds
+from schemas.config import Stream
+from schemas.config.domain.states import StatesDomainSection
+
+
+def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
+    """In every mode: all publish the same counts."""
+    assert isinstance(stream.domain, StatesDomainSection)
+    return MarkovAnswers(stream.domain.field, stream.domain.values, measured, latest)
+
+
+class MarkovAnswers:
+    """Implements `engines.answers.contract.Answerer`. The noise of different states and steps is independent."""
+
+    series = ()
+    regions = False
+
+    def __init__(self, field: str, values: tuple[str, ...], measured: Measured, latest: int) -> None:
+        self.settled = latest
+        self._field = field
+        self.fields: Mapping[str, Asked] = {field: Asked(frozenset(("text",)), values)}
+        self._steps: dict[int, list[tuple[str, float, float]]] = {}
+        for step, told in measured:
+            self._steps.setdefault(step, []).append((told["state"], told["count"], told["variance"]))
+
+    def answer(self, question: Question) -> CountAnswer:
+        """See `Answerer`."""
+        if question.region is not None:
+            raise QueryError(f"this stream has no places. Fix: a condition on {self._field}.")
+        steps = [step for step in range(question.first, question.last + 1) if step in self._steps]
+        chosen = [
+            (value, variance)
+            for step in steps
+            for state, value, variance in self._steps[step]
+            if question.where is None or holds(question.where, {self._field: state})
+        ]
+        noise = [variance for _, variance in chosen]
+        total = Sum(sum(value for value, _ in chosen), sum(noise), sum(each * each for each in noise))
+        return answered(total, total, total, pending=1 - len(steps) / (question.last - question.first + 1))

@@ -1,0 +1,62 @@
+"""Sums, counts and mean readings over steps from the noisy totals of each.
+
+Privacy: post-processing of measurements.
+Units: those of the raw field. Of readings the answer is their mean over the steps that had one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engines.answers.contract import Answerer, Asked, CountAnswer, Measured, QueryError, Question, Sum, answered
+from engines.series.build import domain
+from engines.series.fields import SeriesDomain
+from schemas.config import Stream
+
+DEPENDENT = {
+    "dft": "it measures coefficients of blocks of steps",
+    "tree": "its noise is shared between steps",
+    "bd": "it measures the steps alone that differ from the last release",
+    "ba": "it measures the steps alone that differ from the last release",
+}
+
+
+def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
+    """Raises: QueryError in a mode whose measurements are no independent totals of steps."""
+    if stream.mode in DEPENDENT:
+        raise QueryError(
+            f'mode "{stream.mode}" of engine {stream.engine} does not answer questions: {DEPENDENT[stream.mode]}. Fix: '
+            "read its released values and their standard errors (privstream export)."
+        )
+    return SeriesAnswers(domain(stream), measured, latest)
+
+
+class SeriesAnswers:
+    """Implements `engines.answers.contract.Answerer`. The noise of different steps is independent."""
+
+    fields: Mapping[str, Asked] = {}
+    regions = False
+
+    def __init__(self, made: SeriesDomain, measured: Measured, latest: int) -> None:
+        self.settled = latest
+        self.series = tuple(field.name for field in made.fields)
+        self._readings = made.readings
+        self._totals: dict[str, dict[int, tuple[float, float]]] = {name: {} for name in self.series}
+        for _, told in measured:
+            self._totals[told["field"]][told["of_step"]] = (told["value"], told["variance"])
+
+    def answer(self, question: Question) -> CountAnswer:
+        """See `Answerer`."""
+        if question.where is not None or question.region is not None:
+            raise QueryError(
+                "a series has one number for each step: nothing to choose by. Fix: leave the condition out."
+            )
+        if question.series is None and len(self.series) > 1:
+            raise QueryError(f"this stream has several series. Fix: add --series, one of {', '.join(self.series)}.")
+        totals = self._totals[question.series or self.series[0]]
+        steps = [step for step in range(question.first, question.last + 1) if step in totals]
+        weight = 1 / max(len(steps), 1) if self._readings else 1.0
+        noise = [weight * weight * totals[step][1] for step in steps]
+        found = Sum(sum(weight * totals[step][0] for step in steps), sum(noise), sum(each * each for each in noise))
+        missing = 1 - len(steps) / (question.last - question.first + 1)
+        return answered(found, found, found, pending=missing)

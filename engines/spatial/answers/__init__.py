@@ -1,0 +1,1 @@
+"""Counts of regions from measured cells."""

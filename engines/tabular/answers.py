@@ -1,0 +1,293 @@
+"""Counts of rows that meet a condition, from measured marginals and from the totals of every step.
+
+For each run of steps that larger marginals were measured over, all marginals with the condition's attributes are put
+together with the totals, by generalised least squares: two numbers are unknown, the rows that meet the condition and
+all rows. Marginals that say the same are weighted by their noise, and what all cells add up to is pulled to the totals.
+Noise of different marginals, blocks and of the totals is independent; that of totals of different steps is not, and
+enters exactly, from the counter's matrices. What the steps or the condition cut is shared by totals, or by width.
+Privacy: post-processing of measurements.
+Source: [aitken1936], as generalised least squares are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from engines.answers.contract import Answerer, Asked, CountAnswer, Measured, QueryError, Question, Sum, answered
+from engines.answers.where import Pieces, Where, fields_of, looking_at, of_interval, of_others, of_value, parts_of
+from engines.counters import Counter
+from engines.noise import DiscreteLaplace
+from engines.registry import uncorrected_engine
+from engines.tabular.attributes import Attribute, Category, Numeric
+from engines.tabular.domain import TableDomain
+from engines.tabular.growing.engine import GrowingBlocks
+from schemas.arrays import FloatArray
+from schemas.config import Stream
+
+EXACT_STEPS = 3000
+"""Up to so many steps the totals' covariances are exact; beyond, variances of their differences are bounded."""
+Run = tuple[int, int]
+"""Steps after the first up to the second."""
+
+
+def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
+    """Raises: QueryError in a mode of the papers, which measures what it selects."""
+    if stream.mode != "default":
+        raise QueryError(
+            f'mode "{stream.mode}" of engine {stream.engine} does not answer questions: which marginals it measures, '
+            'and over which steps, depends on what it selects. Fix: mode = "default" for a new stream, or count the '
+            "synthetic rows (privstream export)."
+        )
+    engine = uncorrected_engine(stream)
+    assert isinstance(engine, GrowingBlocks)
+    return TabularAnswers(engine, measured, latest)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MarginalBlock:
+    """Noisy net counts of one marginal over a run of steps, one axis an attribute."""
+
+    counts: FloatArray
+    variance: float
+
+
+class TabularAnswers:
+    """Implements `engines.answers.contract.Answerer`."""
+
+    series = ()
+    regions = False
+
+    def __init__(self, engine: GrowingBlocks, measured: Measured, latest: int) -> None:
+        self._table: TableDomain = engine.config.domain
+        self.fields = {each.name: _asked(each) for each in self._table.attributes}
+        self._places = {name: index for index, name in enumerate(self._table.names)}
+        self._totals = _Totals(engine.totals_counter, measured, latest)
+        self.settled = latest
+        self._lines: dict[tuple[str, ...], dict[Run, MarginalBlock]] = {}
+        for step, told in measured:
+            if "marginal" in told:
+                names = tuple(told["marginal"])
+                shape = [self._table.sizes[self._places[name]] for name in names]
+                block = MarginalBlock(np.array(told["increment"], np.float64).reshape(shape), float(told["variance"]))
+                self._lines.setdefault(names, {})[told["since"], step] = block
+
+    def answer(self, question: Question) -> CountAnswer:
+        """See `Answerer`."""
+        if question.region is not None:
+            raise QueryError("a table has no places. Fix: a condition on its attributes.")
+        asked = (question.first - 1, question.last)
+        if question.where is None:
+            total = self._totals.sum({asked: 1.0})
+            beyond = max(0, asked[1] - max(asked[0], self._totals.latest))
+            return answered(total, total, total, pending=beyond / (asked[1] - asked[0]), bounded=not beyond)
+        names = tuple(sorted(fields_of(question.where), key=self._places.__getitem__))
+        marginals = {name: line for name, line in self._lines.items() if set(names) <= set(name)}
+        if not marginals:
+            raise QueryError(
+                f"no marginal of {', '.join(names)} together has been measured (yet). Fix: ask for fewer attributes "
+                "at a "
+                'time; for a new stream, name them in [streams.options] marginals = [{ of = ["...", "..."] }].'
+            )
+        parts = parts_of(question.where, {name: self._codes(name, question.where) for name in names})
+        runs = _runs(marginals, asked)
+        times = {run: self._share(run, asked) for run in runs}
+        unmeasured = list(_gaps(runs, (asked[0], min(asked[1], self._totals.latest))))
+        sums = [
+            self._combined(
+                marginals, runs, names, cells, {run: time(share) for run, share in times.items()}, unmeasured, of
+            )
+            for cells, time, of in (
+                (parts.share, float, None),
+                (parts.whole.astype(np.float64), lambda share: float(share >= 1), 0.0),
+                (parts.some.astype(np.float64), lambda share: float(share > 0), 1.0),
+            )
+        ]
+        beyond = max(0, asked[1] - max(asked[0], self._totals.latest))
+        return answered(*sums, pending=beyond / (asked[1] - asked[0]), bounded=not beyond)
+
+    def _codes(self, name: str, where: Where) -> Sequence[Pieces]:
+        attribute, looking = self._table.attributes[self._places[name]], looking_at(where, name)
+        assert isinstance(attribute, Category | Numeric)
+        if isinstance(attribute, Category):
+            listed = [of_value(looking, value) for value in attribute.values]
+        else:
+            bins = list(zip(attribute.edges[:-1], attribute.edges[1:], strict=True))
+            listed = [
+                of_interval(looking, low, high, integer=attribute.integer, closed=index == len(bins) - 1)
+                for index, (low, high) in enumerate(bins)
+            ]
+        others = [of_others(looking, attribute.other_value)] if attribute.unknown == "other" else []
+        return [*listed, *others, *([of_value(looking, None)] if attribute.missing else [])]
+
+    def _share(self, run: Run, asked: Run) -> float:
+        """What part of a run's events is the question's: by totals where steps cut it."""
+        part = (max(run[0], asked[0]), min(run[1], asked[1]))
+        if part[0] >= part[1]:
+            return 0.0
+        if part == run:
+            return 1.0
+        whole, inside = self._totals.sum({run: 1.0}).value, self._totals.sum({part: 1.0}).value
+        even = (part[1] - part[0]) / (run[1] - run[0])
+        least = 1e-6  # it is cut, however few events there are
+        return min(max(inside / whole, least), 1 - least) if whole > 0 and 0 <= inside <= whole else even
+
+    def _combined(
+        self,
+        marginals: Mapping[tuple[str, ...], Mapping[Run, MarginalBlock]],
+        runs: Mapping[Run, Sequence[tuple[tuple[str, ...], Sequence[Run]]]],
+        names: tuple[str, ...],
+        cells: FloatArray,
+        times: Mapping[Run, float],
+        unmeasured: Sequence[Run],
+        of_unmeasured: float | None,
+    ) -> Sum:
+        """The sum over runs, each times its share.
+
+        Args: of_unmeasured: the share of rows of runs that are in totals alone; None: as in those that are measured.
+        """
+        value = variance = fourth = 0.0
+        met = rows = 0.0
+        on_totals: dict[Run, float] = {}
+        for run, sources in runs.items():
+            if times[run] <= 0:
+                continue
+            total = self._totals.sum({run: 1.0})
+            # Of each source what it says of the rows that meet the condition and of all rows, and their covariance.
+            said, covariances = [], []
+            for name, pieces in sources:
+                blocks = [marginals[name][piece] for piece in pieces]
+                weights = _spread(cells, names, name, blocks[0].counts.shape)
+                noise = sum(block.variance for block in blocks)
+                counts = sum((block.counts for block in blocks), np.zeros(weights.shape))
+                said.append(np.array([float((weights * counts).sum()), float(counts.sum())]))
+                both = float(weights.sum())
+                covariances.append(noise * np.array([[float((weights**2).sum()), both], [both, float(weights.size)]]))
+            if not cells.any():
+                continue
+            if (cells == 1).all():
+                on_totals[run] = times[run]
+                met, rows = met + total.value, rows + total.value
+                continue
+            inverses = [np.linalg.inv(covariance) for covariance in covariances]
+            information = sum(inverses, np.zeros((2, 2))) + np.diag([0.0, 1 / total.variance])
+            solved = np.linalg.inv(information)[0]
+            known = sum((inverse @ each for inverse, each in zip(inverses, said, strict=True)), np.zeros(2))
+            met += float(solved @ (known + np.array([0.0, total.value / total.variance])))
+            rows += total.value
+            for inverse, each, covariance in zip(inverses, said, covariances, strict=True):
+                gain = times[run] * (solved @ inverse)
+                value += float(gain @ each)
+                noise_of = float(gain @ covariance @ gain)
+                variance += noise_of
+                # At least as many noises as cells that are counted: no single one is heavier than this.
+                fourth += noise_of**2 / max(1.0, float((cells > 0).sum()))
+            on_totals[run] = times[run] * float(solved[1]) / total.variance
+        if of_unmeasured is None:
+            of_unmeasured = min(max(met / rows, 0.0), 1.0) if rows > 0 else float(cells.mean())
+        for run in unmeasured:
+            on_totals[run] = on_totals.get(run, 0.0) + of_unmeasured
+        totals = self._totals.sum(on_totals)
+        return Sum(value + totals.value, variance + totals.variance, fourth + totals.fourth)
+
+
+def _asked(attribute: Attribute) -> Asked:
+    if isinstance(attribute, Category):
+        others = (attribute.other_value,) if attribute.unknown == "other" else ()
+        return Asked(attribute.kinds, (*attribute.values, *others))
+    return Asked(attribute.kinds)
+
+
+def _spread(cells: FloatArray, names: tuple[str, ...], marginal: tuple[str, ...], shape: tuple[int, ...]) -> FloatArray:
+    """The condition's weights over all cells of a marginal with more attributes."""
+    order = [names.index(name) for name in marginal if name in names]
+    axes = [size if name in names else 1 for name, size in zip(marginal, shape, strict=True)]
+    return np.broadcast_to(np.transpose(cells, order).reshape(axes), shape)
+
+
+def _runs(
+    marginals: Mapping[tuple[str, ...], Mapping[Run, MarginalBlock]], asked: Run
+) -> dict[Run, list[tuple[tuple[str, ...], list[Run]]]]:
+    """Runs of steps that do not overlap, and the marginals that cover each with their own runs.
+
+    The longest of those that lie in `asked`, then the shortest of those that it cuts.
+    """
+    everything = sorted({run for line in marginals.values() for run in line})
+    within = [run for run in everything if asked[0] <= run[0] and run[1] <= asked[1]]
+    cut = [run for run in everything if run not in within and run[0] < asked[1] and asked[0] < run[1]]
+    order = [
+        *sorted(within, key=lambda run: run[0] - run[1]),
+        *sorted(cut, key=lambda run: run[1] - run[0]),
+    ]
+    found: dict[Run, list[tuple[tuple[str, ...], list[Run]]]] = {}
+    for run in order:
+        if any(run[0] < other[1] and other[0] < run[1] for other in found):
+            continue
+        sources = []
+        for name, line in marginals.items():
+            inside = sorted(piece for piece in line if run[0] <= piece[0] and piece[1] <= run[1])
+            if sum(piece[1] - piece[0] for piece in inside) == run[1] - run[0]:
+                sources.append((name, inside))
+        found[run] = sources
+    return found
+
+
+def _gaps(runs: Iterable[Run], asked: Run) -> Iterator[Run]:
+    """Steps of a question that no run covers."""
+    at = asked[0]
+    for begin, end in sorted(runs):
+        if begin > at:
+            yield at, min(begin, asked[1])
+        at = max(at, end)
+    if at < asked[1]:
+        yield at, asked[1]
+
+
+class _Totals:
+    """Net rows of runs of steps, from the noisy running sums of inserts and deletes."""
+
+    def __init__(self, counter: Counter, measured: Measured, latest: int) -> None:
+        self._counter = counter
+        self.latest = latest
+        self._sums = {-1: 0.0}
+        self._alone = {-1: 0.0}
+        for step, told in measured:
+            if "totals" in told:
+                self._sums[step] = float(told["totals"]["inserts"] - told["totals"]["deletes"])
+                self._alone[step] = float(told["variance"])
+        self._steps = max(self._sums) + 1
+        self._nodes: tuple[FloatArray, FloatArray] | None = None
+
+    def sum(self, weights: Mapping[Run, float]) -> Sum:
+        """The weighted sum of these runs' net rows. A run beyond the last step ends there."""
+        at: dict[int, float] = {}
+        for (begin, end), weight in weights.items():
+            begin, end = min(begin, self._steps - 1), min(end, self._steps - 1)
+            at[end] = at.get(end, 0.0) + weight
+            at[begin] = at.get(begin, 0.0) - weight
+        value = sum(weight * self._sums[step] for step, weight in at.items())
+        noises = self._noises(at)
+        return Sum(value, float(noises.sum()), float((noises**2).sum()))
+
+    def _noises(self, at: Mapping[int, float]) -> FloatArray:
+        """What each node's noise adds to the variance; of inserts and deletes, both."""
+        known = {step: weight for step, weight in at.items() if step >= 0 and weight}
+        if self._steps > EXACT_STEPS:
+            bound = sum(abs(weight) * self._alone[step] ** 0.5 for step, weight in known.items()) ** 2
+            return np.array([2 * bound])
+        if self._nodes is None:
+            variance: Callable[[Fraction], float] = float
+            if self._counter.measure == "epsilon":
+                variance = lambda scale: DiscreteLaplace(scale).variance  # noqa: E731
+            each = {noise: variance(noise) for noise in set(self._counter.node_noise(self._steps))}
+            unit = self._counter.node_resolution**2
+            noise = np.array([each[scale] / unit for scale in self._counter.node_noise(self._steps)])
+            self._nodes = self._counter.decoder(self._steps), noise
+        decoder, noise = self._nodes
+        mixed = sum((weight * decoder[step] for step, weight in known.items()), np.zeros(len(noise)))
+        rounding = 0.0 if self._counter.resolution == 1 else sum(weight**2 for weight in known.values()) / 12
+        own: FloatArray = mixed**2 * noise
+        return np.concatenate([own, own, [rounding, rounding]])

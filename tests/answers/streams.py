@@ -1,0 +1,130 @@
+"""Small streams with known events, run by their engines, and what their answers are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from engines.answers.contract import Answerer, Question
+from engines.answers.where import Atom, Both
+from engines.contract import Batch, Columns, Engine
+from engines.noise import seeded
+from engines.registry import build_domain, build_engine, part
+from schemas.blocks import Folded
+from schemas.config import Stream
+
+Events = Mapping[str, np.ndarray]
+"""Fields, and `step`, `(events,)` each."""
+
+
+def configured(engine: str, domain: Mapping[str, Any], **tables: Any) -> Stream:
+    time = {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"}
+    privacy = {"epsilon": 1.0, "unit": "event"}
+    document = {"name": "s", "engine": engine, "source": "raw.s", "privacy": privacy, "time": time, "domain": domain}
+    return Stream.model_validate(document | tables)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A stream and its events; `asked` are questions whose answers are cut nowhere, and which events each counts."""
+
+    stream: Stream
+    events: Events
+    steps: int
+    asked: Sequence[tuple[Question, Callable[[Events], np.ndarray]]]
+
+    def batches(self) -> list[Folded]:
+        domain = build_domain(self.stream)
+        found = []
+        for step in range(self.steps):
+            rows = self.events["step"] == step
+            columns = Columns(
+                {name: self.events[name][rows].astype(np.float64) for name in domain.number_fields},
+                {name: self.events[name][rows].tolist() for name in domain.text_fields},
+                np.ones(int(rows.sum()), np.int8),
+                {name: self.events[name][rows].tolist() for name in domain.value_fields},
+            )
+            keys, reasons = domain.encode(columns)
+            assert not reasons.any()
+            found.append(Folded.of(keys))
+        return found
+
+    def runs(self, seeds: Sequence[int]) -> Iterator[tuple[Engine, Answerer]]:
+        batches = self.batches()
+        for seed in seeds:
+            engine = build_engine(self.stream)
+            measured = [
+                (step, told)
+                for step, batch in enumerate(batches)
+                for told in engine.step(Batch(step, batch), seeded(1000 * seed + step)).measurements
+            ]
+            yield engine, part(self.stream.engine, "answers")(self.stream, measured, self.steps - 1)
+
+    def truth(self, question: Question, counts: Callable[[Events], np.ndarray]) -> float:
+        steps = self.events["step"]
+        return float((counts(self.events) * ((steps >= question.first) & (steps <= question.last))).sum())
+
+
+def table_rows(seed: int = 1, *, steps: int = 2) -> Known:
+    """Three attributes, steps of 400 rows; marginals of step 0 are never cut."""
+    chance = np.random.default_rng(seed)
+    size = steps * 400
+    a, n = chance.choice(["x", "y", "z"], size, p=[0.6, 0.3, 0.1]), chance.integers(0, 80, size)
+    events = {
+        "a": a,
+        "n": n,
+        "b": chance.random(size) < 0.2 + 0.3 * (a == "x"),
+        "step": np.repeat(np.arange(steps), 400),
+    }
+    attributes = [
+        {"field": "a", "values": ["x", "y", "z"]},
+        {"field": "n", "edges": [0, 10, 20, 40, 80], "integer": True},
+        {"field": "b", "values": [False, True]},
+    ]
+    x, low, true = Atom("a", "=", ("x",)), Atom("n", "<", (20,)), Atom("b", "=", (True,))
+    asked: list[tuple[Question, Callable[[Events], np.ndarray]]] = [
+        (Question(0, 0, x), lambda of: of["a"] == "x"),
+        (Question(0, 0, low), lambda of: of["n"] < 20),
+        (Question(0, 0, true), lambda of: of["b"]),
+        (Question(0, 0, Both((x, true))), lambda of: (of["a"] == "x") & of["b"]),
+        (Question(1, 1), lambda of: np.ones(len(of["step"]))),
+    ]
+    return Known(configured("tabular", {"kind": "table", "attributes": attributes}), events, steps, asked)
+
+
+def counts_of_states(seed: int = 1) -> Known:
+    chance = np.random.default_rng(seed)
+    states = [f"s{number}" for number in range(40)]
+    size, steps = 4000, 12
+    events = {"zone": chance.choice(states, size), "step": chance.integers(0, steps, size)}
+    privacy = {"epsilon": 1.0, "unit": "replace", "user": "u", "max_contributions": steps, "max_per_step": 1}
+    domain = {"kind": "states", "field": "zone", "values": states, "population": 4000}
+    stream = configured("markov", domain, privacy=privacy, options={"horizon": steps})
+
+    def question(state: str) -> tuple[Question, Callable[[Events], np.ndarray]]:
+        return Question(2, 7, Atom("zone", "in", (state,))), lambda of: of["zone"] == state
+
+    return Known(stream, events, steps, [question(state) for state in states])
+
+
+def counted_visits(seed: int = 1, **tables: Any) -> Known:
+    chance = np.random.default_rng(seed)
+    steps, size = 60, 6000
+    events = {"km": np.round(chance.exponential(5.0, size), 2).clip(0, 30), "step": chance.integers(0, steps, size)}
+    domain = {
+        "kind": "series",
+        "fields": [{"name": "visits", "of": "count"}, {"name": "km", "of": "sum", "limits": [0, 32]}],
+    }
+    privacy = {"epsilon": 1.0, "delta": 1e-6, "unit": "event"}
+    options = {"options": {"horizon": steps}}
+    stream = configured("series", domain, **({"privacy": privacy} | options | tables))
+    asked: list[tuple[Question, Callable[[Events], np.ndarray]]] = []
+    for first in range(0, steps, 3):
+        asked += [
+            (Question(first, first + 2, series="visits"), lambda of: np.ones(len(of["step"]))),
+            (Question(first, first + 2, series="km"), lambda of: of["km"]),
+        ]
+    return Known(stream, events, steps, asked)

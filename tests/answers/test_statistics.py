@@ -1,0 +1,180 @@
+"""Answers of every engine that gives them: unbiased, with true standard errors, and intervals that hold what they "
+"say."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+import shapely
+from scipy.stats import binom
+
+from engines.answers.contract import QueryError, Question
+from engines.answers.where import Atom
+from engines.registry import part
+from engines.spatial.held.engine import HeldLeaves
+from schemas.config import ENGINES
+from tests.answers.standardised import faults
+from tests.answers.streams import Events, Known, configured, counted_visits, counts_of_states, table_rows
+
+CORNER = 4
+"""Regions a side."""
+
+
+def places(seed: int = 1) -> Known:
+    """Points in sixteen squares, of which every released leaf is a part; a burst at step 3."""
+    chance = np.random.default_rng(seed)
+    sizes = [20_000, 900, 900, 6_000, 900, 900]
+    x, y = (chance.beta(2, 3, sum(sizes)) for _ in range(2))
+    events = {"x": x, "y": y, "step": np.repeat(np.arange(len(sizes)), sizes)}
+    domain = {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]}
+    stream = configured("spatial", domain, options={"depth": 6, "max_leaves": 64, "initial_steps": 1})
+
+    def square(column: int, row: int) -> tuple[Question, Callable[[Events], np.ndarray]]:
+        west, south = column / CORNER, row / CORNER
+        shape = shapely.box(west, south, west + 1 / CORNER, south + 1 / CORNER)
+
+        def inside(of: Events) -> np.ndarray:
+            found: np.ndarray = (np.floor(of["x"] * CORNER) == column) & (np.floor(of["y"] * CORNER) == row)
+            return found
+
+        return Question(1, len(sizes) - 1, region=shape.wkb), inside
+
+    asked = [square(column, row) for column in range(CORNER) for row in range(CORNER)]
+    return Known(stream, events, len(sizes), asked)
+
+
+def errors_of(known: Known, seeds: Sequence[int], *, scale: float = 1.0) -> list[float]:
+    """Standardised errors of what no question cuts and no event waits for. Args: scale: of the standard errors."""
+    found = []
+    for engine, answerer in known.runs(seeds):
+        for question, counts in known.asked:
+            answer = answerer.answer(question)
+            if answer.cut == 0 and not (answer.pending and isinstance(engine, HeldLeaves)):
+                found.append((answer.estimate - known.truth(question, counts)) / (scale * answer.standard_error))
+    return found
+
+
+def settled_errors(seeds: Sequence[int], *, scale: float = 1.0) -> list[float]:
+    """Of a spatial stream: of what was measured, which the engine's private state tells."""
+    known, found = places(), []
+    for engine, answerer in known.runs(seeds):
+        assert isinstance(engine, HeldLeaves)
+        tree = engine._tree
+        cells = tree.starts[:, None] // (1 << (tree.depth - 4))
+        for question, counts in known.asked:
+            answer = answerer.answer(question)
+            if answer.cut:
+                continue
+            x0, y0, _, _ = shapely.from_wkb(question.region).bounds
+            keys = engine.config.domain.cells(np.array([x0 + 1e-6]), np.array([y0 + 1e-6])) >> (tree.depth - 4)
+            waiting = int(tree.pending[tree.leaves][cells[:, 0] == keys[0]].sum())
+            truth = known.truth(question, counts) - waiting
+            found.append((answer.estimate - truth) / (scale * answer.standard_error))
+    return found
+
+
+RUNS: dict[str, Callable[[float], list[float]]] = {
+    "places": lambda scale: settled_errors(range(17), scale=scale),
+    "rows": lambda scale: errors_of(table_rows(), range(56), scale=scale),
+    "states": lambda scale: errors_of(counts_of_states(), range(10), scale=scale),
+    "visits": lambda scale: errors_of(counted_visits(), range(8), scale=scale),
+}
+
+
+@pytest.mark.seconds(4)
+@pytest.mark.parametrize("run", RUNS)
+def test_standard_errors_are_true(run: str) -> None:
+    """False positives: 1e-6. Planted faults: standard errors that are two fifths too small or too large."""
+    errors = np.array(RUNS[run](1.0))
+    assert len(errors) > 250
+    assert faults(errors) == []
+    assert faults(errors / 0.6) != []
+    assert faults(errors * 0.6) != []
+    assert faults(errors + 0.5) != []
+
+
+@pytest.mark.seconds(4)
+def test_intervals_hold_what_they_say_where_a_question_cuts() -> None:
+    """Squares that lie across cells, and values within bins: 95 % at least, with false positives of 1e-6."""
+    chance = random.Random(2)
+    known, held, asked, cut = places(2), 0, 0, 0
+    x, y, step = known.events["x"], known.events["y"], known.events["step"]
+    for _, answerer in known.runs(range(8)):
+        for _ in range(12):
+            west, south = chance.uniform(0, 0.6), chance.uniform(0, 0.6)
+            shape = shapely.box(west, south, west + chance.uniform(0.1, 0.4), south + chance.uniform(0.1, 0.4))
+            inside = (x >= shape.bounds[0]) & (x < shape.bounds[2]) & (y >= shape.bounds[1]) & (y < shape.bounds[3])
+            last = answerer.settled
+            answer = answerer.answer(Question(0, last, region=shape.wkb))
+            assert answer.high is not None
+            held += answer.low <= (inside & (step <= last)).sum() <= answer.high
+            asked, cut = asked + 1, cut + (answer.cut != 0)
+    assert cut > asked / 2
+    assert held >= binom.ppf(1e-6, asked, 0.94)
+    rows = table_rows(2, steps=6)
+    held = asked = 0
+    for _, answerer in rows.runs(range(6)):
+        for limit in (5, 15, 33):
+            for first, last in ((0, 5), (2, 4)):
+                question = Question(first, last, Atom("n", "<", (limit,)))
+                answer = answerer.answer(question)
+                truth = rows.truth(question, lambda of, limit=limit: of["n"] < limit)  # type: ignore[misc]
+                held += answer.low <= truth <= (answer.high or 0)
+                asked += 1
+    assert held >= binom.ppf(1e-6, asked, 0.94)
+
+
+def test_what_waits_is_said_and_bounds_nothing() -> None:
+    known = places()
+    ((_, answerer),) = known.runs([1])
+    assert -1 < answerer.settled < known.steps
+    answer = answerer.answer(Question(0, known.steps + 4))
+    assert answer.pending > 0.4
+    assert answer.high is None
+
+
+def test_readings_are_averaged_and_sums_are_added() -> None:
+    domain = {"kind": "series", "fields": [{"name": "load", "of": "value", "limits": [0, 100], "sensitivity": 1}]}
+    privacy = {"epsilon": 50.0, "delta": 1e-6, "unit": "user"}
+    events = {"load": np.full(8, 40.0), "step": np.array([0, 1, 2, 3, 4, 6, 7, 9])}
+    known = Known(configured("series", domain, privacy=privacy, options={"horizon": 10}), events, 10, [])
+    ((_, answerer),) = known.runs([1])
+    answer = answerer.answer(Question(0, 9))
+    assert answer.estimate == pytest.approx(40, abs=6 * answer.standard_error)
+    assert answer.pending == pytest.approx(0.2)
+    assert answer.low < 40 < (answer.high or 0)
+
+
+def test_zones_are_chosen_by_their_names() -> None:
+    chance = np.random.default_rng(4)
+    zones = [f"z{number}" for number in range(8)]
+    events = {"zone": chance.choice(zones, 20_000), "step": np.zeros(20_000, np.int64)}
+    domain = {"kind": "zones", "field": "zone", "zones": zones}
+    privacy = {"epsilon": 5.0, "unit": "event"}
+    known = Known(configured("spatial", domain, privacy=privacy), events, 1, [])
+    ((_, answerer),) = known.runs([1])
+    answer = answerer.answer(Question(0, 0, Atom("zone", "in", ("z1", "z5"))))
+    truth = np.isin(events["zone"], ["z1", "z5"]).sum()
+    assert answer.low <= truth <= (answer.high or 0)
+    assert abs(answer.estimate - truth) < 0.1 * truth
+    with pytest.raises(QueryError, match="zone = 'z0'"):
+        answerer.answer(Question(0, 0, region=shapely.box(0, 0, 1, 1).wkb))
+
+
+@pytest.mark.parametrize("engine", [name for name in ENGINES if "answers" in ENGINES[name].references])
+def test_a_mode_that_cannot_answer_says_why(engine: str) -> None:
+    """Every mode answers or refuses with what to do."""
+    from engines.contract_case import contract_case
+
+    case = contract_case(engine)
+    refused = {}
+    for mode in ENGINES[engine].facts.modes:
+        try:
+            part(engine, "answers")(case.stream(mode), [], 0)
+        except QueryError as error:
+            refused[mode] = str(error)
+    assert "default" not in refused
+    assert all("Fix: " in said and mode in said for mode, said in refused.items())

@@ -1,0 +1,70 @@
+"""A stream that a real worker has run on the broker: raw events in, public topics out; what readers' tests read."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from agents.kafka.topics.admin import create_topics
+from agents.protocol.partitioner import partitions_of
+from agents.protocol.userhash import IdBytes
+from schemas.config import Config
+from schemas.events import TICK_HEADER, encode_tick
+from schemas.topics import Topics
+from tests.kafka.ingest_support import START_S, STEP_S
+from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until
+from tests.kafka.test_trips import running
+
+PARTITIONS = 2
+
+
+def places(steps: int, events: int) -> list[list[dict[str, Any]]]:
+    """Events of each step, most of them in one corner of the unit square."""
+    chance = random.Random(3)
+
+    def event(step: int, number: int) -> dict[str, Any]:
+        x, y = chance.betavariate(2, 6), chance.betavariate(2, 6)
+        return {"user": f"u{step}-{number}", "at": START_S + STEP_S * step + chance.randrange(STEP_S), "x": x, "y": y}
+
+    return [[event(step, number) for number in range(events)] for step in range(steps)]
+
+
+async def published_stream(
+    bootstrap: str, folder: Path, steps: Sequence[Sequence[Mapping[str, Any]]], **table: Any
+) -> tuple[Config, Path]:
+    """Run a worker over these events until every step is public. Returns the configuration, and as a file."""
+    (folder / "user.key").write_bytes(b"sixteen secret bytes or more")
+    privacy = {"epsilon": 2.0, "unit": "user", "user": "user", "max_contributions": 1}
+    privacy["user_key_file"] = str(folder / "user.key")
+    stream = stream_table(fresh_name("p"), **{"privacy": privacy, "options": {"depth": 8}, **table})
+    config = job_config(bootstrap, folder, streams=[stream], partitions=1)
+    await create_topics(config, source_partitions=PARTITIONS)
+    async with producing(bootstrap) as producer:
+        for number, events in enumerate(steps):
+            users = IdBytes.of([event["user"] for event in events])
+            homes = partitions_of(users, partitioner="murmur2", partitions=PARTITIONS).tolist() if events else []
+            for event, home in zip(events, homes, strict=True):
+                await producer.send(config.streams[0].source, json.dumps(event).encode(), partition=home)
+            for partition in range(PARTITIONS):
+                tick = (TICK_HEADER, encode_tick(number, row=0, source="t"))
+                await producer.send_and_wait(config.streams[0].source, b"", partition=partition, headers=[tick])
+    name = config.streams[0].name
+
+    async def all_there() -> bool:
+        return len(await records_of(bootstrap, Topics.ledger(name))) >= len(steps)
+
+    async with running(config):
+        await until(all_there)
+    path = folder / "my.toml"
+    document = {
+        "job": {"name": config.job.name, "data_dir": str(folder)},
+        "kafka": {"bootstrap": bootstrap, "partitions": 1},
+        "streams": [stream],
+    }
+    path.write_bytes(tomli_w.dumps(document).encode())
+    return config, path
