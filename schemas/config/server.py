@@ -66,8 +66,9 @@ class JobSection(Section):
     """`[job]`: `name` is the prefix of the consumer group, the transactional ids and the private topics."""
 
     name: PlainName = Field("privstream", examples=["privstream"])
-    data_dir: Path = Field(Path("./privstream-data"), examples=["./privstream-data"])
-    """Folder of the RocksDB tables, relative to the working directory; a cache, but as sensitive as the raw topics."""
+    data_dir: Path | None = Field(None, examples=["/var/lib/privstream"])
+    """Folder of the RocksDB tables, a cache but as sensitive as the raw topics; absent: below the user's state folder,
+    such as ~/.local/state/privstream, one for each cluster."""
     http_port: Whole | None = Field(None, ge=1, le=65535, examples=[9464])
     """TCP port of /livez, /readyz and /metrics, or one of the nine after it where it is taken; absent: none."""
     http_host: Host = Field("127.0.0.1", examples=["127.0.0.1"])
