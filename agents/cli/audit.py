@@ -56,7 +56,7 @@ def audit(
         for some in audited(names, runs=runs, config=config, seed=seed, workers=workers):
             findings += some
             rows.advance(1)
-    from engines.auditor import HEAD, powerless, remedies, table_rows, violations
+    from engines.auditor import HEAD, powerless, remedies, silences, table_rows, violations
 
     broken = [found for found in findings if found.failed]
     if as_json:
@@ -65,7 +65,7 @@ def audit(
         typer.echo(table(HEAD, table_rows(findings)))
         weak = len(powerless(findings))
         say(f"{len(findings)} rows, {len(violations(findings))} violated, {weak} without power")
-    for line in remedies(findings):
+    for line in (*remedies(findings), *silences(findings)):
         say(line)
     if plot is not None:
         draw(findings, plot)
