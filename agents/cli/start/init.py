@@ -1,0 +1,5 @@
+"""`privstream init`."""
+
+
+def init() -> None:
+    """x"""
