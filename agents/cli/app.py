@@ -33,8 +33,8 @@ COMMANDS = (
 ROOMS = ("agents.cli", "agents.cli.start")
 
 EPILOG = (
-    "Start with: privstream demo, then privstream init. Every command has examples in its own --help. Exit codes: 0 well, "
-    "1 a check found something, 2 refused with a reason, 130 interrupted."
+    "Start with: privstream demo, then privstream init. Every command has examples in its own --help. Exit codes: 0 "
+    "well, 1 a check found something, 2 refused with a reason, 130 interrupted."
 )
 
 

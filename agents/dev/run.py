@@ -140,8 +140,8 @@ def _times(config: Config, options: DevOptions, screen: DevScreen) -> dict[str, 
     changed = {key: getattr(time, key) for key in ("clock", "start") if getattr(time, key) != getattr(stream.time, key)}
     if "clock" in changed:
         screen.say(
-            f'stream {stream.name}: clock is "{stream.time.clock}" in the file. Here the file\'s times say when a step is '
-            'over, as with clock = "replay"; nobody waits for the wall clock'
+            f'stream {stream.name}: clock is "{stream.time.clock}" in the file. Here the times of the rows say when a '
+            'step is over, as with clock = "replay"; nobody waits for the wall clock'
         )
     if "start" in changed:
         screen.say(f'stream {stream.name}: start is "now" in the file. Here it is the time of the first row')
@@ -153,8 +153,8 @@ def _chosen(config: Config, options: DevOptions) -> Stream:
     if options.stream is None:
         if len(config.streams) > 1:
             raise PrivstreamError(
-                f"the configuration has {len(config.streams)} streams. Fix: say with --stream into which the file goes, "
-                f"one of {names}."
+                f"the configuration has {len(config.streams)} streams. Fix: --stream says into which the file goes: "
+                f"{names}."
             )
         return config.streams[0]
     try:

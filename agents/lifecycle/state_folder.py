@@ -1,8 +1,8 @@
 """Where a worker keeps its state tables when nobody says so: below the user's state folder, never in the working one.
 
 They are a cache of the release log, and as sensitive as the raw topics. Wherever a worker finds none it reads them back
-from Kafka, so another place costs time and nothing else. What lies in the folder of ANOTHER cluster is no use at all, and
-a stream whose state is ahead of its release log stops: so each cluster has a folder of its own, by Kafka's id of it.
+from Kafka, so another place costs time and nothing else. What lies in the folder of ANOTHER cluster is of no use, and a
+stream whose state is ahead of its release log stops: so each cluster has a folder of its own, by Kafka's id of it.
 """
 
 from __future__ import annotations
@@ -52,6 +52,6 @@ def earlier_remark(folder: Path, job: JobSection) -> str:
     """Said at each start, for as long as it is there."""
     return (
         f"the state folder of an earlier version, {folder / job.name}, is used. The default is now {state_root()}, by "
-        f'cluster: write data_dir = "{folder}" into [job] to keep this one, or delete it: states are read back from the '
-        "release log"
+        f'cluster: write data_dir = "{folder}" into [job] to keep this one, or delete it: states are read back from '
+        "the release log"
     )

@@ -121,7 +121,7 @@ def guesses_needed(claim: float, *, alpha: float, delta: float = 0.0) -> int:
 
 
 def guesses_to_see(claim: float, *, alpha: float, delta: float = 0.0) -> int:
-    """Guesses from which on a true epsilon of `claim` gives a bound above 0 with probability `POWER`; 0 if 2**40 do not.
+    """Guesses from which on a true epsilon of `claim` gives a bound above 0 with probability `POWER`; 0: 2**40 do not.
 
     Of randomised response again, which shows its epsilon best: of anything else it takes more.
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from schemas.config.domain.common import DomainSection
+from schemas.config.domain.questions import Question
 from schemas.config.options.common import OptionsSection
 from schemas.guarantee import Unit
 
@@ -52,6 +53,7 @@ class EngineSpec:
 
     Attributes:
         name: as `engine` in a configuration and as its entry point.
+        summary: what a stream of it is and what comes out, in one line, for whoever has to choose.
         facts: what a configuration is checked against.
         domains: the models of `[streams.domain]` that it works on, by `kind`. Engines may share a kind and its model.
         options: the model of `[streams.options]`.
@@ -61,9 +63,11 @@ class EngineSpec:
             show.
         audit: a function of a mode that gives the cases `engines.auditor.Case` of the engine in it.
         contract_case: the `engines.contract_case.EngineCase` of the contract tests and coupled runs.
+        asks: what `privstream init` asks beside what every stream and the domain (`DomainSection.questions`) are asked.
     """
 
     name: str
+    summary: str
     facts: EngineFacts
     domains: Mapping[str, type[DomainSection]]
     options: type[OptionsSection]
@@ -73,6 +77,7 @@ class EngineSpec:
     presentation: Reference
     audit: Reference
     contract_case: Reference
+    asks: tuple[Question, ...] = ()
 
     @property
     def kinds(self) -> tuple[str, ...]:

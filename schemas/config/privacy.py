@@ -49,9 +49,11 @@ class Privacy(Section):
     """`[streams.privacy]`."""
 
     epsilon: Annotated[ExactDecimal, AfterValidator(_epsilon)] = Field(examples=[1.0])
-    """Exactly the decimal number in the file."""
+    """What all releases together may tell of one unit, at most; exactly the decimal number in the file."""
     delta: Annotated[Number, AfterValidator(_delta)] = Field(0.0, examples=[0.0])
+    """Probability with which the promise may fail; for modes that need one."""
     unit: Unit = Field("user", examples=["user"])
+    """Who is protected: a `user` with all that the user contributes, or a single `event`."""
     user: FieldName | None = Field(None, examples=["user_id"])
     """Field of the raw event that holds the user's id."""
     max_contributions: Whole | None = Field(None, ge=1, le=1_000_000, examples=[2])

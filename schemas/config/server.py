@@ -66,6 +66,7 @@ class JobSection(Section):
     """`[job]`: `name` is the prefix of the consumer group, the transactional ids and the private topics."""
 
     name: PlainName = Field("privstream", examples=["privstream"])
+    """Prefix of the consumer group, the transactional ids and the private topics: keep it for ever."""
     data_dir: Path | None = Field(None, examples=["/var/lib/privstream"])
     """Folder of the RocksDB tables, a cache but as sensitive as the raw topics; absent: below the user's state folder,
     such as ~/.local/state/privstream, one for each cluster."""
@@ -129,6 +130,7 @@ class Kafka(Section):
     """`[kafka]`: the cluster. Secrets are named by the files that hold them, never written here."""
 
     bootstrap: Annotated[str, Field(strict=True), AfterValidator(_servers)] = Field(examples=["localhost:9092"])
+    """Brokers, host:port, several separated by commas; PRIVSTREAM_BOOTSTRAP wins over it."""
     partitions: Whole = Field(4, ge=1, le=10_000, examples=[4])
     """Partitions of the job's private topics; source topics keep their own number."""
     replication_factor: Whole | None = Field(None, ge=1, le=100, examples=[3])

@@ -42,9 +42,11 @@ class Stream(Section):
     """`[[streams]]`. What can change under a running stream is what `fingerprint_fields` leaves out."""
 
     name: PlainName = Field(examples=["taxi"])
+    """Of the public stream: its topics are NAME.synthetic, NAME.measurements and NAME.ledger."""
     engine: Annotated[str, Field(strict=True), AfterValidator(_engine)] = Field(examples=["spatial"])
     mode: Annotated[str, Field(strict=True)] = Field("default", examples=["default"])
     source: TopicName = Field(examples=["raw.taxi"])
+    """Topic with the raw events, JSON objects; where users are bounded, keyed by the user."""
     audit: TopicName | None = Field(None, examples=["audit.taxi"])
     """Topic with the held-out events that the audit agent compares with; absent: no audit."""
     allow_compacted: Flag = Field(False, examples=[True])

@@ -91,6 +91,7 @@ class Timing(Section):
     """`[streams.time]`."""
 
     field: FieldName = Field(examples=["pickup_datetime"])
+    """Field of the raw event that holds its time."""
     format: Annotated[str, Field(strict=True), AfterValidator(_format)] = Field("iso", examples=["%Y-%m-%d %H:%M:%S"])
     """`iso`, seconds `s`, milliseconds `ms`, microseconds `us` since 1970 UTC, or a strptime pattern."""
     timezone: Annotated[str, Field(strict=True), AfterValidator(_timezone)] = Field(
@@ -102,6 +103,7 @@ class Timing(Section):
     )
     """Local time at which step 0 begins, or `now`: when the stream is first started."""
     step: PositiveDuration = Field(examples=["6h"])
+    """Length of a step; each ends with one release, empty ones too."""
     grace: Duration = Field(timedelta(seconds=30), examples=["30s"])
     """How long after its end a step still waits for events; by the wall clock only."""
     clock: Literal["wall", "replay"] = Field("wall", examples=["wall"])

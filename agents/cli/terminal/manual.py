@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import typer
-from click import Context, HelpFormatter
 from typer.core import TyperCommand
 
 P = ParamSpec("P")
@@ -72,7 +71,7 @@ def command_class(shown: Manual | None) -> type[TyperCommand]:
     """The class of a command whose help ends with its manual."""
 
     class ManualCommand(TyperCommand):
-        def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
+        def format_help(self, ctx: Any, formatter: Any) -> None:
             super().format_help(ctx, formatter)
             if shown is not None:
                 typer.echo(shown.text())

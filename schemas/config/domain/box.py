@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from schemas.config.domain.common import DeletableDomainSection
+from schemas.config.domain.questions import NUMBERS, Each, Question
 from schemas.config.section import refusal
 from schemas.config.values import FieldName, Number
 from schemas.errors import ConfigProblem
@@ -27,6 +28,28 @@ def check_box(bounds: tuple[float, float, float, float]) -> tuple[float, float, 
         if not math.isfinite(width) or width / 2**_HALVINGS < 2**14 * math.ulp(max(abs(low), abs(high))):
             raise refusal(f"are degenerate: no room between {name}min and {name}max", fix)
     return bounds
+
+
+WHERE = (
+    Question(
+        key="x",
+        kind="field",
+        text="Which field holds x, or the longitude?",
+        of=NUMBERS,
+        hints=("longitude", "lon", "lng", "x"),
+    ),
+    Question(
+        key="y", kind="field", text="Which field holds y, or the latitude?", of=NUMBERS, hints=("latitude", "lat", "y")
+    ),
+)
+BOUNDS = Question(
+    key="bounds",
+    kind="numbers",
+    text="In which rectangle do events lie? xmin, ymin, xmax, ymax; others are refused",
+    public="box",
+    about=("x", "y"),
+    count=4,
+)
 
 
 class PlanarDomainSection(DeletableDomainSection):
@@ -60,6 +83,10 @@ class BoxDomainSection(PlanarDomainSection):
         examples=[[-74.05, 40.60, -73.75, 40.90]]
     )
     """`[xmin, ymin, xmax, ymax]`."""
+
+    @classmethod
+    def questions(cls) -> tuple[Question | Each, ...]:
+        return (*WHERE, BOUNDS)
 
     def fingerprint_fields(self) -> dict[str, Any]:
         return {

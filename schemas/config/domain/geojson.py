@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import AfterValidator, Field
 
-from schemas.config.domain.box import PlanarDomainSection
+from schemas.config.domain.box import WHERE, PlanarDomainSection
+from schemas.config.domain.questions import Each, Question
 from schemas.config.files import PublicFile, PublicFileAt
 from schemas.config.section import refusal
 from schemas.config.values import Number
@@ -80,6 +81,10 @@ class GeoJsonDomainSection(PlanarDomainSection):
     """GeoJSON of polygons alone or lines alone; its path is relative to the configuration."""
     reach_m: ReachM = Field(50.0, examples=[50])
     """Of lines: metres from the nearest one beyond which an event is outside."""
+
+    @classmethod
+    def questions(cls) -> tuple[Question | Each, ...]:
+        return (*WHERE, Question(key="file", kind="file", text="Which GeoJSON file has the polygons, or the lines?"))
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Coordinates the wrong way round, and what any plane has."""
