@@ -9,9 +9,16 @@ from typing import Annotated
 import typer
 
 from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, say
+from agents.cli.terminal.manual import Example, manual
+from agents.cli.terminal.progress import working
 from schemas.errors import PrivstreamError
 
 
+@manual(
+    Example("privstream explain job.toml", "the guarantee in words and symbols, and every part of the budget"),
+    Example("privstream explain job.toml --stream rides --html rides.html", "one stream, as a page to send on"),
+    Example("privstream explain job.toml --registry --json", "an entry for the deployments registry"),
+)
 def explain(
     config: ConfigFile,
     stream: Annotated[str | None, typer.Option("--stream", help="Only this stream; all of them by default.")] = None,
@@ -42,7 +49,9 @@ def explain(
 
     loaded = config_of(config, offline=True)
     names = None if stream is None else [chosen_stream(loaded, stream).name]
-    explanation = explained(loaded, names, earlier=[config_of(path, offline=True) for path in earlier or ()])
+    before = [config_of(path, offline=True) for path in earlier or ()]
+    with working("asking the engines", quiet=as_json):
+        explanation = explained(loaded, names, earlier=before)
     if html is not None:
         try:
             html.write_text(render_page(explanation), encoding="utf-8")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agents.cli.output import AllowRefused, rows_progress, say, say_refused, warn
+from agents.cli.output import AllowRefused, say, say_refused, warn
 from agents.cli.terminal.manual import Example, manual
+from agents.cli.terminal.progress import PartsProgress
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
-    from agents.cli.output import RowsProgress
     from agents.dev.run import DevRun
     from agents.offline.replay import Replayed
     from agents.offline.rows.seen import RowsSeen
@@ -66,33 +67,37 @@ def dev(
         file=file, stream=stream, speed=speed, exit_when_done=exit_when_done, allow_refused=allow_refused,
         page=not no_page,
     )  # fmt: skip
-    with rows_progress("replay", quiet=False) as rows:
-        screen = _Screen(rows)
-        try:
-            run(config, os.environ, options, screen)
-        except KeyboardInterrupt:
-            if not screen.is_up:
-                raise
+    screen = _Screen()
+    try:
+        run(config, os.environ, options, screen)
+    except KeyboardInterrupt:
+        if not screen.is_up:
+            raise
+    finally:
+        screen.bar.close()
     say("stopped; nothing is left behind")
 
 
 class _Screen:
     """Lines, and a bar for the rows where there is a terminal."""
 
-    def __init__(self, rows: RowsProgress) -> None:
-        self._rows = rows
-        self._parts: set[str] = set()
+    def __init__(self) -> None:
+        self.bar = PartsProgress()
         self.is_up = False
+        self._parts: set[str] = set()
+        self._rows = 0
 
     def say(self, line: str) -> None:
         say(line)
 
     def starting(self, what: str, done: int, total: int) -> None:
-        if what not in self._parts:
+        if not sys.stderr.isatty() and what not in self._parts:
             self._parts.add(what)
             say(f"  {what}")
+        self.bar.at(what, done, total)
 
     def up(self, running: DevRun) -> None:
+        self.bar.close()
         self.is_up = True
         bootstrap = running.config.kafka.bootstrap
         say("")
@@ -122,12 +127,14 @@ class _Screen:
             say_refused("of the file", seen.refused, share=seen.seen.share)
 
     def begun(self, rows: int, before: int) -> None:
-        self._rows.begun(rows, before)
+        self._rows = rows
+        self.rows(before)
 
     def rows(self, row: int) -> None:
-        self._rows.at(row)
+        self.bar.at("rows replayed", row, self._rows)
 
     def replayed(self, done: Replayed) -> None:
+        self.bar.close()
         say(f"{done.stream}: {done.rows:,} rows are replayed; steps to {done.step} are over")
         if done.step < 0:
             warn("no step is over: all rows lie in the first one, or before it")

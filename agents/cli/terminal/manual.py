@@ -10,12 +10,11 @@ from typing import Any, ParamSpec, TypeVar
 import typer
 from typer.core import TyperCommand
 
+from agents.cli.output import INTERRUPTED, REFUSED
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
-REFUSED = 2
-FOUND = 1
-INTERRUPTED = 130
 USUAL: Mapping[int, str] = MappingProxyType(
     {0: "well", REFUSED: "refused, with the reason and the fix", INTERRUPTED: "interrupted by Ctrl-C"}
 )
