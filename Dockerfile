@@ -17,7 +17,8 @@ FROM python:3.13-slim
 RUN useradd --system --uid 10001 --home-dir /var/lib/privstream --create-home privstream \
     && install -d -o privstream -g privstream -m 0700 /var/lib/privstream/data
 COPY --from=build /opt/privstream /opt/privstream
-ENV PATH=/opt/privstream/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+# State tables of a job without a data_dir lie in the volume, too.
+ENV PATH=/opt/privstream/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 XDG_STATE_HOME=/var/lib/privstream/data
 USER 10001
 WORKDIR /var/lib/privstream
 # As sensitive as the raw topics: it holds the engines' states.

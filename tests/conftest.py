@@ -68,6 +68,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Workers without a `data_dir` keep their state tables below the user's: here below a folder that goes away."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state-home")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """The broker of this test session. Raises where it cannot be started: a promise that was not tried is not kept.

@@ -219,6 +219,9 @@ def test_the_image_copies_no_more_than_it_lists() -> None:
     assert [source for source in sources if f"!{source}" not in ignored] == []
     assert re.search(r"^USER (?!0\b|root\b)", dockerfile, flags=re.MULTILINE)
     assert "--require-hashes" in dockerfile
+    volume = re.search(r"^VOLUME (\S+)$", dockerfile, flags=re.MULTILINE)
+    assert volume
+    assert f" XDG_STATE_HOME={volume[1]}\n" in dockerfile, "where state tables are by default"
 
 
 def test_a_wheel_that_is_installed_elsewhere_has_types_examples_and_a_description(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from base64 import urlsafe_b64encode
@@ -28,6 +27,7 @@ from typing import Protocol, Self
 
 from agents.broker.address import answers, free_ports, listening
 from agents.broker.jars import BOOTSTRAP_VARIABLE, KAFKA_VERSION, Progress, jars, java_binary
+from agents.broker.watchdog import Watchdog
 from schemas.errors import BrokerError
 
 _JVM = (
@@ -69,20 +69,6 @@ broker.session.timeout.ms=5000
 """
 # broker.session.timeout.ms: after a crash the controller refuses the broker's return until the old session has run
 # out. The default of 9 s is felt in every such test; much less would fence a broker that only waits for a busy machine.
-
-# Reads standard input until its writer, the process that started the broker, is gone; then ends the broker and removes
-# its folder. A process of its own because nothing inside a process survives SIGKILL, and because Linux' parent-death
-# signal fires when the starting thread ends, which for a broker started from a worker thread is at once.
-_WATCHDOG = """\
-import os, shutil, signal, sys
-while os.read(0, 64):
-    pass
-try:
-    os.kill(int(sys.argv[1]), signal.SIGKILL)
-except OSError:
-    pass
-shutil.rmtree(sys.argv[2], ignore_errors=True)
-"""
 
 
 class Broker(Protocol):
@@ -176,7 +162,7 @@ class EmbeddedBroker:
         self._folder: Path | None = None
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
-        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._watchdog: Watchdog | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -235,11 +221,7 @@ class EmbeddedBroker:
         """SIGKILL: what a crash of the machine's only broker looks like to its clients."""
         watchdog, self._watchdog = self._watchdog, None
         if watchdog is not None:
-            # First, while the process id it would signal is still ours.
-            watchdog.kill()
-            watchdog.wait()
-            assert watchdog.stdin is not None
-            watchdog.stdin.close()
+            watchdog.call_off()
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -311,10 +293,7 @@ class EmbeddedBroker:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder, start_new_session=True
             )
-        self._watchdog = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _WATCHDOG, str(self._process.pid), str(self._folder)],
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+        self._watchdog = Watchdog(self._process.pid, self._folder)
         self._await_ready()
         self._progress(f"starting Kafka {KAFKA_VERSION}", 1, 1)
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from agents.cli.output import clean
+from agents.cli.terminal.manual import command_class, manual_of
 
-# In the order in which a newcomer needs them. Each is a module here, or in `ROOMS`, with a function of its name.
+# In the order in which a newcomer needs them. Each is a module of one of the rooms with a function of its name.
 COMMANDS = (
     "demo",
+    "init",
+    "dev",
     "validate",
     "explain",
     "topics",
@@ -27,10 +32,11 @@ COMMANDS = (
     "doctor",
 )
 
-ROOMS = {"export": "readers", "query": "readers"}
+ROOMS = ("agents.cli", "agents.cli.start", "agents.cli.readers")
 
 EPILOG = (
-    "Start with: privstream validate CONFIG. Exit codes: 0 well, 1 a check found something, 2 refused with a reason."
+    "Start with: privstream demo, then privstream init. Every command has examples in its own --help. Exit codes: 0 "
+    "well, 1 a check found something, 2 refused with a reason, 130 interrupted."
 )
 
 
@@ -45,11 +51,19 @@ def build_app() -> typer.Typer:
     )
     app.callback()(_options)
     for name in COMMANDS:
-        function = name.replace("-", "_")
-        module = ".".join(["agents.cli", *([ROOMS[name]] if name in ROOMS else []), function])
-        command = getattr(importlib.import_module(module), function)
-        app.command(name, help=_paragraphs(command.__doc__ or ""))(clean(command))
+        command = command_of(name)
+        app.command(name, cls=command_class(manual_of(command)), help=_paragraphs(command.__doc__ or ""))(
+            clean(command)
+        )
     return app
+
+
+def command_of(name: str) -> Callable[..., None]:
+    """The function behind a command."""
+    module = name.replace("-", "_")
+    room = next(room for room in ROOMS if importlib.util.find_spec(f"{room}.{module}") is not None)
+    command: Callable[..., None] = getattr(importlib.import_module(f"{room}.{module}"), module)
+    return command
 
 
 def _paragraphs(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agents.cli.output import FOUND, AsJson, config_of, print_json, rows_progress, say
+from agents.cli.terminal.manual import Example, manual
 from agents.pages.text import table
 from schemas.errors import PrivstreamError
 
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from engines.auditor import AuditFinding, Case
 
 
+@manual(
+    Example("privstream audit job.toml", "the streams of a configuration, from raw records to public bytes"),
+    Example("privstream audit --only laplace --runs 1000 --plot audit.svg", "some of all that privstream has"),
+    exits={FOUND: "a bound exceeds its claim, a row cannot fail in so few runs, or something was never tried"},
+)
 def audit(
     config: Annotated[
         Path | None,
@@ -56,7 +62,7 @@ def audit(
         for some in audited(names, runs=runs, config=config, seed=seed, workers=workers):
             findings += some
             rows.advance(1)
-    from engines.auditor import HEAD, powerless, remedies, table_rows, violations
+    from engines.auditor import HEAD, powerless, remedies, silences, table_rows, violations
 
     broken = [found for found in findings if found.failed]
     if as_json:
@@ -65,7 +71,7 @@ def audit(
         typer.echo(table(HEAD, table_rows(findings)))
         weak = len(powerless(findings))
         say(f"{len(findings)} rows, {len(violations(findings))} violated, {weak} without power")
-    for line in remedies(findings):
+    for line in (*remedies(findings), *silences(findings)):
         say(line)
     if plot is not None:
         draw(findings, plot)

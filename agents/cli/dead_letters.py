@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, say, warn
+from agents.cli.terminal.manual import Example, manual
 from agents.pages.text import table
 from schemas.errors import PrivstreamError
 from schemas.events import Reason
@@ -20,6 +21,10 @@ MOST_SHOWN = 2_000
 """Bytes of a raw record."""
 
 
+@manual(
+    Example("privstream dead-letters job.toml --reason WRONG_TYPE --last 5 --show", "the records themselves: PRIVATE"),
+    Example("privstream dead-letters job.toml --stream taxi --follow --json", "what comes, for machines"),
+)
 def dead_letters(
     config: ConfigFile,
     stream: Annotated[str | None, typer.Option(help="Only this stream.")] = None,
@@ -33,9 +38,6 @@ def dead_letters(
 
     OPERATOR ONLY: positions of private records. A letter never holds what was in a record; --show reads that from the
     source, for whoever may, and prints PRIVATE data.
-
-    Examples: privstream dead-letters job.toml --reason WRONG_TYPE --last 5 --show;
-    privstream dead-letters job.toml --stream taxi --follow --json
     """
     loaded = config_of(config)
     name = None if stream is None else chosen_stream(loaded, stream).name

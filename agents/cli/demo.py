@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agents.cli.output import AsJson, print_json, say
+from agents.cli.terminal.manual import Example, manual
 
 if TYPE_CHECKING:
     from agents.demo.screen import Screen
     from schemas.config import Config, Stream
 
 
+@manual(
+    Example("privstream demo", "real streams on a screen; stays up until Ctrl-C"),
+    Example("privstream demo --exit-when-done --json", "for a pipeline: figures as one JSON object"),
+    exits={0: "well, or stopped by Ctrl-C once the files were through"},
+)
 def demo(
     exit_when_done: Annotated[
         bool, typer.Option("--exit-when-done", help="End when the file is through, instead of staying up until Ctrl-C.")

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agents.cli.output import FOUND, AsJson, config_of, print_json, problems_of
+from agents.cli.terminal.manual import Example, manual
+from agents.cli.terminal.progress import working
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
 SIGNS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "problem": ("FIX", "red")}
 
 
+@manual(
+    Example("privstream doctor", "Python, libraries and Java"),
+    Example("privstream doctor job.toml", "its files, cluster and topics too"),
+    exits={FOUND: "there is a problem; warnings do not count"},
+)
 def doctor(
     config: Annotated[
         Path | None,
@@ -48,7 +55,8 @@ def doctor(
             findings.append(Finding("configuration", "ok", str(config)))
             findings += config_findings(loaded)
             findings += otlp_findings(loaded, os.environ)
-            findings += asyncio.run(cluster_findings(loaded))
+            with working("asking the cluster", quiet=as_json):
+                findings += asyncio.run(cluster_findings(loaded))
     bad = any(finding.verdict == "problem" for finding in findings)
     if as_json:
         print_json({"ok": not bad, "findings": [asdict(finding) for finding in findings]})

@@ -9,9 +9,15 @@ from typing import Annotated
 import typer
 
 from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, say
+from agents.cli.terminal.manual import Example, manual
 from schemas.errors import PrivstreamError
 
 
+@manual(
+    Example("privstream explain job.toml", "the guarantee in words and symbols, and every part of the budget"),
+    Example("privstream explain job.toml --stream rides --html rides.html", "one stream, as a page to send on"),
+    Example("privstream explain job.toml --registry --json", "an entry for the deployments registry"),
+)
 def explain(
     config: ConfigFile,
     stream: Annotated[str | None, typer.Option("--stream", help="Only this stream; all of them by default.")] = None,

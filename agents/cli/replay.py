@@ -21,12 +21,18 @@ from agents.cli.output import (
     say_refused,
     warn,
 )
+from agents.cli.terminal.manual import Example, manual
 
 if TYPE_CHECKING:
     from agents.offline.going_live import Prospect
     from agents.offline.rows.seen import RowsSeen
 
 
+@manual(
+    Example("privstream replay job.toml history.parquet", "all of it, as fast as possible; again goes on where it was"),
+    Example("privstream replay job.toml history.csv --speed 3600", "an hour each second"),
+    Example("privstream replay job.toml history.csv --until 2026-02-01T00:00:00 --then-live", "history, then live"),
+)
 def replay(
     config: ConfigFile,
     file: Annotated[

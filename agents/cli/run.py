@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from agents.cli.output import ConfigFile, config_of, warn
+from agents.cli.terminal.manual import Example, manual
 from schemas.errors import PrivstreamError
 
 ROLES = ("ingest", "engine", "publish", "audit")
@@ -14,6 +15,15 @@ FORMATS = ("text", "json")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
+@manual(
+    Example("privstream run job.toml", "a worker, in the foreground"),
+    Example("privstream run job.toml --log-format json --roles ingest,engine", "some of its parts, a log for machines"),
+    exits={
+        0: "left after SIGTERM or Ctrl-C",
+        1: "every stream has stopped, or an error of the program; the last line of the log says what to do",
+        130: None,
+    },
+)
 def run(
     config: ConfigFile,
     insecure_seed: Annotated[

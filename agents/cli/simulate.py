@@ -20,11 +20,17 @@ from agents.cli.output import (
     say_refused,
     warn,
 )
+from agents.cli.terminal.manual import Example, manual
 from schemas.errors import PrivstreamError
 
 CLIPPED = "have a value beyond a limit, which was moved there"
 
 
+@manual(
+    Example("privstream simulate job.toml history.csv --out try", "what would come out; read try/report.html"),
+    Example("privstream simulate job.toml history.csv --out half --epsilon 0.5 --mode paper", "with other settings"),
+    exits={FOUND: "fewer than half of the rows could be used"},
+)
 def simulate(
     config: ConfigFile,
     file: Annotated[

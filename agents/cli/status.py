@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING
 import typer
 
 from agents.cli.output import AsJson, ConfigFile, config_of, print_json, say, warn
+from agents.cli.terminal.manual import Example, manual
+from agents.cli.terminal.progress import working
 from agents.pages.text import table
 
 if TYPE_CHECKING:
     from agents.operator.status import StreamStatus
 
 
+@manual(
+    Example("privstream status job.toml", "steps, cost, lag, and what is wrong with each stream"),
+    Example("privstream status job.toml --json", "the same for a monitor"),
+)
 def status(config: ConfigFile, as_json: AsJson = False) -> None:
     """Show each stream's last public step, what it cost, and how far ingest and engine lag behind.
 
@@ -25,9 +31,10 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     from agents.kafka.broker_clock import WHAT_TO_DO, worker_clocks
     from agents.operator.status import status as ask
 
-    streams = asyncio.run(ask(loaded))
-    by_clock = any(each.live is None or each.live for each in streams)
-    clocks = asyncio.run(worker_clocks(loaded)) if by_clock else {}
+    with working("asking the cluster", quiet=as_json):
+        streams = asyncio.run(ask(loaded))
+        by_clock = any(each.live is None or each.live for each in streams)
+        clocks = asyncio.run(worker_clocks(loaded)) if by_clock else {}
     if as_json:
         told = [{**asdict(each), "health": each.health} for each in streams]
         print_json({"ok": True, "streams": told, "clocks_ahead_s": clocks})

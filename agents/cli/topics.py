@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agents.cli.output import FOUND, AsJson, ConfigFile, config_of, print_json, say
+from agents.cli.terminal.manual import Example, manual
+from agents.cli.terminal.progress import working
 from agents.pages.text import table
 from schemas.errors import PrivstreamError
 
@@ -15,6 +17,12 @@ if TYPE_CHECKING:
     from schemas.config import Config
 
 
+@manual(
+    Example("privstream topics job.toml", "what the job needs, and who may read it; asks no cluster"),
+    Example("privstream topics job.toml --create --source-partitions 4", "make what is missing, raw topics too"),
+    Example("privstream topics job.toml --check --acls --reader User:maps", "compare, and print who gets which rights"),
+    exits={FOUND: "a topic must be put right (--check)"},
+)
 def topics(
     config: ConfigFile,
     create: Annotated[
@@ -66,7 +74,8 @@ def topics(
     if create:
         from agents.kafka.topics.admin import create_topics
 
-        result["created"] = asyncio.run(create_topics(loaded, source_partitions=source_partitions))
+        with working("creating topics", quiet=as_json):
+            result["created"] = asyncio.run(create_topics(loaded, source_partitions=source_partitions))
         for name in result["created"]:
             say(f"created {name}")
         if not result["created"]:

@@ -9,8 +9,13 @@ from typing import Annotated
 import typer
 
 from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, say, warn
+from agents.cli.terminal.manual import Example, manual
 
 
+@manual(
+    Example("privstream tune job.toml old.csv --out bound", "which max_contributions errs least, with a page of plots"),
+    Example("privstream tune job.toml old.csv --bounds 1,5,20 --epsilons 0.5,1 --runs 5", "these, and no others"),
+)
 def tune(
     config: ConfigFile,
     file: Annotated[

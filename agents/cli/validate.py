@@ -5,8 +5,14 @@ from __future__ import annotations
 import time
 
 from agents.cli.output import AsJson, ConfigFile, config_of, print_json, warn
+from agents.cli.terminal.manual import Example, manual
+from agents.cli.terminal.progress import working
 
 
+@manual(
+    Example("privstream validate job.toml", "every mistake at once, each with its fix; or what is promised"),
+    Example("privstream validate job.toml --json", "the same for a pipeline"),
+)
 def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     """Check a configuration without touching the cluster.
 
@@ -30,7 +36,8 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     check_files(loaded.kafka.registry)
     for stream in loaded.streams:
         InputFormat.of(stream)
-    remarks = {name: list(said) for name, said in check_streams(loaded).items()}
+    with working("building domains and engines", quiet=as_json):
+        remarks = {name: list(said) for name, said in check_streams(loaded).items()}
     for stream in loaded.streams:
         if remark := backlog_remark(stream, time.time_ns() // 1000):
             remarks.setdefault(stream.name, []).append(remark)

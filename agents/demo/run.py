@@ -11,8 +11,6 @@ import contextlib
 import logging
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -25,8 +23,8 @@ from aiokafka import AIOKafkaConsumer
 
 from agents.broker.embedded import Broker, broker_from_env
 from agents.demo.screen import Screen, StepSeen
+from agents.dev.local import WorkerProcess, started, throwaway_key
 from agents.kafka.clients import close_client
-from engines.noise import fresh_seed
 from schemas.config import load_config
 from schemas.errors import BrokerError, PrivstreamError
 from schemas.topics import Topics
@@ -96,17 +94,20 @@ def examples() -> Path:
 @contextlib.contextmanager
 def demo_world(screen_factory: Any, *, exit_when_done: bool) -> Iterator[tuple[Screen, DemoResult, Config]]:
     """Run the demo; what the body sees is still up. Leaves nothing behind. Raises: DemoError, BrokerError."""
-    started = time.monotonic()
+    begun = time.monotonic()
     # The client complains while new topics find their leaders; it tries again, and the screen is for the newcomer.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="privstream-demo-") as scratch, contextlib.ExitStack() as stack:
-        environment = {"PRIVSTREAM_JOB__DATA_DIR": str(Path(scratch) / "data"), **_user_key(Path(scratch))}
+        environment = {
+            "PRIVSTREAM_JOB__DATA_DIR": str(Path(scratch) / "data"),
+            "PRIVSTREAM_USER_KEY_FILE": str(throwaway_key(Path(scratch))),
+        }
         config_path = _together(Path(scratch))
         screen: Screen = stack.enter_context(screen_factory(load_config(config_path, environment).streams))
         broker = _start_broker(screen, stack)
         environment["PRIVSTREAM_BOOTSTRAP"] = broker.bootstrap
         config = load_config(config_path, environment)
-        worker = _Worker(config_path, {**os.environ, **environment}, Path(scratch) / "worker.log")
+        worker = WorkerProcess(config_path, {**os.environ, **environment}, Path(scratch))
         stack.callback(worker.stop)
         asyncio.run(_run(config, screen, worker))
         seen = screen.seen
@@ -119,7 +120,7 @@ def demo_world(screen_factory: Any, *, exit_when_done: bool) -> Iterator[tuple[S
             query_error_medium=round(seen.mean_error("medium"), 4),
             query_error_large=round(seen.mean_error("large"), 4),
             epsilon=seen.epsilon_spent,
-            seconds=round(time.monotonic() - started, 1),
+            seconds=round(time.monotonic() - begun, 1),
             streams={name: other.as_json() for name, other in screen.others.items()},
         )
         yield screen, result, config
@@ -139,14 +140,6 @@ def _together(folder: Path) -> Path:
     return path
 
 
-def _user_key(folder: Path) -> dict[str, str]:
-    """The secret of the hash of user ids, as an operator would make it. Gone with the folder."""
-    path = folder / "user.key"
-    path.touch(mode=0o600)
-    path.write_bytes(fresh_seed())
-    return {"PRIVSTREAM_USER_KEY_FILE": str(path)}
-
-
 def _start_broker(screen: Screen, stack: contextlib.ExitStack) -> Broker:
     bar: list[Any] = []
 
@@ -156,53 +149,13 @@ def _start_broker(screen: Screen, stack: contextlib.ExitStack) -> Broker:
         screen.advance(bar[0], done, total, description=what)
 
     screen.say("starting Apache Kafka ...")
-    broker = broker_from_env(progress)
-    broker.start()
-    stack.callback(broker.stop)
+    broker = started(broker_from_env(progress), stack)
     if bar:
         screen.advance(bar[0], 1, 1, description="Apache Kafka is up")
     return broker
 
 
-class _Worker:
-    """`privstream run` as a process of its own, as in a deployment."""
-
-    def __init__(self, config: Path, environment: dict[str, str], log: Path) -> None:
-        self._command = [sys.executable, "-m", "agents.cli", "run", str(config)]
-        self._environment = environment
-        self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        with self._log.open("wb") as log:
-            # A session of its own: Ctrl-C is for the demo, which then stops the worker in order.
-            self._process = subprocess.Popen(
-                self._command, env=self._environment, stdout=log, stderr=log, start_new_session=True
-            )
-
-    def check(self) -> None:
-        """Raises: DemoError if the worker has ended."""
-        if self._process is not None and (code := self._process.poll()) is not None:
-            tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
-            raise DemoError(f"the worker ended with code {code}. Its last lines:\n{tail}")
-
-    def wait(self) -> None:
-        if self._process is not None:
-            self._process.wait()
-            self.check()
-
-    def stop(self) -> None:
-        if self._process is None or self._process.poll() is not None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-
-async def _run(config: Config, screen: Screen, worker: _Worker) -> None:
+async def _run(config: Config, screen: Screen, worker: WorkerProcess) -> None:
     from agents.kafka.topics.admin import create_topics
 
     screen.say("creating topics ...")
@@ -249,7 +202,7 @@ async def _play(config: Config, stream: Stream, shown: Shown, screen: Screen, ba
 
 
 async def _steps(
-    config: Config, worker: _Worker, players: dict[str, asyncio.Task[int]]
+    config: Config, worker: WorkerProcess, players: dict[str, asyncio.Task[int]]
 ) -> AsyncIterator[tuple[str, StepSeen]]:
     """Steps as they become public, each with what the audit makes of it, until those that the players closed are
     here.

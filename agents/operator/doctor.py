@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
+from agents.lifecycle.state_folder import earlier_folder, earlier_remark, root_of
 from agents.operator.findings import Finding
 from schemas.errors import BrokerError, ConfigError, WireError
 
@@ -79,7 +80,9 @@ def config_findings(config: Config) -> Iterator[Finding]:
             yield Finding("privacy unit", "warning", detail, 'set unit = "user" where the data has a user id')
         elif stream.privacy.bounds_users:
             yield _key_file(stream.name, stream.privacy.user_key_file)
-    yield _data_dir(config.job.data_dir)
+    yield _data_dir(root_of(config.job, cluster=None))
+    if (earlier := earlier_folder(config.job)) is not None:
+        yield Finding("data_dir", "warning", earlier_remark(earlier, config.job), "do one of the two")
 
 
 def _key_file(stream: str, path: Path | None) -> Finding:

@@ -16,6 +16,7 @@ from yarl import URL
 from agents.kafka.membership import HEARTBEAT_S
 from agents.kafka.security import faust_credentials
 from agents.kafka.transport import JobTransport
+from agents.lifecycle.state_folder import SET_IT, root_of
 from agents.worker.audit import AuditTask, held_out_start
 from agents.worker.engine import EngineTask, blocks_start
 from agents.worker.metrics import REBALANCES
@@ -113,11 +114,11 @@ def data_folder(config: Config) -> Path:
 
     Raises: StoreError.
     """
-    folder = Path(config.job.data_dir).absolute() / config.job.name
+    folder = root_of(config.job, cluster=None) / config.job.name
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise StoreError(f"data_dir {folder} cannot be made: {error.strerror}") from error
+        raise StoreError(f"data_dir {folder} cannot be made: {error.strerror}. {SET_IT}") from error
     return folder
 
 

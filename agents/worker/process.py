@@ -27,6 +27,7 @@ from agents.kafka.topics.ids import topic_identities
 from agents.lifecycle.advice import explain, what_happened
 from agents.lifecycle.leaving import LIMIT_S, Leaving
 from agents.lifecycle.logs import set_up
+from agents.lifecycle.state_folder import earlier_folder, earlier_remark, root_of
 from agents.lifecycle.vitals import Vitals
 from agents.worker.app import ROLES, build_app, data_folder
 from agents.worker.ingest.counters import IngestCounters
@@ -138,6 +139,19 @@ async def _live(
     return error
 
 
+async def with_folder(config: Config) -> Config:
+    """The same, with the folder that its state tables have by default on this cluster."""
+    if config.job.data_dir is not None:
+        return config
+    if (earlier := earlier_folder(config.job)) is not None:
+        log.warning("%s", earlier_remark(earlier, config.job))
+    async with admin_client(config.kafka) as admin:
+        cluster: str = (await admin.describe_cluster())["cluster_id"]
+    folder = root_of(config.job, cluster)
+    log.info("state tables are kept in %s", folder / config.job.name)
+    return config.model_copy(update={"job": config.job.model_copy(update={"data_dir": folder})})
+
+
 async def prepare(
     config: Config, *, insecure_seed: int | None, roles: Iterable[str], vitals: Vitals | None = None
 ) -> Any:
@@ -146,6 +160,7 @@ async def prepare(
     Raises: TopicError, BrokerError, FingerprintError, ConfigError; what is wrong with a stream, if no other is left.
     """
     roles = tuple(roles)
+    config = await with_folder(config)
     place = take_place(data_folder(config))  # for as long as this process lives
     instance_id = None if place is None else place.instance_id
     if insecure_seed is not None:

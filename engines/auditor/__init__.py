@@ -1,6 +1,17 @@
 """The auditor: tries to break what is claimed, and says how far it came. Knows no Kafka; `privstream audit` runs it."""
 
-from engines.auditor.audit import ALPHA, HEAD, RUNS, AuditFinding, audit, powerless, remedies, table_rows, violations
+from engines.auditor.audit import (
+    ALPHA,
+    HEAD,
+    RUNS,
+    AuditFinding,
+    audit,
+    powerless,
+    remedies,
+    silences,
+    table_rows,
+    violations,
+)
 from engines.auditor.cases import COVERED, Canaries, Case, Claim, Exact, Fresh, Neighbours, Trials
 from engines.auditor.observations import Marked, Observations
 
@@ -22,6 +33,7 @@ __all__ = [
     "audit",
     "powerless",
     "remedies",
+    "silences",
     "table_rows",
     "violations",
 ]

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engines.auditor.bounds import ceiling, guesses_needed, visible
+from engines.auditor.bounds import ceiling, guesses_needed, guesses_to_see, visible
 from engines.auditor.cases import Canaries, Case, Fresh, Neighbours
 from engines.auditor.guesses import SMALLEST, bound, guessed_of
 from engines.auditor.observations import Marked, interleaved
@@ -45,6 +45,8 @@ class AuditFinding:
         visible: the smallest true epsilon that would have been found above the claim with probability 0.95, if it
             showed as plainly as an epsilon can.
         runs_needed: `runs` that the audit must be asked for, so that the ceiling lies above the claim.
+        runs_to_see: the same so that a true epsilon as large as the claim would show at all, in a bound above 0, with
+            probability 0.95, if it showed as plainly as an epsilon can.
     """
 
     case: str
@@ -61,6 +63,7 @@ class AuditFinding:
     ceiling: float = inf
     visible: float = 0.0
     runs_needed: int = 0
+    runs_to_see: int = 0
 
     @property
     def violated(self) -> bool:
@@ -71,6 +74,11 @@ class AuditFinding:
     def powerless(self) -> bool:
         """True where no leak, however large, would have been a violation: the row says nothing."""
         return self.ceiling <= self.claimed
+
+    @property
+    def blind(self) -> bool:
+        """True where a true epsilon as large as the claim would most likely have been taken for none."""
+        return self.guesses < guesses_to_see(self.claimed, alpha=1 - self.confidence, delta=self.delta)
 
     @property
     def uncovered(self) -> bool:
@@ -169,6 +177,7 @@ def _guessed(check: str, marked: Marked, common: dict[str, Any], *, factor: int,
         ceiling=ceiling(found.guesses, alpha=alpha, delta=delta),
         visible=visible(claimed, found.guesses, alpha=alpha, delta=delta),
         runs_needed=_runs_for(needed, marked.each, factor),
+        runs_to_see=_runs_for(guesses_to_see(claimed, alpha=alpha, delta=delta), marked.each, factor),
     )
 
 
@@ -249,4 +258,26 @@ def remedies(findings: Sequence[AuditFinding]) -> list[str]:
                 f"in so few runs, and {weak[0].claimed:.4g} is claimed: {fix}"
             )
         lines += [f"{found.case}: {found.check}: never" for found in findings if found.case == case and found.uncovered]
+    return lines
+
+
+def silences(findings: Sequence[AuditFinding]) -> list[str]:
+    """What to make of cases of which runs showed nothing whatever: no bound of theirs is above 0. A line for each."""
+    lines = []
+    for case in dict.fromkeys(found.case for found in findings):
+        sampled = [found for found in findings if found.case == case and found.detector == "monte carlo"]
+        if not sampled or any(found.lower_bound > 0 for found in sampled):
+            continue
+        blind = [found for found in sampled if found.blind]
+        needed = max((found.runs_to_see for found in blind), default=0)
+        if any(found.runs_to_see == 0 for found in blind):
+            why = "no number of runs tells so small an epsilon from none: audit a larger one"
+        elif blind:
+            why = f"even a loss of all of it would hardly show in so few runs: use --runs {needed} or more"
+        else:
+            why = "a loss of all of it would have shown if it were plain to see; --runs with a larger number sees finer"
+        claimed = sampled[0].claimed
+        lines.append(
+            f"{case}: all bounds from runs are 0, which says little of the {claimed:.4g} that is claimed: {why}"
+        )
     return lines

@@ -118,3 +118,28 @@ def guesses_needed(claim: float, *, alpha: float, delta: float = 0.0) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if ceiling(middle, alpha=alpha, delta=delta) > claim else (middle, high)
     return high
+
+
+def guesses_to_see(claim: float, *, alpha: float, delta: float = 0.0) -> int:
+    """Guesses from which on a true epsilon of `claim` gives a bound above 0 with probability `POWER`; 0: 2**40 do not.
+
+    Of randomised response again, which shows its epsilon best: of anything else it takes more.
+
+    >>> guesses_to_see(1.0, alpha=1e-6), guesses_to_see(0.05, alpha=1e-6) > 50_000
+    (183, True)
+    """
+
+    def seen(guesses: int) -> bool:
+        right = float(stats.binom.ppf(1 - POWER, guesses, special.expit(claim)))
+        return float(epsilon_shown(right, guesses, watched=guesses, alpha=alpha, delta=delta)) > 0
+
+    high = 1
+    while not seen(high):
+        high *= 2
+        if high > 2**40:
+            return 0
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if seen(middle) else (middle, high)
+    return high

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from schemas.config.domain.questions import Question
 from schemas.config.domain.states import StatesDomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
 from schemas.config.options.markov import MarkovOptions
 
 SPEC = EngineSpec(
     name="markov",
+    summary="how many users are in each of some known states, step by step",
     facts=EngineFacts(
         modes=("default", "kalman", "paper", "mle", "prior", "raw"), units=("replace",), dates_records=True
     ),
@@ -20,4 +22,14 @@ SPEC = EngineSpec(
     audit="engines.markov.fixture:cases",
     contract_case="engines.markov.fixture:CONTRACT",
     answers="engines.markov.answers:answers",
+    asks=(
+        Question(
+            key="options.horizon",
+            kind="whole",
+            text="For how many steps does it run? Every user is charged in each of them",
+            default=100,
+        ),
+        Question(key="privacy.max_contributions", kind="whole", same_as="options.horizon"),
+        Question(key="privacy.max_per_step", kind="whole", default=1),
+    ),
 )

@@ -10,6 +10,7 @@ _GAUSSIAN = ("default", "kalman", "paper", "paper-binomial", "gaussian")
 
 SPEC = EngineSpec(
     name="series",
+    summary="numbers over time, as counts and sums of a step's events: one noisy number a step",
     facts=EngineFacts(
         modes=(*_GAUSSIAN, "laplace", "fast", "dft", "bd", "ba", "tree"),
         uses_delta=frozenset(_GAUSSIAN),

@@ -10,6 +10,7 @@ from schemas.config.options.spatial import SpatialOptions
 
 SPEC = EngineSpec(
     name="spatial",
+    summary="points on a map or in a rectangle, or named zones: synthetic points that lie where events do",
     facts=EngineFacts(
         modes=("default", "paper", "fixed-tree", "offline-increments", "offline"),
         measured_expiry=frozenset({"paper", "fixed-tree", "offline-increments"}),

@@ -8,6 +8,7 @@ from schemas.config.options.tabular import TabularOptions
 
 SPEC = EngineSpec(
     name="tabular",
+    summary="rows with attributes of known values: a synthetic table that is kept up",
     facts=EngineFacts(
         modes=("default", "paper", "streaming-mwem"),
         uses_delta=frozenset({"default"}),

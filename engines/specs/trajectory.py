@@ -8,6 +8,7 @@ from schemas.config.options.trajectory import TrajectoryOptions
 
 SPEC = EngineSpec(
     name="trajectory",
+    summary="trips, which are points that belong together: synthetic trips",
     # Contributions are trips: without a user whose they are, nobody tells whether two records are of one trip.
     # 2: a smaller lambda of PrivTree.
     facts=EngineFacts(

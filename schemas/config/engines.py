@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from schemas.config.domain.common import DomainSection
+from schemas.config.domain.questions import Question
 from schemas.config.options.common import OptionsSection
 from schemas.guarantee import Unit
 
@@ -55,6 +56,7 @@ class EngineSpec:
 
     Attributes:
         name: as `engine` in a configuration and as its entry point.
+        summary: what a stream of it is and what comes out, in one line, for whoever has to choose.
         facts: what a configuration is checked against.
         domains: the models of `[streams.domain]` that it works on, by `kind`. Engines may share a kind and its model.
         options: the model of `[streams.options]`.
@@ -66,9 +68,11 @@ class EngineSpec:
         contract_case: the `engines.contract_case.EngineCase` of the contract tests and coupled runs.
         answers: a function of a `Stream` and what was measured that gives its `engines.answers.contract.Answerer`, for
             `privstream query`; None: it answers no questions.
+        asks: what `privstream init` asks beside what every stream and the domain (`DomainSection.questions`) are asked.
     """
 
     name: str
+    summary: str
     facts: EngineFacts
     domains: Mapping[str, type[DomainSection]]
     options: type[OptionsSection]
@@ -79,6 +83,7 @@ class EngineSpec:
     audit: Reference
     contract_case: Reference
     answers: Reference | None = None
+    asks: tuple[Question, ...] = ()
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ class Privacy(Section):
     """`[streams.privacy]`."""
 
     epsilon: Annotated[ExactDecimal, AfterValidator(_epsilon)] = Field(examples=[1.0])
-    """Exactly the decimal number in the file."""
+    """What all releases together may tell of one unit, at most; exactly the decimal number in the file."""
     delta: Annotated[Number, AfterValidator(_delta)] = Field(0.0, examples=[0.0])
     """0 for pure epsilon-DP; engines and modes with Gaussian noise need one far below 1 in the number of users."""
     unit: Unit = Field("user", examples=["user"])

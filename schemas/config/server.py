@@ -60,9 +60,10 @@ class JobSection(Section):
     """`[job]`: `name` is the prefix of the consumer group, the transactional ids and the private topics."""
 
     name: PlainName = Field("privstream", examples=["privstream"])
-    """Prefix of everything that the job owns on the cluster: consumer groups, transactional ids, private topics."""
-    data_dir: Path = Field(Path("./privstream-data"), examples=["./privstream-data"])
-    """Folder of the RocksDB tables, relative to the working directory; a cache, but as sensitive as the raw topics."""
+    """Prefix of what the job owns on the cluster (groups, transactional ids, private topics): keep it for ever."""
+    data_dir: Path | None = Field(None, examples=["/var/lib/privstream"])
+    """Folder of the RocksDB tables, a cache but as sensitive as the raw topics; absent: below the user's state folder,
+    such as ~/.local/state/privstream, one for each cluster."""
     http_port: Whole | None = Field(None, ge=1, le=65535, examples=[9464])
     """TCP port of /livez, /readyz and /metrics, or one of the nine after it where it is taken; absent: none."""
     http_host: Host = Field("127.0.0.1", examples=["127.0.0.1"])
@@ -123,7 +124,7 @@ class Kafka(Section):
     """`[kafka]`: the cluster. Secrets are named by the files that hold them, never written here."""
 
     bootstrap: Annotated[str, Field(strict=True), AfterValidator(_servers)] = Field(examples=["localhost:9092"])
-    """Brokers to begin with, `host:port`, separated by commas."""
+    """Brokers to begin with, `host:port`, separated by commas; PRIVSTREAM_BOOTSTRAP wins over it."""
     partitions: Whole = Field(4, ge=1, le=10_000, examples=[4])
     """Partitions of the job's private topics; source topics keep their own number."""
     replication_factor: Whole | None = Field(None, ge=1, le=100, examples=[3])

@@ -50,7 +50,7 @@ class Stream(Source):
     mode: Annotated[str, Field(strict=True)] = Field("default", examples=["default"])
     """Which of the engine's methods runs; `default` is the one to use."""
     source: TopicName = Field(examples=["raw.taxi"])
-    """The private topic that is read."""
+    """The private topic that is read; where users are bounded, keyed by the user."""
     audit: TopicName | None = Field(None, examples=["audit.taxi"])
     """Topic with the held-out events that the audit agent compares with; absent: no audit."""
     allow_compacted: Flag = Field(False, examples=[True])

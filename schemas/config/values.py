@@ -180,7 +180,9 @@ Number = Annotated[float, BeforeValidator(plain_number), AfterValidator(_finite)
 NotNegative = Annotated[Number, AfterValidator(_at_least_zero)]
 Whole = Annotated[int, Field(strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
-FieldName = Annotated[str, Field(strict=True, min_length=1, max_length=256)]
+EVENT_FIELD = "name of a field of the raw events"
+"""Marks keys that hold one, for whoever asks which key does."""
+FieldName = Annotated[str, Field(strict=True, min_length=1, max_length=256), EVENT_FIELD]
 """Name of a top-level field of the raw events."""
 
 

@@ -7,15 +7,16 @@ always or never.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
-from math import log
+from math import exp, log
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from engines.accounting import gaussian
-from engines.auditor.audit import audit, coins, remedies, table_rows
+from engines.auditor.audit import audit, coins, remedies, silences, table_rows
 from engines.auditor.bounds import ceiling, epsilon_shown, lower, visible
 from engines.auditor.cases import Canaries, Case, Claim, Exact, Neighbours, Trials
 from engines.auditor.exact import gaussian_delta, gaussian_epsilon
@@ -265,3 +266,27 @@ def test_exact_losses_forgive_rounding_only() -> None:
     assert verdict(1 + 1e-12) == "kept"
     assert verdict(1 + 1e-6) == "VIOLATED"
     assert verdict(log(3)) == "VIOLATED"
+
+
+def test_bounds_that_are_all_zero_are_said_to_say_little_and_how_many_runs_say_more() -> None:
+    """Randomised response that loses all of its claim: in few runs it looks like nothing, in so many it does not."""
+    claim = 1.0
+
+    def observe(side: int, runs: int, source: NoiseSource) -> Observations:
+        right = source.child("kept").words(runs) < np.uint64(2**64 * (exp(claim) / (1 + exp(claim))))
+        return Observations.of_arrays(told=np.where(right, side, 1 - side))
+
+    case = Case("response", "stream", Claim(Fraction(1)), neighbours=(Neighbours("insert", observe, times=1),))
+    [few] = audit(case, runs=60, source=seeded(1))
+    assert few.lower_bound == 0
+    assert few.blind
+    [line] = silences([few])
+    assert line.startswith("response: all bounds from runs are 0")
+    assert f"--runs {few.runs_to_see} or more" in line
+    shown = [next(iter(audit(case, runs=few.runs_to_see, source=seeded(seed)))) for seed in range(20)]
+    assert not any(found.blind for found in shown)
+    # Fewer than 0.95 of them: the auditor has to learn first how the response tells. Fixed seeds.
+    assert sum(found.lower_bound > 0 for found in shown) >= 10
+    assert silences([next(found for found in shown if found.lower_bound > 0)]) == []
+    assert "sees finer" in silences([replace(few, guesses=10_000)])[0]
+    assert "no number of runs" in silences([replace(few, runs_to_see=0)])[0]

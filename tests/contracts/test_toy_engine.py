@@ -111,14 +111,32 @@ def test_it_is_five_files(tmp_path: Path) -> None:
 
 
 def test_commands_have_it(installed: Path) -> None:
-    config, out = installed / "toy.toml", installed / "out"
-    validated, explained, simulated, tuned = privstream(
+    config, out, begun = installed / "toy.toml", installed / "out", installed / "begun.toml"
+    answers = [
+        "--engine",
+        "toy",
+        "--user",
+        "u",
+        "--max-contributions",
+        2,
+        "--time-field",
+        "t",
+        "--set",
+        "domain.field=what",
+    ]
+    key = ["--user-key-file", installed / "user.key"]
+    init, checked, validated, explained, simulated, tuned = privstream(
         installed,
+        ["init", "--yes", "--out", begun, "--from", installed / "rows.csv", *answers, *key],
+        ["validate", begun],
         ["validate", config],
         ["explain", config, "--json"],
         ["simulate", config, installed / "rows.csv", "--out", out, "--seed", 7, "--insecure-seed"],
         ["tune", config, installed / "rows.csv", "--runs", 1, "--quiet"],
     )
+    assert init[0] == 0, init[1]
+    assert "stream rows, raw.rows -> rows.synthetic, engine toy" in init[1]
+    assert checked[0] == 0, checked[1]
     assert validated[0] == 0, validated[1]
     assert "engine toy (default)" in validated[1]
     assert explained[0] == 0, explained[1]

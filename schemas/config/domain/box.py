@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from schemas.config.domain.common import DeletableDomainSection
+from schemas.config.domain.questions import NUMBERS, Each, Question
 from schemas.config.section import refusal
 from schemas.config.values import FieldName, Number
 from schemas.errors import ConfigProblem
@@ -37,6 +38,26 @@ def on_globe(bounds: tuple[float, float, float, float]) -> bool:
     """
     xmin, ymin, xmax, ymax = bounds
     return xmin >= -180 and xmax <= 180 and ymin >= -90 and ymax <= 90
+WHERE = (
+    Question(
+        key="x",
+        kind="field",
+        text="Which field holds x, or the longitude?",
+        of=NUMBERS,
+        hints=("longitude", "lon", "lng", "x"),
+    ),
+    Question(
+        key="y", kind="field", text="Which field holds y, or the latitude?", of=NUMBERS, hints=("latitude", "lat", "y")
+    ),
+)
+BOUNDS = Question(
+    key="bounds",
+    kind="numbers",
+    text="In which rectangle do events lie? xmin, ymin, xmax, ymax; others are refused",
+    public="box",
+    about=("x", "y"),
+    count=4,
+)
 
 
 class PlanarDomainSection(DeletableDomainSection):
@@ -81,6 +102,10 @@ class BoxDomainSection(PlanarDomainSection):
     def in_degrees(self) -> bool:
         """Where the box lies on the globe: nothing else is known of its units."""
         return on_globe(self.bounds)
+
+    @classmethod
+    def questions(cls) -> tuple[Question | Each, ...]:
+        return (*WHERE, BOUNDS)
 
     def fingerprint_fields(self) -> dict[str, Any]:
         return {

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from schemas.config.domain.questions import Each, Question, required
 from schemas.config.section import Section
 from schemas.config.values import FieldName, StepLength
 from schemas.errors import ConfigProblem
@@ -27,6 +28,11 @@ class DomainSection(Section):
     outside: ClassVar[str] = "Events outside are refused and counted."
 
     kind: str
+
+    @classmethod
+    def questions(cls) -> tuple[Question | Each, ...]:
+        """What `privstream init` asks for this section, in order."""
+        return tuple(required(cls))
 
     @property
     @abstractmethod

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import AfterValidator, Field
 
-from schemas.config.domain.box import PlanarDomainSection
+from schemas.config.domain.box import WHERE, PlanarDomainSection
+from schemas.config.domain.questions import Each, Question
 from schemas.config.files import PublicFile, PublicFileAt
 from schemas.config.section import refusal
 from schemas.config.values import Number
@@ -84,6 +85,10 @@ class GeoJsonDomainSection(PlanarDomainSection):
     @property
     def in_degrees(self) -> bool:
         return True
+
+    @classmethod
+    def questions(cls) -> tuple[Question | Each, ...]:
+        return (*WHERE, Question(key="file", kind="file", text="Which GeoJSON file has the polygons, or the lines?"))
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Coordinates the wrong way round, and what any plane has."""

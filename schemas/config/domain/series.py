@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 
 from schemas.config.domain.common import DomainSection
+from schemas.config.domain.questions import NUMBERS, Each, Question
 from schemas.config.section import Section, below, refusal
 from schemas.config.values import ExactDecimal, FieldName, Number
 from schemas.errors import ConfigProblem
@@ -87,6 +88,26 @@ class SeriesDomainSection(DomainSection):
         alias="fields", min_length=1, max_length=64, examples=[[{"name": "visits", "of": "count"}]]
     )
     """The series of the stream, each counted or read by itself."""
+
+    @classmethod
+    def questions(cls) -> tuple[Question | Each, ...]:
+        of = Question(
+            key="of",
+            kind="choice",
+            text="The sum of its values over a step's events, or the value of a reading that was aggregated upstream?",
+            choices=("sum", "value"),
+            default="sum",
+        )
+        limits = Question(
+            key="limits",
+            kind="numbers",
+            text="Between which limits do values lie? low, high; others are clipped",
+            public="range",
+            count=2,
+        )
+        text = "Which numbers are released? None: how many events there are"
+        without = {"name": "events", "of": "count"}
+        return (Each(key="fields", text=text, field_key="name", inner=(of, limits), of=NUMBERS, without=without),)
 
     @property
     def readings(self) -> bool:

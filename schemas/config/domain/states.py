@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from schemas.config.domain.common import DomainSection
+from schemas.config.domain.questions import TEXTS, Each, Question
 from schemas.config.domain.transition import Entries, entries
 from schemas.config.files import PublicFileAt
 from schemas.config.section import refusal
@@ -39,6 +40,26 @@ class StatesDomainSection(DomainSection):
     """CSV file with the probabilities of moving from one state to another; absent: learnt from released counts."""
     unseen: Annotated[bool, Field(strict=True)] = Field(False, examples=[False])
     """Whether users may be in no state in a step; the matrix then has one more row and column, the last, for them."""
+
+    @classmethod
+    def questions(cls) -> tuple[Question | Each, ...]:
+        return (
+            Question(
+                key="field",
+                kind="field",
+                text="Which field holds the state that a user is in?",
+                of=TEXTS,
+                hints=("state", "zone", "status", "place"),
+            ),
+            Question(
+                key="values",
+                kind="texts",
+                text="Which states are there? All of them",
+                public="values",
+                about=("field",),
+            ),
+            Question(key="population", kind="whole", text="How many users are there in all? Declared, never counted"),
+        )
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from schemas.config.domain.common import DeletableDomainSection
 from schemas.config.domain.json_schema import attributes_of_schema
+from schemas.config.domain.questions import NUMBERS, Each, Question
 from schemas.config.files import PublicFileAt
 from schemas.config.section import Section, below, refusal
 from schemas.config.values import FieldName, Flag, Number
@@ -154,6 +155,30 @@ class TableDomainSection(DeletableDomainSection):
     """JSON Schema of an event: properties with `enum`, `const`, `boolean`, or whole numbers between bounds."""
     impossible: tuple[ImpossiblePair, ...] = ()
     """Structural zeros; an event with one is OUTSIDE_DOMAIN."""
+
+    @classmethod
+    def questions(cls) -> tuple[Question | Each, ...]:
+        values = Question(
+            key="values",
+            kind="texts",
+            text="All values that there are",
+            of=frozenset(("text", "boolean")),
+            public="values",
+        )
+        edges = Question(
+            key="edges",
+            kind="numbers",
+            text="Edges of bins, ascending: the smallest and the largest value that there can be, and some between",
+            of=NUMBERS,
+            public="edges",
+        )
+        integer = Question(
+            key="integer", kind="flag", text="Are they whole?", of=NUMBERS, public="whole", default=False
+        )
+        text = "Is it null or absent in some records? They are refused otherwise"
+        missing = Question(key="missing", kind="flag", text=text, public="nulls", default=False)
+        text = "Which fields does the table have? One to fifty"
+        return (Each(key="attributes", text=text, field_key="field", inner=(values, edges, integer, missing)),)
 
     @property
     def all_attributes(self) -> tuple[AttributeSection, ...]:

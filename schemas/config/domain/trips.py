@@ -7,9 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from schemas.config.domain.box import check_box, on_globe
+from schemas.config.domain.box import BOUNDS, WHERE, check_box, on_globe
 from schemas.config.domain.common import DomainSection
 from schemas.config.domain.geojson import GeoJsonFileAt, ReachM
+from schemas.config.domain.questions import Each, Question
 from schemas.config.values import FieldName, Number
 from schemas.errors import ConfigProblem
 
@@ -41,6 +42,15 @@ class TripsDomainSection(DomainSection):
     """GeoJSON of polygons or of lines: points off them are outside, and synthetic trips keep to them. x, y: degrees."""
     reach_m: ReachM = Field(50.0, examples=[50])
     """Of lines: metres from the nearest one beyond which a point is outside."""
+
+    @classmethod
+    def questions(cls) -> tuple[Question | Each, ...]:
+        text = "Which field tells a user's trips apart?"
+        return (
+            Question(key="trip", kind="field", text=text, hints=("trip_id", "trip", "ride", "drive")),
+            *WHERE,
+            BOUNDS,
+        )
 
     @property
     def fields(self) -> tuple[str, ...]:

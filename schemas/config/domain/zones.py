@@ -9,6 +9,7 @@ from pydantic import Field
 
 from schemas.config.domain.common import DeletableDomainSection
 from schemas.config.domain.geojson import GeoJsonFileAt, named_features
+from schemas.config.domain.questions import TEXTS, Each, Question
 from schemas.config.values import FieldName, NotNegative
 from schemas.errors import ConfigProblem
 
@@ -38,6 +39,25 @@ class ZonesDomainSection(DeletableDomainSection):
     """With `file`: synthetic records also hold a place in their zone, its longitude here."""
     y: FieldName | None = Field(None, examples=["latitude"])
     """With `file` and `x`: its latitude here."""
+
+    @classmethod
+    def questions(cls) -> tuple[Question | Each, ...]:
+        return (
+            Question(
+                key="field",
+                kind="field",
+                text="Which field holds the zone's name?",
+                of=TEXTS,
+                hints=("zone", "district", "neighborhood", "place", "area"),
+            ),
+            Question(
+                key="zones",
+                kind="texts",
+                text="Which zones are there? All names, neighbours beside each other",
+                public="values",
+                about=("field",),
+            ),
+        )
 
     @property
     def fields(self) -> tuple[str, ...]:

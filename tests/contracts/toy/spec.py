@@ -40,6 +40,7 @@ class ToyOptions(OptionsSection):
 
 SPEC = EngineSpec(
     name="toy",
+    summary="how many events a step had",
     facts=EngineFacts(modes=("default",), dates_records=True),
     domains={"anything": AnythingDomain},
     options=ToyOptions,

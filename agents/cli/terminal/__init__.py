@@ -1,0 +1,1 @@
+"""What all commands show alike: their manual, and how far they are."""

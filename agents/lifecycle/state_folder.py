@@ -1,0 +1,57 @@
+"""Where a worker keeps its state tables when nobody says so: below the user's state folder, never in the working one.
+
+They are a cache of the release log, and as sensitive as the raw topics. Wherever a worker finds none it reads them back
+from Kafka, so another place costs time and nothing else. What lies in the folder of ANOTHER cluster is of no use, and a
+stream whose state is ahead of its release log stops: so each cluster has a folder of its own, by Kafka's id of it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from platformdirs import user_state_path
+
+from schemas.errors import StoreError
+
+if TYPE_CHECKING:
+    from schemas.config import JobSection
+
+EARLIER = Path("privstream-data")
+"""Below the working folder: where earlier versions kept it by default."""
+SET_IT = "Fix: set data_dir in [job], or PRIVSTREAM_JOB__DATA_DIR, to a folder of this user."
+
+
+def state_root() -> Path:
+    """`$XDG_STATE_HOME/privstream`, `~/.local/state/privstream`, or what this system has for it."""
+    return user_state_path("privstream", appauthor=False)
+
+
+def earlier_folder(job: JobSection) -> Path | None:
+    """What an earlier version left in the working folder, while nobody has said another place."""
+    folder = EARLIER / job.name
+    return EARLIER.absolute() if job.data_dir is None and folder.is_dir() else None
+
+
+def root_of(job: JobSection, cluster: str | None) -> Path:
+    """The folder in which the job's own is made: as configured, as an earlier version left it, or of the cluster.
+
+    Raises: StoreError if there is no home for it.
+    """
+    if job.data_dir is not None:
+        return job.data_dir.absolute()
+    if (earlier := earlier_folder(job)) is not None:
+        return earlier
+    try:
+        return (state_root() / (cluster or "cluster")).absolute()
+    except RuntimeError:  # no HOME, and a user without an entry
+        raise StoreError(f"this user has no home folder for the state tables. {SET_IT}") from None
+
+
+def earlier_remark(folder: Path, job: JobSection) -> str:
+    """Said at each start, for as long as it is there."""
+    return (
+        f"the state folder of an earlier version, {folder / job.name}, is used. The default is now {state_root()}, by "
+        f'cluster: write data_dir = "{folder}" into [job] to keep this one, or delete it: states are read back from '
+        "the release log"
+    )

@@ -1,0 +1,1 @@
+"""The first hour: a configuration for events that nobody has described yet."""

@@ -1,0 +1,157 @@
+"""What private records look like: the names of their fields and what kind of value each holds. Never a value.
+
+Of a time its form is told too ("%Y-%m-%d", milliseconds): how it is written, not when it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from schemas.config.domain.questions import FieldKind
+from schemas.errors import BrokerError, PrivstreamError
+
+if TYPE_CHECKING:
+    from schemas.config import Kafka
+
+LOOKED_AT = 200
+"""Rows or records."""
+PATIENCE_S = 10.0
+PATTERNS = (
+    "%Y-%m-%d %H:%M:%S",
+    "%Y/%m/%d %H:%M:%S",
+    "%d.%m.%Y %H:%M:%S",
+    "%d.%m.%Y %H:%M",
+    "%d.%m.%Y",
+    "%d/%m/%Y %H:%M:%S",
+    "%m/%d/%Y %H:%M:%S",
+    "%m/%d/%Y %I:%M:%S %p",
+    "%d/%m/%Y",
+    "%m/%d/%Y",
+    "%Y%m%d",
+)
+"""Forms of times that are not ISO; the first that fits all looked at is offered."""
+NUMERIC = (("s", 1e8, 1e11), ("ms", 1e11, 1e14), ("us", 1e14, 1e17))
+"""Of times in numbers since 1970: from 1973 to 5138."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSeen:
+    """Attributes:
+
+    kind: of its values; None where all that were looked at are null, or lists and objects.
+    time: the form in which they are times, as `[streams.time] format`; empty: they do not look like times.
+    """
+
+    name: str
+    kind: FieldKind | None
+    time: str = ""
+
+
+def fields_of_file(path: Path) -> tuple[FieldSeen, ...]:
+    """Fields of a file's first rows. Raises: FileError."""
+    from agents.offline.rows.files import open_rows
+
+    file = open_rows(path)
+    rows = (row for batch in file.batches(batch_rows=LOOKED_AT) for row in batch)
+    return fields_of(islice(rows, LOOKED_AT), names=file.columns() or ())
+
+
+def fields_of_topic(kafka: Kafka, topic: str) -> tuple[FieldSeen, ...]:
+    """Fields of a topic's first records that are JSON objects. Raises: BrokerError; PrivstreamError if it has none."""
+    records = asyncio.run(_first_records(kafka, topic))
+    found = fields_of(records)
+    if not found:
+        raise PrivstreamError(
+            f"topic {topic} has no record yet that is a JSON object. Fix: write some, or name a file with --from."
+        )
+    return found
+
+
+def fields_of(rows: Iterable[Mapping[str, Any]], *, names: Iterable[str] = ()) -> tuple[FieldSeen, ...]:
+    """Fields of some rows, in order of appearance."""
+    values: dict[str, list[Any]] = {name: [] for name in names}
+    for row in rows:
+        for name, value in row.items():
+            values.setdefault(name, []).append(value)
+    return tuple(FieldSeen(name, _kind(found), _time(found)) for name, found in values.items())
+
+
+def _kind(values: Iterable[Any]) -> FieldKind | None:
+    kinds: set[FieldKind] = set()
+    for value in values:
+        if isinstance(value, bool):
+            kinds.add("boolean")
+        elif isinstance(value, (int, float)):
+            kinds.add("number")
+        elif isinstance(value, str):
+            kinds.add("text")
+    return None if not kinds else kinds.pop() if len(kinds) == 1 else "text"
+
+
+def _time(values: Iterable[Any]) -> str:
+    there = [value for value in values if value is not None]
+    if not there:
+        return ""
+    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in there):
+        return next((form for form, low, high in NUMERIC if all(low <= value < high for value in there)), "")
+    if not all(isinstance(value, str) for value in there):
+        return ""
+    if all(_reads(datetime.fromisoformat, value) for value in there):
+        return "iso"
+    return next((form for form in PATTERNS if all(_reads(datetime.strptime, value, form) for value in there)), "")
+
+
+def _reads(read: Any, *arguments: str) -> bool:
+    try:
+        read(*arguments)
+    except ValueError:
+        return False
+    return True
+
+
+async def _first_records(kafka: Kafka, topic: str) -> list[Mapping[str, Any]]:
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+
+    from agents.kafka.clients import close_client
+    from agents.kafka.security import security_kwargs
+    from agents.kafka.topics.admin import admin_client
+    from agents.kafka.topics.ids import topic_identities
+
+    async with admin_client(kafka) as admin:
+        there = await topic_identities(admin, [topic])
+    if topic not in there:
+        raise BrokerError(f"topic {topic} does not exist. Fix: check --topic, or name a file with --from.")
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=kafka.bootstrap, auto_offset_reset="earliest", enable_auto_commit=False,
+        **security_kwargs(kafka),
+    )  # fmt: skip
+    consumer.assign([TopicPartition(topic, partition) for partition in range(there[topic].partitions)])
+    found: list[Mapping[str, Any]] = []
+    try:
+        await consumer.start()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
+                while len(found) < LOOKED_AT:
+                    batches = await consumer.getmany(timeout_ms=1000, max_records=LOOKED_AT)
+                    found += _objects(record.value for records in batches.values() for record in records)
+                    if not batches:
+                        break
+    finally:
+        await close_client(consumer)
+    return found[:LOOKED_AT]
+
+
+def _objects(values: Iterable[bytes | None]) -> Iterator[Mapping[str, Any]]:
+    for value in values:
+        with contextlib.suppress(orjson.JSONDecodeError):
+            if isinstance(row := orjson.loads(value or b""), dict):
+                yield row

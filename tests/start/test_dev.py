@@ -1,0 +1,212 @@
+"""`privstream dev`: any configuration, on this machine alone, and nothing of it is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from agents.broker.watchdog import Watchdog
+from agents.dev import page as page_of
+from agents.dev.copy import local_copy
+from agents.dev.local import without_settings
+from agents.dev.page import PageAddresses, live_page
+from schemas.config import Config
+from schemas.config.load import load_config, parse_config
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SECRETS = """
+[job]
+name = "rides-job"
+data_dir = "production-state"
+otlp_endpoint = "https://collector.invalid:4318"
+http_port = 9464
+[kafka]
+bootstrap = "kafka.invalid:9093"
+partitions = 3
+replication_factor = 3
+security_protocol = "SASL_SSL"
+sasl_mechanism = "SCRAM-SHA-512"
+sasl_username = "somebody"
+sasl_password_file = "/run/secrets/kafka-password"
+"""
+RIDES = """
+[[streams]]
+name = "rides"
+engine = "spatial"
+source = "app.rides"
+privacy = { epsilon = 0.1, user = "user_id", max_contributions = 20, user_key_file = "/run/secrets/user-key" }
+[streams.time]
+field = "at"
+format = "s"
+start = "now"
+step = "1h"
+[streams.domain]
+kind = "box"
+x = "lon"
+y = "lat"
+bounds = [0, 0, 1, 1]
+[streams.options]
+depth = 6
+"""
+HOUR, BEGIN = 3600, 1_600_000_200
+
+
+def copied(text: str, config: Config, folder: Path) -> tuple[str, Config]:
+    key = folder / "user.key"
+    key.write_bytes(bytes(32))
+    copy = local_copy(text, config, bootstrap="127.0.0.1:9", folder=folder, user_key=key, times={})
+    (folder / "copy.toml").write_text(copy)
+    return copy, load_config(folder / "copy.toml", {})
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.toml")))
+def test_a_copy_promises_and_reads_the_same(name: str, tmp_path: Path) -> None:
+    """Maps are found though the copy lies elsewhere; the guarantee is that of the file."""
+    config = load_config(EXAMPLES / name, {})
+    _, copy = copied((EXAMPLES / name).read_text(), config, tmp_path)
+    assert [s.fingerprint_fields() for s in copy.streams] == [s.fingerprint_fields() for s in config.streams]
+    assert copy.kafka.bootstrap == "127.0.0.1:9"
+    assert copy.job.data_dir == tmp_path / "state"
+
+
+def test_nothing_of_a_copy_leads_to_the_configured_cluster_or_its_secrets(tmp_path: Path) -> None:
+    config = parse_config(SECRETS + RIDES)
+    text, copy = copied(SECRETS + RIDES, config, tmp_path)
+    for secret in ("invalid", "secrets", "somebody", "production-state", "9464", "SASL"):
+        assert secret not in text
+    assert copy.kafka.security_protocol == "PLAINTEXT"
+    assert copy.kafka.partitions == 3
+    assert copy.job.name == "rides-job"
+    assert copy.streams[0].privacy.epsilon == config.streams[0].privacy.epsilon
+    assert copy.streams[0].privacy.user_key_file == tmp_path / "user.key"
+    assert without_settings({"PRIVSTREAM_BOOTSTRAP": "x:1", "PRIVSTREAM_JOB__DATA_DIR": "y", "HOME": "h"}) == {
+        "HOME": "h"
+    }
+
+
+@dataclass
+class Served:
+    public: str
+    operator: str | None
+
+
+def test_the_live_page_is_served_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    config, open_pages = parse_config(SECRETS + RIDES), []
+
+    @contextlib.asynccontextmanager
+    async def serve(served: Config) -> AsyncIterator[Served]:
+        open_pages.append(served)
+        yield Served("http://here", None)
+        open_pages.clear()
+
+    async def addresses() -> PageAddresses | None:
+        async with live_page(config) as page:
+            assert open_pages == ([] if page is None else [config])
+            return page
+
+    module = ModuleType("page_of_this_test")
+    module.serve = serve  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(page_of, "PAGE", "agents.there_is_none")
+    assert asyncio.run(addresses()) is None
+    monkeypatch.setattr(page_of, "PAGE", "json")  # there is such a module
+    monkeypatch.setattr(page_of, "SERVE", f"{module.__name__}:serve")
+    assert asyncio.run(addresses()) == PageAddresses("http://here", None)
+    assert not open_pages
+
+
+OWNER = """
+import subprocess, sys, time
+from pathlib import Path
+from agents.broker.watchdog import Watchdog
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+Watchdog(child.pid, Path(sys.argv[1]))
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_what_a_killed_command_started_ends_with_it(tmp_path: Path) -> None:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, str(folder)], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    child = int(owner.stdout.readline())
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    eventually(lambda: not folder.exists())
+    eventually(lambda: gone(child))
+
+
+def test_a_watchdog_that_is_called_off_ends_nobody(tmp_path: Path) -> None:
+    watchdog = Watchdog(os.getpid(), tmp_path)
+    watchdog.call_off()
+    assert tmp_path.exists()
+
+
+def gone(pid: int) -> bool:
+    """Or a zombie whom nobody waits for: its parent was killed, and in a container there may be no init."""
+    try:
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+
+
+def eventually(done: object) -> None:
+    assert callable(done)
+    until = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.seconds(20)
+def test_a_live_configuration_is_played_with_a_file_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Its clock is on the wall, it starts "now", its cluster does not exist: here it runs all the same."""
+    config, rows, scratch = tmp_path / "job.toml", tmp_path / "rides.csv", tmp_path / "scratch"
+    scratch.mkdir()
+    config.write_text(SECRETS + RIDES)
+    lines = [f"{BEGIN + HOUR * step + n},u{n},0.{n},0.5" for step in range(3) for n in range(1, 9)]
+    rows.write_text("\n".join(["at,user_id,lon,lat", *lines, f"{BEGIN + 3 * HOUR},u1,7,7"]) + "\n")
+    running = subprocess.Popen(
+        [sys.executable, "-m", "agents.cli", "dev", str(config), str(rows)],
+        env={**os.environ, "TMPDIR": str(scratch), "PRIVSTREAM_BOOTSTRAP": "kafka.invalid:1"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert running.stdout is not None
+        steps = [running.stdout.readline() for _ in range(3)]
+        [path] = scratch.glob("privstream-dev-*/dev.toml")
+        asked = subprocess.run(
+            [sys.executable, "-m", "agents.cli", "status", str(path), "--json"], capture_output=True, text=True
+        )
+        running.send_signal(signal.SIGTERM)
+        _, said = running.communicate(timeout=120)
+    finally:
+        running.kill()
+    assert [step.split()[:3] for step in steps] == [["rides:", "step", str(step)] for step in range(3)]
+    assert json.loads(asked.stdout)["streams"][0]["stream"] == "rides"
+    assert running.returncode == 0, said
+    assert 'clock is "wall" in the file' in said
+    assert 'start is "now" in the file' in said
+    assert "OUTSIDE_DOMAIN" in said
+    assert "rides.synthetic" in said
+    assert said.splitlines()[-1] == "stopped; nothing is left behind"
+    assert "Unclosed" not in said
+    assert not list(scratch.iterdir())
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["job.toml", "rides.csv", "scratch"]

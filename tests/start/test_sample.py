@@ -1,0 +1,171 @@
+"""What init takes from records, from a public file and from what is typed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from aiokafka.admin import NewTopic
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.start.public import PublicFacts, PublicField, public_facts
+from agents.start.sample import LOOKED_AT, FieldSeen, fields_of, fields_of_file, fields_of_topic
+from agents.start.typed import NotAnAnswerError, read_answer, read_setting
+from agents.start.words import documented
+from schemas.config import ENGINES, Kafka
+from schemas.config.domain.questions import Question, required
+from schemas.config.timing import Timing
+from schemas.errors import BrokerError, PrivstreamError
+from tests.kafka.support import create, fresh_name, producing
+
+AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "time"),
+    [
+        ([1, 2.5, None], "number", ""),
+        (["a", None], "text", ""),
+        ([True], "boolean", ""),
+        ([1, "a"], "text", ""),
+        ([None], None, ""),
+        ([{"a": 1}, [2]], None, ""),
+        ([AT.timestamp()], "number", "s"),
+        ([int(AT.timestamp() * 1e3)], "number", "ms"),
+        ([int(AT.timestamp() * 1e6)], "number", "us"),
+        ([int(AT.timestamp()), 7], "number", ""),
+        ([AT.isoformat(), "2026-03-04 05:06:07"], "text", "iso"),
+        ([AT.strftime("%d.%m.%Y %H:%M"), "31.12.2025 23:59"], "text", "%d.%m.%Y %H:%M"),
+        ([AT.strftime("%m/%d/%Y"), "12/31/2025"], "text", "%m/%d/%Y"),
+        (["2026-03-04", "soon"], "text", ""),
+    ],
+)
+def test_kinds_and_forms_of_times(values: list[object], kind: str | None, time: str) -> None:
+    [seen] = fields_of([{"f": value} for value in values])
+    assert seen == FieldSeen("f", kind, time)  # type: ignore[arg-type]
+
+
+def test_few_rows_of_a_file_are_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join([*[json.dumps({"a": 1})] * LOOKED_AT, json.dumps({"b": 1}), "not even JSON"]))
+    assert fields_of_file(path) == (FieldSeen("a", "number"),)
+
+
+@pytest.mark.kafka
+def test_fields_of_a_topic(bootstrap: str) -> None:
+    topic, kafka = fresh_name("raw"), Kafka(bootstrap=bootstrap)
+
+    async def fill(*values: bytes | None) -> None:
+        async with producing(bootstrap) as producer:
+            for value in values:
+                await producer.send_and_wait(topic, value, key=b"k")
+
+    with pytest.raises(BrokerError, match="does not exist"):
+        fields_of_topic(kafka, topic)
+    asyncio.run(create(bootstrap, NewTopic(topic, 2, 1)))
+    with pytest.raises(PrivstreamError, match="no record yet"):
+        fields_of_topic(kafka, topic)
+    asyncio.run(fill(b"no json", None, b"[1]", b'{"at": "2026-03-04", "n": 3}', b'{"n": 4, "who": "x"}'))
+    found = fields_of_topic(kafka, topic)
+    assert set(found) == {FieldSeen("at", "text", "iso"), FieldSeen("n", "number"), FieldSeen("who", "text")}
+
+
+@given(st.lists(st.floats(-1e9, 1e9, allow_subnormal=False), min_size=2, max_size=30))
+def test_public_bounds_hold_every_value_and_edges_ascend(values: list[float]) -> None:
+    field = PublicField()
+    for value in values:
+        field.take(value)
+    if not field.high - field.low > 1e-6 * max(1.0, abs(field.low), abs(field.high)):
+        return
+    facts = PublicFacts(Path("x"), {"f": field})
+    box = facts.answer("box", ["f", "f"])
+    assert isinstance(box, list)
+    assert box[0] < min(values)
+    assert box[2] > max(values)
+    low, high = facts.answer("range", ["f"])  # type: ignore[misc]
+    assert low == pytest.approx(min(values))
+    assert high == pytest.approx(max(values))
+    edges = facts.answer("edges", ["f"])
+    assert isinstance(edges, list)
+    assert edges == sorted(set(edges))
+    assert edges[0] <= min(values) + 1e-3
+
+
+def test_a_public_file_without_rows_and_questions_that_it_does_not_answer(tmp_path: Path) -> None:
+    path = tmp_path / "public.csv"
+    path.write_text("a,b\n")
+    with pytest.raises(PrivstreamError, match="no rows"):
+        public_facts(path)
+    path.write_text("a,b\n1,x\n1,x\n")
+    facts = public_facts(path)
+    assert facts.answer("range", ["a"]) is None, "one value is no range"
+    assert facts.answer("values", ["b"]) == ["x"]
+    assert facts.answer("values", ["c"]) is None
+    assert facts.answer("whole", ["a"]) is True
+    assert facts.answer("nulls", ["a"]) is False
+
+
+@pytest.mark.parametrize(
+    ("typed", "kind", "value"),
+    [
+        ("1, 2.5,-3", "numbers", [1, 2.5, -3]),
+        ("[1, 2]", "numbers", [1, 2]),
+        ('north, "south, far"', "texts", ["north", "south, far"]),
+        ("7", "whole", 7),
+        ("0.5", "number", 0.5),
+        ("YES", "flag", True),
+        (" a ", "text", "a"),
+    ],
+)
+def test_what_is_typed(typed: str, kind: str, value: object) -> None:
+    assert read_answer(typed, Question(key="k", kind=kind)) == value  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("typed", "kind"),
+    [("", "text"), ("a", "number"), ("1.5", "whole"), ("maybe", "flag"), ("1, b", "numbers"), ("z", "choice")],
+)
+def test_what_cannot_be_used(typed: str, kind: str) -> None:
+    with pytest.raises(NotAnAnswerError):
+        read_answer(typed, Question(key="k", kind=kind, choices=("a",)))  # type: ignore[arg-type]
+
+
+def test_settings_are_toml_or_texts() -> None:
+    assert read_setting('{ a = [1, "b"] }') == {"a": [1, "b"]}
+    assert read_setting("15min") == "15min"
+    assert read_setting("true") is True
+
+
+def test_every_question_is_about_a_key_that_there_is_and_says_what_is_asked() -> None:
+    for spec in ENGINES.values():
+        assert spec.summary
+        assert len(spec.summary) < 110
+        assert not spec.summary.endswith(".")
+        for model in spec.domains.values():
+            keys = {field.alias or name for name, field in model.model_fields.items()}
+            words = documented(model)
+            for question in model.questions():
+                assert question.key in keys
+                assert question.text or words.get(question.key)
+                if isinstance(question, Question):
+                    assert set(question.about) <= keys
+        for asked in spec.asks:
+            section = asked.key.partition(".")[0]
+            assert section in ("privacy", "options")
+            assert asked.default is not None or asked.same_as
+
+
+def test_a_section_that_says_nothing_of_its_own_is_asked_what_it_must_have() -> None:
+    asked = {each.key: each for each in required(Timing)}
+    assert set(asked) == {"field", "start", "step"}
+    assert asked["field"].kind == "field"
+    assert "pickup_datetime" in asked["field"].hints
+    assert asked["step"].kind == "text"
+
+
+def test_comments_are_the_documentation_of_the_keys() -> None:
+    assert documented(Timing)["grace"].startswith("How long after its end a step still waits")
