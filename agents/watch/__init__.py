@@ -1,0 +1,5 @@
+"""The live page, `privstream watch`: a public view of what any consumer can see, and one for operators beside it."""
+
+from agents.watch.server import LivePage, serve
+
+__all__ = ["LivePage", "serve"]
