@@ -34,6 +34,17 @@ class PublicRecord:
     value: bytes | None
 
 
+STEP_HEADER = "privstream-step"
+
+
+def public_step(headers: Any) -> int | None:
+    """The step that a public record belongs to, from its headers."""
+    for name, value in headers or ():
+        if name == STEP_HEADER:
+            return int(value)
+    return None
+
+
 _FRAME = struct.Struct("<BIi")
 
 

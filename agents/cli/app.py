@@ -20,6 +20,7 @@ COMMANDS = (
     "simulate",
     "tune",
     "audit",
+    "watch",
     "status",
     "dead-letters",
     "doctor",

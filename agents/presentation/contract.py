@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from agents.pictures.contract import CountPicture, Picture
 from agents.presentation.error import ErrorModel
 from engines.auditor.fixture import Focus
 from schemas.config import Stream
@@ -59,6 +60,7 @@ class Presentation:
     sections: HTML of `report.html` after the tiles: plots and tables of truth beside releases, after the last step.
     tiles: label and text of the last step's metrics.
     audit_plan: for `privstream audit CONFIG`.
+    picture: what the live page draws of the public records (`privstream watch`); by default their counts alone.
     """
 
     domain: Callable[[Stream], str]
@@ -70,3 +72,4 @@ class Presentation:
     error_unit: str = ""
     remarks: Callable[[Stream], Iterator[str]] = lambda stream: iter(())
     warnings: Callable[[Stream], Iterator[str]] = lambda stream: iter(())
+    picture: Callable[[Stream], Picture] = lambda stream: CountPicture()

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agents.pages.plots import BLUE, curves
+from agents.pictures.contract import Picture
+from agents.pictures.states import StatePicture
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from agents.presentation.markov_leakage import leakage_lines, leakage_section
 from engines.auditor.fixture import DENSE, Focus
-from engines.markov.engine import Markov
+from engines.markov.engine import UNSEEN, Markov
 from engines.markov.fixture import state_focus
 from engines.registry import build_engine
 from schemas.config import Stream
@@ -136,6 +138,11 @@ def _audit_plan(stream: Stream) -> AuditPlan:
     return AuditPlan(places=places, crowd=crowd, late=late, held=0, expiries_known=False, focuses=focuses)
 
 
+def _picture(stream: Stream) -> Picture:
+    domain = _section(stream)
+    return StatePicture(domain.field, domain.values, unseen=UNSEEN)
+
+
 PRESENTATION = Presentation(
     domain=_domain,
     error_model=_error_model,
@@ -145,4 +152,5 @@ PRESENTATION = Presentation(
     errors=_errors,
     error_unit="users",
     remarks=_remarks,
+    picture=_picture,
 )

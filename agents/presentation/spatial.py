@@ -7,13 +7,16 @@ from pathlib import PurePath
 
 import numpy as np
 
+from agents.pictures.contract import Picture
+from agents.pictures.points import PointPicture
+from agents.pictures.table import Marginal, TablePicture
 from agents.presentation import spatial_zones
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.spatial_error import error_model
 from agents.presentation.spatial_report import errors, sections, tiles
 from engines.auditor.fixture import DENSE, Focus
 from engines.registry import build_domain
-from engines.spatial.domain import LineDomain
+from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
 from engines.spatial.domain.mapped import MappedDomain
 from engines.spatial.focus import spatial_focus
 from engines.spatial.placement import Placement
@@ -23,6 +26,7 @@ from schemas.config.options.spatial import SpatialOptions
 
 _AT = {"dense cell": (0.28, 0.28), "empty cell": (0.91, 0.91)}
 _BESIDE = 3
+_DRAWN = 8  # halvings of a map that is drawn only
 
 
 def _domain(stream: Stream) -> str:
@@ -100,6 +104,35 @@ def _warnings(stream: Stream) -> Iterator[str]:
         yield from domain.remarks()
 
 
+def _picture(stream: Stream) -> Picture:
+    """A map; of zones without a place in them, how many are in each."""
+    domain = stream.domain
+    if isinstance(domain, BoxDomainSection):
+        return PointPicture(domain.x, domain.y, domain.bounds, degrees=are_degrees(domain.x, domain.bounds))
+    if isinstance(domain, ZonesDomainSection):
+        if domain.x is None or domain.y is None or domain.file is None:
+            return TablePicture([Marginal(domain.field, values=domain.names)])
+        fields, mapped = (domain.x, domain.y), map_of(domain.file.content, (domain.x, domain.y))
+    else:
+        built = build_domain(stream)
+        assert isinstance(built, MappedDomain)
+        assert isinstance(domain, GeoJsonDomainSection)
+        fields, mapped = (domain.x, domain.y), built
+    return PointPicture(*fields, mapped.bounds, outline=mapped.outline(), degrees=True)
+
+
+def map_of(content: bytes, fields: tuple[str, str]) -> MappedDomain:
+    """The shapes of a GeoJSON file, to be drawn. Raises: EngineInputError."""
+    shape = shape_of(parsed(content))
+    return LineDomain(fields, shape, _DRAWN, reach_m=1.0) if shape.lines else PolygonDomain(fields, shape, _DRAWN)
+
+
+def are_degrees(field: str, bounds: tuple[float, float, float, float]) -> bool:
+    """Whether a rectangle is one of longitudes and latitudes, by its field's name: nothing else says it of a box."""
+    on_earth = bounds[0] >= -180 and bounds[2] <= 360 and bounds[1] >= -90 and bounds[3] <= 90
+    return on_earth and any(word in field.lower() for word in ("lon", "lng"))
+
+
 PRESENTATION = Presentation(
     domain=_domain,
     error_model=error_model,
@@ -109,4 +142,5 @@ PRESENTATION = Presentation(
     errors=errors,
     error_unit="%",
     warnings=_warnings,
+    picture=_picture,
 )

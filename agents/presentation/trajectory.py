@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agents.pages.plots import BLUE, curves
+from agents.pictures.contract import Picture
+from agents.pictures.trips import TripPicture
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
+from agents.presentation.spatial import are_degrees, map_of
 from engines.auditor.fixture import DENSE, Focus
 from engines.registry import build_domain
 from engines.trajectory.build import shares
@@ -203,6 +206,14 @@ def _scalar(text: str) -> Any:
     return {"true": True, "false": False}.get(text, text)
 
 
+def _picture(stream: Stream) -> Picture:
+    section = _section(stream)
+    outline = () if section.file is None else map_of(section.file.content, (section.x, section.y)).outline()
+    degrees = section.file is not None or are_degrees(section.x, section.bounds)
+    names = (section.trip, section.order, section.x, section.y)
+    return TripPicture(*names, section.bounds, outline=outline, degrees=degrees)
+
+
 PRESENTATION = Presentation(
     domain=_domain,
     error_model=_error_model,
@@ -212,4 +223,5 @@ PRESENTATION = Presentation(
     errors=_errors,
     remarks=_remarks,
     warnings=_warnings,
+    picture=_picture,
 )

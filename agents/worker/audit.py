@@ -21,9 +21,9 @@ from agents.lifecycle.stops import alone
 from agents.lifecycle.vitals import COMPUTE_S, Pulse
 from agents.protocol.release.held_out import HeldOutAudit
 from agents.worker.partition_tasks import AckList, StreamsTask, streams_of
-from agents.worker.publish import public_step
 from agents.worker.trimming import Trimmer
 from schemas.blocks import Block
+from schemas.releases import public_step
 
 if TYPE_CHECKING:
     from agents.worker.job import Job

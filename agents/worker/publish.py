@@ -32,7 +32,7 @@ from agents.worker.metrics import DELAY, FENCES, LATE, PHASES, PUBLISHED, show_p
 from agents.worker.partition_tasks import AckList, StreamsTask, streams_of
 from agents.worker.trimming import Trimmer
 from schemas.errors import LostTopicError
-from schemas.releases import Channel, LogRecord, PublicRecord, decode_log_record
+from schemas.releases import STEP_HEADER, Channel, LogRecord, PublicRecord, decode_log_record, public_step
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STEP_HEADER = "privstream-step"
 # A step goes out in one transaction, some 75,000 records a second; brokers allow 15 minutes at most.
 TRANSACTION_TIMEOUT_MS = 600_000
 LATE_S = 1.0  # what computing and committing may take before a publication counts as late
@@ -359,11 +358,3 @@ class PublishStreamTask:
                 now - self._due_s(late[0]),
                 "its" if len(late) == 1 else "their",
             )
-
-
-def public_step(headers: Any) -> int | None:
-    """The step that a public record belongs to, from its headers."""
-    for name, value in headers or ():
-        if name == STEP_HEADER:
-            return int(value)
-    return None
