@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from schemas.config import Config
 
 SHORTEST_SECRET = 16
-ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104: what to type where it listens everywhere
+ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  what to type where it listens everywhere
 TYPES = {
     ".html": "text/html",
     ".css": "text/css",

@@ -25,9 +25,14 @@ class OperatorRoutes:
 
     def routes(self) -> list[web.RouteDef]:
         return [
+            web.get("/operator/allowed", self._allowed),
             web.get("/operator/events", self._events),
             web.get("/operator/streams/{stream}/utility", self._utility),
         ]
+
+    async def _allowed(self, _: web.Request) -> web.Response:
+        """For a page that has to know whether its cookie is good: an event stream cannot tell why it is refused."""
+        return web.Response(status=204, headers=NO_STORE)
 
     async def _utility(self, request: web.Request) -> web.Response:
         truth = self._streams.get(request.match_info["stream"])

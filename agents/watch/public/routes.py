@@ -81,7 +81,7 @@ class PublicRoutes:
                 await events.pause(news)
 
     def _reading(self) -> Mapping[str, Any]:
-        return {"problem": self._reader.problem, "behind": self._reader.behind, "now": time.time()}
+        return {"boot": self._boot, "problem": self._reader.problem, "behind": self._reader.behind, "now": time.time()}
 
 
 def _json(value: Any) -> web.Response:
