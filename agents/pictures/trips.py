@@ -19,7 +19,7 @@ from schemas.arrays import FloatArray
 
 SIDE = 8
 """Cells of the flows' grid on a side."""
-PATHS, FLOWS = 200, 150
+PATHS, FLOWS = 200, 80
 """Of a step, that are kept and shown."""
 
 

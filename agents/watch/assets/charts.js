@@ -5,6 +5,7 @@ import { colour, element, number, table } from "./common.js";
 // Okabe and Ito.
 export const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a7a00", "#7a4fb5", "#666666", "#a0522d"];
 const ROWS = 20;
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000];
 
 // A chart over steps. `lines` have label, values, and low and high or nothing; `options.stacked` stacks them as shares.
 export class Chart {
@@ -86,8 +87,8 @@ export class Chart {
       width: this.box.clientWidth, height: this.height(), series, bands,
       scales: { x: { time: false }, ...(options.stacked ? { y: { range: [0, 1] } } : {}) },
       axes: [
-        { stroke: ink, grid, ticks: grid, label: "step", labelSize: 18, space: 60 },
-        { stroke: ink, grid, ticks: grid, size: 62, values: (_, ticks) => ticks.map((tick) => (options.stacked ? `${Math.round(100 * tick)} %` : short(tick))) },
+        { stroke: ink, grid, ticks: grid, label: "step", labelSize: 18, space: 60, incrs: WHOLE },
+        { stroke: ink, grid, ticks: grid, size: 62, values: (_, ticks) => ticks.map((tick) => (options.stacked || options.unit === "%" ? `${+(100 * tick).toPrecision(3)} %` : short(tick))) },
       ],
       cursor: { drag: { x: true, y: false } },
     };

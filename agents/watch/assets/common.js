@@ -37,10 +37,11 @@ export function table(caption, head, rows) {
       element("tbody", {}, ...rows.map((row) => element("tr", {}, ...cells("td", row))))));
 }
 
-export function moment(iso, zone = "UTC") {
+export function moment(iso, zone = "UTC", named = true) {
   if (!iso) return "";
   const options = { dateStyle: "medium", timeStyle: "short", timeZone: zone };
-  return `${new Intl.DateTimeFormat("en-GB", options).format(new Date(iso))} ${zone}`;
+  const text = new Intl.DateTimeFormat("en-GB", options).format(new Date(iso));
+  return named ? `${text} ${zone}` : text;
 }
 
 export function ago(seconds) {

@@ -34,11 +34,11 @@ export class Ledger {
 
   draw() {
     const { rows, summary: s } = this;
-    const head = ["#step", "until", "#added", "#withdrawn", "#records", "#epsilon spent", "digest", "records and digest", "chain"];
+    const head = ["#step", `until (${s.timezone})`, "#added", "#withdrawn", "#records", "#epsilon spent", "digest", "records and digest", "chain"];
     const lines = rows.slice(-this.shown).reverse().map((row) => {
       const [word, why] = WORDS[row[9]];
       const kind = { verified: "good", differs: "bad" }[row[9]] || "";
-      return [String(row[0]), moment(row[1], s.timezone), number.format(row[2]), number.format(row[3]), number.format(row[4]),
+      return [String(row[0]), moment(row[1], s.timezone, false), number.format(row[2]), number.format(row[3]), number.format(row[4]),
         row[6] ? "0 (gathers)" : String(+row[5].toPrecision(4)), element("code", { title: row[7] }, row[7].slice(0, 12)),
         element("span", { class: kind, title: why }, word),
         element("span", { class: row[8] ? "good" : "bad" }, row[8] ? "✓ follows" : "✗ BREAKS")];
@@ -67,13 +67,13 @@ export class Budget {
       event: "one event", replace: "one record that is replaced by another" }[s.unit] || s.unit;
     const day = 86400e6;
     const period = s.epsilon_per_us ? ` in each ${+(s.epsilon_per_us / day).toPrecision(4)} days; it then renews` : ", over the whole life of the stream";
-    const meter = element("meter", { min: 0, max: s.epsilon || 1, value: s.epsilon_spent, "aria-label": `epsilon spent: ${spent}` });
+    const meter = element("progress", { max: s.epsilon || 1, value: s.epsilon_spent, "aria-label": `epsilon spent: ${spent}` });
     const left = s.horizon === null ? "The stream has no last step." :
       `The budget is planned for ${number.format(s.horizon)} steps; ${number.format(Math.max(0, s.horizon - s.step - 1))} are left. After them nothing more is released.`;
-    const rows = s.mechanisms.map((each) => [each.events ? `${each.name} (${each.events})` : each.name, each.distribution,
+    const rows = s.mechanisms.map((each) => [element("span", { class: "wrap" }, each.events ? `${each.name} (${each.events})` : each.name), each.distribution,
       String(+Number(each.scale).toPrecision(4)), String(+Number(each.epsilon).toPrecision(4)), String(each.uses)]);
     replace(this.root,
-      element("p", {}, `Everything that was published tells of ${unit} at most epsilon = ${spent}${period}.`
+      element("p", {}, `All that was published so far costs ${unit} at most epsilon = ${spent}${period}.`
         + (s.delta ? ` It holds but for a probability delta = ${s.delta}.` : "")),
       meter,
       element("p", { class: "small" }, "It is a bound over all users, and can be the whole epsilon from the first release on. " + left),

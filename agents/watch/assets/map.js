@@ -204,10 +204,10 @@ export class StreamMap {
         (((which % side) + 0.5) / side) * this.points.width];
       const most = Math.max(1, ...found.flows.map((flow) => flow[2]));
       for (const [start, end, count] of found.flows) {
-        const share = Math.sqrt(count / most), style = { color: ink, opacity: 0.3 + 0.6 * share, interactive: false };
+        const share = Math.sqrt(count / most), style = { color: ink, opacity: 0.15 + 0.65 * share, interactive: false };
         if (start === end) L.circleMarker(middle(start), { ...style, radius: 3 + 9 * share, weight: 1, fillOpacity: 0.25 }).addTo(this.lines);
         else {
-          L.polyline([middle(start), middle(end)], { ...style, weight: 1 + 7 * share }).addTo(this.lines);
+          L.polyline([middle(start), middle(end)], { ...style, weight: 0.5 + 5 * share }).addTo(this.lines);
           L.circleMarker(middle(end), { ...style, radius: 2 + 3 * share, weight: 1, fillOpacity: 1 }).addTo(this.lines);
         }
       }

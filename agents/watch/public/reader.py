@@ -67,13 +67,17 @@ class PublicReader:
 
     async def run(self) -> None:
         """For ever."""
-        while True:
-            try:
-                await self._follow()
-            except (KafkaError, OSError, BrokerError) as error:
-                log.info("the public topics cannot be read: %s", type(error).__name__)
-                self._say("the cluster does not answer")
-            await asyncio.sleep(AGAIN_S)
+        try:
+            while True:
+                try:
+                    await self._follow()
+                except (KafkaError, OSError, BrokerError) as error:
+                    log.info("the public topics cannot be read: %s", type(error).__name__)
+                    self._say("the cluster does not answer")
+                await asyncio.sleep(AGAIN_S)
+        finally:
+            for seen in self._streams:
+                seen.close()
 
     def _say(self, problem: str | None) -> None:
         if problem != self.problem:

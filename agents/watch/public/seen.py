@@ -166,6 +166,11 @@ class StreamSeen:
         self.revision += 1
         return True
 
+    def close(self) -> None:
+        """Nothing more comes."""
+        for records in self._records.values():
+            records.close()
+
     def summary(self) -> dict[str, Any]:
         """What the page shows of the stream, but for its picture and its ledger. JSON-able."""
         stream, latest = self.stream, self._latest

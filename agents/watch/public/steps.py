@@ -16,7 +16,7 @@ Verdict = Literal["waiting", "verified", "compacted", "differs"]
 """`compacted`: fewer records are in the topic than were published, as where withdrawn ones were cleaned away."""
 
 IN_MEMORY = 4 << 20
-"""Bytes of a step's records beyond which they are kept in a temporary file until their digest is known."""
+"""Bytes of a step's records, of one topic, beyond which they wait for their digest in a temporary file."""
 _READ = 1 << 20
 
 
@@ -26,35 +26,56 @@ class StepRecords:
     def __init__(self) -> None:
         self.synthetic = 0
         self._digest: str | None = None
-        self._files: dict[str, IO[bytes]] = {}
+        self._runs: dict[str, _Run] = {}
 
     def take(self, record: PublicRecord) -> None:
         """In the order of its topic."""
-        if record.channel not in self._files:
-            self._files[record.channel] = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115
-        self._files[record.channel].write(frame_records([record]))
+        self._runs.setdefault(record.channel, _Run()).write(frame_records([record]))
         self._digest = None
         self.synthetic += record.channel == "synthetic"
 
     def digest(self) -> str:
         """As `schemas.releases.sha256` of the framed records."""
-        if self._digest is not None:
-            return self._digest
-        size, total = 0, hashlib.sha256()
-        parts = [self._files[name] for name in ("synthetic", "measurements") if name in self._files]
-        for part in parts:
-            size += part.tell()
-        total.update(size.to_bytes(8, "little"))
-        for part in parts:
-            part.seek(0)
-            while piece := part.read(_READ):
-                total.update(piece)
-        self._digest = total.hexdigest()
+        if self._digest is None:
+            runs = [self._runs[name] for name in ("synthetic", "measurements") if name in self._runs]
+            total = hashlib.sha256(sum(run.size for run in runs).to_bytes(8, "little"))
+            for run in runs:
+                run.into(total)
+            self._digest = total.hexdigest()
         return self._digest
 
     def close(self) -> None:
-        for part in self._files.values():
-            part.close()
+        for run in self._runs.values():
+            run.close()
+
+
+class _Run:
+    """Bytes one behind the other: in memory, and beyond `IN_MEMORY` in a temporary file."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._memory = bytearray()
+        self._file: IO[bytes] | None = None
+
+    def write(self, data: bytes) -> None:
+        self.size += len(data)
+        self._memory += data
+        if len(self._memory) > IN_MEMORY:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115  closed by `close`
+            self._file.write(self._memory)
+            self._memory.clear()
+
+    def into(self, total: hashlib._Hash) -> None:
+        if self._file is not None:
+            self._file.seek(0)
+            while piece := self._file.read(_READ):
+                total.update(piece)
+        total.update(self._memory)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
 
 def verdict(records: StepRecords, *, digest: str, published: int) -> Verdict:
