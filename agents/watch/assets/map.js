@@ -130,6 +130,7 @@ export class StreamMap {
     const found = changes
       ? this.points.change(this.grid, columns, rows, place, this.step - 1, this.step)
       : this.points.alive(this.grid, columns, rows, place, this.step);
+    this.counted = found.inside;
     const faint = this.mode === "flows" || this.mode === "paths";
     if (found.inside <= FEW && !changes) this.dots(wide, high, place, cell);
     else this.cells(columns, rows, found.most, changes);
