@@ -27,6 +27,7 @@ COMMANDS = (
     "audit",
     "export",
     "query",
+    "watch",
     "status",
     "dead-letters",
     "doctor",

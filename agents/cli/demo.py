@@ -25,13 +25,14 @@ def demo(
     exit_when_done: Annotated[
         bool, typer.Option("--exit-when-done", help="End when the file is through, instead of staying up until Ctrl-C.")
     ] = False,
+    no_page: Annotated[bool, typer.Option("--no-page", help="Do not serve the live page.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """See the whole job run: a real Kafka, real streams, private synthetic ones out.
 
     Starts an embedded Apache Kafka (or uses PRIVSTREAM_BOOTSTRAP), creates the topics, starts a worker, replays taxi
-    pickups, flights, eviction notices and drives and shows each step as it is released. Stays up until Ctrl-C and
-    leaves nothing behind.
+    pickups, flights, eviction notices and drives, shows each step as it is released, and serves the live page of all.
+    Stays up until Ctrl-C and leaves nothing behind.
     """
     from rich.console import Console
 
@@ -43,7 +44,7 @@ def demo(
     def screen(streams: Sequence[Stream]) -> Screen:
         return Screen(console, streams)
 
-    with demo_world(screen, exit_when_done=exit_when_done) as (shown, result, config):
+    with demo_world(screen, exit_when_done=exit_when_done, page=not no_page) as (shown, result, config):
         lines = [] if exit_when_done else next_lines(config)
         shown.summary(seconds=result.seconds, bootstrap=config.kafka.bootstrap, lines=lines)
         if as_json:

@@ -25,6 +25,7 @@ from agents.broker.embedded import Broker, broker_from_env
 from agents.demo.screen import Screen, StepSeen
 from agents.dev.local import WorkerProcess, started, throwaway_key
 from agents.kafka.clients import close_client
+from agents.watch import serve_in_background
 from schemas.config import load_config
 from schemas.errors import BrokerError, PrivstreamError
 from schemas.topics import Topics
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 CONFIG = "demo.toml"  # written from the examples' own files, which each run alone, too
 SOURCE_PARTITIONS = 4
 STREAMS = "\n[[streams]]"
+PAGE_PORT = 8765
 STALL_S = 60.0  # without a step for so long, something is wrong and is said
 
 
@@ -92,8 +94,13 @@ def examples() -> Path:
 
 
 @contextlib.contextmanager
-def demo_world(screen_factory: Any, *, exit_when_done: bool) -> Iterator[tuple[Screen, DemoResult, Config]]:
-    """Run the demo; what the body sees is still up. Leaves nothing behind. Raises: DemoError, BrokerError."""
+def demo_world(
+    screen_factory: Any, *, exit_when_done: bool, page: bool = False
+) -> Iterator[tuple[Screen, DemoResult, Config]]:
+    """Run the demo; what the body sees is still up. Leaves nothing behind. Raises: DemoError, BrokerError.
+
+    Args: page: serve the live page as well.
+    """
     begun = time.monotonic()
     # The client complains while new topics find their leaders; it tries again, and the screen is for the newcomer.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -109,6 +116,8 @@ def demo_world(screen_factory: Any, *, exit_when_done: bool) -> Iterator[tuple[S
         config = load_config(config_path, environment)
         worker = WorkerProcess(config_path, {**os.environ, **environment}, Path(scratch))
         stack.callback(worker.stop)
+        if page:
+            screen.page(stack.enter_context(serve_in_background(config, port=PAGE_PORT)))
         asyncio.run(_run(config, screen, worker))
         seen = screen.seen
         screen.__exit__(None, None, None)

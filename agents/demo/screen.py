@@ -26,6 +26,7 @@ from rich.text import Text
 
 from agents.pages.metrics import Metric
 from agents.presentation import metrics_of, shown
+from agents.watch import LivePage
 from schemas.config import Stream
 
 ROWS_SHOWN = 10
@@ -164,6 +165,12 @@ class Screen:
         """One line on what happens now."""
         self._status = Text(what, style="dim")
         self._refresh(plain=what)
+
+    def page(self, page: LivePage) -> None:
+        """Where to look, once: the operator's address holds its token."""
+        self.console.print("[bold]Look at it live[/] in a browser, as any consumer sees it, and as its operator does:")
+        for address in (page.public, page.operator):
+            self.console.print(f"  {address}", highlight=False, soft_wrap=True)
 
     def bar(self, description: str, total: int | None) -> TaskID:
         return self._progress.add_task(description, total=total)

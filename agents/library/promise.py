@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.explain.build import explain_stream
 from agents.explain.parts import exact
-from schemas.config import format_duration
+from schemas.config import format_length
 from schemas.guarantee import Mechanism
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _assumed(stream: Stream, told: StreamExplanation) -> tuple[str, ...]:
     by_title = {point.title: point.text for point in told.public}
     return (
         f"Steps: step 0 begins at {stream.time.start} {stream.time.timezone}, a step lasts "
-        f"{format_duration(stream.time.step)}. How many steps you release, and when, must not depend on the rows.",
+        f"{format_length(stream.time.step)}. How many steps you release, and when, must not depend on the rows.",
         f"The domain and its bounds: {by_title['domain and bounds']} Write them down; never take them from the data.",
         f"The settings: {by_title['privacy settings']}",
     )

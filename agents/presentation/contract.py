@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from agents.pictures.contract import CountPicture, Picture
 from agents.presentation.error import ErrorModel
 from engines.auditor.fixture import Focus
 from schemas.config import Stream
@@ -65,6 +66,7 @@ class Presentation:
     error_unit: of the metrics that are errors; "%" of shares that are read in percent.
     remarks: what else `explain` must say in plain words.
     warnings: what `validate` says of a stream that is well, where its answers may disappoint.
+    picture: what the live page draws of the public records (`privstream watch`); by default their counts alone.
     """
 
     domain: Callable[[Stream], str]
@@ -80,3 +82,4 @@ class Presentation:
     error_unit: str = ""
     remarks: Callable[[Stream], Iterator[str]] = lambda stream: iter(())
     warnings: Callable[[Stream], Iterator[str]] = lambda stream: iter(())
+    picture: Callable[[Stream], Picture] = lambda stream: CountPicture()

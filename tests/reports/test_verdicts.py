@@ -17,7 +17,7 @@ from agents.pages.report import StepRow
 from agents.pages.verdict import GOOD, POOR, Judged, Scale, relative
 from agents.presentation import bars, maps
 from agents.presentation import verdict as verdict_of
-from agents.presentation.maps import Area, Points, in_degrees, scales
+from agents.presentation.maps import Area, Points, scales
 from agents.presentation.markov import report as markov_report
 from agents.presentation.series import report as series_report
 from agents.presentation.tabular import report as tabular_report
@@ -25,6 +25,7 @@ from agents.presentation.trajectory import report as trajectory_report
 from engines.contract_case import contract_case
 from engines.trajectory.trips import LATTICE, Trips
 from schemas.config import load_config
+from schemas.config.domain.box import are_degrees
 from tests.reports.made import EXAMPLES
 
 NOBODY: Any = None
@@ -108,9 +109,9 @@ def test_the_even_map_is_what_knowing_nothing_gives() -> None:
 
 
 def test_coordinates_are_degrees_only_where_they_can_be() -> None:
-    assert in_degrees(("pickup_longitude", "pickup_latitude"), (-74.0, 40.0, -73.0, 41.0))
-    assert not in_degrees(("x", "y"), (-74.0, 40.0, -73.0, 41.0))
-    assert not in_degrees(("lon", "lat"), (0.0, 0.0, 5000.0, 5000.0))
+    assert are_degrees(("pickup_longitude", "pickup_latitude"), (-74.0, 40.0, -73.0, 41.0))
+    assert not are_degrees(("x", "y"), (-74.0, 40.0, -73.0, 41.0))
+    assert not are_degrees(("lon", "lat"), (0.0, 0.0, 5000.0, 5000.0))
     assert Area((0.0, 0.0, 100.0, 50.0), ("x", "y"), degrees=False).name(4) == "areas of 25 x 12.5"
 
 

@@ -6,12 +6,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from agents.pictures.contract import Picture
+from agents.pictures.states import StatePicture
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from agents.presentation.markov.leakage import leakage_lines
 from agents.presentation.markov.report import TERMS, built, judged, metrics, sections
 from engines.auditor.fixture import DENSE, Focus
+from engines.markov.engine import UNSEEN
 from engines.markov.fixture import state_focus
 from schemas.config import Stream
 from schemas.config.domain.states import StatesDomainSection
@@ -91,6 +94,11 @@ def _audit_plan(stream: Stream) -> AuditPlan:
     return AuditPlan(places=places, crowd=crowd, late=late, held=0, expiries_known=False, focuses=focuses)
 
 
+def _picture(stream: Stream) -> Picture:
+    domain = _section(stream)
+    return StatePicture(domain.field, domain.values, unseen=UNSEEN)
+
+
 PRESENTATION = Presentation(
     domain=_domain,
     error_model=_error_model,
@@ -103,4 +111,5 @@ PRESENTATION = Presentation(
     terms=TERMS,
     error_unit="users",
     remarks=_remarks,
+    picture=_picture,
 )

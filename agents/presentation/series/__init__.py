@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from agents.pictures.contract import Picture
+from agents.pictures.series import SeriesPicture
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
@@ -14,6 +16,7 @@ from engines.auditor.fixture import Focus
 from engines.series.build import config
 from engines.series.config import GAUSSIAN_MODES, WINDOW_MODES, SeriesConfig
 from schemas.config import Stream
+from schemas.config.domain.series import SeriesDomainSection
 from schemas.config.options.series import SeriesOptions
 from schemas.guarantee import Guarantee
 
@@ -167,6 +170,12 @@ def _events(stream: Stream) -> str:
     return "readings" if config(stream).domain.readings else "events"
 
 
+def _picture(stream: Stream) -> Picture:
+    domain = stream.domain
+    assert isinstance(domain, SeriesDomainSection)
+    return SeriesPicture([field.name for field in domain.series])
+
+
 PRESENTATION = Presentation(
     domain=_domain,
     error_model=error_model,
@@ -177,4 +186,5 @@ PRESENTATION = Presentation(
     events=_events,
     records=lambda stream: "released values",
     remarks=remarks,
+    picture=_picture,
 )

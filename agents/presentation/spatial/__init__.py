@@ -7,14 +7,18 @@ from pathlib import PurePath
 
 import numpy as np
 
+from agents.pictures.contract import Picture
+from agents.pictures.points import PointPicture
+from agents.pictures.table import Marginal, TablePicture
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
+from agents.presentation.maps import map_of
 from agents.presentation.spatial import zones
 from agents.presentation.spatial.error import error_model
 from agents.presentation.spatial.metrics import metrics
 from agents.presentation.spatial.report import frame, judged, sections
 from engines.auditor.fixture import DENSE, Focus
 from engines.registry import build_domain
-from engines.spatial.domain import LineDomain
+from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
 from engines.spatial.domain.mapped import MappedDomain
 from engines.spatial.focus import spatial_focus
 from engines.spatial.placement import Placement
@@ -101,6 +105,23 @@ def _warnings(stream: Stream) -> Iterator[str]:
         yield from domain.remarks()
 
 
+def _picture(stream: Stream) -> Picture:
+    """A map; of zones without a place in them, how many are in each."""
+    domain = stream.domain
+    if isinstance(domain, BoxDomainSection):
+        return PointPicture(domain.x, domain.y, domain.bounds, degrees=domain.in_degrees)
+    if isinstance(domain, ZonesDomainSection):
+        if domain.x is None or domain.y is None or domain.file is None:
+            return TablePicture([Marginal(domain.field, values=domain.names)])
+        fields, mapped = (domain.x, domain.y), map_of(domain.file.content, (domain.x, domain.y))
+    else:
+        built = build_domain(stream)
+        assert isinstance(built, MappedDomain)
+        assert isinstance(domain, GeoJsonDomainSection)
+        fields, mapped = (domain.x, domain.y), built
+    return PointPicture(*fields, mapped.bounds, outline=mapped.outline(), degrees=True)
+
+
 PRESENTATION = Presentation(
     domain=_domain,
     error_model=error_model,
@@ -112,4 +133,5 @@ PRESENTATION = Presentation(
     records=lambda stream: "synthetic points",
     error_unit="%",
     warnings=_warnings,
+    picture=_picture,
 )

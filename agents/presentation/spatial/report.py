@@ -10,12 +10,13 @@ import numpy as np
 from agents.pages.metrics import percent
 from agents.pages.plots import AMBER, BLUE, RED, curves
 from agents.pages.verdict import Judged
-from agents.presentation.maps import Area, Frame, Points, in_degrees, multiples, pictures, scales
+from agents.presentation.maps import Area, Frame, Points, multiples, pictures, scales
 from agents.presentation.spatial import zones
 from agents.presentation.spatial.metrics import metrics
 from engines.registry import build_domain
 from engines.spatial.placement import Placement
 from engines.spatial.points import PointRecords, Prefixes
+from schemas.config.domain.box import are_degrees
 from schemas.config import Stream, ZonesDomainSection
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def area_of(audit: HeldOutAudit) -> Area:
     fields, mapped = (grid.x_field, grid.y_field), getattr(grid, "mapped", None)
     if mapped is not None:
         return Area(grid.bounds, fields, degrees=True, outline=mapped.outline())
-    return Area(grid.bounds, fields, degrees=in_degrees(fields, grid.bounds))
+    return Area(grid.bounds, fields, degrees=are_degrees(fields, grid.bounds))
 
 
 def points_of(audit: HeldOutAudit) -> tuple[Points, Points]:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from agents.pictures.contract import Picture
+from agents.pictures.table import Marginal, TablePicture
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
@@ -21,6 +23,7 @@ from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.measure import variances
 from schemas.config import Stream
 from schemas.config.discovery import measures_expiry
+from schemas.config.domain.table import TableDomainSection
 from schemas.config.options.tabular import TabularOptions
 from schemas.guarantee import Guarantee
 
@@ -147,6 +150,14 @@ def _audit_plan(stream: Stream) -> AuditPlan:
     )
 
 
+def _picture(stream: Stream) -> Picture:
+    domain = stream.domain
+    assert isinstance(domain, TableDomainSection)
+    return TablePicture(
+        [Marginal(each.field, values=each.values or (), edges=each.edges or ()) for each in domain.all_attributes]
+    )
+
+
 PRESENTATION = Presentation(
     domain=_domain,
     error_model=_error_model,
@@ -158,4 +169,5 @@ PRESENTATION = Presentation(
     records=lambda stream: "synthetic rows",
     terms=TERMS,
     remarks=_remarks,
+    picture=_picture,
 )

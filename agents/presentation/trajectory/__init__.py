@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from agents.pictures.contract import Picture
+from agents.pictures.trips import TripPicture
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
+from agents.presentation.maps import map_of
 from agents.presentation.trajectory.metrics import TERMS, metrics
 from agents.presentation.trajectory.report import judged, sections
 from engines.auditor.fixture import DENSE, Focus
@@ -175,6 +178,14 @@ def _scalar(text: str) -> Any:
     return {"true": True, "false": False}.get(text, text)
 
 
+def _picture(stream: Stream) -> Picture:
+    section = _section(stream)
+    outline = () if section.file is None else map_of(section.file.content, (section.x, section.y)).outline()
+    degrees = section.in_degrees
+    names = (section.trip, section.order, section.x, section.y)
+    return TripPicture(*names, section.bounds, outline=outline, degrees=degrees)
+
+
 PRESENTATION = Presentation(
     domain=_domain,
     error_model=_error_model,
@@ -187,4 +198,5 @@ PRESENTATION = Presentation(
     terms=TERMS,
     remarks=_remarks,
     warnings=_warnings,
+    picture=_picture,
 )

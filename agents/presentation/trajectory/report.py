@@ -13,12 +13,13 @@ from agents.pages.metrics import plain
 from agents.pages.plots import BLUE, SYNTHETIC, TRUE, curves, figure, folded, image, quiet
 from agents.pages.verdict import Judged, Scale, relative
 from agents.presentation.bars import written
-from agents.presentation.maps import Area, Points, in_degrees, length, pictures
+from agents.presentation.maps import Area, Points, length, pictures
 from agents.presentation.trajectory.metrics import metrics
 from engines.registry import build_domain
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.evaluator import TrajectoryEvaluator
 from engines.trajectory.trips import LATTICE_BITS, Trips
+from schemas.config.domain.box import are_degrees
 from schemas.arrays import FloatArray, IntArray
 from schemas.config import Stream
 
@@ -48,7 +49,7 @@ class Travelled:
         assert isinstance(domain, TripDomain)
         columns = {name: [row.get(name) for row in audit.alive.values()] for name in evaluator.fields}
         fields = (domain.x_field, domain.y_field)
-        degrees = domain.ground is not None or in_degrees(fields, domain.bounds)
+        degrees = domain.ground is not None or are_degrees(fields, domain.bounds)
         area = Area(domain.bounds, fields, degrees=degrees)
         return Travelled(domain, area, evaluator.true_trips(audit.truth), evaluator.synthetic_trips(columns))
 

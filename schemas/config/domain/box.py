@@ -30,14 +30,17 @@ def check_box(bounds: tuple[float, float, float, float]) -> tuple[float, float, 
     return bounds
 
 
-def on_globe(bounds: tuple[float, float, float, float]) -> bool:
-    """Whether a box could be one of longitudes and latitudes.
+def are_degrees(fields: tuple[str, str], bounds: tuple[float, float, float, float]) -> bool:
+    """Whether coordinates are longitude and latitude, by their names and by what is possible: nothing else says it.
 
-    >>> on_globe((-74.05, 40.60, -73.75, 40.90)), on_globe((583_000.0, 4_507_000.0, 599_000.0, 4_527_000.0))
+    >>> are_degrees(("lon", "lat"), (-74.05, 40.60, -73.75, 40.90)), are_degrees(("x", "y"), (0.0, 0.0, 1.0, 1.0))
     (True, False)
     """
-    xmin, ymin, xmax, ymax = bounds
-    return xmin >= -180 and xmax <= 180 and ymin >= -90 and ymax <= 90
+    x, y = (field.lower() for field in fields)
+    possible = bounds[0] >= -180 and bounds[2] <= 360 and bounds[1] >= -90 and bounds[3] <= 90
+    return possible and ("lon" in x or "lng" in x) and "lat" in y
+
+
 WHERE = (
     Question(
         key="x",
@@ -100,8 +103,7 @@ class BoxDomainSection(PlanarDomainSection):
 
     @property
     def in_degrees(self) -> bool:
-        """Where the box lies on the globe: nothing else is known of its units."""
-        return on_globe(self.bounds)
+        return are_degrees((self.x, self.y), self.bounds)
 
     @classmethod
     def questions(cls) -> tuple[Question | Each, ...]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from schemas.config.domain.box import BOUNDS, WHERE, check_box, on_globe
+from schemas.config.domain.box import BOUNDS, WHERE, are_degrees, check_box
 from schemas.config.domain.common import DomainSection
 from schemas.config.domain.geojson import GeoJsonFileAt, ReachM
 from schemas.config.domain.questions import Each, Question
@@ -62,7 +62,7 @@ class TripsDomainSection(DomainSection):
 
     @property
     def in_degrees(self) -> bool:
-        return self.file is not None or on_globe(self.bounds)
+        return self.file is not None or are_degrees((self.x, self.y), self.bounds)
 
     @property
     def trip_field(self) -> str | None:

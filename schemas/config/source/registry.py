@@ -47,7 +47,9 @@ class Registry(Section):
         examples=["https://registry.example:8081"]
     )
     """Base address, with the path where there is one (Apicurio: `.../apis/ccompat/v7`)."""
-    username: Annotated[str, Field(strict=True, min_length=1, pattern="^[^:]*$")] | None = Field(None, examples=["privstream"])
+    username: Annotated[str, Field(strict=True, min_length=1, pattern="^[^:]*$")] | None = Field(
+        None, examples=["privstream"]
+    )
     password_file: Path | None = Field(None, examples=["/run/secrets/registry-password"])
     ssl_cafile: Path | None = Field(None, examples=["/etc/privstream/ca.pem"])
     """Authorities that sign the registry's certificate; absent: those of the system."""

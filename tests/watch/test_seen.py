@@ -1,0 +1,222 @@
+"""The ledger is verified from public records alone, and whatever does not fit is found: each fault is planted once."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.pictures.points import PointPicture
+from agents.presentation import presentation
+from agents.protocol.release.public_records import ledger_entry, release_records
+from agents.watch.operator.seen import StreamTruth
+from agents.watch.public.seen import StreamSeen
+from engines.contract import Release, SyntheticRecord
+from schemas.config import Stream
+from schemas.config.load import config_from_mapping
+from schemas.guarantee import Guarantee, Mechanism
+from schemas.releases import GENESIS, PublicRecord, frame_records, sha256
+from tests.kafka.support import stream_table
+
+EPSILON = Fraction(1, 3)
+GUARANTEE = Guarantee(
+    epsilon=EPSILON,
+    mechanisms=(
+        Mechanism(name="counts", distribution="discrete Laplace", l1_sensitivity=1, scale=Fraction(3), epsilon=EPSILON),
+    ),
+)
+HOUR_US = 3_600_000_000
+
+
+def stream(tmp: str = "unused", **overrides: object) -> Stream:
+    table = stream_table("taxi", **overrides)
+    table["privacy"] = {"epsilon": 1.0, "unit": "event"}
+    return config_from_mapping(
+        {"job": {"name": "j", "data_dir": tmp}, "kafka": {"bootstrap": "localhost:1"}, "streams": [table]}
+    ).streams[0]
+
+
+STREAM = stream()
+Published = list[tuple[list[PublicRecord], bytes]]
+
+
+def published(steps: int, *, fewer: int = 0) -> Published:
+    """Records and ledger entry of steps that each add three points, withdraw one, and measure one count."""
+    chain, made = GENESIS, []
+    for step in range(steps):
+        removed = [f"{step - 1}.0"] if step else []
+        added = [SyntheticRecord(f"{step}.{at}", {"x": at / 4, "y": 0.5}) for at in range(3)]
+        total = 3 * (step + 1) - step
+        release = Release(step, added, removed, [{"count": step, "variance": 2.0}], total, gathered=False)
+        records = list(release_records(release, time_field="at", time_value=step))
+        digest = sha256(frame_records(records))
+        words, chain = ledger_entry(
+            release, STREAM, GUARANTEE, start_us=step * HOUR_US, end_us=(step + 1) * HOUR_US, digest=digest,
+            previous_chain=chain,
+        )  # fmt: skip
+        made.append((records, words))
+    return made
+
+
+def seen() -> StreamSeen:
+    return StreamSeen(STREAM, PointPicture("x", "y", (0.0, 0.0, 1.0, 1.0)))
+
+
+def feed(one: StreamSeen, step: int, records: list[PublicRecord], words: bytes) -> None:
+    for record in records:
+        one.take(record.channel, step, record.key, record.value)
+    one.take("ledger", step, b"%d" % step, words)
+
+
+def verdicts(one: StreamSeen) -> list[str]:
+    return [row[9] for row in one.ledger(-1)]
+
+
+def test_what_was_published_is_verified_step_by_step_and_shown() -> None:
+    one = seen()
+    for step, (records, words) in enumerate(published(4)):
+        feed(one, step, records, words)
+        assert one.settle(now=100.0 + step)
+        assert one.step == step
+    summary = one.summary()
+    assert summary["verdicts"] == {"verified": 4}
+    assert (summary["chain_broken_at"], summary["twice"], summary["unreadable"]) == (None, None, 0)
+    assert (summary["records"], summary["picture"]["shown"], summary["read_at"]) == (9, 9, 103.0)
+    assert summary["mechanisms"][0]["name"] == "counts"
+    assert summary["epsilon"] == pytest.approx(1 / 3)
+    assert all(row[8] for row in one.ledger(-1))
+    assert [row[0] for row in one.ledger(1)] == [2, 3]
+
+
+@given(st.data())
+def test_topics_may_be_shown_in_any_order_and_a_step_is_settled_once_it_is_whole(data: st.DataObject) -> None:
+    """As partitions are: each in its own order, one against the others in any."""
+    queues: dict[str, list[tuple[int, PublicRecord]]] = {"synthetic": [], "measurements": [], "ledger": []}
+    steps = published(3)
+    for step, (records, words) in enumerate(steps):
+        for record in records:
+            queues[record.channel].append((step, record))
+        queues["ledger"].append((step, PublicRecord("ledger", b"%d" % step, words)))
+    one = seen()
+    while any(queues.values()):
+        channel = data.draw(st.sampled_from(sorted(name for name, queue in queues.items() if queue)))
+        step, record = queues[channel].pop(0)
+        one.take(record.channel, step, record.key, record.value)
+        one.settle(now=0.0)
+        assert "differs" not in verdicts(one)
+    assert verdicts(one) == ["verified"] * 3
+    assert one.open is None
+
+
+def test_a_byte_that_is_not_the_published_one_is_found() -> None:
+    for channel in ("synthetic", "measurements"):
+        one = seen()
+        for step, (records, words) in enumerate(published(3)):
+            if step == 1:
+                at = next(at for at, each in enumerate(records) if each.channel == channel and each.value)
+                value = records[at].value or b""
+                records[at] = PublicRecord(records[at].channel, records[at].key, value.replace(b"1", b"2"))
+                assert records[at].value != value
+            feed(one, step, records, words)
+        one.settle(now=0.0, upto=2)
+        assert verdicts(one) == ["verified", "differs", "verified"]
+
+
+def test_a_record_too_many_is_found_and_one_that_compaction_took_is_told_apart() -> None:
+    (first, words0), (second, words1) = published(2)
+    twice, fewer = seen(), seen()
+    feed(twice, 0, [*first[:3], *first[2:]], words0)
+    twice.settle(now=0.0, upto=0)
+    assert verdicts(twice) == ["differs"]
+    feed(fewer, 0, first[1:], words0)
+    feed(fewer, 1, second, words1)
+    fewer.settle(now=0.0, upto=1)
+    assert verdicts(fewer) == ["compacted", "verified"]
+
+
+def test_a_step_is_not_judged_while_more_of_it_may_come() -> None:
+    ((records, words),) = published(1)
+    one = seen()
+    feed(one, 0, records[:-1], words)  # its measurement is not shown yet
+    assert not one.settle(now=0.0)
+    assert verdicts(one) == ["waiting"]
+    one.take("measurements", 0, records[-1].key, records[-1].value)
+    assert one.settle(now=0.0)
+    assert verdicts(one) == ["verified"]
+
+
+def test_a_ledger_that_was_changed_or_has_a_gap_breaks_the_chain_there() -> None:
+    for plant in ("spent", "gap"):
+        one = seen()
+        for step, (records, words) in enumerate(published(4)):
+            if step == 2:
+                if plant == "gap":
+                    continue
+                words = orjson.dumps({**orjson.loads(words), "epsilon_spent": 0.0})
+            feed(one, step, records, words)
+        one.settle(now=0.0, upto=3)
+        assert one.summary()["chain_broken_at"] == (2 if plant == "spent" else 3)
+
+
+def test_a_second_answer_for_a_step_is_found_and_a_repeated_word_is_none() -> None:
+    one, steps = seen(), published(2)
+    for step, (records, words) in enumerate(steps):
+        feed(one, step, records, words)
+    one.take("ledger", 1, b"1", steps[1][1])
+    assert one.summary()["twice"] is None
+    one.take("ledger", 1, b"1", orjson.dumps({**orjson.loads(steps[1][1]), "digest": "00" * 32}))
+    assert one.summary()["twice"] == 1
+
+
+@given(st.binary(max_size=40), st.sampled_from(["synthetic", "measurements", "ledger"]), st.none() | st.integers(0, 3))
+def test_bytes_that_are_no_public_records_are_counted_and_stop_nothing(
+    junk: bytes, channel: str, step: int | None
+) -> None:
+    one = seen()
+    one.take(channel, step, junk, junk)  # type: ignore[arg-type]
+    one.settle(now=0.0, upto=3)
+    orjson.dumps(one.summary())
+
+
+def test_large_steps_are_kept_in_a_file_until_they_are_compared() -> None:
+    from agents.watch.public.steps import IN_MEMORY, StepRecords
+
+    records = [PublicRecord("synthetic", b"k%d" % at, b"x" * 1_000_000) for at in range(6)]
+    assert IN_MEMORY < 6_000_000
+    held = StepRecords()
+    for record in records:
+        held.take(record)
+    assert held.digest() == sha256(frame_records(records))
+    held.close()
+
+
+def test_what_the_clock_says_of_the_next_step() -> None:
+    wall = StreamSeen(
+        stream(time={"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "grace": "30s"}),
+        PointPicture("x", "y", (0.0, 0.0, 1.0, 1.0)),
+    )
+    records, words = published(1)[0]
+    feed(wall, 0, records, words)
+    assert wall.summary()["due"] == "1970-01-01T01:01:30+00:00"
+    assert seen().summary()["due"] is None
+
+
+def test_every_engine_has_a_picture_of_what_it_publishes(tmp_path: Path) -> None:
+    made = presentation(STREAM).picture(STREAM)
+    assert made.kind == "points"
+    assert list(made.about()["bounds"]) == [0.0, 0.0, 1.0, 1.0]
+
+
+def test_the_operators_rows_are_errors_named_as_in_the_report_and_a_repeated_step_overwrites_itself() -> None:
+    truth = StreamTruth(STREAM)
+    for events in (5, 7):
+        metrics = {"error_small": 0.5, "error_large": None}
+        row = {"step": 0, "events": events, "events_total": events, "synthetic_points": 6, "metrics": metrics}
+        truth.take(orjson.dumps(row))
+    truth.take(b"not JSON")
+    assert truth.rows(-1) == [[0, 7, 7, 6, {"small": 0.5}]]
+    assert truth.unreadable == 1

@@ -1,0 +1,277 @@
+"""Who may see what: tokens, hosts, headers, and a public view that has no door to anything else. No broker."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from agents.watch import LivePage, serve, serve_in_background
+from agents.watch.guard import HEADERS, Guard, token_of
+from agents.watch.public.reader import PublicReader
+from agents.watch.public.seen import StreamSeen
+from agents.watch.server import _application
+from schemas.config import Config
+from schemas.config.load import config_from_mapping
+from schemas.errors import PrivstreamError
+from schemas.topics import Topics
+from tests.kafka.support import stream_table
+
+SECRET = b"thirty-two secret bytes or more.."
+ASSETS = Path(__file__).resolve().parents[2] / "agents" / "watch" / "assets"
+PRIVATE = ("events_total", "ingest_lag", "refus", "error_small")
+
+
+def config() -> Config:
+    """A cluster that is not there: the page must be served, and say so."""
+    table = {**stream_table("taxi"), "privacy": {"epsilon": 1.0, "unit": "event"}, "audit": "audit.taxi"}
+    return config_from_mapping(
+        {"job": {"name": "j", "data_dir": "unused"}, "kafka": {"bootstrap": "127.0.0.1:1"}, "streams": [table]}
+    )
+
+
+@asynccontextmanager
+async def served(**options: Any) -> AsyncIterator[tuple[LivePage, aiohttp.ClientSession, str]]:
+    # Cookies of addresses are kept by this client only if it is told so.
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with serve(config(), token=SECRET, **options) as page, aiohttp.ClientSession(cookie_jar=jar) as session:
+        yield page, session, f"http://127.0.0.1:{page.port}"
+
+
+async def status_of(session: aiohttp.ClientSession, address: str, **headers: str) -> int:
+    async with session.get(address, headers=headers, allow_redirects=False) as answer:
+        return answer.status
+
+
+OPERATOR = ("/operator/allowed", "/operator/events", "/operator/streams/taxi/utility")
+PUBLIC = ("/public/streams", "/public/events", "/public/streams/taxi/picture", "/public/streams/taxi/ledger")
+
+
+def test_the_operators_view_needs_its_token_even_on_loopback_and_the_public_one_does_not() -> None:
+    async def run() -> None:
+        async with served() as (page, session, at):
+            assert page.public == f"{at}/public"
+            assert page.operator == f"{at}/operator#token={token_of(SECRET, 'operator')}"
+            assert [await status_of(session, at + path) for path in OPERATOR] == [401] * 3
+            assert [await status_of(session, at + path) for path in PUBLIC] == [200] * 4
+            public = f"Bearer {token_of(SECRET, 'public')}"
+            assert await status_of(session, at + OPERATOR[0], Authorization=public) == 401
+            right = f"Bearer {token_of(SECRET, 'operator')}"
+            assert await status_of(session, at + OPERATOR[0], Authorization=right) == 204
+
+    asyncio.run(run())
+
+
+def test_a_token_is_traded_for_a_cookie_that_is_not_the_token_and_is_of_one_view() -> None:
+    async def run() -> None:
+        async with served() as (page, session, at):
+            for given, status in (("wrong", 401), (token_of(SECRET, "public"), 401)):
+                async with session.post(f"{at}/login", json={"view": "operator", "token": given}) as answer:
+                    assert answer.status == status
+            right = {"view": "operator", "token": token_of(SECRET, "operator")}
+            async with session.post(f"{at}/login", json=right, headers={"Origin": "http://evil.test"}) as answer:
+                assert answer.status == 403
+            async with session.post(f"{at}/login", data=b"view=operator") as answer:
+                assert answer.status == 400
+            async with session.post(f"{at}/login", json=right) as answer:
+                assert answer.status == 204
+                cookie = answer.headers["Set-Cookie"]
+            assert token_of(SECRET, "operator") not in cookie
+            assert f"privstream-operator-{page.port}=" in cookie
+            assert "HttpOnly" in cookie
+            assert "SameSite=Strict" in cookie
+            assert await status_of(session, at + OPERATOR[0]) == 204
+
+    asyncio.run(run())
+
+
+def test_off_loopback_the_public_view_needs_a_token_unless_it_is_said_otherwise() -> None:
+    async def run() -> None:
+        async with served(host="0.0.0.0") as (page, session, at):
+            assert page.public.endswith(f"/public#token={token_of(SECRET, 'public')}")
+            assert [await status_of(session, at + path) for path in PUBLIC] == [401] * 4
+            public = f"Bearer {token_of(SECRET, 'public')}"
+            assert await status_of(session, at + PUBLIC[0], Authorization=public) == 200
+        async with served(host="0.0.0.0", public_without_token=True) as (page, session, at):
+            assert "token" not in page.public
+            assert await status_of(session, at + PUBLIC[0]) == 200
+            assert await status_of(session, at + OPERATOR[0]) == 401
+
+    asyncio.run(run())
+
+
+def test_without_an_operators_view_there_is_none() -> None:
+    async def run() -> None:
+        async with served(operator=False) as (page, session, at):
+            assert page.operator is None
+            right = f"Bearer {token_of(SECRET, 'operator')}"
+            paths = (*OPERATOR, "/operator")
+            assert [await status_of(session, at + path, Authorization=right) for path in paths] == [404] * 4
+
+    asyncio.run(run())
+
+
+def test_each_answer_has_the_headers_and_another_name_or_site_is_refused() -> None:
+    async def run() -> None:
+        async with served() as (_, session, at):
+            for path in (
+                "/public",
+                "/operator",
+                "/assets/public.js",
+                "/public/streams",
+                "/nowhere",
+                OPERATOR[0],
+                PUBLIC[1],
+            ):
+                async with session.get(at + path) as answer:
+                    assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS, path
+            assert await status_of(session, at + "/public/streams", Host="evil.test") == 421
+            assert await status_of(session, at + "/public", Host="evil.test:80") == 421
+            assert await status_of(session, at + "/public/streams", **{"Sec-Fetch-Site": "cross-site"}) == 403
+            assert await status_of(session, at + "/public", **{"Sec-Fetch-Site": "cross-site"}) == 200
+            assert await status_of(session, at + "/public/streams/nothing/ledger") == 404
+            assert await status_of(session, at + "/public/streams/taxi/picture?step=x") == 400
+            assert await status_of(session, at + "/assets/../server.py") == 404
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("host", "name", "known"),
+    [
+        ("127.0.0.1", "localhost:80", True),
+        ("127.0.0.1", "[::1]:80", True),
+        ("127.0.0.1", "192.0.2.7", False),
+        ("127.0.0.1", "watch.example", False),
+        ("0.0.0.0", "192.0.2.7:8765", True),
+        ("0.0.0.0", "[2001:db8::1]:8765", True),
+        ("0.0.0.0", "evil.example", False),
+        ("0.0.0.0", "Dash.Example:8765", True),
+    ],
+)
+def test_names_by_which_the_server_may_be_called(host: str, name: str, known: bool) -> None:
+    guard = Guard.of(SECRET, host=host, port=80, locked=frozenset(), names=["dash.example"])
+    assert guard.known_host(name) is known
+
+
+def test_the_public_view_is_given_public_topics_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its reader, by its routes, and by what it may import (tests/architecture/rules.py)."""
+    loaded = config()
+    asked: list[str] = []
+
+    async def run() -> None:
+        reader = PublicReader(loaded.kafka, [StreamSeen(stream, _no_picture()) for stream in loaded.streams])
+        asked.extend(reader.topics)
+
+    asyncio.run(run())
+    public = {name for stream in loaded.streams for name in Topics.published(stream.name)}
+    assert set(asked) == public
+    (app, _), work = asyncio.run(_made(loaded, operator=False))
+    assert len(work) == 1
+    paths = {route.resource.canonical for route in app.router.routes() if route.resource is not None}
+    assert not [path for path in paths if "operator" in path and not path.startswith("/assets/")]
+
+
+def _no_picture() -> Any:
+    from agents.pictures.contract import CountPicture
+
+    return CountPicture()
+
+
+async def _made(loaded: Config, *, operator: bool) -> Any:
+    return _application(loaded, operator)
+
+
+def test_what_the_public_view_says_holds_no_word_of_the_operators() -> None:
+    async def run() -> None:
+        async with served() as (_, session, at):
+            async with session.get(f"{at}/public/streams") as answer:
+                text = await answer.text()
+            async with session.get(f"{at}/public/events") as events:
+                text += (await events.content.readuntil(b"reading")).decode()
+                text += (await events.content.readline()).decode() + (await events.content.readline()).decode()
+            assert "taxi" in text
+            assert [word for word in PRIVATE if word in text] == []
+
+    asyncio.run(run())
+
+
+def test_where_the_cluster_does_not_answer_the_page_is_served_and_says_so() -> None:
+    async def run() -> None:
+        async with served() as (_, session, at), session.get(f"{at}/public/events") as events:
+            text = ""
+            while "does not answer" not in text:
+                text = (await asyncio.wait_for(events.content.readline(), 60)).decode()
+
+    asyncio.run(run())
+
+
+def test_a_port_that_is_taken_and_a_short_secret_are_refused_with_what_to_do() -> None:
+    async def run() -> None:
+        async with served() as (page, _, _at):
+            with pytest.raises(PrivstreamError, match="Fix: choose another one"):
+                async with serve(config(), port=page.port):
+                    pass
+        with pytest.raises(PrivstreamError, match="fewer than 16"):
+            async with serve(config(), token=b"short"):
+                pass
+
+    asyncio.run(run())
+
+
+def test_in_the_background_it_takes_another_port_where_its_own_is_taken() -> None:
+    with serve_in_background(config(), port=0) as first, serve_in_background(config(), port=first.port) as second:
+        assert second.port != first.port
+        assert token_in(first.operator) != token_in(second.operator)
+
+
+def token_in(address: str | None) -> str:
+    return (address or "").partition("#token=")[2]
+
+
+def test_tokens_are_in_no_representation() -> None:
+    page = LivePage("h", 1, "http://h/public#token=abc", "http://h/operator#token=abc")
+    assert "abc" not in repr(page)
+    assert "secret" not in repr(Guard.of(b"secret" * 4, host="::1", port=1, locked=frozenset(), names=[]))
+
+
+# --- Assets ---------------------------------------------------------------------------------------------------------
+
+
+def assets(*endings: str) -> Sequence[Path]:
+    return [path for path in ASSETS.rglob("*") if path.suffix in endings and "vendor" not in path.parts]
+
+
+def test_pages_load_nothing_from_elsewhere_and_hold_no_script_of_their_own() -> None:
+    assert len(assets(".html", ".js", ".css")) >= 8
+    for path in assets(".html", ".js", ".css"):
+        text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?://|//cdn|@import|\beval\(|innerHTML|new Function", text), path
+    for path in assets(".html"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"<script(?![^>]*\bsrc=)|\son\w+=|\sstyle=", text), path
+        for linked in re.findall(r'(?:src|href)="/assets/([^"]+)"', text):
+            assert (ASSETS / linked).is_file(), linked
+
+
+def test_each_library_that_is_kept_here_has_its_licence_and_is_what_was_published() -> None:
+    listed = dict(
+        reversed(line.split("  ", 1)) for line in (ASSETS / "vendor" / "SHA256SUMS").read_text().splitlines() if line
+    )
+    import hashlib
+
+    found = {
+        path.relative_to(ASSETS / "vendor").as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (ASSETS / "vendor").rglob("*")
+        if path.is_file() and path.name != "SHA256SUMS"
+    }
+    assert found == listed
+    for folder in (ASSETS / "vendor").iterdir():
+        if folder.is_dir():
+            assert (folder / "LICENSE.txt").read_text(encoding="utf-8").strip()
