@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from agents.cli.app import COMMANDS, ROOMS, build_app, command_of
 from agents.cli.output import FOUND, INTERRUPTED, REFUSED
-from tests.cli.exits import table
 from agents.cli.terminal.manual import Example, Manual, manual, manual_of
+from tests.cli.exits import table
 
 ROOT = Path(__file__).parents[2]
 NOT_COMMANDS = {"__init__", "__main__", "app", "output"}

@@ -18,7 +18,7 @@ from agents.presentation.spatial.metrics import metrics
 from agents.presentation.spatial.report import frame, judged, sections
 from engines.auditor.fixture import DENSE, Focus
 from engines.registry import build_domain
-from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
+from engines.spatial.domain import LineDomain
 from engines.spatial.domain.mapped import MappedDomain
 from engines.spatial.focus import spatial_focus
 from engines.spatial.placement import Placement

@@ -16,8 +16,8 @@ from agents.presentation.spatial.metrics import metrics
 from engines.registry import build_domain
 from engines.spatial.placement import Placement
 from engines.spatial.points import PointRecords, Prefixes
-from schemas.config.domain.box import are_degrees
 from schemas.config import Stream, ZonesDomainSection
+from schemas.config.domain.box import are_degrees
 
 if TYPE_CHECKING:
     from agents.pages.report import StepRow

@@ -19,9 +19,9 @@ from engines.registry import build_domain
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.evaluator import TrajectoryEvaluator
 from engines.trajectory.trips import LATTICE_BITS, Trips
-from schemas.config.domain.box import are_degrees
 from schemas.arrays import FloatArray, IntArray
 from schemas.config import Stream
+from schemas.config.domain.box import are_degrees
 
 if TYPE_CHECKING:
     from agents.pages.report import StepRow

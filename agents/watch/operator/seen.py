@@ -56,7 +56,11 @@ class StreamTruth:
             found = errors(self._metrics, metrics) if metrics else {}
             compared = {name: None if error != error else float(error) for name, error in found.items()}
             row = UtilityRow(
-                int(told["step"]), int(told["events"]), int(told["events_total"]), int(told["synthetic_points"]), compared
+                int(told["step"]),
+                int(told["events"]),
+                int(told["events_total"]),
+                int(told["synthetic_points"]),
+                compared,
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             self.unreadable += 1
