@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from agents.kafka.topics.admin import admin_client, create_topics
 from agents.kafka.topics.ids import topic_identities
 from schemas.config import Config
 from schemas.errors import BrokerError, FingerprintError
+from schemas.steps import sequence, zones
 from tests.kafka.support import fresh_name, job_config, records_of, stream_table, until
 
 
@@ -161,6 +163,30 @@ def test_now_is_decided_once(bootstrap: str, tmp_path: Path) -> None:
         name = config.streams[0].name
         held = await check_fingerprints(config, user_key_ids={name: "key-1"}, without={name})
         assert held.config.streams[0].time.start == start
+
+    asyncio.run(scenario())
+
+
+def test_steps_of_the_calendar_are_those_of_the_first_start(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a stream that starts now: its step 0 is the week that is under way. Another database of zones refuses."""
+
+    async def scenario() -> None:
+        timing = {"field": "at", "start": "now", "step": "1 week", "clock": "wall", "timezone": "Europe/Berlin"}
+        config = await started(bootstrap, tmp_path, time=timing)
+        first, second = await asyncio.gather(check(config), check(config))
+        begin = datetime.fromisoformat(first.config.streams[0].time.start)
+        assert first == second
+        assert (begin.weekday(), begin.time()) == (0, time())
+        assert (await check(config)).config == first.config
+        with monkeypatch.context() as patch:
+            patch.setattr(sequence, "zone", lambda name: zones.zone("Europe/London"))
+            sequence._begins.cache_clear()
+            with pytest.raises(FingerprintError, match=r"time\.begins was .*tzdata"):
+                await check(config)
+        sequence._begins.cache_clear()
+        assert (await check(config)).config == first.config
 
     asyncio.run(scenario())
 
