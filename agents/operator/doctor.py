@@ -162,12 +162,12 @@ async def cluster_findings(config: Config) -> list[Finding]:
             findings = [_version(await _api_versions(admin), brokers)]
         problems = await check_topics(config, bounds=True)
     except (BrokerError, ConfigError, WireError, OSError) as error:
-        return [Finding("kafka", "problem", str(error), fix)]
+        return [Finding("kafka", "problem", str(error), fix), *await registry_findings(config)]
     findings += [Finding("topic", "problem", f"{each.topic}: {each.reason}", each.fix) for each in problems]
+    findings += await registry_findings(config)
     if problems:
         return findings
     findings.append(Finding("topics", "ok", "all as the job needs them"))
-    findings += await registry_findings(config)
     return findings + await source_findings(config)
 
 

@@ -25,6 +25,7 @@ from agents.formats.encodings.protoc import descriptors
 from agents.formats.schemas import SchemaBook, SchemaText
 from agents.kafka.schema_registry import RegistryClient, RegistryError
 from agents.lifecycle.vitals import Vitals
+from agents.operator.newest import newest_records
 from agents.operator.source_findings import registry_findings
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
@@ -186,10 +187,14 @@ async def test_a_registry_that_is_away_delays_and_loses_nothing(
             await bench.tick(2)
             result = await bench.until_ticked(2)
         assert result.events == {0: 20, 1: len(others) + 1, 2: len(bad)}
+        assert len(door.asked) == len({*door.asked}) + 2, "each schema is asked for once, one that is not there thrice"
+        # What `doctor` makes of the newest records, by the very decoder and its own look into the registry.
+        seen = await newest_records(bench.config, bench.config.streams[0], partitions=2, start_us=START_S * 1_000_000)
+        assert seen.refused.keys() == {(reason, "position.x" if reason == "WRONG_TYPE" else "") for reason in bad}
+        assert seen.records == sum(result.reasons.values())
         letters = {letter.reason.name: letter.field for letter in await bench.letters()}
         assert letters == {**dict.fromkeys(bad, ""), "WRONG_TYPE": "position.x"}
         assert door.refused == 0
-        assert len(door.asked) == len({*door.asked}) + 2, "each schema is asked for once, one that is not there thrice"
         assert "ingest waits for schema" in caplog.text
         assert first not in caplog.text
 

@@ -88,6 +88,7 @@ BAD: list[tuple[str, str, str, str, str, str]] = [
     (TEXT, 'username = "me"\n', "", f"{R}.username", "go together", "add username"),
     (TEXT, 'password_file = "password"', "", f"{R}.password_file", "go together", "add password_file"),
     (TEXT, 'username = "me"', 'username = "me"\nssl_keyfile = "k"', f"{R}.ssl_certfile", "missing", "ssl_certfile"),
+    (TEXT, 'username = "me"', 'username = "m:e"', f"{R}.username", "colon", "without one"),
     (TEXT, 'username = "me"', 'usrname = "me"', f"{R}.usrname", "unknown key", "username"),
     (TEXT, '"avro"', '"arvo"', f"{S}.format", "not one of", "avro"),
     (TEXT, '"avro"', '"avro"\nenvelope = "cloudevent"', f"{S}.envelope", "not one of", "cloudevents"),

@@ -47,9 +47,7 @@ class Registry(Section):
         examples=["https://registry.example:8081"]
     )
     """Base address, with the path where there is one (Apicurio: `.../apis/ccompat/v7`)."""
-    username: Annotated[str, Field(strict=True, min_length=1, pattern="^[^:]*$")] | None = Field(
-        None, examples=["privstream"]
-    )
+    username: Annotated[str, Field(strict=True, min_length=1)] | None = Field(None, examples=["privstream"])
     password_file: Path | None = Field(None, examples=["/run/secrets/registry-password"])
     ssl_cafile: Path | None = Field(None, examples=["/etc/privstream/ca.pem"])
     """Authorities that sign the registry's certificate; absent: those of the system."""
@@ -65,6 +63,8 @@ class Registry(Section):
             yield ConfigProblem(key, "missing: a name and a password go together", f"add {key}, or remove the other")
         elif self.username is not None and url.scheme == "http" and not is_loopback(url):
             yield ConfigProblem("url", "would send the password in the clear to another machine", "write https://")
+        if self.username is not None and ":" in self.username:
+            yield ConfigProblem("username", "has a colon, which ends a name in HTTP", "name a user without one")
         for key in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
             if getattr(self, key) is not None and url.scheme == "http":
                 yield ConfigProblem(key, "would be ignored: url is http", "write https://, or remove the key")
