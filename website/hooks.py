@@ -23,6 +23,7 @@ if str(ROOT) not in sys.path:
 
 from website import index, reference  # noqa: E402
 from website.diagrams import as_svg  # noqa: E402
+from website.navigation import navigation  # noqa: E402
 
 COPIES = "repository"
 _LINK = re.compile(r"(!?\[[^\]\n]*\]\()([^)\s]+)(\))")
@@ -38,7 +39,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, own in (("website.css", "website.css"), ("assets/iframe-worker.js", "iframe-worker.js")):
         files.append(File.generated(config, name, abs_src_path=str(ROOT / "website" / own)))
     queue = [(f"docs/{file.src_uri}", file.content_string) for file in files.documentation_pages()]
-    queue.append(("docs/README.md", "[](../README.md) [](../CONTRIBUTING.md) [](../CHANGELOG.md)"))
+    queue.append(("README.md", "[](CONTRIBUTING.md) [](CHANGELOG.md)"))
     copied: set[str] = set()
     while queue:
         page, text = queue.pop()
@@ -53,6 +54,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
                 queue.append((target, content))
             else:
                 files.append(File.generated(config, f"{COPIES}/{target}", abs_src_path=str(path)))
+    config.nav = navigation(file.src_uri for file in files.documentation_pages())
     return files
 
 

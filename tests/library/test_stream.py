@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import fcntl
+import pickle
 import shutil
 from collections import defaultdict
 from pathlib import Path
@@ -42,6 +44,16 @@ def test_a_step_is_released_once_and_in_order() -> None:
     assert stream.last is first
     assert stream.next_step == 1
     assert stream.step(rows(0), repeated=True).taken.late == 40
+
+
+def test_a_copy_answers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = configure(TABLES)
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="a copy would answer its steps again"):
+            copied(stream)
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    with pytest.raises(StateFileError, match="is a fork"):
+        stream.step(rows(0))
 
 
 def test_rows_wait_for_their_step_and_late_ones_join_the_open_one() -> None:

@@ -19,6 +19,7 @@ from schemas.events import MEANING, Reason
 from schemas.record_fields import LEDGER, MEASUREMENT, UTILITY
 from tests.architecture.drawing import drawings
 from website import diagrams, reference
+from website.navigation import navigation
 from website.reference import configuration, metrics
 from website.reference.source import attributes
 
@@ -89,6 +90,18 @@ def test_fields_of_public_records_are_those_that_are_described(engine: str) -> N
     audit = HeldOutAudit(stream, 1)
     audit.on_ledger(orjson.dumps(release.ledger))
     assert set(orjson.loads(audit.measure())) == set(UTILITY)
+
+
+def test_every_page_has_its_place_and_a_new_one_is_under_more() -> None:
+    tree = navigation(["index.md", "guarantee.md", "library.md", "new.md", "notes/1.md", "choosing.md", "engines/a.md"])
+    assert tree == [
+        "index.md",
+        {"Begin": ["choosing.md", "library.md"]},
+        {"Engines": "engines/a.md"},
+        {"The guarantee": "guarantee.md"},
+        {"Inside": [{"Choices": ["notes/1.md"]}]},
+        {"More": ["new.md"]},
+    ]
 
 
 def test_drawings_are_drawn() -> None:

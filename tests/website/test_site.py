@@ -97,7 +97,6 @@ def test_every_page_is_in_the_search_and_search_needs_no_server(site: Path) -> N
 def test_every_page_of_the_docs_is_in_the_site(site: Path) -> None:
     docs = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
     assert {page.as_posix() for page in docs if not (site / page).is_file()} == set()
-    assert not (site / ".nav.yml").exists()
 
 
 def test_pictures_of_the_site_are_small() -> None:
