@@ -175,7 +175,7 @@ def insist(state: Path | None, interrupts: Interrupts, *, reopen: bool) -> list[
     return [held[step] for step in range(3)]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sets(st.integers(1, 24), max_size=6), st.sampled_from(["memory", "file", "reopened"]))
 def test_interrupts_give_no_second_answer(tmp_path: Path, at: set[int], where: str) -> None:
     interrupts = Interrupts(at)
@@ -207,7 +207,7 @@ def _reseeded(compute: Any) -> Any:
 def test_an_interrupted_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     history = {name: np.concatenate([rows(step)[name] for step in range(4)]) for name in rows(0)}
     whole = [each.ledger["digest"] for each in configure(TABLES, insecure_seed=3).run(history, until=4)]
-    for at in range(1, 25):
+    for at in range(1, 25, 2):
         stream, digests = configure(TABLES, insecure_seed=3), []
         with pytest.MonkeyPatch.context() as patch:
             Interrupts({at}).plug(patch)
