@@ -95,7 +95,8 @@ simulate-job: setup  ## the whole job on an in-memory Kafka and virtual time, SE
 	$(PY) -m tests.simulation --seeds $(SEEDS) --plants $(ARGS)
 
 docs: setup  ## build the documentation as a site, strictly, into build/site; open build/site/index.html, also without a network
-	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 drawing: setup  ## draw in docs/architecture.md how the rooms import each other (check fails where it is not so)
 	$(PY) -m tests.architecture.drawing

@@ -23,6 +23,7 @@ if str(ROOT) not in sys.path:
 
 from website import index, reference  # noqa: E402
 from website.diagrams import as_svg  # noqa: E402
+from website.navigation import navigation  # noqa: E402
 
 COPIES = "repository"
 _LINK = re.compile(r"(!?\[[^\]\n]*\]\()([^)\s]+)(\))")
@@ -38,7 +39,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, own in (("website.css", "website.css"), ("assets/iframe-worker.js", "iframe-worker.js")):
         files.append(File.generated(config, name, abs_src_path=str(ROOT / "website" / own)))
     queue = [(f"docs/{file.src_uri}", file.content_string) for file in files.documentation_pages()]
-    queue.append(("docs/README.md", "[](../README.md) [](../CONTRIBUTING.md) [](../CHANGELOG.md)"))
+    queue.append(("README.md", "[](CONTRIBUTING.md) [](CHANGELOG.md)"))
     copied: set[str] = set()
     while queue:
         page, text = queue.pop()
@@ -53,6 +54,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
                 queue.append((target, content))
             else:
                 files.append(File.generated(config, f"{COPIES}/{target}", abs_src_path=str(path)))
+    config.nav = navigation(file.src_uri for file in files.documentation_pages())
     return files
 
 
@@ -60,7 +62,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """A page as Python-Markdown has to see it."""
     source = page.file.src_uri
     place = source.removeprefix(f"{COPIES}/") if source.startswith(f"{COPIES}/") else f"docs/{source}"
-    markdown = _LINK.sub(lambda found: found[1] + _link(place, source, found[2]) + found[3], markdown)
+    markdown = _LINK.sub(lambda found: _seen(place, source, found), markdown)
     markdown = _DIAGRAM.sub(lambda found: as_svg(found[1]), markdown)
     return "\n".join(_with_lists(markdown.splitlines())) + "\n"
 
@@ -81,15 +83,17 @@ def _place(page: str, link: str) -> str | None:
     return None if path.startswith("..") else path
 
 
-def _link(place: str, source: str, link: str) -> str:
+def _seen(place: str, source: str, found: re.Match[str]) -> str:
+    """A link as the site has it. A folder is nothing to open there, so its name alone is left."""
+    link = found[2]
     target = _place(place, link)
     if target is None or not (ROOT / target).exists():
-        return link
-    inside = target.removeprefix("docs/") if target.startswith("docs/") else f"{COPIES}/{target}"
+        return found[0]
     if (ROOT / target).is_dir():
-        return link
+        return found[1].removeprefix("[").removesuffix("](")
+    inside = target.removeprefix("docs/") if target.startswith("docs/") else f"{COPIES}/{target}"
     anchor = link.partition("#")[1] + link.partition("#")[2]
-    return os.path.relpath(inside, os.path.dirname(source) or ".") + anchor  # noqa: PTH120
+    return found[1] + os.path.relpath(inside, os.path.dirname(source) or ".") + anchor + found[3]  # noqa: PTH120
 
 
 def _with_lists(lines: list[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import sys
 import threading
 import warnings
@@ -55,6 +56,7 @@ class PrivateStream:
         self._journal = journal
         self._insecure = insecure_seed
         self._busy = threading.Lock()
+        self._process = os.getpid()
         self._whole = False
         self._last: StepRelease | None = None
         self._promise: Promise | None = None
@@ -158,6 +160,9 @@ class PrivateStream:
                 released.append(self._answer(self._open + taken))
             return released
 
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a PrivateStream is neither copied nor pickled: a copy would answer its steps again")
+
     def close(self) -> None:
         """Let go of the state file. The stream cannot go on; one that is opened from the file can."""
         self._journal.close()
@@ -181,7 +186,13 @@ class PrivateStream:
                     f"stream {self.name}: its state file was closed, or opened again. Fix: use the stream that was "
                     "opened last, or open it anew."
                 )
-            if not self._whole:
+            if self._process != os.getpid():
+                raise StateFileError(
+                    f"stream {self.name}: this process is a fork of the one that has the stream, and two would answer "
+                    "a step twice. Fix: use it there; hand rows in, and releases out."
+                )
+            entry = self._journal.entry
+            if not self._whole or self._stepper.step != entry.begun - bool(entry.seed):
                 self._restore()
             yield
         except (BatchError, StepOrderError):

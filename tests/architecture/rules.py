@@ -296,7 +296,7 @@ def ours() -> list[str]:
 
 
 DOORS = {("engines", "pkgutil")}
-"""(who, what): `engines` itself, and no engine, loads `agents.library` by name for `from engines import configure`."""
+"""(who, what): `engines` itself, and no engine, loads `agents.library` by name to who asks `from engines import`."""
 
 
 def import_breaches(importer: str, imported: str) -> list[str]:

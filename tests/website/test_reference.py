@@ -12,13 +12,16 @@ import typer
 
 import engines
 from agents.cli.app import COMMANDS, build_app
+from agents.explain.parts import chance, surest
 from agents.protocol.release.held_out import HeldOutAudit
 from engines.contract_case import contract_case
 from schemas.config import ENGINES
 from schemas.events import MEANING, Reason
 from schemas.record_fields import LEDGER, MEASUREMENT, UTILITY
 from tests.architecture.drawing import drawings
-from website import diagrams, reference
+from website import diagrams, hooks, reference
+from website.navigation import navigation
+from website.pictures.__main__ import PICTURES
 from website.reference import configuration, metrics
 from website.reference.source import attributes
 
@@ -89,6 +92,41 @@ def test_fields_of_public_records_are_those_that_are_described(engine: str) -> N
     audit = HeldOutAudit(stream, 1)
     audit.on_ledger(orjson.dumps(release.ledger))
     assert set(orjson.loads(audit.measure())) == set(UTILITY)
+
+
+def test_every_page_has_its_place_and_a_new_one_is_under_more() -> None:
+    tree = navigation(["index.md", "guarantee.md", "library.md", "new.md", "notes/1.md", "choosing.md", "engines/a.md"])
+    assert tree == [
+        "index.md",
+        {"Begin": ["choosing.md", "library.md"]},
+        {"Engines": "engines/a.md"},
+        {"The guarantee": "guarantee.md"},
+        {"Inside": [{"Choices": ["notes/1.md"]}]},
+        {"More": ["new.md"]},
+    ]
+
+
+def test_links_that_leave_the_docs_lead_to_copies() -> None:
+    def seen(text: str) -> str:
+        return hooks._LINK.sub(lambda found: hooks._seen("docs/engines/spatial.md", "engines/spatial.md", found), text)
+
+    assert seen("[a](../guarantee.md#2-noise)") == "[a](../guarantee.md#2-noise)"
+    assert seen("![b](../../benchmarks/results/spatial.png)") == "![b](../repository/benchmarks/results/spatial.png)"
+    assert seen("[c](../../examples)") == "c"
+    assert seen("[d](https://d.example) [e](#f) [g](gone.md)") == "[d](https://d.example) [e](#f) [g](gone.md)"
+    lines = ["Text:", "- one", "- two", "", "```", "x", "- no", "```", "| a |", "- b"]
+    assert list(hooks._with_lists(lines)) == ["Text:", "", *lines[1:]]
+
+
+def test_every_picture_has_its_drawing_and_every_figure_of_the_guide_is_computed() -> None:
+    folder = ROOT / "docs" / "images"
+    drawn = {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*/*.png")}
+    assert set(PICTURES) <= drawn
+    assert {name for name in drawn if name.startswith(("engines/", "choosing/"))} == set(PICTURES)
+    guide = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\d.]+) \| ([\d.]+ %) \|", guide, re.MULTILINE)
+    assert len(rows) >= 6
+    assert [(epsilon, chance(surest(float(epsilon)))) for epsilon, _ in rows] == rows
 
 
 def test_drawings_are_drawn() -> None:
