@@ -102,17 +102,15 @@ class _Reader:
         from sqlglot import exp
 
         if not isinstance(node, exp.Column) or node.table:
-            raise QueryError(f"{node.sql()!r} is no field. Fix: one of {self._names()}.")
+            raise QueryError(f"{node.sql()!r} is no field. Fix: {self._names()}.")
         name = str(node.name)
         if name not in self._fields:
             near = difflib.get_close_matches(name, self._fields, n=1)
-            raise QueryError(
-                f"there is no field {name!r} to ask for. Fix: {near[0] if near else f'one of {self._names()}'}."
-            )
+            raise QueryError(f"there is no field {name!r} to ask for. Fix: {near[0] if near else self._names()}.")
         return name
 
     def _names(self) -> str:
-        return ", ".join(self._fields) or "none: this stream has no fields to choose by"
+        return f"one of {', '.join(self._fields)}" if self._fields else "leave the condition out: there is one number"
 
     def _value(self, node: exp.Expr, field: str, *, ordered: bool = False) -> Any:
         value, asked = _literal(node), self._fields[field]

@@ -52,12 +52,14 @@ class Answered:
 class Queried:
     """Attributes:
 
+    settled: the last step up to which everything is measured.
     verified, compacted: steps whose digests were checked, and that could not be. counted_share: what of all events the
     bounds on users let in, as a 90 % interval, where the stream publishes it.
     """
 
     stream: str
     answers: tuple[Answered, ...]
+    settled: int
     verified: int
     compacted: int
     counted_share: tuple[float, float] | None
@@ -76,10 +78,12 @@ async def query(
         measured.extend((of.step, told) for told in measurements_of(records))
 
     folded = await read_steps(config.kafka, ledger, until=latest.step, verify=verify, measured=keep, progress=progress)
+    answerer = answerer_of(stream, measured, latest.step)
     share = latest.told["notes"].get("counted_share_90")
     return Queried(
         stream=stream.name,
-        answers=tuple(answers_of(stream, ledger, measured, ask)),
+        answers=tuple(answers_of(ledger, answerer, ask)),
+        settled=answerer.settled,
         verified=folded.verified,
         compacted=len(folded.compacted),
         counted_share=None if share is None else (float(share[0]), float(share[1])),
@@ -97,10 +101,15 @@ def check_answers(stream: Stream) -> None:
         )
 
 
-def answers_of(stream: Stream, ledger: Ledger, measured: Measured, ask: Ask) -> Iterator[Answered]:
-    """Pure. Raises: QueryError, PublicRecordsError."""
+def answerer_of(stream: Stream, measured: Measured, latest: int) -> Answerer:
+    """Raises: QueryError where the engine, or its mode, answers nothing."""
     check_answers(stream)
-    answerer: Answerer = part(stream.engine, "answers")(stream, measured, ledger.entries[-1].step)
+    made: Answerer = part(stream.engine, "answers")(stream, measured, latest)
+    return made
+
+
+def answers_of(ledger: Ledger, answerer: Answerer, ask: Ask) -> Iterator[Answered]:
+    """Pure. Raises: QueryError, PublicRecordsError."""
     if ask.series is not None and ask.series not in answerer.series:
         known = f"one of {', '.join(answerer.series)}" if answerer.series else "leave --series out: there is one count"
         raise QueryError(f"there is no series {ask.series!r}. Fix: {known}.")
@@ -111,7 +120,7 @@ def answers_of(stream: Stream, ledger: Ledger, measured: Measured, ask: Ask) -> 
             + (f"a condition on {names}, as in SQL." if names else "leave the region out.")
         )
     where = None if ask.where is None else condition(ask.where, answerer.fields)
-    first, last = steps_of(ask.steps, ledger, settled=answerer.settled)
+    first, last = steps_of(ask.steps, ledger)
     every = ask.every or last - first + 1
     for begin in range(first, last + 1, every):
         end = min(begin + every - 1, last)
@@ -120,22 +129,18 @@ def answers_of(stream: Stream, ledger: Ledger, measured: Measured, ask: Ask) -> 
         yield Answered(begin, end, start.isoformat(), until.isoformat(), answer)
 
 
-def steps_of(text: str | None, ledger: Ledger, *, settled: int) -> tuple[int, int]:
-    """The first and the last step of a range; an end that is left out is the last step of which all is measured.
-
-    Raises: QueryError, PublicRecordsError.
-    """
+def steps_of(text: str | None, ledger: Ledger) -> tuple[int, int]:
+    """The first and the last step of a range. Raises: QueryError, PublicRecordsError."""
     newest = ledger.at(None).step
-    settled = settled if settled >= 0 else newest
     if text is None:
-        return 0, settled
+        return 0, newest
     parts = _split(text)
     if len(parts) == 1:
         step = ledger.at(parts[0]).step
         return step, step
     begin, end = parts
     first = 0 if not begin else ledger.at(begin).step if begin.isdigit() else _from(begin, ledger)
-    last = max(first, settled) if not end else ledger.at(end).step
+    last = newest if not end else ledger.at(end).step
     if first > last:
         raise QueryError(f"--steps {text} names no step. Fix: --steps FIRST..LAST, the earlier one first.")
     return first, last

@@ -88,7 +88,7 @@ class TabularAnswers:
         marginals = {name: line for name, line in self._lines.items() if set(names) <= set(name)}
         if not marginals:
             raise QueryError(
-                f"no marginal of {', '.join(names)} together has been measured (yet). Fix: ask for fewer attributes "
+                f"no marginal of {', '.join(names)} together has been measured so far. Fix: ask for fewer attributes "
                 "at a "
                 'time; for a new stream, name them in [streams.options] marginals = [{ of = ["...", "..."] }].'
             )

@@ -65,7 +65,7 @@ def conditions() -> st.SearchStrategy[Where]:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(where=conditions())
 def test_parts_are_those_of_the_single_values(where: Where) -> None:
     """Whole numbers in bins: each value can be looked at by itself."""
@@ -135,7 +135,7 @@ def written(where: Where) -> str:
 RECORDS = st.fixed_dictionaries({}, optional={"n": NUMBERS, "w": st.sampled_from(WORDS), "b": st.booleans()})
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(where=conditions(), record=RECORDS)
 def test_what_is_written_means_the_same(where: Where, record: dict[str, Any]) -> None:
     assert holds(condition(written(where), FIELDS), record) == holds(where, record)
@@ -188,7 +188,7 @@ def test_what_is_refused_says_what_to_write(text: str, fix: str) -> None:
     assert fix in str(refused.value)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.text(alphabet=string.printable, max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(QueryError):

@@ -15,7 +15,9 @@ from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes
 from schemas.config import Config
 from schemas.events import TICK_HEADER, encode_tick
+from schemas.releases import STEP_HEADER, Candidate, PublicRecord
 from schemas.topics import Topics
+from tests.consume.runs import records_of as of_step
 from tests.kafka.ingest_support import START_S, STEP_S
 from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until
 from tests.kafka.test_trips import running
@@ -68,3 +70,29 @@ async def published_stream(
     }
     path.write_bytes(tomli_w.dumps(document).encode())
     return config, path
+
+
+async def alive(config: Config, step: int) -> dict[str, dict[str, Any]]:
+    """What a reader has who follows adds and tombstones up to a step."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in await records_of(config.kafka.bootstrap, Topics.synthetic(config.streams[0].name)):
+        if int(dict(record.headers)[STEP_HEADER]) <= step:
+            key = record.key.decode()
+            if record.value is None:
+                del found[key]
+            else:
+                found[key] = json.loads(record.value)
+    return found
+
+
+async def publish(config: Config, candidates: Sequence[Candidate], synthetic: Sequence[Sequence[PublicRecord]]) -> None:
+    name = config.streams[0].name
+    await create_topics(config)
+    async with producing(config.kafka.bootstrap) as producer:
+        for candidate, adds in zip(candidates, synthetic, strict=True):
+            headers = [(STEP_HEADER, b"%d" % candidate.step)]
+            ledger = PublicRecord("ledger", b"%d" % candidate.step, candidate.ledger)
+            for record in (*adds, *of_step(candidate, "measurements"), ledger):
+                topic = f"{name}.{record.channel}"
+                await producer.send(topic, record.value, key=record.key, partition=0, headers=headers)
+        await producer.flush()

@@ -14,15 +14,13 @@ import pytest
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.kafka.topics.admin import create_topics
 from schemas.config import Config
-from schemas.releases import STEP_HEADER, Candidate, PublicRecord
+from schemas.releases import STEP_HEADER
 from schemas.topics import Topics
-from tests.consume.runs import case_run, kept_by_compaction, records_of
+from tests.consume.runs import case_run, kept_by_compaction
 from tests.consume.test_fold import SPATIAL
-from tests.kafka.public_run import places, published_stream
+from tests.kafka.public_run import alive, places, publish, published_stream
 from tests.kafka.support import job_config, producing
-from tests.kafka.support import records_of as read_all
 
 STEPS = 4
 
@@ -33,19 +31,6 @@ def call(*arguments: object, code: int = 0, command: str = "export") -> Any:
         raise result.exception
     assert result.exit_code == code, result.output
     return json.loads(result.stdout)
-
-
-async def alive(config: Config, step: int) -> dict[str, dict[str, Any]]:
-    """What a reader has who follows adds and tombstones up to a step."""
-    found: dict[str, dict[str, Any]] = {}
-    for record in await read_all(config.kafka.bootstrap, Topics.synthetic(config.streams[0].name)):
-        if int(dict(record.headers)[STEP_HEADER]) <= step:
-            key = record.key.decode()
-            if record.value is None:
-                del found[key]
-            else:
-                found[key] = json.loads(record.value)
-    return found
 
 
 @pytest.mark.seconds(15)
@@ -102,19 +87,6 @@ async def one_more(config: Config, headers: list[tuple[str, bytes]]) -> None:
     async with producing(config.kafka.bootstrap) as producer:
         topic = Topics.synthetic(config.streams[0].name)
         await producer.send_and_wait(topic, b"{}", key=b"another", partition=0, headers=headers)
-
-
-async def publish(config: Config, candidates: Sequence[Candidate], synthetic: Sequence[Sequence[PublicRecord]]) -> None:
-    name = config.streams[0].name
-    await create_topics(config)
-    async with producing(config.kafka.bootstrap) as producer:
-        for candidate, adds in zip(candidates, synthetic, strict=True):
-            headers = [(STEP_HEADER, b"%d" % candidate.step)]
-            ledger = PublicRecord("ledger", b"%d" % candidate.step, candidate.ledger)
-            for record in (*adds, *records_of(candidate, "measurements"), ledger):
-                topic = f"{name}.{record.channel}"
-                await producer.send(topic, record.value, key=record.key, partition=0, headers=headers)
-        await producer.flush()
 
 
 def test_a_compacted_topic_gives_its_last_table_and_refuses_earlier_ones(bootstrap: str, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def query(
     else:
         _show(lines)
     if not as_json:
-        _remarks(lines, compacted=done.compacted, share=done.counted_share)
+        _remarks(lines, settled=done.settled, compacted=done.compacted, share=done.counted_share)
 
 
 def _line(each: Answered) -> dict[str, Any]:
@@ -106,20 +106,18 @@ def _show(lines: list[dict[str, Any]]) -> None:
 
 def number(value: float) -> str:
     """With as many digits as are of use beside an error of some percent."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
-def _remarks(lines: list[dict[str, Any]], *, compacted: int, share: tuple[float, float] | None) -> None:
+def _remarks(lines: list[dict[str, Any]], *, settled: int, compacted: int, share: tuple[float, float] | None) -> None:
     if any(line["cut"] for line in lines):
         say(
             "cut: counts of cells or steps that the question cuts; they are shared out, and the interval allows for "
             "any share"
         )
     if any(line["pending"] > FEW_PENDING for line in lines):
-        say(
-            "not measured yet: share of region and steps whose events wait for their measurement, and are in no "
-            "number here"
-        )
+        known = f"All up to step {settled} is" if settled >= 0 else "No step is, wholly"
+        say(f"not measured yet: share of region and steps of which no count is released; in no number here. {known}")
     if share is not None:
         say(f"events within the bounds on users only: {share[0]:.0%} to {share[1]:.0%} of all (90 %)")
     if compacted:

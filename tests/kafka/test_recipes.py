@@ -1,0 +1,174 @@
+"""Every recipe of docs/consumers.md, run as printed against the real broker; SQL of other programs is parsed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pa_parquet
+import pytest
+import sqlglot
+from sqlglot import exp
+from typer.testing import CliRunner
+
+from agents.cli.app import build_app
+from engines.contract import Columns
+from engines.registry import build_domain
+from schemas.blocks import Folded
+from schemas.config import load_config
+from tests.consume.runs import records_of as of_step
+from tests.consume.runs import run
+from tests.kafka.public_run import alive, publish
+from tests.kafka.support import fresh_name
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "consumers.md").read_text(encoding="utf-8")
+NOTEBOOK = ROOT / "examples" / "recipes" / "follow_a_topic.ipynb"
+STEPS = 5
+
+
+def blocks(language: str) -> Iterator[tuple[str, str]]:
+    """What stands behind the language, and the text, of each block."""
+    for words, text in re.findall(rf"^```{language}([^\n]*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
+        yield words.strip(), text
+
+
+@pytest.fixture(scope="module")
+def rides(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Stream `rides` of the example, under a name of its own, with five public steps; `fill` puts that name in."""
+    folder, name = tmp_path_factory.mktemp("recipes"), fresh_name("rides")
+    text = (ROOT / "examples" / "own-cluster.toml").read_text(encoding="utf-8")
+    for old, new in (
+        ('name = "rides"', f'name = "{name}"'),
+        ('name = "privstream"', f'name = "{name}-job"'),
+        ("localhost:9092", bootstrap),
+        ('start = "now"', 'start = "2026-01-01T00:00:00"'),
+        ("depth = 18", "depth = 10"),
+        ("initial_steps = 4", "initial_steps = 1"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "my.toml").write_text(text, encoding="utf-8")
+    config = load_config(folder / "my.toml")
+    stream, chance, batches = config.streams[0], np.random.default_rng(5), []
+    for step in range(STEPS):
+        size = 2_000 if step % 2 == 0 else 500
+        lon, lat = chance.normal(13.4, 0.06, size).clip(13.1, 13.7), chance.normal(52.5, 0.04, size).clip(52.4, 52.6)
+        keys, _ = build_domain(stream).encode(Columns({"lon": lon, "lat": lat}, {}, np.ones(size, np.int8)))
+        batches.append(Folded.of(keys))
+    candidates = run(stream, batches)
+    asyncio.run(publish(config, candidates, [of_step(each, "synthetic") for each in candidates]))
+
+    def fill(printed: str) -> str:
+        return printed.replace("rides.synthetic", f"{name}.synthetic").replace("localhost:9092", bootstrap)
+
+    rows = asyncio.run(alive(config, STEPS - 1))
+    return SimpleNamespace(folder=folder, config=config, topic=f"{name}.synthetic", rows=rows, fill=fill)
+
+
+def commands() -> list[str]:
+    lines = [line.split("  #", 1)[0].strip() for _, text in blocks("sh") for line in text.splitlines()]
+    return [line for line in lines if line]
+
+
+def test_every_command_of_the_page_works(rides: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(rides.folder)
+    verbs = []
+    for command in commands():
+        program, verb, *arguments = shlex.split(command)
+        target = None
+        if ">" in arguments:
+            *arguments, _, target = arguments
+        assert program == "privstream"
+        done = CliRunner().invoke(build_app(), [verb, *arguments])
+        assert done.exit_code == 0, f"{command}\n{done.output}\n{done.exception}"
+        if target is not None:
+            Path(target).write_text(done.stdout)
+        verbs.append(verb)
+    assert {"export", "query", "topics"} == set(verbs)
+    assert pa_parquet.read_table("rides.geo.parquet").num_rows == len(rides.rows)
+    table = pl.read_csv("rides.csv")
+    assert len(table) == len(rides.rows)
+    assert table["lon"].is_between(13.0, 14.0).all()
+
+
+def python(program: str, *arguments: object, cwd: Path, **environment: str) -> str:
+    """In a process of its own, as a person runs it."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        env={**os.environ, **environment},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_a_duckdb_table_follows_and_goes_on(rides: Any, tmp_path: Path) -> None:
+    programs = []
+    for words, text in blocks("python"):
+        if words.startswith("file="):
+            (tmp_path / words.removeprefix("file=")).write_text(text)
+        else:
+            programs.append(text)
+    (program,) = programs
+    kept = '\ndb.sql("select * from rides").pl().write_parquet("rows.parquet")'
+    for _ in range(2):  # the second time nothing is new
+        python(rides.fill(program) + kept, cwd=tmp_path)
+        found = {row[0]: row[2:] for row in pl.read_parquet(tmp_path / "rows.parquet").rows()}
+        assert found == {key: (record["lon"], record["lat"]) for key, record in rides.rows.items()}
+
+
+@pytest.mark.seconds(6)
+def test_the_notebook_makes_the_same_table(rides: Any, tmp_path: Path) -> None:
+    program = (
+        "import nbclient, nbformat, sys; notebook = nbformat.read(sys.argv[1], 4); "
+        "nbclient.NotebookClient(notebook, timeout=120, kernel_name='python3').execute(); "
+        "nbformat.write(notebook, sys.argv[2])"
+    )
+    out = tmp_path / "synthetic.parquet"
+    place = {"BOOTSTRAP": rides.config.kafka.bootstrap, "TOPIC": rides.topic, "OUT": str(out)}
+    python(program, NOTEBOOK, tmp_path / "run.ipynb", cwd=tmp_path, **place)
+    frame = pl.read_parquet(out)
+    assert dict(zip(frame["synthetic_id"], frame["lon"], strict=True)) == {
+        key: record["lon"] for key, record in rides.rows.items()
+    }
+    assert f"{len(rides.rows):,} rows are alive after step {STEPS - 1}" in (tmp_path / "run.ipynb").read_text()
+
+
+def test_sql_of_other_programs_parses(tmp_path: Path) -> None:
+    """That of Spark is also run: by DuckDB in its place, on records that are like those of a topic."""
+    found = [text for _, text in blocks("sql")]
+    assert len(found) == 3
+    for text in found:
+        assert isinstance(sqlglot.parse_one(text, dialect="spark"), exp.Create | exp.Select)
+    reads = "FROM_JSON(CAST(value AS STRING), 'at STRING, lon DOUBLE, lat DOUBLE')"
+    assert reads in found[-1]
+    (same,) = sqlglot.transpile(found[-1].replace(reads, "value"), "spark", "duckdb")
+    program = """
+import duckdb, polars as pl, sys
+rows = [{"lon": "1", "lat": "2"}, {"lon": "3", "lat": "4"}, {"lon": "5", "lat": "6"}, {"lon": "7", "lat": "8"}, None]
+rides_topic = pl.DataFrame({"key": ["a", "b", "a", "c", "c"], "value": rows, "offset": range(5)})
+print(sorted(duckdb.sql(sys.argv[1]).fetchall()))
+"""
+    assert python(program, same, cwd=tmp_path).strip() == "[('a', 5.0, 6.0), ('b', 3.0, 4.0)]"
+
+
+def test_the_page_and_the_notebook_are_plain() -> None:
+    """No outputs are kept in the notebook: they would be somebody's data."""
+    cells = json.loads(NOTEBOOK.read_text())["cells"]
+    assert all(not cell.get("outputs") and cell.get("execution_count") is None for cell in cells)
