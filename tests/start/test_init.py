@@ -304,3 +304,6 @@ def test_the_topic_is_read_with_the_security_settings_of_the_environment(monkeyp
     monkeypatch.setenv("PRIVSTREAM_KAFKA__SECURITY_PROTOCOLL", "SSL")
     with pytest.raises(ConfigError, match="did you mean"):
         _cluster("kafka:9093")
+    monkeypatch.delenv("PRIVSTREAM_KAFKA__SECURITY_PROTOCOLL")
+    for wrong in ("kafka", "kafka:99999999"):
+        assert "--bootstrap host:9092" in call("init", "--yes", "--topic", "t", "--bootstrap", wrong)[2]

@@ -188,7 +188,13 @@ def _cluster(servers: str) -> Kafka:
     told = overridden({"kafka": {"bootstrap": servers}}, os.environ, problems)["kafka"]
     if problems:
         raise ConfigError(problems)
-    return Kafka.model_validate({**told, "bootstrap": servers})
+    try:
+        return Kafka.model_validate({**told, "bootstrap": servers})
+    except ValueError:
+        raise PrivstreamError(
+            "the cluster cannot be asked: --bootstrap or a variable PRIVSTREAM_KAFKA__<KEY> is wrong. "
+            "Fix: write --bootstrap host:9092, and what [kafka] would have as variables."
+        ) from None
 
 
 class _Terminal:
