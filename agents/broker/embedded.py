@@ -283,6 +283,7 @@ class EmbeddedBroker:
             ).returncode  # fmt: skip
         if code != 0:
             raise self._failed(f"formatting its storage failed with exit code {code}")
+        self._progress("formatting Kafka's storage", 1, 1)
 
     def _launch(self, class_path: str) -> None:
         assert self._folder is not None

@@ -87,12 +87,9 @@ class Interview:
             self.answers.setdefault(key, value)
 
     def _engine(self) -> Any:
-        choices = tuple(ENGINES)
-        self._say_each("What is a stream of events here?", {name: spec.summary for name, spec in ENGINES.items()})
-        default = choices[0] if len(choices) == 1 else None
-        return self.ask(
-            "engine", Question(key="engine", kind="choice", choices=choices, text="Which engine?", default=default)
-        )
+        what = {name: spec.summary for name, spec in ENGINES.items()}
+        self._say_each("engine", "What is a stream of events here?", what)
+        return self.ask("engine", Question(key="engine", kind="choice", choices=tuple(what), text="Which engine?"))
 
     def _source(self) -> None:
         text = "From which topic do raw events come?"
@@ -127,7 +124,7 @@ class Interview:
         kinds = {kind: _first_line(model) for kind, model in spec.domains.items()}
         kind = next(iter(kinds))
         if len(kinds) > 1:
-            self._say_each("What can an event be?", kinds)
+            self._say_each("domain.kind", "What can an event be?", kinds)
         kind = self.ask(
             "domain.kind",
             Question(key="kind", kind="choice", choices=tuple(kinds), default=kind, text="Which of them?"),
@@ -152,7 +149,7 @@ class Interview:
                 "user": "a user with all that the user contributes; needs a field with an id",
                 "event": "a single event: less, for events that name nobody",
             }
-            self._say_each("Who is protected?", what)
+            self._say_each("privacy.unit", "Who is protected?", what)
         nobody = self.fields and not _likely([each.name for each in self.fields], USER_HINTS)
         usual = "event" if self.person is not None and nobody and "event" in units else units[0]
         unit = self.ask(
@@ -241,6 +238,8 @@ class Interview:
         """The answer of a question, kept under `key`; None, and among `missing`, if there is none."""
         if key in self.given:
             return self._keep(key, question, self.given[key])
+        if question.kind == "choice" and len(question.choices) == 1:
+            return self._keep(key, question, question.choices[0])
         default = self.answers.get(question.same_as) if question.same_as else question.default
         if self.public is not None and question.public:
             told = self.public.answer(question.public, [str(name) for name in about])
@@ -293,8 +292,9 @@ class Interview:
     def _free(self, fields: Sequence[FieldSeen] | None = None) -> list[FieldSeen]:
         return [each for each in (self.fields if fields is None else fields) if each.name not in self._used]
 
-    def _say_each(self, title: str, what: Mapping[str, str]) -> None:
-        if self.person is not None:
+    def _say_each(self, key: str, title: str, what: Mapping[str, str]) -> None:
+        """What can be chosen, before it is asked."""
+        if self.person is not None and key not in self.given:
             width = max(map(len, what))
             self.person.say("\n".join([f"\n{title}", *(f"  {name:<{width}}  {text}" for name, text in what.items())]))
 

@@ -168,6 +168,7 @@ with working("asking the cluster"):
 bar = PartsProgress()
 for done in range(4):
     bar.at("rows replayed", done, 3)
+    bar.echo(f"step [{done}]")
 bar.close()
 print("below")
 """
@@ -178,8 +179,10 @@ def test_bars_are_shown_on_a_terminal_and_nothing_of_them_elsewhere() -> None:
     assert "asking the cluster" in shown
     assert "3/3" in shown
     assert "left" in shown
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "\r", shown).replace("\r", "\n").split("\n")
+    assert [line for line in lines if line.startswith("step [")] == [f"step [{done}]" for done in range(4)]
     plain = subprocess.run([sys.executable, "-c", BARS], capture_output=True, text=True, cwd=ROOT)
-    assert (plain.stdout, plain.stderr) == ("below\n", "")
+    assert (plain.stdout, plain.stderr) == ("".join(f"step [{done}]\n" for done in range(4)) + "below\n", "")
 
 
 def test_help_is_plain_where_it_is_no_terminal() -> None:

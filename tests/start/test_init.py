@@ -15,8 +15,10 @@ import typer
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
+from agents.cli.start.init import _cluster
 from agents.start.interview import OPTIONS
 from schemas.config import ENGINES, load_config
+from schemas.errors import ConfigError
 
 MAP = {
     "type": "Polygon",
@@ -242,6 +244,40 @@ def test_a_person_is_told_what_is_refused_and_mends_it(place: Path) -> None:
     assert load_config("job.toml").streams[0].time.timezone == "Europe/Berlin"
 
 
+def test_a_person_chooses_fields_and_says_what_each_can_be(place: Path) -> None:
+    usual = ("init", "--from", "rides.csv", "--out", "job.toml", "--unit", "event", "--overwrite")
+    answers = [
+        "tabular",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "",
+        "",
+        " , ",
+        "zone, fare",
+        "north, south",
+        "no",
+        "0, 10, 50",
+        "no",
+        "yes",
+        "",
+    ]
+    code, _, also = call(*usual, typed="\n".join(answers) + "\n")
+    assert code == 0, also
+    assert "name at least one" in also
+    assert "zone: All values that there are" in also
+    assert not private_in(also)
+    zone, fare = load_config("job.toml").streams[0].domain.attributes  # type: ignore[attr-defined]
+    assert (zone.field, zone.values, zone.missing) == ("zone", ("north", "south"), False)
+    assert (fare.field, fare.edges, fare.missing) == ("fare", (0, 10, 50), True)
+    code, _, also = call(*usual, typed="\n".join(["series", "", "", "", "", "", "", "", "-", "", ""]) + "\n")
+    assert code == 0, also
+    [count] = load_config("job.toml").streams[0].domain.series  # type: ignore[attr-defined]
+    assert (count.name, count.of) == ("events", "count")
+
+
 def test_who_stops_answering_gets_nothing_written(place: Path) -> None:
     code, _, also = call("init", "--from", "rides.csv", "--out", "job.toml", typed="spatial\n")
     assert code == 2
@@ -258,3 +294,16 @@ def test_every_key_is_explained_by_a_comment(place: Path) -> None:
         assert lines[at - 1].startswith("# "), key
     for key in ("grace", "per", "ttl", "depth", "ssl_cafile"):
         assert any(re.match(rf"# {key} = ", line) for line in lines), key
+
+
+def test_the_topic_is_read_with_the_security_settings_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIVSTREAM_BOOTSTRAP", "other:1")
+    monkeypatch.setenv("PRIVSTREAM_KAFKA__SECURITY_PROTOCOL", "SSL")
+    kafka = _cluster("kafka:9093")
+    assert (kafka.bootstrap, kafka.security_protocol) == ("kafka:9093", "SSL")
+    monkeypatch.setenv("PRIVSTREAM_KAFKA__SECURITY_PROTOCOLL", "SSL")
+    with pytest.raises(ConfigError, match="did you mean"):
+        _cluster("kafka:9093")
+    monkeypatch.delenv("PRIVSTREAM_KAFKA__SECURITY_PROTOCOLL")
+    for wrong in ("kafka", "kafka:99999999"):
+        assert "--bootstrap host:9092" in call("init", "--yes", "--topic", "t", "--bootstrap", wrong)[2]

@@ -88,7 +88,7 @@ class _Screen:
         self._rows = 0
 
     def say(self, line: str) -> None:
-        say(line)
+        self.bar.echo(line, err=True)
 
     def starting(self, what: str, done: int, total: int) -> None:
         if not sys.stderr.isatty() and what not in self._parts:
@@ -116,13 +116,14 @@ class _Screen:
 
     def step(self, stream: str, entry: Mapping[str, Any]) -> None:
         gathered = "  gathered: nothing is released yet" if entry.get("gathered") else ""
-        typer.echo(
+        self.bar.echo(
             f"{stream}: step {entry['step']} until {entry['end']}  {entry['synthetic_records']:,} synthetic records  "
             f"epsilon {entry['epsilon_spent']:g} of {entry['epsilon']:g}{gathered}"
         )
 
     def looked(self, seen: RowsSeen) -> None:
         if seen.refused:
+            self.bar.close()
             say(f"of the next {seen.rows:,} rows:")
             say_refused("of the file", seen.refused, share=seen.seen.share)
 

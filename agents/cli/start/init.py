@@ -12,10 +12,11 @@ import typer
 
 from agents.cli.output import AsJson, print_json, say, warn
 from agents.cli.terminal.manual import Example, manual
-from schemas.errors import PrivstreamError
+from schemas.errors import ConfigError, ConfigProblem, PrivstreamError
 
 if TYPE_CHECKING:
     from agents.start.sample import FieldSeen
+    from schemas.config import Kafka
 
 BOOTSTRAP = "localhost:9092"
 
@@ -54,7 +55,10 @@ def init(
     ] = None,
     topic: Annotated[
         str | None,
-        typer.Option(metavar="TOPIC", help="The source; without --from its first records tell the names and types."),
+        typer.Option(
+            metavar="TOPIC",
+            help="The source; with --bootstrap, and without --from, its first records tell names and types of fields.",
+        ),
     ] = None,
     bootstrap: Annotated[
         str | None,
@@ -114,7 +118,6 @@ def init(
     from agents.start.public import public_facts
     from agents.start.sample import fields_of_file, fields_of_topic
     from agents.start.typed import read_setting
-    from schemas.config import Kafka
 
     if out.exists() and not overwrite:
         raise PrivstreamError(f"{out} is there already. Fix: name another with --out, or say --overwrite.")
@@ -123,7 +126,7 @@ def init(
     if from_ is not None:
         fields = fields_of_file(from_)
     elif topic is not None and (bootstrap or os.environ.get("PRIVSTREAM_BOOTSTRAP")):
-        fields = fields_of_topic(Kafka(bootstrap=servers), topic)
+        fields = fields_of_topic(_cluster(servers), topic)
     told = {
         "engine": engine,
         "domain.kind": kind,
@@ -174,6 +177,24 @@ def init(
     say(f"  privstream validate {out}     what is promised, and how large the noise is")
     say(f"  privstream simulate {out} {file} --out try     what would come out, without Kafka; NOT private")
     say(f"  privstream dev {out} {file}     all of it on this machine")
+
+
+def _cluster(servers: str) -> Kafka:
+    """With the security settings of the environment, PRIVSTREAM_KAFKA__<KEY>: a file has none yet."""
+    from schemas.config import Kafka
+    from schemas.config.environment import overridden
+
+    problems: list[ConfigProblem] = []
+    told = overridden({"kafka": {"bootstrap": servers}}, os.environ, problems)["kafka"]
+    if problems:
+        raise ConfigError(problems)
+    try:
+        return Kafka.model_validate({**told, "bootstrap": servers})
+    except ValueError:
+        raise PrivstreamError(
+            "the cluster cannot be asked: --bootstrap or a variable PRIVSTREAM_KAFKA__<KEY> is wrong. "
+            "Fix: write --bootstrap host:9092, and what [kafka] would have as variables."
+        ) from None
 
 
 class _Terminal:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import typer
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -44,6 +46,13 @@ class PartsProgress:
         if what not in self._tasks:
             self._tasks[what] = bar.add_task(what, total=total)
         bar.update(self._tasks[what], completed=done, total=total)
+
+    def echo(self, line: str, *, err: bool = False) -> None:
+        """A whole line, which on a terminal stands above the bar."""
+        if self._bar is not None and (err or sys.stdout.isatty()):
+            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        else:
+            typer.echo(line, err=err)
 
     def close(self) -> None:
         """Lines that are said from now on stand below."""
