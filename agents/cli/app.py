@@ -9,7 +9,7 @@ import typer
 
 from agents.cli.output import clean
 
-# In the order in which a newcomer needs them. Each is a module here with a function of its name.
+# In the order in which a newcomer needs them. Each is a module here, or in a folder here, with a function of its name.
 COMMANDS = (
     "demo",
     "validate",
@@ -25,6 +25,9 @@ COMMANDS = (
     "dead-letters",
     "doctor",
 )
+
+# Of commands that are in a folder here.
+FOLDERS = {"watch": "live."}
 
 EPILOG = (
     "Start with: privstream validate CONFIG. Exit codes: 0 well, 1 a check found something, 2 refused with a reason."
@@ -43,7 +46,7 @@ def build_app() -> typer.Typer:
     app.callback()(_options)
     for name in COMMANDS:
         module = name.replace("-", "_")
-        command = getattr(importlib.import_module(f"agents.cli.{module}"), module)
+        command = getattr(importlib.import_module(f"agents.cli.{FOLDERS.get(name, '')}{module}"), module)
         app.command(name, help=_paragraphs(command.__doc__ or ""))(clean(command))
     return app
 
