@@ -102,6 +102,7 @@ async def _each_stream(job: PageJob, page: Page, closed: dict[str, int]) -> None
     assert "largest of" in texts["drives"]
     assert "Shares of" in texts["evictions"]
     assert "90 % interval" in await page.evaluate(f"{_label(job.names['departures'])}")
+    assert "north" in await page.evaluate(f"{_label(job.names['zones'])}")
     await _slider(page, job.names["taxi"])
     await page.click(f"#tab-{job.names['taxi']}")
     await _shot(page, "page-public.png")

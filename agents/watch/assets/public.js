@@ -142,6 +142,10 @@ class StreamPage {
     const rows = this.ledger.rows;
     this.counts.show(rows.map((row) => row[0]), [{ label: "records", values: rows.map((row) => row[4]) }], this.ledger.when);
     await this.picture?.update(this.ledger.when);
+    const { shown, total, what } = summary.picture;
+    if (this.picture && !this.slider) {
+      this.picture.said.textContent = shown < total ? `Shows the last ${number.format(shown)} of ${number.format(total)} ${what}.` : "";
+    }
     if (this.slider && summary.step >= 0) {
       this.range.min = Math.max(0, this.picture.first || 0);
       this.range.max = summary.step;
