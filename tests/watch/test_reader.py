@@ -1,4 +1,4 @@
-"""The reader of public topics where its cluster goes away: it says so, and goes on where it was. A consumer that is made up."""
+"""The reader of public topics, on a made-up cluster that goes away: it says so, and goes on where it was."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Cluster:
     sought: int = 0
 
     async def answers(self) -> None:
-        while self.away:
+        while self.away:  # noqa: ASYNC110  what is waited for sets no event
             await asyncio.sleep(0.01)
 
 
