@@ -16,6 +16,8 @@ from playwright.async_api import Browser, Page, async_playwright
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 GONE = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
 """What Chromium says of a server that was killed. It says it whatever the page does."""
+LEVELS = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
+"""Rules of axe-core."""
 WIDE, PHONE = {"width": 1180, "height": 1060}, {"width": 390, "height": 800}
 
 

@@ -14,11 +14,10 @@ from axe_playwright_python.async_playwright import Axe
 from PIL import Image
 from playwright.async_api import Browser, Page
 
-from tests.page.chromium import PHONE, Console, chromium, executable, opened, until
+from tests.page.chromium import LEVELS, PHONE, Console, chromium, executable, opened, until
 from tests.page.figures import images, note
 from tests.page.job import PageJob, addresses, kill
 
-LEVELS = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
 STEP = "Number(document.querySelector('#stream [data-step]')?.dataset.step ?? -1)"
 VERIFIED = "digests verified"
 
