@@ -12,7 +12,7 @@ SEEDS  ?= 200
 SBOM   ?= build/sbom.json
 SOURCES := schemas engines agents tests requirements website $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos simulate-job docs drawing pictures lock sbom clean
+.PHONY: help setup demo test test-page check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos simulate-job docs drawing pictures lock sbom clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -28,6 +28,9 @@ PARALLEL := -n logical --dist loadfile --no-loadscope-reorder
 
 test: setup  ## run every test, the real broker's and the doctests included
 	$(PY) -m pytest -q $(PARALLEL) --durations=15 --doctest-modules schemas engines tests $(ARGS)
+
+test-page: setup  ## the live page in a headless Chromium: figures in the last line (ARGS=--images: screenshots of docs/)
+	@$(PY) -m tests.page $(ARGS)
 
 check: setup  ## format, lint, strict types, import rules, doctests; no broker
 	$(VENV)/bin/ruff format --check $(SOURCES)

@@ -21,7 +21,6 @@ from aiokafka import AIOKafkaConsumer
 from agents.broker.embedded import EmbeddedBroker
 from agents.dev.copy import local_copy
 from agents.dev.local import WorkerProcess, started, throwaway_key, without_settings
-from agents.dev.page import PageAddresses, live_page
 from agents.kafka.clients import close_client
 from agents.kafka.topics.admin import create_topics
 from agents.offline.domains import check_streams
@@ -29,6 +28,7 @@ from agents.offline.replay import Replayed, ReplayOptions, replay
 from agents.offline.rows.columns import rows_for
 from agents.offline.rows.seen import RowsSeen
 from agents.offline.simulate import driven_by_ticks
+from agents.watch import LivePage, serve
 from schemas.config import load_config
 from schemas.errors import PrivstreamError
 from schemas.topics import Topics
@@ -73,7 +73,7 @@ class DevOptions:
         file: replayed into the source of `stream`; None: what producers write.
         speed: event seconds per second; None: as fast as possible.
         exit_when_done: end when all steps that the file closes are public.
-        page: serve the live page, where there is one.
+        page: serve the live page.
     """
 
     file: Path | None = None
@@ -96,7 +96,7 @@ class DevRun:
     config: Config
     path: Path
     log: Path
-    page: PageAddresses | None
+    page: LivePage | None
 
 
 def dev(path: Path, environment: Mapping[str, str], options: DevOptions, screen: DevScreen) -> None:
@@ -185,7 +185,7 @@ async def _run(config: Config, path: Path, worker: WorkerProcess, options: DevOp
     screen.say("starting the worker ...")
     worker.start()
     async with contextlib.AsyncExitStack() as stack:
-        page = await stack.enter_async_context(live_page(config)) if options.page else None
+        page = await stack.enter_async_context(serve(config)) if options.page else None
         screen.up(DevRun(config, path, worker.log, page))
         player = None
         if options.file is not None:

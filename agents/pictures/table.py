@@ -28,7 +28,7 @@ def _text(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Marginal:
+class AttributeCells:
     """An attribute: listed values, or bins between `edges`. Two more cells are for other values and for null."""
 
     field: str
@@ -61,7 +61,7 @@ class TablePicture:
     kind = "table"
     binary = False
 
-    def __init__(self, marginals: Sequence[Marginal], *, capacity: int = CAPACITY) -> None:
+    def __init__(self, marginals: Sequence[AttributeCells], *, capacity: int = CAPACITY) -> None:
         self._marginals = marginals
         self._known = [{_text(value): at for at, value in enumerate(each.values)} for each in marginals]
         sizes = [len(each.labels) for each in marginals]

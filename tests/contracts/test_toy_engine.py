@@ -106,6 +106,20 @@ def privstream(folder: Path, *commands: Sequence[object]) -> list[tuple[int, str
     return [(code, output) for code, output in json.loads(done.stdout.splitlines()[-1])]
 
 
+LIVE_PAGE = """
+import json, sys
+from agents.presentation import presentation
+from agents.watch.public.seen import StreamSeen
+from schemas.config import load_config
+(stream,) = load_config(sys.argv[1]).streams
+seen = StreamSeen(stream, presentation(stream).picture(stream))
+for line in open(sys.argv[2], "rb"):
+    seen.take("ledger", None, b"", line)
+seen.settle(0.0, 99)
+print(json.dumps(seen.summary()))
+"""
+
+
 def test_it_is_five_files(tmp_path: Path) -> None:
     assert len(author_files(install(tmp_path))) <= MOST_FILES
 
@@ -149,6 +163,12 @@ def test_commands_have_it(installed: Path) -> None:
     assert "after the last step" in page, "a verdict, of the figures that there are"
     assert "engine toy does not say" in page
     assert "A figure of engine toy, whose distribution does not explain it." in page
+    shown = run(installed, "-c", LIVE_PAGE, config, ledger)
+    assert shown.returncode == 0, shown.stderr
+    page = json.loads(shown.stdout)
+    assert (page["kind"], page["steps"], page["records"], page["epsilon"]) == ("counts", 4, 4, 2.0)
+    assert page["mechanisms"][0]["name"] == "number of events of a step"
+    assert page["chain_broken_at"] is None
     assert tuned[0] == 0, tuned[1]
     assert "epsilon 2: max_contributions = " in tuned[1]
 

@@ -53,4 +53,7 @@ def test_the_demo_runs_to_its_end_and_leaves_nothing_behind(tmp_path: Path) -> N
     assert (others["drives"]["steps"], others["drives"]["events"]) == (3, 35_394)
     assert 10_000 < others["drives"]["synthetic_records"] < 70_000
     assert "privstream demo" in done.stderr
+    # The live page's addresses, once each, and nothing of them where the results go.
+    assert done.stderr.count("/public") == done.stderr.count("/operator#token=") == 1
+    assert "token=" not in done.stdout
     assert not list(tmp_path.iterdir()), "something is left behind"

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,12 +16,17 @@ from playwright.async_api import Browser, Page, async_playwright
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 GONE = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
 """What Chromium says of a server that was killed. It says it whatever the page does."""
-WIDE, PHONE = {"width": 1180, "height": 900}, {"width": 390, "height": 800}
+LEVELS = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
+"""Rules of axe-core."""
+WIDE, PHONE = {"width": 1180, "height": 1060}, {"width": 390, "height": 800}
 
 
 def executable() -> str:
     """Its path. Skips where there is none; fails there in CI: what must be tried is not left out."""
     found = os.environ.get("CHROMIUM") or next((path for name in NAMES if (path := shutil.which(name))), None)
+    if found is None:  # Playwright's own, where somebody has let it download one
+        folder = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache" / "ms-playwright")
+        found = next(map(str, sorted(folder.glob("chromium-*/chrome-linux*/chrome"), reverse=True)), None)
     if found:
         return found
     why = "no Chromium on PATH. On Debian or Ubuntu: apt install chromium; or set CHROMIUM to one"

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Page
 
 from agents.protocol.release.public_records import ledger_entry
 from agents.watch import serve
@@ -21,7 +23,7 @@ from engines.registry import build_engine
 from schemas.config.load import config_from_mapping
 from schemas.releases import GENESIS, sha256
 from tests.kafka.support import stream_table
-from tests.page.chromium import Console, chromium, executable, opened, until
+from tests.page.chromium import LEVELS, Console, chromium, executable, opened, until
 from tests.page.figures import note
 
 POINTS, STEPS = 1_000_000, 10
@@ -70,14 +72,27 @@ def test_a_million_points_are_all_counted_in_every_frame(monkeypatch: pytest.Mon
             await until(page, f"globalThis.privstream?.page.picture.counted === {POINTS}")
             assert f"Shows {POINTS:,} of {POINTS:,} points" in await page.inner_text("#stream")
             found: dict[str, Any] = await page.evaluate(FRAMES)
+            assert console.errors == []
+            await _faults_are_seen(page, console)
             return found
 
     found = asyncio.run(run())
-    assert console.errors == []
     assert found["moved"]["counted"] > POINTS / 2
     assert found["played"]["counted"] == pytest.approx(POINTS * (STEPS - 0.5) / STEPS, rel=0.02)
     mean = sum(found[name]["fps"] for name in ("moved", "zoomed", "played")) / 3
-    note(pages=console.pages, errors=len(console.errors), fps_at_1e6=mean)
+    note(pages=console.pages, errors=0, fps_at_1e6=mean)
+
+
+async def _faults_are_seen(page: Page, console: Console) -> None:
+    """What the tests of the page rest on: errors on the console, or that nobody caught; a slider without a name."""
+    await page.evaluate("console.error('planted'); setTimeout(() => { throw new Error('planted'); })")
+    async with asyncio.timeout(20):
+        while len(console.errors) < 2:  # noqa: ASYNC110  the browser tells when it does
+            await asyncio.sleep(0.05)
+    assert {error.partition(":")[0] for error in console.errors} == {"error", "uncaught"}
+    await page.evaluate("document.getElementById('time').removeAttribute('aria-label')")
+    found = await Axe().run(page, options=LEVELS)
+    assert [each["id"] for each in found.response["violations"]] == ["label"]
 
 
 def _fill(seen: StreamSeen) -> None:

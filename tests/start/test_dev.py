@@ -18,10 +18,8 @@ from types import ModuleType
 import pytest
 
 from agents.broker.watchdog import Watchdog
-from agents.dev import page as page_of
 from agents.dev.copy import local_copy
 from agents.dev.local import without_settings
-from agents.dev.page import PageAddresses, live_page
 from schemas.config import Config
 from schemas.config.load import load_config, parse_config
 
@@ -94,37 +92,6 @@ def test_nothing_of_a_copy_leads_to_the_configured_cluster_or_its_secrets(tmp_pa
     assert without_settings({"PRIVSTREAM_BOOTSTRAP": "x:1", "PRIVSTREAM_JOB__DATA_DIR": "y", "HOME": "h"}) == {
         "HOME": "h"
     }
-
-
-@dataclass
-class Served:
-    public: str
-    operator: str | None
-
-
-def test_the_live_page_is_served_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    config, open_pages = parse_config(SECRETS + RIDES), []
-
-    @contextlib.asynccontextmanager
-    async def serve(served: Config) -> AsyncIterator[Served]:
-        open_pages.append(served)
-        yield Served("http://here", None)
-        open_pages.clear()
-
-    async def addresses() -> PageAddresses | None:
-        async with live_page(config) as page:
-            assert open_pages == ([] if page is None else [config])
-            return page
-
-    module = ModuleType("page_of_this_test")
-    module.serve = serve  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(page_of, "PAGE", "agents.there_is_none")
-    assert asyncio.run(addresses()) is None
-    monkeypatch.setattr(page_of, "PAGE", "json")  # there is such a module
-    monkeypatch.setattr(page_of, "SERVE", f"{module.__name__}:serve")
-    assert asyncio.run(addresses()) == PageAddresses("http://here", None)
-    assert not open_pages
 
 
 OWNER = """

@@ -17,7 +17,7 @@ from agents.pictures.points import PointPicture
 from agents.pictures.sampling import limit, place
 from agents.pictures.series import SeriesPicture
 from agents.pictures.states import StatePicture
-from agents.pictures.table import MISSING, OTHER, Marginal, TablePicture
+from agents.pictures.table import MISSING, OTHER, AttributeCells, TablePicture
 from agents.pictures.trips import TripPicture
 
 BOUNDS = (10.0, 20.0, 12.0, 21.0)
@@ -165,7 +165,11 @@ def test_flows_count_all_trips_and_paths_are_some_of_them_whole() -> None:
     assert orjson.loads(picture.body({"step": 7})) == {"step": 7, "trips": 0, "paths": [], "flows": []}
 
 
-ROWS = [Marginal("sex", values=["f", "m"]), Marginal("age", edges=[0, 18, 65]), Marginal("late", values=[True, False])]
+ROWS = [
+    AttributeCells("sex", values=["f", "m"]),
+    AttributeCells("age", edges=[0, 18, 65]),
+    AttributeCells("late", values=[True, False]),
+]
 
 
 def test_marginals_are_those_of_the_rows_alive_after_each_step() -> None:

@@ -138,6 +138,16 @@ def test_a_record_too_many_is_found_and_one_that_compaction_took_is_told_apart()
     assert verdicts(fewer) == ["compacted", "verified"]
 
 
+def test_a_record_that_comes_after_its_step_was_whole_is_found() -> None:
+    one = seen()
+    for step, (records, words) in enumerate(published(2)):
+        feed(one, step, records, words)
+    one.settle(now=0.0)
+    assert one.summary()["beyond"] is None
+    one.take("synthetic", 1, b"1.0", b"{}")
+    assert one.summary()["beyond"] == 1
+
+
 def test_a_step_is_not_judged_while_more_of_it_may_come() -> None:
     ((records, words),) = published(1)
     one = seen()

@@ -14,6 +14,7 @@ import pytest
 
 from agents.watch import LivePage, serve, serve_in_background
 from agents.watch.guard import HEADERS, Guard, token_of
+from agents.watch.public import routes
 from agents.watch.public.reader import PublicReader
 from agents.watch.public.seen import StreamSeen
 from agents.watch.server import _application
@@ -198,6 +199,21 @@ def test_what_the_public_view_says_holds_no_word_of_the_operators() -> None:
                 text += (await events.content.readline()).decode() + (await events.content.readline()).decode()
             assert "taxi" in text
             assert [word for word in PRIVATE if word in text] == []
+
+    asyncio.run(run())
+
+
+def test_pages_beyond_those_that_it_can_serve_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "MOST_PAGES", 1)
+
+    async def run() -> None:
+        async with served() as (_, session, at):
+            async with session.get(f"{at}/public/events") as first:
+                assert first.status == 200
+                assert await status_of(session, f"{at}/public/events") == 503
+            async with asyncio.timeout(20):
+                while await status_of(session, f"{at}/public/events") == 503:  # noqa: ASYNC110  it is the server that is asked
+                    await asyncio.sleep(0.05)
 
     asyncio.run(run())
 

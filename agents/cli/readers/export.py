@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, warn
+from agents.cli.terminal.manual import Example, manual
 
 
 class Format(StrEnum):
@@ -30,6 +31,10 @@ class What(StrEnum):
     ledger = "ledger"
 
 
+@manual(
+    Example("privstream export job.toml --format geoparquet", "the last step, for QGIS or GeoPandas"),
+    Example("privstream export job.toml --at 2024-03-01T00:00:00 --out march.csv", "as it was public at a time"),
+)
 def export(
     config: ConfigFile,
     file_format: Annotated[Format, typer.Option("--format", help="Of the file.")] = Format.csv,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, say, warn
+from agents.cli.terminal.manual import Example, manual
 from agents.pages.text import table
 from schemas.errors import PrivstreamError
 
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 FEW_PENDING = 0.005
 
 
+@manual(
+    Example("privstream query job.toml", "how many events were counted in all, and how sure that is"),
+    Example("privstream query job.toml --every 30 --csv", "a trend: a row for each 30 steps"),
+    Example("privstream query job.toml --region harbour.geojson --steps 2024-01-01..", "in a place, since a day"),
+)
 def query(
     config: ConfigFile,
     where: Annotated[

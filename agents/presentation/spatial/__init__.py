@@ -9,7 +9,7 @@ import numpy as np
 
 from agents.pictures.contract import Picture
 from agents.pictures.points import PointPicture
-from agents.pictures.table import Marginal, TablePicture
+from agents.pictures.table import AttributeCells, TablePicture
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.maps import map_of
 from agents.presentation.spatial import zones
@@ -112,7 +112,7 @@ def _picture(stream: Stream) -> Picture:
         return PointPicture(domain.x, domain.y, domain.bounds, degrees=domain.in_degrees)
     if isinstance(domain, ZonesDomainSection):
         if domain.x is None or domain.y is None or domain.file is None:
-            return TablePicture([Marginal(domain.field, values=domain.names)])
+            return TablePicture([AttributeCells(domain.field, values=domain.names)])
         fields, mapped = (domain.x, domain.y), map_of(domain.file.content, (domain.x, domain.y))
     else:
         built = build_domain(stream)

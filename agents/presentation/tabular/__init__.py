@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from agents.pictures.contract import Picture
-from agents.pictures.table import Marginal, TablePicture
+from agents.pictures.table import AttributeCells, TablePicture
 from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
 from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
@@ -154,7 +154,7 @@ def _picture(stream: Stream) -> Picture:
     domain = stream.domain
     assert isinstance(domain, TableDomainSection)
     return TablePicture(
-        [Marginal(each.field, values=each.values or (), edges=each.edges or ()) for each in domain.all_attributes]
+        [AttributeCells(each.field, values=each.values or (), edges=each.edges or ()) for each in domain.all_attributes]
     )
 
 

@@ -137,6 +137,7 @@ export class Line {
   }
 
   open() {
+    this.opened = Date.now();
     this.source = new EventSource(this.address);
     this.source.addEventListener("open", () => this.hear());
     this.source.addEventListener("error", () => { this.cut = true; });
@@ -159,7 +160,8 @@ export class Line {
     if (silent > SILENT_MS) this.cut = true;
     if (!this.cut) return;
     this.lost(silent / 1000);
-    if (this.source.readyState === EventSource.CLOSED || silent % (2 * SILENT_MS) > 2 * SILENT_MS - 1500) {
+    // Browsers ask again by themselves, but not after every answer; and a line can be dead without their noticing.
+    if (this.source.readyState === EventSource.CLOSED || Date.now() - this.opened > SILENT_MS) {
       this.source.close();
       this.open();
     }

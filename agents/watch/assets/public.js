@@ -142,6 +142,10 @@ class StreamPage {
     const rows = this.ledger.rows;
     this.counts.show(rows.map((row) => row[0]), [{ label: "records", values: rows.map((row) => row[4]) }], this.ledger.when);
     await this.picture?.update(this.ledger.when);
+    const { shown, total, what } = summary.picture;
+    if (this.picture && !this.slider) {
+      this.picture.said.textContent = shown < total ? `Shows the last ${number.format(shown)} of ${number.format(total)} ${what}.` : "";
+    }
     if (this.slider && summary.step >= 0) {
       this.range.min = Math.max(0, this.picture.first || 0);
       this.range.max = summary.step;
@@ -154,7 +158,7 @@ class StreamPage {
   say() {
     const s = this.summary;
     const verified = s.verdicts.verified || 0, differs = s.verdicts.differs || 0;
-    const broken = s.chain_broken_at !== null || s.twice !== null || differs > 0;
+    const broken = s.chain_broken_at !== null || s.twice !== null || s.beyond !== null || differs > 0;
     const left = s.horizon === null ? "no end" : `${number.format(Math.max(0, s.horizon - s.step - 1))} of ${number.format(s.horizon)} steps`;
     replace(this.tiles, tiles([
       ["Synthetic records alive", number.format(s.records)],
@@ -218,6 +222,7 @@ function say() {
     if (!summary.private) problems.push(`Stream ${summary.stream} is NOT PRIVATE: ${summary.note || "its mode bounds nothing"}.`);
     if (summary.chain_broken_at !== null) problems.push(`The ledger of ${summary.stream} breaks at step ${summary.chain_broken_at}.`);
     if (summary.twice !== null) problems.push(`The ledger of ${summary.stream} holds step ${summary.twice} twice.`);
+    if (summary.beyond !== null) problems.push(`Public records of step ${summary.beyond} of ${summary.stream} came after it was whole.`);
     if (summary.verdicts.differs) problems.push(`The records of ${summary.verdicts.differs} steps of ${summary.stream} are not those of its ledger.`);
   }
   notice(problems.join(" "));

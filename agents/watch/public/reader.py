@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-AGAIN_S, MISSING_S = 1.0, 5.0
+AGAIN_S, MISSING_S, ASK_S = 1.0, 5.0, 5.0
 BATCH = 2_000
 """Records between two turns of whoever else has something to do in this event loop."""
 
@@ -107,7 +107,12 @@ class PublicReader:
                     await consumer.seek_to_beginning(partition)
             ends = await consumer.end_offsets(partitions)
             again = time.monotonic() + MISSING_S
+            asked = time.monotonic()
             while len(partitions) == len(self._channels) or time.monotonic() < again:
+                if time.monotonic() - asked > ASK_S:  # a consumer waits for a cluster that is away, and says nothing
+                    async with asyncio.timeout(ASK_S):
+                        await consumer.end_offsets(partitions)
+                    asked = time.monotonic()
                 batches = await consumer.getmany(timeout_ms=250, max_records=BATCH)
                 for partition, records in batches.items():
                     self._take(partition.topic, records)

@@ -14,6 +14,8 @@ from agents.watch.public.reader import PublicReader
 from agents.watch.public.seen import StreamSeen
 
 NO_STORE = {"Cache-Control": "no-store"}
+MOST_PAGES = 200
+"""That are open at a time: each costs a connection and its events."""
 ABOUT = ("stream", "engine", "mode", "kind")
 
 
@@ -27,6 +29,7 @@ class PublicRoutes:
         self._streams: Mapping[str, StreamSeen] = {seen.stream.name: seen for seen in streams}
         self._reader = reader
         self._boot = boot
+        self._open = 0
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -69,6 +72,15 @@ class PublicRoutes:
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """One event for each stream that has changed, as a whole: whoever missed some needs only the last."""
+        if self._open >= MOST_PAGES:
+            raise web.HTTPServiceUnavailable(text=f"{MOST_PAGES} pages are open; try again later\n")
+        self._open += 1
+        try:
+            return await self._follow(request)
+        finally:
+            self._open -= 1
+
+    async def _follow(self, request: web.Request) -> web.StreamResponse:
         async with Events.to(request) as events:
             had = _had(events.last_id, self._boot)
             while True:

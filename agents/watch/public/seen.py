@@ -81,6 +81,7 @@ class StreamSeen:
         self._broken: int | None = None
         self._twice: int | None = None
         self._settled = -1
+        self._beyond: int | None = None
         self._newest: dict[Channel, int] = {"synthetic": -1, "measurements": -1}
 
     @property
@@ -101,7 +102,9 @@ class StreamSeen:
         if step is None:
             self.unreadable += 1
             return
-        if step > self._settled:
+        if step <= self._settled:
+            self._beyond = step if self._beyond is None else self._beyond  # the step was whole without it
+        else:
             self._records.setdefault(step, StepRecords()).take(PublicRecord(channel, key or b"", value))
         self._newest[channel] = max(self._newest[channel], step)
         if channel == "synthetic":
@@ -207,6 +210,7 @@ class StreamSeen:
             "verdicts": dict(self._verdicts),
             "chain_broken_at": self._broken,
             "twice": self._twice,
+            "beyond": self._beyond,
             "first": self._entries[0].step if self._entries else None,
             "unreadable": self.unreadable,
             "picture": dict(self.picture.shown()),

@@ -26,11 +26,11 @@ class StepRecords:
     def __init__(self) -> None:
         self.synthetic = 0
         self._digest: str | None = None
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, _FramedBytes] = {}
 
     def take(self, record: PublicRecord) -> None:
         """In the order of its topic."""
-        self._runs.setdefault(record.channel, _Run()).write(frame_records([record]))
+        self._runs.setdefault(record.channel, _FramedBytes()).write(frame_records([record]))
         self._digest = None
         self.synthetic += record.channel == "synthetic"
 
@@ -49,7 +49,7 @@ class StepRecords:
             run.close()
 
 
-class _Run:
+class _FramedBytes:
     """Bytes one behind the other: in memory, and beyond `IN_MEMORY` in a temporary file."""
 
     def __init__(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agents.cli.output import AsJson, ConfigFile, config_of, print_json, say, warn
+from agents.cli.terminal.manual import Example, manual
 
 if TYPE_CHECKING:
     from agents.watch import LivePage
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 PORT = 8765
 
 
+@manual(
+    Example("privstream watch job.toml", "both views, for this machine"),
+    Example(
+        "privstream watch job.toml --host 0.0.0.0 --public-only --public-without-token", "the public view, for anyone"
+    ),
+)
 def watch(
     config: ConfigFile,
     host: Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
@@ -39,8 +46,6 @@ def watch(
     The public view reads public topics alone, and shows what any consumer can see: it may be shown to anyone. The
     operator's view adds the truth, errors, lag and refusals. It is NOT PRIVATE and always needs its token, which is in
     the address that is printed. Ctrl-C ends it.
-
-    Examples: privstream watch job.toml; privstream watch job.toml --host 0.0.0.0 --public-only --public-without-token
     """
     loaded = config_of(config)
     secret = None
