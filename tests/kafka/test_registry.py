@@ -45,7 +45,7 @@ with warnings.catch_warnings():  # of its own libraries
     from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
     from confluent_kafka.serialization import MessageField, SerializationContext
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.seconds(25)]
 
 LOGIN = ("privstream", "the registry's password")
 USER = {"name": "user", "type": "string"}
