@@ -23,14 +23,15 @@ def stream_of(engine: str, variant: Variant) -> Stream:
     return contract_case(engine).stream("default", variant)
 
 
-def simulated(stream: Stream, folder: Path) -> Simulated:
-    """Some hundred events of a contract case, through the whole of `simulate`."""
+def simulated(stream: Stream, folder: Path, *, steps: int = STEPS, usable: bool = True) -> Simulated:
+    """Some hundred events of a contract case, through the whole of `simulate`; or as many that say nothing."""
     case, chance = contract_case(stream.engine), random.Random(5)
     with (folder / "rows.jsonl").open("wb") as file:
-        for step in range(STEPS):
+        for step in range(steps):
             for user in range(EACH):
                 event = {"u": f"u{step // 2 * EACH + user}", "t": ONE_AN_HOUR + 3600 * step + user}
-                file.write(orjson.dumps({**case.event(stream.domain, chance), **event}) + b"\n")
+                said = case.event(stream.domain, chance) if usable else {}
+                file.write(orjson.dumps({**said, **event}) + b"\n")
     config = load_config(EXAMPLES / "taxi.toml").model_copy(update={"streams": (stream,)})
     (done,) = simulate(config, folder / "rows.jsonl", folder / "out", SimulateOptions(seed=3))
     return done

@@ -87,6 +87,16 @@ def test_the_report(engine: str, index: int, tmp_path: Path) -> None:
     assert len(content) < 1_000_000
 
 
+@pytest.mark.parametrize("engine", sorted(ENGINES))
+def test_a_stream_of_which_nothing_can_be_used_has_a_page_that_says_so(engine: str, tmp_path: Path) -> None:
+    stream = stream_of(engine, contract_case(engine).variants[0])
+    done = simulated(stream, tmp_path, steps=2, usable=False)
+    page = Page((tmp_path / "out" / "report.html").read_text())
+    if done.refused_share:
+        assert "100% refused" in page.text[: page.text.index("Verdict")]
+    assert not any("does not say" in sentence for sentence in done.verdict)
+
+
 def test_what_comes_in_and_goes_out_has_the_engine_s_own_words(tmp_path: Path) -> None:
     """No "events alive 1" of a series: what is counted of a step is not what lives."""
     stream = load_config(EXAMPLES / "departures.toml").streams[0]

@@ -153,7 +153,9 @@ def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Seq
     found = []
     for name in names:
         table, starts = _table(name, len(names) > 1, steps)
+        what = name if len(names) > 1 else "Values over time"
         if len(table) < 2:
+            found.append(Judged(what=what, scales=(), how=""))
             continue
         true, released = table.T[:2]
         flat = np.full_like(true, true.mean())
@@ -163,7 +165,7 @@ def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Seq
             scales.append(Scale(_window(width, starts), relative(means[0], means[1]), relative(means[0], means[2])))
         found.append(
             Judged(
-                what=name if len(names) > 1 else "Values over time",
+                what=what,
                 scales=scales,
                 how="Means of steps in a row, true and released. Bars are the differences, added up, as a share of the "
                 "true values.",
