@@ -34,7 +34,7 @@ SILENT: frozenset[Part] = ANSWERS - {"engine"}
 """Where one of these has stopped, nothing more of the stream is published. Where only its engine has, what was answered
 before is, when it is due."""
 
-STOPPED = Gauge("privstream_stopped", "PRIVATE. Streams that have stopped and wait for a person", ["stream", "part"])
+STOPPED = Gauge("privstream_stopped", "Public. Streams that have stopped and wait for a person", ["stream", "part"])
 
 
 class StreamStoppedError(Exception):

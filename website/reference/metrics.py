@@ -33,7 +33,7 @@ def page() -> str:
 
 def found() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
     """Name, kind, labels and help of each."""
-    for _, tree in modules():
+    for tree in modules('"privstream_'):
         for node in ast.walk(tree):
             if isinstance(node, ast.Tuple) and len(node.elts) >= 2:
                 # Rows of a table from which one loop makes gauges of source partitions.

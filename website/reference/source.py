@@ -72,11 +72,13 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {line} |" for line in lines) + "\n"
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Every module of the packages: its place, and its tree."""
+def modules(holding: str) -> Iterator[ast.Module]:
+    """The tree of every module of the packages that holds a text."""
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
-            yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            if holding in text:
+                yield ast.parse(text)
 
 
 def _text(node: ast.stmt) -> str:
