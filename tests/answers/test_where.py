@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import string
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -29,6 +30,7 @@ from engines.answers.where import (
     of_value,
     parts_of,
 )
+from schemas.errors import PrivstreamError
 
 NUMBERS = st.one_of(st.integers(-3, 25), st.sampled_from([2.5, 9.5, 10.0, 12.25]))
 WORDS = ("x", "y", "it's", 'a "b"')
@@ -193,6 +195,12 @@ def test_what_is_refused_says_what_to_write(text: str, fix: str) -> None:
 def test_any_text_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(QueryError):
         assert fields_of(condition(text, FIELDS))
+
+
+def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sqlglot", None)
+    with pytest.raises(PrivstreamError, match=r"privstream\[query\]"):
+        condition("n = 1", FIELDS)
 
 
 SQUARE = '{"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]]]}'
