@@ -220,7 +220,7 @@ def test_a_person_is_asked_again_where_an_answer_cannot_be_used(place: Path) -> 
     code, said, also = call("init", "--from", "rides.csv", "--out", "job.toml", typed=TYPED)
     assert code == 0, also
     assert "wrote job.toml: stream rides, app.rides -> rides.synthetic, engine spatial" in said
-    assert "type a number and a unit" in also
+    assert "write a number and a unit" in also
     assert "type one of box, geojson, zones" in also
     assert "these are 2, and 4 are needed" in also
     assert "no record that was looked at has this field" not in also
