@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
+
+from pydantic import TypeAdapter, ValidationError
 
 from agents.start.public import PublicFacts
 from agents.start.sample import FieldSeen
@@ -19,9 +21,13 @@ from schemas.config import ENGINES
 from schemas.config.domain.questions import Each, Question
 from schemas.config.engines import EngineSpec
 from schemas.config.section import FOLDER
-from schemas.config.values import parse_duration
+from schemas.config.timing import Timing
 from schemas.errors import ConfigError, ConfigProblem
 
+_STEP = Timing.model_fields["step"]
+_STEP_TYPE: Any = Annotated[_STEP.annotation, *_STEP.metadata]
+STEP: TypeAdapter[Any] = TypeAdapter(_STEP_TYPE)
+"""Whatever a step can be."""
 TIME_HINTS = ("timestamp", "datetime", "time", "date", "at", "ts", "hour", "day")
 USER_HINTS = (
     "user_id",
@@ -269,11 +275,11 @@ class Interview:
             try:
                 value = read_answer(typed, question)
                 if question.kind == "duration":
-                    parse_duration(value)
+                    STEP.validate_python(value)
+            except ValidationError as error:
+                self.person.say(f"  {error.errors(include_input=False)[0]['msg']}")
             except NotAnAnswerError as error:
                 self.person.say(f"  {error}")
-            except ValueError:
-                self.person.say("  type a number and a unit, such as 15min, 6h or 1d")
             else:
                 if question.kind == "field" and offered and value not in [each.name for each in self.fields]:
                     self.person.say("  no record that was looked at has this field")

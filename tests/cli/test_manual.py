@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,13 @@ def faults(name: str, shown: Manual | None, command: Any) -> list[str]:
     return found
 
 
+@cache
+def program() -> Any:
+    return typer.main.get_command(build_app())
+
+
 def parsed(name: str) -> Any:
-    return typer.main.get_command(build_app()).commands[name]  # type: ignore[attr-defined]
+    return program().commands[name]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -69,10 +75,11 @@ def test_a_missing_or_wrong_manual_is_found() -> None:
 
 
 def test_the_help_shows_them() -> None:
+    app = build_app()
     for name in COMMANDS:
         shown = manual_of(command_of(name))
         assert shown is not None
-        text = CliRunner().invoke(build_app(), [name, "--help"]).output
+        text = CliRunner().invoke(app, [name, "--help"]).output
         assert all(example.line in text for example in shown.examples)
         assert "Exit codes" in text
         assert all(when in text for when in shown.exits.values())
@@ -116,8 +123,8 @@ def test_the_exit_codes_of_the_documentation_are_those_of_the_commands() -> None
     assert found[1] == table(), "python -m tests.cli.exits prints the table as it should be"
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_completion_is_there_for_every_usual_shell(shell: str) -> None:
+@pytest.mark.parametrize("shell", ["zsh"])  # below bash is asked
+def test_completion_is_there(shell: str) -> None:
     script = subprocess.run(
         [sys.executable, "-m", "agents.cli"],
         env={**os.environ, "_PRIVSTREAM_COMPLETE": f"source_{shell}"}, capture_output=True, text=True, cwd=ROOT,
