@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import PurePosixPath
@@ -24,7 +25,10 @@ from schemas.errors import PrivstreamError
 if TYPE_CHECKING:
     from schemas.config import Config
 
+log = logging.getLogger(__name__)
+
 SHORTEST_SECRET = 16
+AGAIN_S = 1.0
 ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  what to type where it listens everywhere
 TYPES = {
     ".html": "text/html",
@@ -99,7 +103,7 @@ async def serve(
             ) from error
         bound = web_runner.addresses[0][1]
         guard_at.append(Guard.of(secret, host=host, port=bound, locked=locked, names=names))
-        tasks += [asyncio.create_task(each()) for each in work]
+        tasks += [asyncio.create_task(_kept_up(each)) for each in work]
         yield LivePage(
             host,
             bound,
@@ -111,6 +115,22 @@ async def serve(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await web_runner.cleanup()
+
+
+async def _kept_up(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run what never ends, and begin it anew where it ended all the same: a page that reads nothing looks like one of a
+    stream without steps. A library that cancels what waits for it (`agents.lifecycle.cancellations`) ends it, too.
+    """
+    while True:
+        task = asyncio.create_task(work())
+        try:
+            await asyncio.wait([task])
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+        error = None if task.cancelled() else task.exception()
+        log.warning("a reader of the live page ended with %s, and begins anew", type(error).__name__)
+        await asyncio.sleep(AGAIN_S)
 
 
 def _address(host: str, port: int, view: View, secret: bytes | None) -> str:

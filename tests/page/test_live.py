@@ -28,8 +28,12 @@ VERIFIED = "digests verified"
 @pytest.mark.seconds(45)
 def test_the_page_shows_every_engine_and_goes_on_after_everything_was_killed(bootstrap: str, tmp_path: Path) -> None:
     executable()
-    console = Console()
-    reconnects = asyncio.run(_live(PageJob.of(bootstrap, tmp_path), console))
+    console, job = Console(), PageJob.of(bootstrap, tmp_path)
+    try:
+        reconnects = asyncio.run(_live(job, console))
+    except BaseException:
+        print(console.errors, job.log("run")[-4000:], job.log("watch")[-2000:], sep="\n")
+        raise
     assert console.errors == []
     note(pages=console.pages, errors=len(console.errors), reconnects=reconnects)
 

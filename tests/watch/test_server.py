@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from agents.watch import LivePage, serve, serve_in_background
+from agents.watch import LivePage, serve, serve_in_background, server
 from agents.watch.guard import HEADERS, Guard, token_of
 from agents.watch.public import routes
 from agents.watch.public.reader import PublicReader
@@ -224,6 +224,28 @@ def test_where_the_cluster_does_not_answer_the_page_is_served_and_says_so() -> N
             text = ""
             while "does not answer" not in text:
                 text = (await asyncio.wait_for(events.content.readline(), 60)).decode()
+
+    asyncio.run(run())
+
+
+def test_a_reader_that_ends_begins_anew_also_where_a_library_cancelled_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "AGAIN_S", 0.0)
+    begun = []
+
+    async def ends(reader: PublicReader) -> None:
+        begun.append(reader)
+        if len(begun) == 1:
+            raise ZeroDivisionError
+        if len(begun) == 2:
+            raise asyncio.CancelledError
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(PublicReader, "run", ends)
+
+    async def run() -> None:
+        async with served(operator=False), asyncio.timeout(20):
+            while len(begun) < 3:  # noqa: ASYNC110  what is waited for sets no event
+                await asyncio.sleep(0.01)
 
     asyncio.run(run())
 

@@ -127,11 +127,14 @@ class StreamPage {
     this.summary = summary;
     if (this.busy) { this.again = true; return; }
     this.busy = true;
-    do {
-      this.again = false;
-      await this.refresh();
-    } while (this.again);
-    this.busy = false;
+    try {
+      do {
+        this.again = false;
+        await this.refresh();
+      } while (this.again);
+    } finally {
+      this.busy = false; // what went wrong with one step is not in the way of the next
+    }
   }
 
   async refresh() {

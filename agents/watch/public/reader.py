@@ -116,8 +116,9 @@ class PublicReader:
                 batches = await consumer.getmany(timeout_ms=250, max_records=BATCH)
                 for partition, records in batches.items():
                     self._take(partition.topic, records)
-                await self._settle(consumer, partitions)
-                left = [max(0, ends[each] - await consumer.position(each)) for each in partitions]
+                async with asyncio.timeout(3 * ASK_S):
+                    await self._settle(consumer, partitions)
+                    left = [max(0, ends[each] - await consumer.position(each)) for each in partitions]
                 self.behind = sum(left)
                 self._say(self._missing)
                 await asyncio.sleep(0)
