@@ -75,6 +75,14 @@ MEANING: Mapping[Reason, str] = {
     Reason.CLIPPED: "Counted beside ACCEPTED: a value was moved to the nearest public limit.",
     Reason.TICK_TOO_FAR: "A tick that closes more than 10,000 steps at once.",
     Reason.LOST: "Deleted from the source topic before it was read; counted by offsets.",
+    Reason.UNREADABLE: "It is cut off, or not of the stream's format.",
+    Reason.NO_SCHEMA_ID: "Nothing says with which schema of the registry it was written.",
+    Reason.UNKNOWN_SCHEMA: "The registry has no schema of its id.",
+    Reason.UNUSABLE_SCHEMA: "Its schema is of another kind than the format, or does not compile.",
+    Reason.NO_ENVELOPE: "It is no CloudEvent, or no change of a table.",
+    Reason.NO_BEFORE: "A change that does not say which row it takes away.",
+    Reason.WRONG_COLUMNS: "CSV with another number of cells, or a header that names a column twice.",
+    Reason.NO_EVENT: "Counted alone: what a format has beside events, such as a header or a tombstone.",
 }
 """In a sentence, for people."""
 

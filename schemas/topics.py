@@ -111,6 +111,11 @@ class Topics:
     def utility(stream: str) -> str:
         return f"{stream}.utility"
 
+    @classmethod
+    def written(cls, stream: str) -> tuple[str, ...]:
+        """What a stream writes for readers and operators."""
+        return *cls.published(stream), cls.utility(stream)
+
     @staticmethod
     def publisher_id(stream: str) -> str:
         """Transactional id of the one producer that may write a stream's public topics, on the whole cluster.

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OWN = ("agents.presentation", *(f"engines.{name}" for name in ENGINES), "engines.specs")
 """Where engines are: packages of theirs."""
 ALLOWED = {
+    ("agents.pictures.series", "series"): "a kind of picture has the name of the engine",
     ("schemas.config.domain.series", "series"): "a kind of domain and its key have the name of the engine",
     ("schemas.config.stream", "spatial"): "an example of the key, for who left it out",
 }

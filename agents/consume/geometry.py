@@ -76,8 +76,8 @@ def geojson(table: pa.Table, places: Placing) -> bytes:
     """
     if not places.in_degrees:
         raise PrivstreamError(
-            "GeoJSON holds longitudes and latitudes alone (RFC 7946), and the bounds of this domain are none. Fix: "
-            "--format geoparquet, and tell your program the coordinate system."
+            "GeoJSON holds longitudes and latitudes alone (RFC 7946), and neither the names nor the bounds of this "
+            "domain's fields say that these are. Fix: --format geoparquet, and tell your program the coordinate system."
         )
     kept = [name for name in table.column_names if name not in places.fields]
     shapes = places.of(table)

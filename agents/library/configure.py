@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.library.journal import Entry, Journal, open_file
+from agents.library.journal import Journal, JournalEntry, open_file
 from agents.library.stream import PrivateStream
 from agents.protocol.fingerprint import Fingerprint
 from agents.protocol.userhash import user_key
@@ -59,7 +59,7 @@ def configure(
     chosen = chosen.model_copy(update={"time": timing, "format": "json"})
     fields = {**chosen.fingerprint_fields(), "seeds": "secure" if insecure_seed is None else "insecure"}
     asked = Fingerprint(chosen.name, fields, chosen.time.start)
-    begin = Entry(fingerprint=asked.encode(), key=user_key(fresh_seed(), stream=chosen.name))
+    begin = JournalEntry(fingerprint=asked.encode(), key=user_key(fresh_seed(), stream=chosen.name))
     journal = Journal(begin) if state is None else open_file(Path(state), begin)
     try:
         Fingerprint.decode(journal.entry.fingerprint).check(asked)

@@ -27,7 +27,7 @@ from schemas.wire import Kind, decode, encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class JournalEntry:
     """All that is to be remembered. Never changed, only replaced. PRIVATE.
 
     Attributes:
@@ -69,7 +69,7 @@ class Entry:
         return encode(Kind.JOURNAL, header, {name: np.frombuffer(part, np.uint8) for name, part in parts.items()})
 
     @staticmethod
-    def decode(data: bytes) -> Entry:
+    def decode(data: bytes) -> JournalEntry:
         """Raises: WireError."""
         header, arrays = decode(Kind.JOURNAL, data)
         parts = {name: array.tobytes() for name, array in arrays.items()}
@@ -77,7 +77,7 @@ class Entry:
         for key, length in header["alive"]:
             alive[key] = parts["alive"][at : at + length]
             at += length
-        return Entry(
+        return JournalEntry(
             fingerprint=parts["fingerprint"],
             key=parts["key"],
             first_block=header["first_block"],
@@ -97,7 +97,7 @@ class Entry:
 class Journal:
     """The newest entry, in memory alone. `commit` replaces it."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: JournalEntry) -> None:
         self.entry = entry
 
     def commit(self, **changes: Any) -> None:
@@ -115,7 +115,7 @@ class Journal:
 class FileJournal(Journal):
     """A journal in a file, see the module. Made by `open_file`."""
 
-    def __init__(self, path: Path, lock: int, entry: Entry) -> None:
+    def __init__(self, path: Path, lock: int, entry: JournalEntry) -> None:
         super().__init__(entry)
         self._path = path
         self._lock: int | None = lock
@@ -151,7 +151,7 @@ _OPEN: weakref.WeakValueDictionary[Path, FileJournal] = weakref.WeakValueDiction
 """Of this process: a cell that opens a file is run again, and takes the place of the stream that it opened before."""
 
 
-def open_file(path: Path, begin: Entry) -> FileJournal:
+def open_file(path: Path, begin: JournalEntry) -> FileJournal:
     """The journal of a file; `begin` where there is none yet.
 
     Raises: StateFileError if another process has it open, it is damaged, or it is an older copy.
@@ -174,7 +174,7 @@ def open_file(path: Path, begin: Entry) -> FileJournal:
     return journal
 
 
-def _locked(path: Path, lock: int, begin: Entry) -> FileJournal:
+def _locked(path: Path, lock: int, begin: JournalEntry) -> FileJournal:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -185,7 +185,7 @@ def _locked(path: Path, lock: int, begin: Entry) -> FileJournal:
     said = os.pread(lock, 20, 0)
     begun = int(said) if said.isdigit() else 0
     try:
-        entry = Entry.decode(path.read_bytes()) if path.exists() else begin
+        entry = JournalEntry.decode(path.read_bytes()) if path.exists() else begin
     except WireError as error:
         raise StateFileError(
             f"{path}: {error}. Fix: name the stream's own state file; if it is damaged, put no older one in its place: "

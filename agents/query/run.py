@@ -11,7 +11,7 @@ from agents.consume.ledger import Ledger, LedgerEntry, instant_of
 from agents.consume.parts import measurements_of
 from agents.consume.reader import ReadingProgress, read_ledger, read_steps
 from agents.query.conditions import condition
-from engines.answers.contract import Answerer, CountAnswer, Measured, QueryError, Question
+from engines.answers.contract import Answerer, CountAnswer, CountQuestion, Measured, QueryError
 from engines.registry import part
 from schemas.config import ENGINES
 from schemas.releases import PublicRecord
@@ -25,7 +25,7 @@ class Ask:
     """What is asked for, as it was given.
 
     Attributes:
-        where, region, series: see `engines.answers.contract.Question`.
+        where, region, series: see `engines.answers.contract.CountQuestion`.
         steps: `FIRST..LAST`, each a step or a time, either may be left out; None: all.
         every: an answer for each so many steps; None: one for all.
     """
@@ -124,7 +124,7 @@ def answers_of(ledger: Ledger, answerer: Answerer, ask: Ask) -> Iterator[Answere
     every = ask.every or last - first + 1
     for begin in range(first, last + 1, every):
         end = min(begin + every - 1, last)
-        answer = answerer.answer(Question(begin, end, where, ask.region, ask.series))
+        answer = answerer.answer(CountQuestion(begin, end, where, ask.region, ask.series))
         start, until = ledger.entries[begin].start, ledger.entries[end].end
         yield Answered(begin, end, start.isoformat(), until.isoformat(), answer)
 

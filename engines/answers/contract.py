@@ -40,7 +40,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CountQuestion:
     """How much came in steps `first` to `last`, both included.
 
     Attributes:
@@ -101,7 +101,7 @@ class Answerer(Protocol):
         """The last step up to which everything that came is measured, or counted in totals; -1: none."""
         ...
 
-    def answer(self, question: Question) -> CountAnswer:
+    def answer(self, question: CountQuestion) -> CountAnswer:
         """Raises: QueryError."""
         ...
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engines.answers.contract import Answerer, Asked, CountAnswer, Measured, QueryError, Question, Sum, answered
+from engines.answers.contract import Answerer, Asked, CountAnswer, CountQuestion, Measured, QueryError, Sum, answered
 from engines.answers.where import holds
 from schemas.config import Stream
 from schemas.config.domain.states import StatesDomainSection
@@ -33,7 +33,7 @@ class MarkovAnswers:
         for step, told in measured:
             self._steps.setdefault(step, []).append((told["state"], told["count"], told["variance"]))
 
-    def answer(self, question: Question) -> CountAnswer:
+    def answer(self, question: CountQuestion) -> CountAnswer:
         """See `Answerer`."""
         if question.region is not None:
             raise QueryError(f"this stream has no places. Fix: a condition on {self._field}.")

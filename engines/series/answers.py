@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engines.answers.contract import Answerer, Asked, CountAnswer, Measured, QueryError, Question, Sum, answered
+from engines.answers.contract import Answerer, Asked, CountAnswer, CountQuestion, Measured, QueryError, Sum, answered
 from engines.series.build import domain
 from engines.series.fields import SeriesDomain
 from schemas.config import Stream
@@ -45,7 +45,7 @@ class SeriesAnswers:
         for _, told in measured:
             self._totals[told["field"]][told["of_step"]] = (told["value"], told["variance"])
 
-    def answer(self, question: Question) -> CountAnswer:
+    def answer(self, question: CountQuestion) -> CountAnswer:
         """See `Answerer`."""
         if question.where is not None or question.region is not None:
             raise QueryError(

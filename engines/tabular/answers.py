@@ -17,7 +17,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.answers.contract import Answerer, Asked, CountAnswer, Measured, QueryError, Question, Sum, answered
+from engines.answers.contract import Answerer, Asked, CountAnswer, CountQuestion, Measured, QueryError, Sum, answered
 from engines.answers.where import Pieces, Where, fields_of, looking_at, of_interval, of_others, of_value, parts_of
 from engines.counters import Counter
 from engines.noise import DiscreteLaplace
@@ -75,7 +75,7 @@ class TabularAnswers:
                 block = MarginalBlock(np.array(told["increment"], np.float64).reshape(shape), float(told["variance"]))
                 self._lines.setdefault(names, {})[told["since"], step] = block
 
-    def answer(self, question: Question) -> CountAnswer:
+    def answer(self, question: CountQuestion) -> CountAnswer:
         """See `Answerer`."""
         if question.region is not None:
             raise QueryError("a table has no places. Fix: a condition on its attributes.")

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from schemas.config.section import Section
 from schemas.config.server import JobSection, Kafka
-from schemas.config.stream import Stream, output_topics
+from schemas.config.stream import Stream
 from schemas.errors import ConfigProblem
 from schemas.topics import Topics
 
@@ -78,7 +78,7 @@ def clashes(job: str | None, streams: Sequence[Named]) -> Iterator[ConfigProblem
                 f'"{job}" is the name of the job, whose private topics begin with it',
                 "rename the stream, or set name in [job]",
             )
-        outputs.update({_folded(topic): topic for topic in output_topics(stream.name)})
+        outputs.update({_folded(topic): topic for topic in Topics.written(stream.name)})
     sources = {_folded(stream.source): stream for stream in reversed(streams) if stream.source is not None}
     for stream in streams:
         for key, topic in (("source", stream.source), ("audit", stream.audit)):

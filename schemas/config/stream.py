@@ -54,9 +54,7 @@ class Stream(Source):
     audit: TopicName | None = Field(None, examples=["audit.taxi"])
     """Topic with the held-out events that the audit agent compares with; absent: no audit."""
     allow_compacted: Flag = Field(False, examples=[True])
-    """Take `source` and `audit` with `cleanup.policy = compact` too: of events with one key that come before they are
-    read all but the last are then lost, and no one can count how many.
-    """
+    """Take topics with `cleanup.policy = compact` too: all but the last event of a key may be lost, uncounted."""
     partitioner: Literal["murmur2", "crc32", "none"] = Field("murmur2", examples=["murmur2"])
     """How producers place a user's key: `murmur2` (Java, aiokafka), `crc32` (librdkafka), or `none`: not checked."""
     publish_delay: Duration = Field(timedelta(0), examples=["0s"])
@@ -103,7 +101,7 @@ class Stream(Source):
     @property
     def output_topics(self) -> tuple[str, ...]:
         """The four topics that this stream writes for readers and operators."""
-        return output_topics(self.name)
+        return Topics.written(self.name)
 
     @property
     def insert_charge(self) -> int:
@@ -137,20 +135,18 @@ class Stream(Source):
 
     @property
     def whole_unit(self) -> bool:
-        """True where the engine itself accounts for all changes of a unit: see `EngineFacts`; and wherever a delta is
-        promised, since (epsilon, delta) of a unit is no multiple of what one of its events costs."""
+        """Whether the engine accounts for all changes of a unit (`EngineFacts`); so wherever a delta is promised, since
+        (epsilon, delta) of a unit is no multiple of what one of its events costs."""
         return self.facts.whole_unit or self.privacy.delta > 0
 
     @property
     def contributions(self) -> int:
-        """How many changes of one protected unit divide epsilon: `changes`, or 1 where the engine itself accounts for
-        the whole unit."""
+        """How many changes of one unit divide epsilon: `changes`, or 1 where the engine accounts for the whole unit."""
         return 1 if self.whole_unit else self.changes
 
     @property
     def changes(self) -> int:
-        """How many changes by one event a protected unit may make: `max_contributions` of a user, `insert_charge` of
-        an event."""
+        """How many changes by one event a unit may make: `max_contributions` of a user, `insert_charge` of an event."""
         if self.privacy.unit == "event" or self.privacy.max_contributions is None:
             return self.insert_charge
         return self.privacy.max_contributions
@@ -159,8 +155,8 @@ class Stream(Source):
     def event_epsilon(self) -> Fraction:
         """Budget at which the engine runs, exact: the unit's epsilon over the changes one unit may make.
 
-        unit = "user": epsilon / max_contributions, where an insert uses up `insert_charge`. unit = "event": epsilon /
-        `insert_charge`, as one event makes so many changes. Under `op` an insert and its delete are two events.
+        unit = "user": epsilon / max_contributions, of which an insert uses up `insert_charge`. unit = "event": epsilon
+        / `insert_charge`. Under `op` an insert and its delete are two events.
         """
         return self.privacy.epsilon_fraction / self.contributions
 
@@ -228,11 +224,6 @@ class Stream(Source):
         yield from InputParts(
             self.format, self.envelope, self.key_format, self.partitioner, self.csv, privacy, time, domain
         ).problems()
-
-
-def output_topics(name: str) -> tuple[str, ...]:
-    """The topics that a stream of this name writes for readers and operators."""
-    return (Topics.synthetic(name), Topics.measurements(name), Topics.ledger(name), Topics.utility(name))
 
 
 @dataclass(frozen=True, slots=True)

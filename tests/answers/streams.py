@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engines.answers.contract import Answerer, Question
+from engines.answers.contract import Answerer, CountQuestion
 from engines.answers.where import Atom, Both
 from engines.contract import Batch, Columns, Engine
 from engines.noise import seeded
@@ -34,7 +34,7 @@ class Known:
     stream: Stream
     events: Events
     steps: int
-    asked: Sequence[tuple[Question, Callable[[Events], np.ndarray]]]
+    asked: Sequence[tuple[CountQuestion, Callable[[Events], np.ndarray]]]
 
     def batches(self) -> list[Folded]:
         domain = build_domain(self.stream)
@@ -63,7 +63,7 @@ class Known:
             ]
             yield engine, part(self.stream.engine, "answers")(self.stream, measured, self.steps - 1)
 
-    def truth(self, question: Question, counts: Callable[[Events], np.ndarray]) -> float:
+    def truth(self, question: CountQuestion, counts: Callable[[Events], np.ndarray]) -> float:
         steps = self.events["step"]
         return float((counts(self.events) * ((steps >= question.first) & (steps <= question.last))).sum())
 
@@ -85,12 +85,12 @@ def table_rows(seed: int = 1, *, steps: int = 1) -> Known:
         {"field": "b", "values": [False, True]},
     ]
     x, low, true = Atom("a", "=", ("x",)), Atom("n", "<", (20,)), Atom("b", "=", (True,))
-    asked: list[tuple[Question, Callable[[Events], np.ndarray]]] = [
-        (Question(0, 0, x), lambda of: of["a"] == "x"),
-        (Question(0, 0, low), lambda of: of["n"] < 20),
-        (Question(0, 0, true), lambda of: of["b"]),
-        (Question(0, 0, Both((x, true))), lambda of: (of["a"] == "x") & of["b"]),
-        (Question(0, 0), lambda of: np.ones(len(of["step"]))),
+    asked: list[tuple[CountQuestion, Callable[[Events], np.ndarray]]] = [
+        (CountQuestion(0, 0, x), lambda of: of["a"] == "x"),
+        (CountQuestion(0, 0, low), lambda of: of["n"] < 20),
+        (CountQuestion(0, 0, true), lambda of: of["b"]),
+        (CountQuestion(0, 0, Both((x, true))), lambda of: (of["a"] == "x") & of["b"]),
+        (CountQuestion(0, 0), lambda of: np.ones(len(of["step"]))),
     ]
     return Known(configured("tabular", {"kind": "table", "attributes": attributes}), events, steps, asked)
 
@@ -104,8 +104,8 @@ def counts_of_states(seed: int = 1) -> Known:
     domain = {"kind": "states", "field": "zone", "values": states, "population": 4000}
     stream = configured("markov", domain, privacy=privacy, options={"horizon": steps})
 
-    def question(state: str) -> tuple[Question, Callable[[Events], np.ndarray]]:
-        return Question(2, 7, Atom("zone", "in", (state,))), lambda of: of["zone"] == state
+    def question(state: str) -> tuple[CountQuestion, Callable[[Events], np.ndarray]]:
+        return CountQuestion(2, 7, Atom("zone", "in", (state,))), lambda of: of["zone"] == state
 
     return Known(stream, events, steps, [question(state) for state in states])
 
@@ -121,10 +121,10 @@ def counted_visits(seed: int = 1, **tables: Any) -> Known:
     privacy = {"epsilon": 1.0, "delta": 1e-6, "unit": "event"}
     options = {"options": {"horizon": steps}}
     stream = configured("series", domain, **({"privacy": privacy} | options | tables))
-    asked: list[tuple[Question, Callable[[Events], np.ndarray]]] = []
+    asked: list[tuple[CountQuestion, Callable[[Events], np.ndarray]]] = []
     for first in range(0, steps, 2):
         asked += [
-            (Question(first, first + 1, series="visits"), lambda of: np.ones(len(of["step"]))),
-            (Question(first, first + 1, series="km"), lambda of: of["km"]),
+            (CountQuestion(first, first + 1, series="visits"), lambda of: np.ones(len(of["step"]))),
+            (CountQuestion(first, first + 1, series="km"), lambda of: of["km"]),
         ]
     return Known(stream, events, steps, asked)

@@ -13,7 +13,7 @@ from scipy.stats import binom
 
 from agents.consume.ledger import Ledger
 from agents.query.run import Ask, answers_of, check_answers, steps_of
-from engines.answers.contract import QueryError, Question
+from engines.answers.contract import CountQuestion, QueryError
 from engines.answers.where import Atom
 from engines.contract_case import contract_case
 from engines.registry import part
@@ -37,7 +37,7 @@ def places(seed: int = 1) -> Known:
     domain = {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]}
     stream = configured("spatial", domain, options={"depth": 6, "max_leaves": 64, "initial_steps": 1})
 
-    def square(column: int, row: int) -> tuple[Question, Callable[[Events], np.ndarray]]:
+    def square(column: int, row: int) -> tuple[CountQuestion, Callable[[Events], np.ndarray]]:
         west, south = column / CORNER, row / CORNER
         shape = shapely.box(west, south, west + 1 / CORNER, south + 1 / CORNER)
 
@@ -45,7 +45,7 @@ def places(seed: int = 1) -> Known:
             found: np.ndarray = (np.floor(of["x"] * CORNER) == column) & (np.floor(of["y"] * CORNER) == row)
             return found
 
-        return Question(1, len(sizes) - 1, region=shape.wkb), inside
+        return CountQuestion(1, len(sizes) - 1, region=shape.wkb), inside
 
     asked = [square(column, row) for column in range(CORNER) for row in range(CORNER)]
     return Known(stream, events, len(sizes), asked)
@@ -113,7 +113,7 @@ def test_intervals_hold_what_they_say_where_a_question_cuts() -> None:
             shape = shapely.box(west, south, west + chance.uniform(0.1, 0.4), south + chance.uniform(0.1, 0.4))
             inside = (x >= shape.bounds[0]) & (x < shape.bounds[2]) & (y >= shape.bounds[1]) & (y < shape.bounds[3])
             last = answerer.settled
-            answer = answerer.answer(Question(0, last, region=shape.wkb))
+            answer = answerer.answer(CountQuestion(0, last, region=shape.wkb))
             assert answer.high is not None
             held += answer.low <= (inside & (step <= last)).sum() <= answer.high
             asked, cut = asked + 1, cut + (answer.cut != 0)
@@ -124,7 +124,7 @@ def test_intervals_hold_what_they_say_where_a_question_cuts() -> None:
     for _, answerer in rows.runs(range(5)):
         for limit in (5, 15, 33):
             for first, last in ((0, 3), (1, 2)):
-                question = Question(first, last, Atom("n", "<", (limit,)))
+                question = CountQuestion(first, last, Atom("n", "<", (limit,)))
                 answer = answerer.answer(question)
                 truth = rows.truth(question, lambda of, limit=limit: of["n"] < limit)  # type: ignore[misc]
                 held += answer.low <= truth <= (answer.high or 0)
@@ -136,7 +136,7 @@ def test_what_waits_is_said_and_bounds_nothing() -> None:
     known = places()
     ((_, answerer),) = known.runs([1])
     assert -1 < answerer.settled < known.steps
-    answer = answerer.answer(Question(0, known.steps + 4))
+    answer = answerer.answer(CountQuestion(0, known.steps + 4))
     assert answer.pending > 0.4
     assert answer.high is None
 
@@ -147,7 +147,7 @@ def test_readings_are_averaged_and_sums_are_added() -> None:
     events = {"load": np.full(8, 40.0), "step": np.array([0, 1, 2, 3, 4, 6, 7, 9])}
     known = Known(configured("series", domain, privacy=privacy, options={"horizon": 10}), events, 10, [])
     ((_, answerer),) = known.runs([1])
-    answer = answerer.answer(Question(0, 9))
+    answer = answerer.answer(CountQuestion(0, 9))
     assert answer.estimate == pytest.approx(40, abs=6 * answer.standard_error)
     assert answer.pending == pytest.approx(0.2)
     assert answer.low < 40 < (answer.high or 0)
@@ -161,12 +161,12 @@ def test_zones_are_chosen_by_their_names() -> None:
     privacy = {"epsilon": 5.0, "unit": "event"}
     known = Known(configured("spatial", domain, privacy=privacy), events, 1, [])
     ((_, answerer),) = known.runs([1])
-    answer = answerer.answer(Question(0, 0, Atom("zone", "in", ("z1", "z5"))))
+    answer = answerer.answer(CountQuestion(0, 0, Atom("zone", "in", ("z1", "z5"))))
     truth = np.isin(events["zone"], ["z1", "z5"]).sum()
     assert answer.low <= truth <= (answer.high or 0)
     assert abs(answer.estimate - truth) < 0.1 * truth
     with pytest.raises(QueryError, match="zone = 'z0'"):
-        answerer.answer(Question(0, 0, region=shapely.box(0, 0, 1, 1).wkb))
+        answerer.answer(CountQuestion(0, 0, region=shapely.box(0, 0, 1, 1).wkb))
 
 
 @pytest.mark.parametrize("engine", [name for name in ENGINES if "answers" in ENGINES[name].references])

@@ -107,20 +107,9 @@ RULES = (
         ours="agents engines schemas",
         standard=STANDARD,
         others=DATA
-        | {
-            "aiohttp",
-            "aiokafka",
-            "click",
-            "faust",
-            "jinja2",
-            "matplotlib",
-            "mode",
-            "packaging",
-            "platformdirs",
-            "prometheus_client",
-            "pythonjsonlogger",
-        }
-        | {"pyarrow", "rich", "rocksdict", "scipy", "tomlkit", "typer", "yarl"},
+        | {"aiohttp", "aiokafka", "click", "faust", "jinja2", "matplotlib", "mode", "packaging", "platformdirs"}
+        | {"prometheus_client", "pyarrow", "pythonjsonlogger", "rich", "rocksdict", "scipy", "tomlkit", "typer"}
+        | {"yarl"},
     ),
     # Records of other formats: pure, too. Their libraries have one door each, in the functions that read.
     allow(

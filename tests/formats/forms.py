@@ -23,6 +23,7 @@ from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.spec import SourceSpec
 from engines.spatial.domain import BoxDomain
 from schemas.config.source.formats import CsvSection
+from schemas.steps.sequence import FixedSteps
 
 AVRO, PROTO = SchemaRef(7), SchemaRef(8)
 AVRO_SCHEMA: dict[str, Any] = {
@@ -111,7 +112,7 @@ def spec(form: InputFormat, **fields: Any) -> SourceSpec:
         role="blocks",
         partitions=1,
         domain=BoxDomain(x, y, (0.0, 0.0, 1.0, 1.0), depth=8),
-        clock=StepClock(start_us=0, step_us=60_000_000, max_ahead=10),
+        clock=StepClock(FixedSteps(start_us=0, step_us=60_000_000), max_ahead=10),
         format="us",
         zone=ZoneInfo("UTC"),
         fields=EventFields(**named),

@@ -233,7 +233,7 @@ def test_a_state_file_is_the_owners_alone_and_holds_no_id(tmp_path: Path) -> Non
         "s.state": 0o600,
         "s.state.lock": 0o600,
     }
-    assert b"somebody" not in journals.Entry.decode(state.read_bytes()).encode()
+    assert b"somebody" not in journals.JournalEntry.decode(state.read_bytes()).encode()
 
 
 def test_an_older_copy_is_refused(tmp_path: Path) -> None:

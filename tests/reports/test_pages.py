@@ -55,6 +55,7 @@ def report(steps: list[StepRow], **changes: Any) -> StreamReport:
         judged=found,
         promise="",
         caveats=(),
+        record_time="",
         drowned=None,
         step_length="10min",
         guarantee={},

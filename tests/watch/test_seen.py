@@ -52,7 +52,7 @@ def published(steps: int, *, fewer: int = 0) -> Published:
         added = [SyntheticRecord(f"{step}.{at}", {"x": at / 4, "y": 0.5}) for at in range(3)]
         total = 3 * (step + 1) - step
         release = Release(step, added, removed, [{"count": step, "variance": 2.0}], total, gathered=False)
-        records = list(release_records(release, time_field="at", time_value=step))
+        records = list(release_records(release, time_field="at", step_of=lambda _, at=step: at, time_of=int))
         digest = sha256(frame_records(records))
         words, chain = ledger_entry(
             release, STREAM, GUARANTEE, start_us=step * HOUR_US, end_us=(step + 1) * HOUR_US, digest=digest,
@@ -228,5 +228,7 @@ def test_the_operators_rows_are_errors_named_as_in_the_report_and_a_repeated_ste
         row = {"step": 0, "events": events, "events_total": events, "synthetic_points": 6, "metrics": metrics}
         truth.take(orjson.dumps(row))
     truth.take(b"not JSON")
-    assert truth.rows(-1) == [[0, 7, 7, 6, {"small": 0.5}]]
+    assert truth.rows(-1) == [
+        [0, 7, 7, 6, {"error in small areas": 0.5, "error in medium areas": None, "error in large areas": None}]
+    ]
     assert truth.unreadable == 1

@@ -27,7 +27,7 @@ MOST_ENTRIES = 10_000
 
 
 @dataclass(slots=True)
-class Entry:
+class LedgerRow:
     """A step as the ledger has it, and what became of the comparison."""
 
     step: int
@@ -71,8 +71,8 @@ class StreamSeen:
         self.revision = 0
         self.read_at = 0.0
         self.unreadable = 0
-        self._entries: deque[Entry] = deque(maxlen=MOST_ENTRIES)
-        self._waiting: dict[int, Entry] = {}
+        self._entries: deque[LedgerRow] = deque(maxlen=MOST_ENTRIES)
+        self._waiting: dict[int, LedgerRow] = {}
         self._records: dict[int, StepRecords] = {}
         self._latest: Mapping[str, Any] = {}
         self._chain: str | None = None
@@ -233,8 +233,8 @@ class StreamSeen:
         return [entry.row() for entry in self._entries if entry.step > after]
 
 
-def _entry(told: Mapping[str, Any]) -> Entry:
-    return Entry(
+def _entry(told: Mapping[str, Any]) -> LedgerRow:
+    return LedgerRow(
         step=int(told["step"]),
         end=str(told["end"]),
         added=int(told["added"]),

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from engines.answers.contract import Answerer, Asked, CountAnswer, Measured, QueryError, Question, Sum, answered
+from engines.answers.contract import Answerer, Asked, CountAnswer, CountQuestion, Measured, QueryError, Sum, answered
 from engines.registry import uncorrected_engine
 from engines.spatial.answers.places import Cells, MeasuredRectangles, Zones, fields_of
 from engines.spatial.build import domain
@@ -88,7 +88,7 @@ class SpatialAnswers:
         self._latest, self._longest = latest, longest
         self._nested: dict[int, BoolArray] = {}
 
-    def answer(self, question: Question) -> CountAnswer:
+    def answer(self, question: CountQuestion) -> CountAnswer:
         """See `Answerer`."""
         first, last = question.first, question.last
         begin, end = np.maximum(self._since, first - 1), np.minimum(self._until, last)
@@ -111,7 +111,7 @@ class SpatialAnswers:
         """See `Answerer`."""
         oldest = max(self._latest - self._longest, -1)
         for step in range(self._latest, oldest, -1):
-            if self._pending(Question(step, step)) < _ROUNDING:
+            if self._pending(CountQuestion(step, step)) < _ROUNDING:
                 return step
         return oldest if len(self._until) else -1
 
@@ -133,7 +133,7 @@ class SpatialAnswers:
             shared[cell] = (shared[below] @ mass[below] + smooth * region[cell]) / (mass[below].sum() + smooth)
         return shared
 
-    def _pending(self, question: Question) -> float:
+    def _pending(self, question: CountQuestion) -> float:
         """Share of the region and steps that no measurement covers yet; every cell is measured within `longest` "
         "steps."""
         steps = question.last - question.first + 1

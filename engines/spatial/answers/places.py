@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import shapely
 
-from engines.answers.contract import Asked, QueryError, Question
+from engines.answers.contract import Asked, CountQuestion, QueryError
 from engines.answers.where import atoms, holds, kind
 from engines.spatial.domain import SpatialDomain, ZoneDomain
 from schemas.arrays import BoolArray, FloatArray
@@ -28,7 +28,7 @@ class Cells(Protocol):
     @property
     def sizes(self) -> FloatArray: ...
 
-    def shares(self, question: Question) -> FloatArray:
+    def shares(self, question: CountQuestion) -> FloatArray:
         """`(cells,)` what of each is in the region; 0 and 1 exactly where none or all of it is. Raises: QueryError."""
         ...
 
@@ -36,7 +36,7 @@ class Cells(Protocol):
         """`(cells,)` which lie in one, and are smaller."""
         ...
 
-    def covered(self, question: Question, which: BoolArray) -> float:
+    def covered(self, question: CountQuestion, which: BoolArray) -> float:
         """Size of the region's part that lies in any of these cells."""
         ...
 
@@ -56,14 +56,14 @@ class MeasuredRectangles:
         self._bounds = shapely.total_bounds(self._shapes) if len(cells) else np.zeros(4)
         self._region = lru_cache(maxsize=8)(self._asked)
 
-    def _asked(self, question: Question) -> Any:
+    def _asked(self, question: CountQuestion) -> Any:
         shape = shapely.box(*self._bounds) if question.region is None else shapely.from_wkb(question.region)
         if question.where is not None:
             shape = shape.intersection(self._where(question))
         shapely.prepare(shape)
         return shape
 
-    def _where(self, question: Question) -> Any:
+    def _where(self, question: CountQuestion) -> Any:
         """The rectangles in which a condition on coordinates holds, as one shape."""
         assert question.where is not None
         lows, highs = self._bounds[:2].tolist(), self._bounds[2:].tolist()
@@ -80,8 +80,8 @@ class MeasuredRectangles:
                 found.append(shapely.box(west, south, east, north))
         return shapely.union_all(found)
 
-    def shares(self, question: Question) -> FloatArray:
-        region = self._region(Question(0, 0, question.where, question.region))
+    def shares(self, question: CountQuestion) -> FloatArray:
+        region = self._region(CountQuestion(0, 0, question.where, question.region))
         return _clean(shapely.area(shapely.intersection(self._shapes, region)) / self.sizes)
 
     def inside(self, cell: int) -> BoolArray:
@@ -91,8 +91,8 @@ class MeasuredRectangles:
         found &= (self.sizes < self.sizes[cell] * (1 - _LEAST)) & bool(west <= east)
         return found
 
-    def covered(self, question: Question, which: BoolArray) -> float:
-        region = self._region(Question(0, 0, question.where, question.region))
+    def covered(self, question: CountQuestion, which: BoolArray) -> float:
+        region = self._region(CountQuestion(0, 0, question.where, question.region))
         return float(shapely.area(shapely.intersection(shapely.union_all(self._shapes[which]), region)))
 
 
@@ -116,7 +116,7 @@ class Zones:
             self._member[row, [place[name] for name in cell]] = True
         self.sizes: FloatArray = self._member @ self._weights
 
-    def _asked(self, question: Question) -> BoolArray:
+    def _asked(self, question: CountQuestion) -> BoolArray:
         if question.region is not None:
             raise QueryError(
                 "a region is asked for, and this stream knows zones by their names. Fix: a condition on "
@@ -127,7 +127,7 @@ class Zones:
             return np.ones(len(self._names), np.bool_)
         return np.array([holds(question.where, {self._field: name}) for name in self._names], np.bool_)
 
-    def shares(self, question: Question) -> FloatArray:
+    def shares(self, question: CountQuestion) -> FloatArray:
         return _clean(self._member @ (self._weights * self._asked(question)) / self.sizes)
 
     def inside(self, cell: int) -> BoolArray:
@@ -135,7 +135,7 @@ class Zones:
         found &= self._member.sum(axis=1) < self._member[cell].sum()
         return found
 
-    def covered(self, question: Question, which: BoolArray) -> float:
+    def covered(self, question: CountQuestion, which: BoolArray) -> float:
         return float((self._member[which].any(axis=0) & self._asked(question)) @ self._weights)
 
 

@@ -48,12 +48,15 @@ class Registry(Section):
     )
     """Base address, with the path where there is one (Apicurio: `.../apis/ccompat/v7`)."""
     username: Annotated[str, Field(strict=True, min_length=1)] | None = Field(None, examples=["privstream"])
+    """For basic authentication; with `password_file`."""
     password_file: Path | None = Field(None, examples=["/run/secrets/registry-password"])
+    """File with the password."""
     ssl_cafile: Path | None = Field(None, examples=["/etc/privstream/ca.pem"])
     """Authorities that sign the registry's certificate; absent: those of the system."""
     ssl_certfile: Path | None = Field(None, examples=["/etc/privstream/client.pem"])
     """Certificate of this client, where the registry asks for one (mTLS)."""
     ssl_keyfile: Path | None = Field(None, examples=["/run/secrets/client.key"])
+    """Private key of the client certificate, PEM; a secret."""
 
     def problems(self) -> Iterator[ConfigProblem]:
         """Settings that are half there, would be ignored, or would send a password in the clear."""
