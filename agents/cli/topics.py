@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @manual(
     Example("privstream topics job.toml", "what the job needs, and who may read it; asks no cluster"),
     Example("privstream topics job.toml --create --source-partitions 4", "make what is missing, raw topics too"),
+    Example("privstream topics job.toml --register", "schemas of the public topics, at the schema registry"),
     Example("privstream topics job.toml --check --acls --reader User:maps", "compare, and print who gets which rights"),
     exits={FOUND: "a topic must be put right (--check)"},
 )
@@ -58,6 +59,9 @@ def topics(
     json_schema: Annotated[
         bool, typer.Option("--json-schema", help="Print a JSON Schema for each public topic's values, and no more.")
     ] = False,
+    register: Annotated[
+        bool, typer.Option("--register", help="Register those schemas at the schema registry of [kafka.registry].")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the topics of the job, with who may see them; create or check them on the cluster.
@@ -67,7 +71,9 @@ def topics(
     loaded = config_of(config)
     if asyncapi or json_schema:
         _describe(
-            loaded, asyncapi=asyncapi, alone=not (create or check or acls or add_partitions or asyncapi == json_schema)
+            loaded,
+            asyncapi=asyncapi,
+            alone=not (create or check or acls or add_partitions or register or asyncapi == json_schema),
         )
         return
     result: dict[str, Any] = {"ok": True}
@@ -82,6 +88,12 @@ def topics(
             say("nothing to create: all topics exist")
     if add_partitions is not None:
         result["added"] = _add(loaded, add_partitions)
+    if register:
+        from agents.consume.register import register as put
+
+        result["registered"] = asyncio.run(put(loaded))
+        for subject, number in result["registered"].items():
+            say(f"{subject} is schema {number}")
     problems = _problems(loaded) if check else []
     result["ok"] = not problems
     result["problems"] = problems
@@ -94,7 +106,7 @@ def topics(
     if as_json:
         print_json(result | {"topics": _listed(loaded)})
     else:
-        _show(loaded, result, listed=not (create or check or acls or add_partitions), checked=check)
+        _show(loaded, result, listed=not (create or check or acls or add_partitions or register), checked=check)
     if problems:
         raise typer.Exit(FOUND)
 

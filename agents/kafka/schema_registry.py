@@ -1,4 +1,4 @@
-"""Asking a schema registry for one schema by its id: by Confluent's interface, which Karapace and Apicurio have too."""
+"""A schema registry, by Confluent's interface, as Karapace and Apicurio have it: schemas by id, and our own for it."""
 
 from __future__ import annotations
 
@@ -110,6 +110,18 @@ class RegistryClient:
             raise RegistryError(f"{self._url} answers, and is no schema registry")
         return SchemaText(str(kind), text, tuple(known.items()))
 
+    async def register(self, subject: str, schema: dict[str, Any]) -> int:
+        """Make a JSON Schema the newest version of a subject, if it is not one already. Returns: its id.
+
+        Raises: RegistryError, also where the registry does not take it.
+        """
+        body = {"schemaType": "JSON", "schema": orjson.dumps(schema, option=orjson.OPT_SORT_KEYS).decode()}
+        status, found = await self._answer("POST", f"/subjects/{quote(subject, safe='')}/versions", json=body)
+        if status != 200 or not isinstance(found, dict) or not isinstance(found.get("id"), int):
+            said = found.get("message") if isinstance(found, dict) else None
+            raise RegistryError(f"{self._url} does not take the schema of {subject} (HTTP {status}): {said}")
+        return int(found["id"])
+
     async def _references(self, schema: Any, known: dict[str, str]) -> None:
         """What it is made of, what that is made of first. One that is gone is left out: then nobody can use it."""
         for each in schema.get("references") or ():
@@ -123,8 +135,17 @@ class RegistryClient:
 
     async def _get(self, path: str) -> Any:
         """None: the registry says that there is no such thing. Raises: RegistryError."""
+        status, found = await self._answer("GET", path)
+        if status == 200:
+            return found
+        if status == 404 and isinstance(found, dict) and "error_code" in found:
+            return None
+        raise RegistryError(f"{self._url} answers with HTTP {status}")
+
+    async def _answer(self, method: str, path: str, **request: Any) -> tuple[int, Any]:
+        """Status and JSON. Raises: RegistryError."""
         try:
-            async with self._session.get(self._url + path, allow_redirects=False) as response:
+            async with self._session.request(method, self._url + path, allow_redirects=False, **request) as response:
                 body = await response.content.read(MOST_BYTES)
                 status = response.status
         except TimeoutError:
@@ -134,14 +155,9 @@ class RegistryClient:
         if status in (401, 403):
             raise RegistryError(f"{self._url} refuses this client (HTTP {status}): check username and password_file")
         try:
-            found = orjson.loads(body)
+            return status, orjson.loads(body)
         except orjson.JSONDecodeError:
             raise RegistryError(f"{self._url} answers, and is no schema registry (HTTP {status})") from None
-        if status == 200:
-            return found
-        if status == 404 and isinstance(found, dict) and "error_code" in found:
-            return None
-        raise RegistryError(f"{self._url} answers with HTTP {status}")
 
 
 def _why(error: Exception) -> str:

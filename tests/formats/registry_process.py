@@ -120,7 +120,7 @@ class Door:
 
     async def open(self) -> None:
         app = web.Application()
-        app.router.add_route("GET", "/{path:.*}", self._pass_on)
+        app.router.add_route("*", "/{path:.*}", self._pass_on)
         self._session = aiohttp.ClientSession()
         self._runner = web.AppRunner(app)
         await self._runner.setup()
@@ -140,6 +140,9 @@ class Door:
             return web.Response(status=401, text="who are you?")
         assert self._session is not None
         self.asked.append(request.path)
-        async with self._session.get(self._registry.url + request.path_qs) as answer:
+        told = {"Content-Type": request.headers.get("Content-Type", "application/json")}
+        async with self._session.request(
+            request.method, self._registry.url + request.path_qs, data=await request.read(), headers=told
+        ) as answer:
             headers: Mapping[str, Any] = {"Content-Type": answer.headers.get("Content-Type", "application/json")}
             return web.Response(status=answer.status, body=await answer.read(), headers=headers)

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from agents.consume.asyncapi import json_schemas
+from agents.consume.register import register
 from agents.formats.build import InputFormat
 from agents.formats.contract import SchemaRef
 from agents.formats.encodings.avro import AvroEncoding
@@ -30,7 +32,7 @@ from agents.operator.source_findings import registry_findings
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from schemas.config.source.registry import Registry
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, PrivstreamError
 from tests.formats import forms
 from tests.formats.registry_process import Door, SchemaRegistry
 from tests.kafka.ingest_support import START_S, STEP_S, Bench, in_loop
@@ -312,3 +314,28 @@ async def test_avro_with_a_key_and_a_named_type_of_another_subject(registry: Sch
     nothing = type(made)(**{**{n: getattr(made, n) for n in made.__dataclass_fields__}, "schemas": SchemaBook()})
     wanted = {SchemaRef(int.from_bytes(each[1:5], "big")) for each in (key, value)}
     assert nothing.decoder().missing([record]) == (0, wanted)
+
+
+@in_loop
+async def test_schemas_of_public_topics_are_registered_once(
+    bootstrap: str, tmp_path: Path, registry: SchemaRegistry
+) -> None:
+    bench = Bench(bootstrap, tmp_path)
+    async with at_the_door(registry, tmp_path) as (door, settings):
+        config = bench.config
+        kafka = config.kafka.model_copy(update={"registry": Registry.model_validate(settings)})
+        config = config.model_copy(update={"kafka": kafka})
+        first = await register(config)
+        again = await register(config)
+        await door.shut()
+        with pytest.raises(PrivstreamError, match="cannot be reached"):
+            await register(config)
+    (name,) = [stream.name for stream in config.streams]
+    assert sorted(first) == [f"{name}.{each}-value" for each in ("ledger", "measurements", "synthetic")]
+    assert again == first
+    for subject, number in first.items():
+        found = await asyncio.to_thread(registry.client().get_schema, number)
+        assert found.schema_type == "JSON"
+        assert json.loads(found.schema_str) == json_schemas(config)[subject.removesuffix("-value")]
+    with pytest.raises(PrivstreamError, match=r"add \[kafka.registry\]"):
+        await register(bench.config)

@@ -160,7 +160,7 @@ async def _the_operator(job: PageJob, page: Page) -> None:
     name = job.names["taxi"]
     await until(page, f"document.getElementById('tab-{name}')")
     await page.click(f"#tab-{name}")
-    await until(page, "document.querySelector('#stream').innerText.includes('Error, small')")
+    await until(page, "document.querySelector('#stream').innerText.includes('Error in small areas')")
     await until(page, "document.querySelector('#stream').innerText.includes('OUTSIDE_DOMAIN')")
     found = await Axe().run(page, options=LEVELS)
     assert found.violations_count == 0, found.generate_report()

@@ -50,7 +50,7 @@ class OperatorPage {
       ] : [["Health", "not known yet"]]),
       ...(last ? [["Events in, true", number.format(last[2])], ["Synthetic records", number.format(last[3])]] : []),
       ...(last ? Object.entries(last[4]).slice(0, 4).map(([name, error]) =>
-        [`Error, ${name}`, error === null ? "none" : s.error_unit === "%" ? percent(error) : `${+error.toPrecision(3)} ${s.error_unit}`]) : []),
+        [name[0].toUpperCase() + name.slice(1), error === null ? "none" : s.error_unit === "%" ? percent(error) : `${+error.toPrecision(3)} ${s.error_unit}`]) : []),
     ]));
     replace(this.stops, ...(state?.stopped || []).map((text) => element("p", { class: "notice" }, `STOPPED: ${text}`)),
       ...(state?.source_problem ? [element("p", { class: "notice" }, state.source_problem)] : []));
