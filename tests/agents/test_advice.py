@@ -9,16 +9,20 @@ import pytest
 
 import schemas.errors
 from agents.lifecycle.advice import ADVICE, PAGE, advice, explain, table
-from schemas.errors import PrivstreamError, PromiseError, RecordError
+from schemas.errors import BatchError, PrivstreamError, PromiseError, RecordError, StateFileError, StepOrderError
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / PAGE).read_text(encoding="utf-8")
 HEADINGS = re.findall(r"^#+ (.+)$", TEXT, re.MULTILINE)
 ABSTRACT = (PrivstreamError, PromiseError)
+OF_THE_LIBRARY = (BatchError, StepOrderError, StateFileError)
+"""For who calls it, in a notebook; no worker knows them."""
 ERRORS = [
     kind
     for kind in vars(schemas.errors).values()
-    if isinstance(kind, type) and issubclass(kind, PrivstreamError) and kind not in (*ABSTRACT, RecordError)
+    if isinstance(kind, type)
+    and issubclass(kind, PrivstreamError)
+    and kind not in (*ABSTRACT, *OF_THE_LIBRARY, RecordError)
 ]
 
 
@@ -49,6 +53,13 @@ def test_every_error_of_ours_has_advice_of_its_own(kind: type[PrivstreamError]) 
     """An error that stops a stream or the job is never answered with "start the worker again"."""
     error = kind.__new__(kind)
     assert advice(error).section != "An error of the program"
+
+
+def test_errors_of_the_library_are_raised_there_alone() -> None:
+    names = [kind.__name__ for kind in OF_THE_LIBRARY]
+    sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "agents").rglob("*.py")}
+    found = {path.relative_to(ROOT).parts[1] for path, text in sources.items() if any(name in text for name in names)}
+    assert found == {"library"}
 
 
 def test_of_foreign_errors_only_the_type_is_told() -> None:

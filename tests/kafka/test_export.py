@@ -56,9 +56,11 @@ def test_what_a_worker_published_comes_out_as_a_file(bootstrap: str, tmp_path: P
         call(path, "--out", out, "--overwrite", "--format", "geoparquet", "--at", at)
         assert set(pa_parquet.read_table(out).column("synthetic_id").to_pylist()) == set(before)
     assert "0 to 3" in call(path, "--at", 9, code=2)["problems"][0]["fix"]
-    cells = tmp_path / "cells.geojson"
-    said = call(path, "--out", cells, "--what", "measurements", "--format", "geojson")
-    assert len(json.loads(cells.read_text())["features"]) == said["rows"] > 0
+    cells = tmp_path / "cells.parquet"
+    said = call(path, "--out", cells, "--what", "measurements", "--format", "geoparquet")
+    assert pa_parquet.read_metadata(cells).num_rows == said["rows"] > 0
+    refused = call(path, "--out", cells, "--overwrite", "--what", "measurements", "--format", "geojson", code=2)
+    assert "geoparquet" in refused["problems"][0]["fix"], "x and y of a unit square are no longitudes and latitudes"
     ask_for_counts(path, events)
     # Somebody else writes to the topic: a record of the job's form, then one of no form.
     for headers, reason in (([(STEP_HEADER, b"3")], "step 3 are not those"), ([], "names no step")):

@@ -103,7 +103,7 @@ class HeldLeaves:
                 "measured": sum(len(measured.nodes) for measured in work.measured),
                 "hot": hot,
             },
-            spans=spans(work.measured),
+            spans=spans(work.measured, now=work.now),
         )
 
     def _measurements(self, measured: Sequence[MeasuredLeaves], estimates: Estimates) -> list[dict[str, Any]]:

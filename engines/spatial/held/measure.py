@@ -101,9 +101,10 @@ class MeasuredLeaves:
     increments: IntArray
 
 
-def spans(measured: Sequence[MeasuredLeaves]) -> list[tuple[int, float]]:
-    """See `Release.spans`: how many events were counted in all leaves that were last measured in one step."""
-    since = np.concatenate([part.since for part in measured])
+def spans(measured: Sequence[MeasuredLeaves], *, now: int) -> list[tuple[int, float]]:
+    """See `Release.spans`: how many events were counted in all leaves that were last measured in one step. What a burst
+    adds to a leaf that was measured before in this very step `now` came in it."""
+    since = np.minimum(np.concatenate([part.since for part in measured]), now - 1)
     begins, index = np.unique(since, return_inverse=True)
     sums = np.zeros(len(begins), np.int64)
     np.add.at(sums, index, np.concatenate([part.increments for part in measured]))
