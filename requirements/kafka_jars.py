@@ -1,4 +1,4 @@
-"""Resolve the embedded broker's jars anew and write their list with hashes; part of `make lock`.
+"""Resolve the jars of the embedded broker, and of the Kafka Connect that a test runs; part of `make lock`.
 
 A list beside the code rather than a resolution at run time: every machine runs the same bytes, checked before they are
 run, and the first start downloads jars only instead of walking a hundred project descriptions first.
@@ -12,20 +12,23 @@ import jgo
 KAFKA = "org.apache.kafka:kafka_2.13:4.3.0"
 # Kafka logs through slf4j; the simple backend writes warnings to standard error, where BrokerError can quote them.
 LOGGING = "org.slf4j:slf4j-simple:2.0.17"
-LIST = Path(__file__).parent.parent / "agents" / "broker" / "jars.lock"
-
-HEAD = """\
-# The class path of the embedded broker: sha256, then group:artifact:version. Written by `make lock`.
-"""
+CONNECT = "org.apache.kafka:connect-runtime:4.3.0+org.apache.kafka:connect-file:4.3.0"
+ROOT = Path(__file__).parent.parent
+LISTS = {
+    ROOT / "agents" / "broker" / "jars.lock": ("the embedded broker", KAFKA),
+    ROOT / "requirements" / "connect.lock": ("the Kafka Connect of tests", CONNECT),
+}
 
 
 def main() -> None:
-    lines = []
-    for artifact in jgo.resolve(f"{KAFKA}+{LOGGING}"):
-        digest = hashlib.sha256(artifact.resolve().read_bytes()).hexdigest()
-        lines.append(f"{digest}  {artifact.groupId}:{artifact.artifactId}:{artifact.version}\n")
-    LIST.write_text(HEAD + "".join(sorted(lines, key=lambda line: line.split()[1])), encoding="utf-8")
-    print(f"{LIST.name}: {len(lines)} jars")
+    for path, (whose, wanted) in LISTS.items():
+        lines = []
+        for artifact in jgo.resolve(f"{wanted}+{LOGGING}"):
+            digest = hashlib.sha256(artifact.resolve().read_bytes()).hexdigest()
+            lines.append(f"{digest}  {artifact.groupId}:{artifact.artifactId}:{artifact.version}\n")
+        head = f"# The class path of {whose}: sha256, then group:artifact:version. Written by `make lock`.\n"
+        path.write_text(head + "".join(sorted(lines, key=lambda line: line.split()[1])), encoding="utf-8")
+        print(f"{path.name}: {len(lines)} jars")
 
 
 if __name__ == "__main__":

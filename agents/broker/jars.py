@@ -23,6 +23,7 @@ from schemas.errors import BrokerError
 BOOTSTRAP_VARIABLE = "PRIVSTREAM_BOOTSTRAP"
 CACHE_VARIABLE = "PRIVSTREAM_CACHE"
 KAFKA_VERSION = "4.3.0"
+BROKER = Path(__file__).with_name("jars.lock")
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many parts are done, and how many there are."""
@@ -43,12 +44,14 @@ class _Jar:
         return f"{self.group}:{self.artifact}:{self.version}"
 
 
-def jars(progress: Progress | None = None) -> str:
-    """Kafka's class path; fetches what this user's cache does not hold yet.
+def jars(progress: Progress | None = None, *, pinned: Path = BROKER) -> str:
+    """A class path of Kafka's; fetches what this user's cache does not hold yet.
+
+    Args: pinned: the list of its jars.
 
     A jar gets its name in the cache only after its hash was found right, so what is there is complete and as pinned.
     """
-    wanted = _pinned_jars()
+    wanted = _pinned_jars(pinned)
     folder = _cache_folder() / f"kafka-{KAFKA_VERSION}"
     class_path = os.pathsep.join(str(folder / jar.filename) for jar in wanted)
     if all((folder / jar.filename).exists() for jar in wanted):
@@ -68,8 +71,8 @@ def jars(progress: Progress | None = None) -> str:
     return class_path
 
 
-def _pinned_jars() -> list[_Jar]:
-    text = Path(__file__).with_name("jars.lock").read_text(encoding="utf-8")
+def _pinned_jars(path: Path) -> list[_Jar]:
+    text = path.read_text(encoding="utf-8")
     entries = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
     return [_Jar(sha256, *coordinate.split(":")) for sha256, coordinate in entries]
 
@@ -127,7 +130,7 @@ def _fetch(missing: list[_Jar], folder: Path, progress: Progress | None) -> None
                 ) from error
             if hashlib.sha256(path.read_bytes()).hexdigest() != jar.sha256:
                 raise BrokerError(
-                    f"Kafka's jar {jar} is not the one that agents/broker/jars.lock names: its hash differs, so it was "
+                    f"Kafka's jar {jar} is not the one that was pinned: its hash differs, so it was "
                     "not kept. Fix: try again; if it stays so, something on the way changes it: do not go on."
                 )
             path.replace(folder / jar.filename)

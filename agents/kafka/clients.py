@@ -74,12 +74,19 @@ async def close_client(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
 
 async def _stop(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
     stopping = asyncio.ensure_future(client.stop())
-    _, late = await asyncio.wait([stopping], timeout=CLOSE_S)
-    if late:  # its broker does not answer, and would not learn of it either
+    if not await _over(stopping):  # its broker does not answer, and would not learn of it either
         stopping.cancel()
-        await asyncio.wait([stopping])
-    if stopping.cancelled() or stopping.exception() is not None:
-        await (client._client if isinstance(client, AIOKafkaConsumer) else client.client).close()
+        await _over(stopping)
+    if not stopping.done() or stopping.cancelled() or stopping.exception() is not None:
+        connections = client._client if isinstance(client, AIOKafkaConsumer) else client.client
+        closing = asyncio.ensure_future(connections.close())
+        if await _over(closing) and not closing.cancelled():
+            closing.exception()  # looked at, and of no use to anybody
+
+
+async def _over(work: asyncio.Future[None]) -> bool:
+    """Whether it ends in time."""
+    return bool((await asyncio.wait([work], timeout=CLOSE_S))[0])
 
 
 @dataclass(frozen=True, slots=True)
