@@ -13,8 +13,16 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from schemas.config.section import Section, below, refusal
-from schemas.config.source.registry import Registry, is_loopback
-from schemas.config.values import Flag, PlainName, PositiveDuration, Whole, microseconds
+from schemas.config.source.registry import Registry
+from schemas.config.values import (
+    Flag,
+    PlainName,
+    PositiveDuration,
+    Whole,
+    base_address,
+    is_loopback,
+    microseconds,
+)
 from schemas.errors import ConfigProblem
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -37,17 +45,9 @@ Host = Annotated[str, Field(strict=True), AfterValidator(_host)]
 
 
 def _collector(value: str) -> str:
-    # The value is not repeated in the message: people write passwords into addresses.
     fix = 'write otlp_endpoint = "https://collector:4318"'
-    try:
-        url = urlsplit(value)
-        good = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
-    except ValueError:
-        raise refusal("is not an http or https address", fix) from None
-    if not good or not value.isascii() or re.search(r"[\s\\]", value):
-        raise refusal("is not an http or https address", fix)
-    if "@" in url.netloc:
-        raise refusal("has a name or password in it", "write them into otlp_headers_file, as authorization=Basic ...")
+    secrets = "write them into otlp_headers_file, as authorization=Basic ..."
+    url = base_address(value, fix=fix, secrets=secrets)
     if url.query or url.fragment or url.path.rstrip("/").endswith("/v1/metrics"):
         raise refusal("is not the collector's base address", f"{fix}: /v1/metrics is added to it")
     return value

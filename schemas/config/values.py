@@ -7,10 +7,12 @@ A day is 24 hours and a week 7 days, also across a change to summer time. Where 
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Annotated
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
@@ -203,3 +205,28 @@ def _topic_name(value: str) -> str:
 
 PlainName = Annotated[str, Field(strict=True, min_length=1, max_length=100), AfterValidator(_plain_name)]
 TopicName = Annotated[str, Field(strict=True, min_length=1, max_length=249), AfterValidator(_topic_name)]
+
+
+def base_address(value: str, *, fix: str, secrets: str) -> SplitResult:
+    """An http or https address. Raises: the refusal, which does not repeat it: people write passwords into addresses.
+
+    Args: secrets: where a name and a password belong.
+    """
+    try:
+        url = urlsplit(value)
+        good = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        raise refusal("is not an http or https address", fix) from None
+    if not good or not value.isascii() or re.search(r"[\s\\]", value):
+        raise refusal("is not an http or https address", fix)
+    if "@" in url.netloc:
+        raise refusal("has a name or password in it", secrets)
+    return url
+
+
+def is_loopback(url: SplitResult) -> bool:
+    """Whether an address names this machine alone."""
+    try:
+        return ipaddress.ip_address(url.hostname or "").is_loopback
+    except ValueError:
+        return url.hostname == "localhost"

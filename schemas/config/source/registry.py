@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
 from schemas.config.section import Section, refusal
+from schemas.config.values import base_address, is_loopback
 from schemas.errors import ConfigProblem
 
 
-def is_loopback(url: SplitResult) -> bool:
-    """Whether an address names this machine alone."""
-    try:
-        return ipaddress.ip_address(url.hostname or "").is_loopback
-    except ValueError:
-        return url.hostname == "localhost"
-
-
 def _registry(value: str) -> str:
-    # The value is not repeated in the message: people write passwords into addresses.
     fix = 'write url = "https://registry.example:8081"'
-    try:
-        url = urlsplit(value)
-        good = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
-    except ValueError:
-        raise refusal("is not an http or https address", fix) from None
-    if not good or not value.isascii() or re.search(r"[\s\\]", value):
-        raise refusal("is not an http or https address", fix)
-    if "@" in url.netloc:
-        raise refusal("has a name or password in it", "write them into username and password_file")
+    url = base_address(value, fix=fix, secrets="write them into username and password_file")
     if url.query or url.fragment:
         raise refusal("is not the registry's base address", fix)
     return value.rstrip("/")
