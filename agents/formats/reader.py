@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from agents.formats.build import ROWS, InputFormat
+from agents.formats.build import NEEDS, ROWS, InputFormat
 from agents.formats.contract import Document, Headers, SchemaRef, UnreadableError
 from agents.formats.encodings.csv_text import Kinds
 from agents.formats.envelopes import cloudevents, debezium
@@ -14,6 +14,9 @@ from agents.formats.paths import ABSENT, FieldPath
 from agents.formats.schemas import SchemaBook
 from agents.formats.values import PLAIN, instant, plain
 from schemas.events import TICK_HEADER, Reason
+
+MOST_MISSING = 64
+"""Schemas that are asked for at once; a registry is asked for fewer at a time."""
 
 
 class KeyedRecord(Protocol):
@@ -95,7 +98,11 @@ class RecordReader:
         return 2 if self._form.envelope == "debezium" and self._deletes else 1
 
     def missing(self, records: Sequence[KeyedRecord]) -> tuple[int, frozenset[SchemaRef]]:
-        """How many of the first records can be read with the schemas that are known, and which of all are not."""
+        """How many of the first records can be read with the schemas that are known, and which of all are not.
+
+        At most `MOST_MISSING` of them, the first: anybody who may write to a source can make ids up, and the book must
+        hold all that is asked for at once. What comes behind is asked for when those are known.
+        """
         found: set[SchemaRef] = set()
         first = len(records)
         for index, record in enumerate(records):
@@ -103,22 +110,34 @@ class RecordReader:
                 if ref not in self._book:
                     found.add(ref)
                     first = min(first, index)
+            if len(found) >= MOST_MISSING:
+                break
         return first, frozenset(found)
 
     def _refs(self, record: KeyedRecord) -> Iterator[SchemaRef]:
+        """Of all that reading the record needs; of more than that where it cannot be read at all."""
         value, headers = record.value, record.headers
-        if value and len(value) <= self._most_bytes and self._reads_value(headers):
-            ref = self._values.ref(value, header_of(headers, VALUE_HEADER) if headers else None)
+        if not value or len(value) > self._most_bytes:
+            return
+        if (data := self._data(value, headers)) is not None:
+            ref = self._values.ref(data, header_of(headers, VALUE_HEADER) if headers else None)
             if ref is not None:
                 yield ref
-        if self._keys is not None and record.key and value:
+        if self._keys is not None and record.key is not None:
             ref = self._keys.ref(record.key, header_of(headers, KEY_HEADER) if headers else None)
             if ref is not None:
                 yield ref
 
-    def _reads_value(self, headers: Headers) -> bool:
-        """Whether the value itself is of the stream's format: a structured CloudEvent is JSON."""
-        return self._form.envelope != "cloudevents" or cloudevents.binary(headers)
+    def _data(self, value: bytes, headers: Headers) -> bytes | None:
+        """What of a value is in the stream's format."""
+        if self._form.envelope != "cloudevents":
+            return value
+        if self._form.format not in NEEDS:
+            return None  # no schema is asked for: spare what follows
+        try:
+            return cloudevents.carried(value, headers)[0]
+        except UnreadableError:
+            return None
 
     def unfold(self, records: Sequence[KeyedRecord]) -> list[ReadRecord]:
         """The events of the records in order: one for each, or two; one as well for what cannot be read."""

@@ -50,7 +50,12 @@ class SchemaBook:
             self._made = {key: made for key, made in self._made.items() if key[0] != gone}
 
     def reader(self, ref: SchemaRef, kind: str, make: Callable[[SchemaText], Any]) -> Any:
-        """What `make` makes of the schema, once. Raises: UnreadableError; KeyError where nobody asked for it yet."""
+        """What `make` makes of the schema, once. Raises: UnreadableError.
+
+        Ask first whether it is here: of one that is not, `UNKNOWN_SCHEMA` is the answer too. No record stops a stream.
+        """
+        if ref not in self._texts:
+            raise UnreadableError(Reason.UNKNOWN_SCHEMA)
         if (ref, kind) not in self._made:
             text = self._texts[ref]
             made: Any = Reason.UNKNOWN_SCHEMA if text is None else Reason.UNUSABLE_SCHEMA

@@ -80,29 +80,34 @@ class RegistryClient:
             raise RegistryError(f"{self._url} answers, and is no schema registry")
 
     async def learn(self, book: SchemaBook, refs: Iterable[SchemaRef]) -> None:
-        """Put schemas into the book that it does not have. Raises: RegistryError, and what was learnt stays."""
-        wanted = [ref for ref in refs if ref not in book]
-        found = await asyncio.gather(*(self.schema(ref) for ref in wanted), return_exceptions=True)
-        for ref, each in zip(wanted, found, strict=True):
-            if not isinstance(each, BaseException):
-                book.put(ref, each)
-        for each in found:
+        """Put schemas into the book that it does not have, each as soon as it is known.
+
+        Raises: RegistryError, and what was learnt stays.
+        """
+
+        async def one(ref: SchemaRef) -> None:
+            book.put(ref, await self.schema(ref))
+
+        asked = (one(ref) for ref in refs if ref not in book)
+        for each in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(each, BaseException):
                 raise each
 
     async def schema(self, ref: SchemaRef) -> SchemaText | None:
         """The schema of an id; None where the registry has none. Raises: RegistryError."""
         where = f"/schemas/ids/{ref.name}" if isinstance(ref.name, int) else f"/schemas/guids/{ref.name}"
-        async with self._places:
-            for again in range(ANSWERS):
-                if again:
-                    await asyncio.sleep(self._not_there_s)
+        for again in range(ANSWERS):
+            if again:
+                await asyncio.sleep(self._not_there_s)  # in nobody's place: ids that are made up keep no others waiting
+            async with self._places:
                 if (found := await self._get(where)) is not None:
                     break
-            else:
+        else:
+            async with self._places:
                 await self.check()  # of a wrong path, some say as well that there is no such schema
-                return None
-            known: dict[str, str] = {}
+            return None
+        known: dict[str, str] = {}
+        async with self._places:
             await self._references(found, known)
         kind = found.get("schemaType", "AVRO")
         text = found.get("schema")

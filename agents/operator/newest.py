@@ -39,10 +39,13 @@ async def newest_records(config: Config, stream: Stream, *, partitions: int, sta
             machine = PartitionIngest(spec, partition)
             machine.resume(start)
             async for batch in log.read(start):
-                if registry is not None and (wanted := machine.decoder.missing(batch)[1]):
-                    async with RegistryClient(registry) as client:
-                        await client.learn(spec.schemas, wanted)
-                machine.take(batch)
+                while batch:
+                    count, wanted = (len(batch), None) if registry is None else machine.decoder.missing(batch)
+                    machine.take(batch[:count])
+                    batch = batch[count:]
+                    if registry is not None and wanted:
+                        async with RegistryClient(registry) as client:
+                            await client.learn(spec.schemas, wanted)
         if (block := machine.seal()[0]) is not None:
             seen.tally.update(by_reason_and_field(block))
     return seen

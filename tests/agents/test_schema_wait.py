@@ -13,9 +13,10 @@ from aiokafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.formats import schemas
 from agents.formats.contract import SchemaRef
 from agents.formats.schemas import SchemaBook, SchemaText
-from agents.kafka.schema_registry import RegistryError
+from agents.kafka.schema_registry import RegistryClient, RegistryError
 from agents.lifecycle.vitals import Vitals
 from agents.protocol.ingest.events import RawRecord
 from agents.worker.ingest import schema_wait
@@ -36,6 +37,7 @@ SCHEMA = {
 }
 TEXT = SchemaText("AVRO", json.dumps(SCHEMA))
 SOURCE = TopicPartition("raw.s", 0)
+OTHER = TopicPartition("raw.s", 1)
 REFS = [SchemaRef(number) for number in range(4)]
 
 
@@ -108,6 +110,15 @@ def test_when_a_schema_is_learnt_changes_no_step(
     assert bool(waited) == bool(set(refs) - known)
 
 
+class Held:
+    """What is asked of a task."""
+
+    closed, position = False, 0
+
+    def __init__(self, source: TopicPartition, wanted: Collection[SchemaRef]) -> None:
+        self.source, self.wanted = source, frozenset(wanted)
+
+
 class Consumer:
     """What is asked of Kafka's."""
 
@@ -168,6 +179,122 @@ def test_what_waits_is_paused_said_and_read_again_from_there(monkeypatch: pytest
             await asyncio.sleep(0)
         assert vitals.unready == []
         await wait.close()
+
+    asyncio.run(scenario())
+
+
+class Answers:
+    """A registry that has every schema; its session takes a while to close."""
+
+    def __init__(self, registry: Registry) -> None: ...
+    async def __aenter__(self) -> Answers:
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def learn(self, book: SchemaBook, refs: Collection[SchemaRef]) -> None:
+        await asyncio.sleep(0)
+        for ref in refs:
+            book.put(ref, TEXT)
+
+
+class Both(Consumer):
+    """Of two partitions."""
+
+    def assignment(self) -> set[TopicPartition]:
+        return {SOURCE, OTHER}
+
+
+async def reads_on(wait: SchemaWait, consumer: Consumer, tasks: dict[TopicPartition, Any]) -> bool:
+    """Whether all go on before long."""
+    for _ in range(200):
+        await asyncio.sleep(0)
+        wait.go_on(consumer, tasks)  # type: ignore[arg-type]
+    return not consumer.paused
+
+
+def test_what_is_wanted_while_the_session_closes_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema_wait, "RegistryClient", Answers)
+
+    async def scenario() -> None:
+        book, consumer = SchemaBook(), Both()
+        wait = SchemaWait(Registry(url="http://localhost:1"), book, IngestCounters(), Vitals())
+        first, second = Held(SOURCE, REFS[:1]), Held(OTHER, REFS[1:2])
+        wait.hold(consumer, first)  # type: ignore[arg-type]
+        while REFS[0] not in book:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        for _ in range(5):  # the session is being closed now
+            await asyncio.sleep(0)
+        wait.hold(consumer, second)  # type: ignore[arg-type]
+        assert await reads_on(wait, consumer, {SOURCE: first, OTHER: second})
+        assert REFS[1] in book
+        await wait.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_that_the_book_forgot_holds_nothing_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids that are made up push each other out of the book."""
+    monkeypatch.setattr(schema_wait, "RegistryClient", Answers)
+    monkeypatch.setattr(schemas, "MOST", 2)
+
+    async def scenario() -> None:
+        consumer = Both()
+        wait = SchemaWait(Registry(url="http://localhost:1"), SchemaBook(), IngestCounters(), Vitals())
+        tasks = {SOURCE: Held(SOURCE, REFS[:2]), OTHER: Held(OTHER, REFS[2:])}
+        for task in tasks.values():
+            wait.hold(consumer, task)  # type: ignore[arg-type]
+        assert await reads_on(wait, consumer, tasks)
+        assert not any(task.wanted for task in tasks.values()), "what is still wanted there is found out by reading"
+        await wait.close()
+
+    asyncio.run(scenario())
+
+
+def test_reading_goes_on_from_its_record_whatever_the_book_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A book of one schema: each record is taken in once, in order, though every answer pushes another one out."""
+    monkeypatch.setattr(schema_wait, "RegistryClient", Answers)
+    monkeypatch.setattr(schemas, "MOST", 1)
+
+    async def scenario() -> None:
+        task, consumer = task_of(), Consumer()
+        wait = SchemaWait(Registry(url="http://localhost:1"), book_of(task), IngestCounters(), Vitals())
+        feed = [record(offset, REFS[offset % 2]) for offset in range(4)]
+        for _ in range(400):
+            if not consumer.paused and task.position < len(feed):
+                await task.take(feed[task.position : task.position + 1])
+                wait.hold(consumer, task)  # type: ignore[arg-type]
+            await asyncio.sleep(0)
+            wait.go_on(consumer, {SOURCE: task})  # type: ignore[arg-type]
+        block, letters = task.machines[0].seal()
+        assert (task.position, block.counts, letters) == (4, {"ACCEPTED": 4}, [])  # type: ignore[union-attr]
+        await wait.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_is_known_as_it_comes() -> None:
+    """Not when all have come: ids that are made up keep no others waiting."""
+
+    class Slow(RegistryClient):
+        async def _get(self, path: str) -> Any:
+            if path.endswith("/0"):
+                return {"schema": TEXT.text}
+            return [] if path == "/schemas/types" else None
+
+    async def scenario() -> None:
+        book = SchemaBook()
+        made_up = [SchemaRef(number) for number in range(1, 40)]
+        async with Slow(Registry(url="http://localhost:1"), not_there_s=30.0) as client:
+            asking = asyncio.create_task(client.learn(book, [*made_up, REFS[0]]))
+            for _ in range(200):
+                await asyncio.sleep(0)
+            assert REFS[0] in book
+            assert not asking.done()
+            asking.cancel()
+            await asyncio.wait([asking])
 
     asyncio.run(scenario())
 

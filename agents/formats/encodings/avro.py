@@ -14,11 +14,14 @@ from typing import Any
 import msgspec
 
 from agents.formats.contract import SchemaRef, UnreadableError
+from agents.formats.encodings.avro_bounds import BOUNDED_DECIMAL, bound
 from agents.formats.framing import framed
 from agents.formats.schemas import SchemaBook, SchemaText
 from schemas.events import Reason
 
 KIND = "AVRO"
+MOST_DECIMAL_BYTES = 64
+"""Of a decimal: 153 digits. To make a number of a million bytes takes a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +51,25 @@ class AvroEncoding:
 
 
 def reader_of(text: SchemaText) -> Callable[[io.BytesIO], Any]:
-    """Raises: whatever the library does where a schema is none."""
+    """Raises: whatever the library does where a schema is none; ValueError where reading with it has no bound."""
     import fastavro
 
     named: dict[str, Any] = {}
     for _, each in text.references:
         fastavro.parse_schema(msgspec.json.decode(each), named_schemas=named)
     parsed = fastavro.parse_schema(msgspec.json.decode(text.text), named_schemas=named)
+    bound(parsed, named)
+    for kind in ("bytes", "fixed"):  # names of our own: the library's own decimals stay what they are for others
+        fastavro.read.LOGICAL_READERS[f"{kind}-{BOUNDED_DECIMAL}"] = _decimal
 
     def read(stream: io.BytesIO) -> Any:
         return fastavro.schemaless_reader(stream, parsed, None)
 
     return read
+
+
+def _decimal(data: bytes, schema: Any = None, _: Any = None) -> Any:
+    """A decimal; one that is too long stays bytes, which no field can be."""
+    from fastavro.read import LOGICAL_READERS
+
+    return data if len(data) > MOST_DECIMAL_BYTES else LOGICAL_READERS["bytes-decimal"](data, schema, None)

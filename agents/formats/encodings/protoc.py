@@ -62,7 +62,10 @@ def _well_known(name: str) -> Any:
 
     if not name.startswith(_WELL_KNOWN) or ".." in name:
         raise ValueError("a schema imports a file that the registry does not have")
-    module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+    try:
+        module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+    except ImportError:  # the library itself is there: the file is one that it never had
+        raise ValueError("a schema imports a file that does not come with Protobuf") from None
     return FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
 
 

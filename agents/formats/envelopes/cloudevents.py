@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from agents.formats.contract import Document, Headers, UnreadableError
@@ -31,10 +32,14 @@ def binary(headers: Headers) -> bool:
     return not structured(headers) and any(name == f"{_PREFIX}specversion" for name, _ in headers)
 
 
-def unwrap(data: bytes, headers: Headers, read: Callable[[bytes], Any]) -> Document:
-    """Args: read: data in the stream's format. Raises: UnreadableError."""
+def carried(data: bytes, headers: Headers) -> tuple[bytes | None, Document]:
+    """What of an event is in the stream's format, and the event without it.
+
+    Both what asks for schemas and what reads with them goes through here, so neither knows of data that the other
+    does not. Returns: (data, or None where the document has it already; document). Raises: UnreadableError.
+    """
     if binary(headers):
-        return Document(read(data), _attributes(headers))
+        return data, Document(None, _attributes(headers))
     kind = (header_of(headers, "content-type") or b"").split(b";")[0].strip().lower()
     if structured(headers) and kind != _STRUCTURED + b"+json":
         raise UnreadableError(Reason.NO_ENVELOPE)
@@ -42,12 +47,18 @@ def unwrap(data: bytes, headers: Headers, read: Callable[[bytes], Any]) -> Docum
     if not isinstance(event, dict) or "specversion" not in event:
         raise UnreadableError(Reason.NO_ENVELOPE)
     attributes = {name: value for name, value in event.items() if name not in ("data", "data_base64")}
-    if "data_base64" in event:
-        try:
-            return Document(read(base64.b64decode(event["data_base64"], validate=True)), attributes)
-        except (binascii.Error, TypeError, ValueError):
-            raise UnreadableError(Reason.UNREADABLE) from None
-    return Document(event.get("data"), attributes)
+    if "data_base64" not in event:
+        return None, Document(event.get("data"), attributes)
+    try:
+        return base64.b64decode(event["data_base64"], validate=True), Document(None, attributes)
+    except (binascii.Error, TypeError, ValueError):
+        raise UnreadableError(Reason.UNREADABLE) from None
+
+
+def unwrap(data: bytes, headers: Headers, read: Callable[[bytes], Any]) -> Document:
+    """Args: read: data in the stream's format. Raises: UnreadableError."""
+    inner, document = carried(data, headers)
+    return document if inner is None else replace(document, value=read(inner))
 
 
 def _attributes(headers: Headers) -> dict[str, Any]:

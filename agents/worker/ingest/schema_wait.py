@@ -51,17 +51,30 @@ class SchemaWait:
         consumer.pause(task.source)
         consumer.seek(task.source, task.position)
         self._wanted |= task.wanted
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._ask())
+        self._see_to_it()
 
     def go_on(self, consumer: AIOKafkaConsumer, tasks: Mapping[TopicPartition, SourceTask]) -> None:
-        """Read on where all that was waited for is known. Raises: what ended the asking."""
-        if self._asking is not None and self._asking.done():
-            self._asking.result()
+        """Read on where all that was waited for was answered. Raises: what ended the asking.
+
+        An answer that the book has forgotten since is one: the task, set back to its record, wants it again and is held
+        again. Nothing is read without its schema.
+        """
         for source, task in tasks.items():
-            if task.wanted and source in consumer.assignment() and all(ref in self._book for ref in task.wanted):
+            answered = all(ref not in self._wanted or ref in self._book for ref in task.wanted)
+            if task.wanted and answered and source in consumer.assignment():
                 task.wanted = frozenset()
                 consumer.resume(source)
+        self._see_to_it()
+
+    def _see_to_it(self) -> None:
+        """Somebody asks while anything is wanted, also what was first wanted when the asking was about to end.
+
+        Raises: what ended it.
+        """
+        if self._asking is not None and self._asking.done():
+            self._asking.result()
+        if self._wanted and (self._asking is None or self._asking.done()):
+            self._asking = asyncio.create_task(self._ask())
 
     def held(self, tasks: Mapping[TopicPartition, SourceTask]) -> list[tuple[str, int]]:
         """The partitions that wait."""
@@ -80,8 +93,10 @@ class SchemaWait:
             while self._wanted:
                 self._counters.schemas_awaited = len(self._wanted)
                 self._pulse.waits(f"waits for {_named(self._wanted)} of the registry")
+                asked = frozenset(self._wanted)
                 try:
-                    await client.learn(self._book, list(self._wanted))
+                    await client.learn(self._book, asked)
+                    self._wanted -= asked
                     pause_s = FIRST_S
                 except RegistryError as error:
                     self._pulse.ready = False
