@@ -12,7 +12,8 @@ import pytest
 
 from agents.library import journal as journals
 from engines import configure
-from schemas.errors import PrivstreamError, StateFileError, StepOrderError
+from schemas.errors import FingerprintError, PrivstreamError, StateFileError, StepOrderError
+from schemas.steps import sequence, zones
 from tests.library.tables import TABLES, rows
 
 pytestmark = pytest.mark.seconds(0.2)
@@ -104,3 +105,19 @@ def test_who_opens_the_file_waits_until_it_is_written(tmp_path: Path, monkeypatc
     assert refused in ([], [StateFileError])
     with pytest.raises(StateFileError):
         old.step(rows(1))
+
+
+def test_another_database_of_zones_that_moves_a_begin_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time = {**TABLES["time"], "step": "1 day", "timezone": "Europe/Berlin"}
+    configure(TABLES, time=time, state=tmp_path / "s.state").close()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(sequence, "zone", lambda name: zones.zone("Europe/London"))
+            sequence._begins.cache_clear()
+            with pytest.raises(FingerprintError, match=r"time\.begins was .*tzdata"):
+                configure(TABLES, time=time, state=tmp_path / "s.state")
+    finally:
+        sequence._begins.cache_clear()
+    configure(TABLES, time=time, state=tmp_path / "s.state").close()
