@@ -39,6 +39,7 @@ class JournalEntry:
         candidate: of the last step that has its answer. taken: what became of its rows.
         seed: of the step that is begun and has no answer yet. begun: how many steps were begun.
         batches: digest of each batch -> the step that took it in.
+        waiting: step to come -> hashes of the rows that `add` and `step` took in for it, see `agents.library.repeats`.
         alive: synthetic records by their ids.
     """
 
@@ -52,6 +53,7 @@ class JournalEntry:
     seed: bytes = b""
     begun: int = 0
     batches: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[int, bytes] = field(default_factory=dict)
     alive: Mapping[str, bytes] = field(default_factory=dict)
 
     def encode(self) -> bytes:
@@ -60,6 +62,7 @@ class JournalEntry:
         parts |= {f"block/{index}": block for index, block in enumerate(self.blocks)}
         parts |= {f"snapshot/{bucket}": value for bucket, value in self.snapshots.items()}
         parts["alive"] = b"".join(self.alive.values())
+        parts |= {f"waiting/{step}": marks for step, marks in self.waiting.items()}
         header = {
             "first_block": self.first_block,
             "blocks": len(self.blocks),
@@ -92,6 +95,9 @@ class JournalEntry:
             seed=parts["seed"],
             begun=header["begun"],
             batches=header["batches"],
+            waiting={
+                int(name.removeprefix("waiting/")): part for name, part in parts.items() if name.startswith("waiting/")
+            },
             alive=alive,
         )
 
