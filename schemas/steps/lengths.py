@@ -22,8 +22,8 @@ MOST_DAYS, MOST_MONTHS = 36_600, 1_200
 _WHOLE = re.compile(CALENDAR_PATTERN, re.ASCII)
 _DAY_US = 86_400_000_000
 _CLOCKS_US = 12 * 3_600_000_000
-"""More than clocks of one place have ever gone forward, Macquarie Island's by 10 hours; but for a whole day, which Samoa
-skipped in 2011: a step of one day is then no step, and a longer one lacks that day."""
+"""More than clocks of one place have ever gone forward, Macquarie Island's by 10 hours; but for a whole day, which
+Samoa skipped in 2011: a step of one day is then no step, and a longer one lacks that day."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from tests.library.tables import TABLES, rows
 
 pytestmark = pytest.mark.seconds(0.2)
 
-EVENTS = {key: value for key, value in TABLES.items() if key != "privacy"} | {"privacy": {"epsilon": 2, "unit": "event"}}
+EVENTS: dict[str, Any] = {**TABLES, "privacy": {"epsilon": 2, "unit": "event"}}
 WAITS = "were taken in before, by `add` or `step`, for a step that `run` is asked for"
 
 
