@@ -196,9 +196,9 @@ def _lock_of(path: Path) -> int:
             if there:
                 raise StateFileError(
                     f"{path} lies there without {name.name}, so it was copied, renamed or moved, and another file "
-                    "might answer the same steps with other noise. Fix: go on with the file that it was copied from; if "
-                    f"it was renamed or moved, do the same with its lock, to {name.name}; if the lock is lost, start "
-                    "a stream under another name, whose epsilon adds to what this one has cost."
+                    "might answer the same steps with other noise. Fix: go on with the file that it was copied from; "
+                    f"if it was renamed or moved, do the same with its lock, to {name.name}; if the lock is lost, "
+                    "start a stream under another name, whose epsilon adds to what this one has cost."
                 ) from None
         lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
