@@ -21,7 +21,6 @@ from agents.kafka.topics.ids import TopicIdentity, topic_identities
 from agents.kafka.topics.lost import ends_of
 from agents.protocol.fingerprint import SOURCE, Fingerprint, holding
 from schemas.errors import BrokerError, FingerprintError, LostTopicError, SourceError
-from schemas.steps.zones import database
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -166,13 +165,9 @@ def fingerprint_now(
     start = stream.time.start
     if start == "now":
         start = stream.time.started_at(datetime.datetime.now(stream.time.zone)) if stored is None else stored.start
-    calendar = stream.time.calendar_from(start)
-    time = stream.time.fingerprint_fields
-    if calendar is not None:
-        time |= {"begins": calendar.digest(), "tzdata": database()}
     fields = {
         **stream.fingerprint_fields(),
-        "time": time,
+        "time": stream.time.fingerprint_from(start),
         "source_topic_id": source.id,
         "source_partitions": source.partitions,
         "user_key_id": user_key_id,

@@ -16,7 +16,7 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import orjson
@@ -26,6 +26,10 @@ import pyarrow.compute as pc
 from agents.offline.rows.cells import has_json, values
 from agents.protocol.ingest.times import EPOCH, ONE_US, UNIT_US
 from schemas.errors import BatchError
+
+if TYPE_CHECKING:
+    from agents.protocol.ingest.spec import SourceSpec
+    from schemas.config import Stream
 
 ROWS = 4096
 """At once."""
@@ -52,6 +56,21 @@ class BatchReader:
     time: str
     format: str
     zone: ZoneInfo
+
+    @classmethod
+    def of(cls, stream: Stream, spec: SourceSpec) -> BatchReader:
+        """That of a configured stream, of which `spec` is made."""
+        keys = {spec.fields.time: "[streams.time] field"}
+        if spec.fields.user is not None:
+            keys[spec.fields.user] = "[streams.privacy] user"
+        keys |= {field: f"[streams.domain] {key}" for key, field in stream.domain.roles() if field in spec.fields.names}
+        return cls(
+            stream=stream.name,
+            fields={name: keys.get(name, "[streams.domain]") for name in spec.fields.names},
+            time=stream.time.field,
+            format=stream.time.format,
+            zone=stream.time.zone,
+        )
 
     def read(self, batch: object) -> BatchRows:
         """Rows as JSON records, in their order.

@@ -57,7 +57,11 @@ def configure(
     # Steps end when they are asked for, which is what a replay's ticks do; rows are JSON by then.
     timing = chosen.time.model_copy(update={"clock": "replay"})
     chosen = chosen.model_copy(update={"time": timing, "format": "json"})
-    fields = {**chosen.fingerprint_fields(), "seeds": "secure" if insecure_seed is None else "insecure"}
+    fields = {
+        **chosen.fingerprint_fields(),
+        "time": timing.fingerprint_from(timing.start),
+        "seeds": "secure" if insecure_seed is None else "insecure",
+    }
     asked = Fingerprint(chosen.name, fields, chosen.time.start)
     begin = JournalEntry(fingerprint=asked.encode(), key=user_key(fresh_seed(), stream=chosen.name))
     journal = Journal(begin) if state is None else open_file(Path(state), begin)

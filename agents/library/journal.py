@@ -6,14 +6,16 @@ has the same answer as if nothing had happened, and a step with an answer never 
 
 The file is replaced as a whole, so it is always one of the two. Beside it lies `<file>.lock`: it is locked while a
 stream is open, and says how many steps were begun. An older copy of the file is thereby refused: its steps would be
-answered again, with other noise. Guarantee: as long as both files are there and nobody changes them, every step has at
-most one answer, whatever is run again. PRIVATE: exact counts, seeds and the key of the users' hash.
+answered again, with other noise. So is a copy under another name, which has no lock: the lock is on the disk before the
+file is. Guarantee: as long as both files are there and nobody changes them, every step has at most one answer, whatever
+is run again. PRIVATE: exact counts, seeds and the key of the users' hash.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -37,6 +39,7 @@ class JournalEntry:
         candidate: of the last step that has its answer. taken: what became of its rows.
         seed: of the step that is begun and has no answer yet. begun: how many steps were begun.
         batches: digest of each batch -> the step that took it in.
+        waiting: step to come -> hashes of the rows that `add` and `step` took in for it, see `agents.library.repeats`.
         alive: synthetic records by their ids.
     """
 
@@ -50,6 +53,7 @@ class JournalEntry:
     seed: bytes = b""
     begun: int = 0
     batches: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[int, bytes] = field(default_factory=dict)
     alive: Mapping[str, bytes] = field(default_factory=dict)
 
     def encode(self) -> bytes:
@@ -58,6 +62,7 @@ class JournalEntry:
         parts |= {f"block/{index}": block for index, block in enumerate(self.blocks)}
         parts |= {f"snapshot/{bucket}": value for bucket, value in self.snapshots.items()}
         parts["alive"] = b"".join(self.alive.values())
+        parts |= {f"waiting/{step}": marks for step, marks in self.waiting.items()}
         header = {
             "first_block": self.first_block,
             "blocks": len(self.blocks),
@@ -90,6 +95,9 @@ class JournalEntry:
             seed=parts["seed"],
             begun=header["begun"],
             batches=header["batches"],
+            waiting={
+                int(name.removeprefix("waiting/")): part for name, part in parts.items() if name.startswith("waiting/")
+            },
             alive=alive,
         )
 
@@ -119,6 +127,8 @@ class FileJournal(Journal):
         super().__init__(entry)
         self._path = path
         self._lock: int | None = lock
+        # Whoever takes this one's place reads the file: not while it is being written.
+        self._busy = threading.Lock()
         # A lock that nobody holds any more is let go, once: its number may by then be another file's.
         self._let_go = weakref.finalize(self, os.close, lock)
 
@@ -127,24 +137,26 @@ class FileJournal(Journal):
         return self._lock is None
 
     def commit(self, **changes: Any) -> None:
-        if self._lock is None:
-            raise StateFileError(
-                f"{self._path}: this stream was closed, or opened again. Fix: go on with the stream that was opened "
-                "last, or open it anew."
-            )
-        entry = replace(self.entry, **changes)
-        _write(self._path, entry.encode())
-        if entry.begun > self.entry.begun:
-            # After the file: a crash in between leaves a file that is ahead of its lock, which is no older copy.
-            os.pwrite(self._lock, b"%020d" % entry.begun, 0)
-            os.fsync(self._lock)
-        self.entry = entry
+        with self._busy:
+            if self._lock is None:
+                raise StateFileError(
+                    f"{self._path}: this stream was closed, or opened again. Fix: go on with the stream that was "
+                    "opened last, or open it anew."
+                )
+            entry = replace(self.entry, **changes)
+            _write(self._path, entry.encode())
+            if entry.begun > self.entry.begun:
+                # After the file: a crash in between leaves a file that is ahead of its lock, which is no older copy.
+                _say(self._path, self._lock, entry.begun)
+            self.entry = entry
 
     def close(self) -> None:
-        if self._lock is not None:
-            self._let_go()
-            self._lock = None
-            _OPEN.pop(self._path, None)
+        with self._busy:
+            if self._lock is not None:
+                # Before the lock is let go: the next one that is open is another's.
+                _OPEN.pop(self._path, None)
+                self._lock = None
+                self._let_go()
 
 
 _OPEN: weakref.WeakValueDictionary[Path, FileJournal] = weakref.WeakValueDictionary()
@@ -154,17 +166,12 @@ _OPEN: weakref.WeakValueDictionary[Path, FileJournal] = weakref.WeakValueDiction
 def open_file(path: Path, begin: JournalEntry) -> FileJournal:
     """The journal of a file; `begin` where there is none yet.
 
-    Raises: StateFileError if another process has it open, it is damaged, or it is an older copy.
+    Raises: StateFileError if another process has it open, it is damaged, or it is a copy.
     """
     path = path.expanduser().resolve()
     if (before := _OPEN.get(path)) is not None:
         before.close()
-    try:
-        lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StateFileError(
-            f"{path}: cannot be written here ({error.strerror}). Fix: name a folder of yours."
-        ) from None
+    lock = _lock_of(path)
     try:
         journal = _locked(path, lock, begin)
     except BaseException:
@@ -172,6 +179,39 @@ def open_file(path: Path, begin: JournalEntry) -> FileJournal:
         raise
     _OPEN[path] = journal
     return journal
+
+
+def _lock_of(path: Path) -> int:
+    """The lock of a file, opened. A file that lies there without one is no file that was begun there.
+
+    Raises: StateFileError.
+    """
+    name = path.with_name(path.name + ".lock")
+    # Asked first: the lock is made before the file, so where the file is there now the lock has been, too.
+    there = path.exists()
+    try:
+        try:
+            return os.open(name, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if there:
+                raise StateFileError(
+                    f"{path} lies there without {name.name}, so it was copied, renamed or moved, and another file "
+                    "might answer the same steps with other noise. Fix: go on with the file that it was copied from; "
+                    f"if it was renamed or moved, do the same with its lock, to {name.name}; if the lock is lost, "
+                    "start a stream under another name, whose epsilon adds to what this one has cost."
+                ) from None
+        lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            # Before the file: one that outlives a power cut without its lock would be refused for ever.
+            _sync_folder(path)
+        except BaseException:
+            os.close(lock)
+            raise
+        return lock
+    except OSError as error:
+        raise StateFileError(
+            f"{path}: cannot be written here ({error.strerror}). Fix: name a folder of yours."
+        ) from None
 
 
 def _locked(path: Path, lock: int, begin: JournalEntry) -> FileJournal:
@@ -200,7 +240,40 @@ def _locked(path: Path, lock: int, begin: JournalEntry) -> FileJournal:
         )
     if not path.exists():
         _write(path, entry.encode())
+    if entry.begun > begun:
+        # A crash came between the file and its lock. What is answered from here on must not be answered by a copy of
+        # the file from before; so the file's own place in its folder is made sure of, too.
+        _sync(path)
+        _say(path, lock, entry.begun)
     return FileJournal(path, lock, entry)
+
+
+def _say(path: Path, lock: int, begun: int) -> None:
+    """Write into the lock how many steps were begun; on the disk when this returns. Raises: StateFileError."""
+    try:
+        os.pwrite(lock, b"%020d" % begun, 0)
+        os.fsync(lock)
+    except OSError as error:
+        raise _unwritten(path, error) from None
+
+
+def _sync(path: Path) -> None:
+    """That a file is on the disk as it is found here. Raises: StateFileError."""
+    try:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        _sync_folder(path)
+    except OSError as error:
+        raise _unwritten(path, error) from None
+
+
+def _sync_folder(path: Path) -> None:
+    """Raises: OSError."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -213,12 +286,10 @@ def _write(path: Path, data: bytes) -> None:
             out.flush()
             os.fsync(out.fileno())
         new.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _sync_folder(path)
     except OSError as error:
-        raise StateFileError(
-            f"{path}: cannot be written ({error.strerror}). Fix: make room, or name another folder."
-        ) from None
+        raise _unwritten(path, error) from None
+
+
+def _unwritten(path: Path, error: OSError) -> StateFileError:
+    return StateFileError(f"{path}: cannot be written ({error.strerror}). Fix: make room, or name another folder.")

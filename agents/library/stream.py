@@ -7,7 +7,6 @@ Rows become the records of a raw topic of one partition, and go through `Partiti
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import sys
 import threading
@@ -24,6 +23,7 @@ from agents.library.batches import ROWS, BatchReader, BatchRows
 from agents.library.journal import Journal
 from agents.library.promise import Promise
 from agents.library.release import StepRelease, Taken, table_of
+from agents.library.repeats import any_waits, digest_of, waiting_with
 from agents.lifecycle.refusals import Seen, by_reason_and_field
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
@@ -62,7 +62,7 @@ class PrivateStream:
         self._promise: Promise | None = None
         self._open = Taken()
         self._restore()
-        self._reader = _reader(stream, self._ingest.spec)
+        self._reader = BatchReader.of(stream, self._ingest.spec)
 
     # --- what it is -------------------------------------------------------------------------------------------------
 
@@ -133,28 +133,31 @@ class PrivateStream:
             taken = self._take(self._fresh(batch, repeated=repeated), close=True)
             return self._answer(self._open + taken)
 
-    def run(self, batch: object, *, until: int) -> list[StepRelease]:
+    def run(self, batch: object, *, until: int, repeated: bool = False) -> list[StepRelease]:
         """Release every step before step `until`, each with the rows of its own time. For history.
 
         `until` is public: it must not depend on the rows. Rows of released steps, and of steps from `until` on, are
         left alone, so that a longer batch, or the same one after an interrupt, goes on where this stopped; `left`
-        of the last release's `taken` counts them.
+        of the last release's `taken` counts them. A batch with rows that `add` or `step` took in for one of these
+        steps is refused.
 
-        Raises: StepOrderError where no step is left; as `step`.
+        Args: repeated: take in such rows once more.
+        Raises: StepOrderError where no step is left; BatchError: nothing was taken in, nothing released; as `step`.
         """
         with self._exclusive():
-            first, released = self._stepper.step, []
+            first, begun = self._stepper.step, bool(self._journal.entry.seed)
             if first >= until:
                 raise StepOrderError(
                     f"stream {self.name}: all steps before {until} are released, and each step has one answer; the "
                     f"next is {first}. Fix: pass a larger `until`, with the rows up to there."
                 )
-            if self._journal.entry.seed:
-                released.append(self._finish())
             rows = self._reader.read(batch)
-            parts, left = self._by_step(rows, until=until)
+            parts, left = self._by_step(rows, first=first + begun, until=until)
+            if not repeated:
+                self._refuse_waiting(parts)
+            released = [self._finish()] if begun else []
             for step in range(self._stepper.step, until):
-                taken = self._take(parts.get(step, BatchRows([], [])), close=True, digest=_digest(rows))
+                taken = self._take(parts.get(step, BatchRows([], [])), close=True, digest=digest_of(rows))
                 if step == until - 1:
                     taken = replace(taken, left=left)
                 released.append(self._answer(self._open + taken))
@@ -253,13 +256,23 @@ class PrivateStream:
         """The step for which these very rows were taken in; where there are none, the one that is begun."""
         if not rows.records:
             return self._stepper.step if self._journal.entry.seed else None
-        return self._journal.entry.batches.get(_digest(rows))
+        return self._journal.entry.batches.get(digest_of(rows))
 
-    def _by_step(self, rows: BatchRows, *, until: int) -> tuple[dict[int, BatchRows], int]:
-        """Rows by their own step, from the next one to that before `until`; and how many are left. Rows that have no
-        step go with the next one, which refuses them.
+    def _refuse_waiting(self, parts: Mapping[int, BatchRows]) -> None:
+        """Raises: BatchError where `add` or `step` took in one of these rows, each in the part of its step."""
+        entry = self._journal.entry
+        if any_waits(entry.waiting, parts.items(), key=entry.key):
+            raise BatchError(
+                f"stream {self.name}: rows of the batch were taken in before, by `add` or `step`, for a step that "
+                "`run` is asked for, and would count twice. Nothing was taken in or released. Fix: pass the batch "
+                "without them, or release those steps by step(); if they are meant to count again, pass repeated=True."
+            )
+
+    def _by_step(self, rows: BatchRows, *, first: int, until: int) -> tuple[dict[int, BatchRows], int]:
+        """Rows by their own step, from `first` to that before `until`; and how many are left. Rows that have no
+        step go with the first one, which refuses them.
         """
-        first, left = self._stepper.step, 0
+        left = 0
         parts: dict[int, BatchRows] = {}
         for own, record, time in zip(self._steps(rows), *rows, strict=True):
             if own is not None and (own >= until or 0 <= own < first):
@@ -300,10 +313,12 @@ class PrivateStream:
                 snapshots |= {each.key.decode(): each.value for each in ingest.snapshots(sys.maxsize)}
             self._seal(blocks)
         total = self._open + taken
+        open_steps = range(step + close, step + self._stream.time.max_ahead + 1)
         self._journal.commit(
+            waiting=waiting_with(entry.waiting, rows, own, key=entry.key, open_steps=open_steps),
             blocks=tuple(blocks),
             snapshots=snapshots,
-            batches={**entry.batches, digest or _digest(rows): step} if rows.records else entry.batches,
+            batches={**entry.batches, digest or digest_of(rows): step} if rows.records else entry.batches,
             taken={"last": _plain(total), "open": _plain(Taken())} if close else {**entry.taken, "open": _plain(total)},
             **({"seed": self._seed(step), "begun": step + 1} if close else {}),
         )
@@ -365,28 +380,6 @@ class PrivateStream:
         if self._insecure is None:
             return fresh_seed()
         return repeated_seed(self._insecure, self.name, step)
-
-
-def _reader(stream: Stream, spec: SourceSpec) -> BatchReader:
-    keys = {spec.fields.time: "[streams.time] field"}
-    if spec.fields.user is not None:
-        keys[spec.fields.user] = "[streams.privacy] user"
-    keys |= {field: f"[streams.domain] {key}" for key, field in stream.domain.roles() if field in spec.fields.names}
-    return BatchReader(
-        stream=stream.name,
-        fields={name: keys.get(name, "[streams.domain]") for name in spec.fields.names},
-        time=stream.time.field,
-        format=stream.time.format,
-        zone=stream.time.zone,
-    )
-
-
-def _digest(rows: BatchRows) -> str:
-    digest = hashlib.sha256()
-    for record in rows.records:
-        digest.update(b"%d," % len(record))
-        digest.update(record)
-    return digest.hexdigest()
 
 
 def _plain(taken: Taken) -> dict[str, Any]:

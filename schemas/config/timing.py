@@ -201,6 +201,13 @@ class Timing(Section):
             **({"records": self.records} if self.records != "released" else {}),
         }
 
+    def fingerprint_from(self, start: str) -> dict[str, Any]:
+        """`fingerprint_fields`, with when steps of the calendar begin from a local time on, and by which database of
+        zones: another one that moves a begin would let an event join another step."""
+        calendar = self.calendar_from(start)
+        pinned = {} if calendar is None else {"begins": calendar.digest(), "tzdata": zones.database()}
+        return {**self.fingerprint_fields, **pinned}
+
     @property
     def grace_us(self) -> int:
         """Grace in microseconds."""

@@ -122,12 +122,21 @@ def test_the_order_in_which_steps_are_asked_for_means_nothing(each: CalendarStep
     assert again.until(late)[:61].tolist() == [each.begin(step) for step in range(61)]
 
 
-def test_every_day_is_long_enough() -> None:
-    """No clock that goes forward makes a step shorter than accounts take it to be."""
-    for zone in "Africa/Casablanca Pacific/Apia Antarctica/Macquarie".split():
-        days = CalendarSteps(datetime(1940, 1, 1), CalendarLength(1, "day"), zone)
-        begins = sequence.Begins(days).until(at("2030-01-01"))
-        assert np.diff(begins).min() >= least_us(CalendarLength(1, "day")), zone
+@pytest.mark.parametrize("length", ["1 day", "2 days", "3 days", "1 week", "1 month"])
+def test_every_step_is_long_enough(length: str) -> None:
+    """No clock that goes forward, were it by a day, makes a step shorter than accounts take it to be."""
+    of = parse_calendar(length)
+    assert of is not None
+    for zone in "Africa/Casablanca Pacific/Apia Pacific/Kwajalein Antarctica/Macquarie".split():
+        for first in (1, 2):  # steps of two days that end with the day that was skipped, or begin with it
+            start = datetime(1940, 1, first) if of.days else datetime(1940, 1, 1)
+            begins = sequence.Begins(CalendarSteps(start, of, zone)).until(at("2030-01-01"))
+            assert np.diff(begins).min() >= least_us(of), zone
+
+
+def test_a_week_lacks_the_day_that_samoa_skipped() -> None:
+    assert lengths_h(steps("2011-12-26", "1 week", "Pacific/Apia"), 0, 1) == [144]
+    assert least_us(CalendarLength(1, "week")) <= 144 * 3_600_000_000
 
 
 def test_there_is_an_end() -> None:

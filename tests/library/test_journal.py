@@ -1,0 +1,123 @@
+"""The state file: what lies there beside its lock, and is not the newest, answers nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.library import journal as journals
+from engines import configure
+from schemas.errors import FingerprintError, PrivstreamError, StateFileError, StepOrderError
+from schemas.steps import sequence, zones
+from tests.library.tables import TABLES, rows
+
+pytestmark = pytest.mark.seconds(0.2)
+
+
+def test_a_lock_that_a_crash_left_behind_its_file_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the copy from before the crash would be no older than the lock, and step 0 be answered twice."""
+    state, copied, lock = tmp_path / "s.state", tmp_path / "copy", tmp_path / "s.state.lock"
+    stream = configure(TABLES, state=state)
+    stream.add(rows(0))
+    shutil.copy(state, copied)
+    with monkeypatch.context() as patch:
+
+        def killed(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(os, "pwrite", killed)
+        with pytest.raises(KeyboardInterrupt):
+            stream.step()
+    stream.close()
+    assert lock.read_bytes() == b""
+    with configure(TABLES, state=state) as stream:
+        assert int(lock.read_bytes()) == 1
+        assert stream.step().step == 0
+    shutil.copy(copied, state)
+    with pytest.raises(StateFileError, match="is an older copy: it knows 0 of 1 steps"):
+        configure(TABLES, state=state)
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_file_without_its_lock_is_refused_each_time(renamed: bool, tmp_path: Path) -> None:
+    state, other = tmp_path / "s.state", tmp_path / "other.state"
+    with configure(TABLES, state=state) as stream:
+        stream.add(rows(0))
+    (state.rename if renamed else lambda to: shutil.copy(state, to))(other)
+    for _ in range(2):  # the first refusal leaves no lock that the second would find
+        with pytest.raises(StateFileError, match=r"other\.state lies there without other\.state\.lock.* Fix: go on"):
+            configure(TABLES, state=other)
+    if renamed:
+        (tmp_path / "s.state.lock").rename(tmp_path / "other.state.lock")
+        assert configure(TABLES, state=other).step().taken.rows == 40
+
+
+def test_a_lock_without_a_file_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash between the two at the very first opening."""
+    state = tmp_path / "s.state"
+    with monkeypatch.context() as patch:
+
+        def killed(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(journals, "_write", killed)
+        with pytest.raises(KeyboardInterrupt):
+            configure(TABLES, state=state)
+    assert [path.name for path in tmp_path.iterdir()] == ["s.state.lock"]
+    assert configure(TABLES, state=state).step(rows(0)).step == 0
+
+
+def test_who_opens_the_file_waits_until_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads: the one that loses its place writes nothing over what the other one goes on from."""
+    state, digests, refused = tmp_path / "s.state", set[str](), []
+    old, write = configure(TABLES, state=state), journals._write
+
+    def other() -> None:
+        stream = configure(TABLES, state=state)
+        try:
+            digests.add(stream.step(rows(0), number=0).ledger["digest"])
+        except StepOrderError:  # the first thread was quicker
+            assert stream.last is not None
+            digests.add(stream.last.ledger["digest"])
+
+    opener = threading.Thread(target=other)
+
+    def opened_meanwhile(path: Path, data: bytes) -> None:
+        if opener.ident is None:
+            opener.start()
+            opener.join(0.3)  # it waits for this write, or it is through by then
+        write(path, data)
+
+    monkeypatch.setattr(journals, "_write", opened_meanwhile)
+    try:
+        digests.add(old.step(rows(0)).ledger["digest"])
+    except PrivstreamError as error:
+        refused.append(type(error))
+    opener.join()
+    last = configure(TABLES, state=state).last
+    assert last is not None
+    assert {last.ledger["digest"]} == digests
+    assert refused in ([], [StateFileError])
+    with pytest.raises(StateFileError):
+        old.step(rows(1))
+
+
+def test_another_database_of_zones_that_moves_a_begin_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time = {**TABLES["time"], "step": "1 day", "timezone": "Europe/Berlin"}
+    configure(TABLES, time=time, state=tmp_path / "s.state").close()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(sequence, "zone", lambda name: zones.zone("Europe/London"))
+            sequence._begins.cache_clear()
+            with pytest.raises(FingerprintError, match=r"time\.begins was .*tzdata"):
+                configure(TABLES, time=time, state=tmp_path / "s.state")
+    finally:
+        sequence._begins.cache_clear()
+    configure(TABLES, time=time, state=tmp_path / "s.state").close()
