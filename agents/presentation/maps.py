@@ -110,16 +110,17 @@ def scales(area: Area, true: Points, made: Points, even: Points | None) -> list[
     Of squares of which fewer than `EVEN_IN_SQUARE` even points are in each there is no baseline: which of them a point
     is in would be chance. Unless there is one in every finest square: then they are what is expected there.
     """
-    finest = [None if points is None else area.counts(points, SIDES[-1]) for points in (true, made, even)]
+    finest = [area.counts(points, SIDES[-1]) for points in (true, made)]
+    spread = None if even is None else area.counts(even, SIDES[-1])
     found = []
     for side in SIDES:
-        t, m, e = (None if grid is None else coarser(grid, side) for grid in finest)
-        assert t is not None
-        assert m is not None
-        known = e is not None and (
-            len(even.x) >= EVEN_IN_SQUARE * np.count_nonzero(e) or bool(finest[2].all())
-        )
-        found.append(Scale(area.name(side), relative(t, m), relative(t, e) if known else math.nan))
+        t, m = (coarser(grid, side) for grid in finest)
+        baseline = math.nan
+        if even is not None and spread is not None:
+            e = coarser(spread, side)
+            if spread.all() or len(even.x) >= EVEN_IN_SQUARE * np.count_nonzero(e):
+                baseline = relative(t, e)
+        found.append(Scale(area.name(side), relative(t, m), baseline))
     return found
 
 

@@ -1,6 +1,7 @@
 """What private records look like: the names of their fields and what kind of value each holds. Never a value.
 
-Names are shown and written into a public file, so what reads as a value is no name: it is refused, and not repeated. Of a time its form is told too ("%Y-%m-%d", milliseconds): how it is written, not when it is.
+Names are shown and written into a public file, so what reads as a value is no name: it is refused, and not repeated.
+Of a time its form is told too ("%Y-%m-%d", milliseconds): how it is written, not when it is.
 """
 
 from __future__ import annotations
@@ -124,8 +125,10 @@ def reads_as_value(name: str) -> bool:
         _FIGURES.fullmatch(name)
         or _ADDRESS.fullmatch(name.strip("<>"))
         or name.lstrip("+-").casefold() in _WORDS_OF_NUMBERS
-        or any(character.isdigit() for character in name)
-        and (_reads(float, name) or _time([name]) or _reads(time.fromisoformat, name) or _says_when(name))
+        or (
+            any(character.isdigit() for character in name)
+            and (_reads(float, name) or _time([name]) or _reads(time.fromisoformat, name) or _says_when(name))
+        )
     )
 
 

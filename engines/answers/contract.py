@@ -61,8 +61,8 @@ class CountAnswer:
     """Attributes:
 
     estimate: unbiased but for what is `cut`.
-    standard_error: of the noise in it, from its variances; None where the question cuts what was measured as one, or has
-        steps that are in totals alone: nothing says how far off the share is that was taken of it, the interval does.
+    standard_error: of the noise in it, from its variances; None where the question cuts what was measured as one, or
+        has steps that are in totals alone: no variance says how far off the share is that was taken of it.
     low, high: ends of a 95 % interval. Where the question cuts what was measured as one, wherever in it the events lie.
     high: None where events wait for their measurement, and nothing says how many. low: None where they may be negative.
     cut: the noisy count of what lies in cells or blocks of steps that the question cuts; these are shared out.
