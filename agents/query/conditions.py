@@ -153,7 +153,7 @@ def _literal(node: exp.Expr) -> Any:
         if abs(value) <= sys.float_info.max:
             return value
         raise QueryError(
-            f"a number of {len(node.this)} characters in the condition is too large to compare with. Fix: write one up "
+            "a number in the condition is too large to compare with. Fix: write one up "
             f"to {sys.float_info.max:.1e}, or leave the comparison out."
         )
     raise QueryError(f"{node.sql()!r} is no written value. Fix: a number, a text in single quotes, true or false.")
