@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import signal
 import tempfile
@@ -28,8 +29,10 @@ from agents.offline.replay import Replayed, ReplayOptions, replay
 from agents.offline.rows.columns import rows_for
 from agents.offline.rows.seen import RowsSeen
 from agents.offline.simulate import driven_by_ticks
+from agents.protocol.replay.rows import check_writable
 from agents.watch import LivePage, serve
 from schemas.config import load_config
+from schemas.config.source.formats import BY_SCHEMA
 from schemas.errors import PrivstreamError
 from schemas.topics import Topics
 
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 SOURCE_PARTITIONS = 4
 POLL_MS = 200
 CONFIG = "dev.toml"
+ENVELOPES = {"cloudevents": "CloudEvents", "debezium": "Debezium"}
 
 
 class DevScreen(Protocol):
@@ -108,6 +112,9 @@ def dev(path: Path, environment: Mapping[str, str], options: DevOptions, screen:
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     without = without_settings(environment)
     config = load_config(path, without, offline=True)
+    check_readable(config)
+    if options.file is not None:
+        check_writable(_chosen(config, options))
     times = _times(config, options, screen)
     # The clients complain while new topics find their leaders; they try again, and the screen is for the newcomer.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -129,6 +136,36 @@ def dev(path: Path, environment: Mapping[str, str], options: DevOptions, screen:
         worker = WorkerProcess(here, without, folder)
         stack.callback(worker.stop)
         asyncio.run(_run(config, here, worker, options, screen))
+
+
+def check_readable(config: Config) -> None:
+    """Raises: PrivstreamError where records can be read with schemas alone, which only the configured registry has."""
+    for stream in config.streams:
+        for key, chosen in (("format", stream.format), ("key_format", stream.key_format)):
+            if chosen in BY_SCHEMA:
+                raise PrivstreamError(
+                    f'stream {stream.name}: {key} is "{chosen}", which is read with schemas of a registry. dev has '
+                    "none, and does not use the configured one, so that nothing reaches your cluster. Fix: try a copy "
+                    'of the file with format = "json" (and key_format = "text"), whose fields have the same names; or '
+                    "take simulate for rows of a file, and run for a test cluster with a registry."
+                )
+
+
+def written_as(stream: Stream) -> str:
+    """What a producer must write to the source, in a few words."""
+    named = {"json": "JSON", "csv": "CSV", "msgpack": "MessagePack", "json-schema": "JSON framed with a schema's id"}
+    what = named.get(stream.format, stream.format)
+    if stream.format == "csv":
+        csv = stream.csv
+        lines = "one line a record" if csv is not None and csv.columns is not None else "a header and one line a record"
+        between = "," if csv is None else csv.delimiter
+        what += f" ({lines}, {json.dumps(between)} between cells)"
+    if stream.envelope != "none":
+        what += f" in an envelope of {ENVELOPES.get(stream.envelope, stream.envelope)}"
+    keyed = {"text": "", "json": ", as JSON", "json-schema": ", as JSON framed with a schema's id"}
+    if stream.privacy.user is None:
+        return what
+    return f"{what}, keyed by the user{keyed.get(stream.key_format, '')}"
 
 
 def _times(config: Config, options: DevOptions, screen: DevScreen) -> dict[str, dict[str, str]]:

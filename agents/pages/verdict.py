@@ -85,17 +85,21 @@ class Judged:
         if not scales:
             return "there is nothing to compare yet"
         good = list(takewhile(lambda scale: scale.judgement == "good", scales))
-        poor = list(takewhile(lambda scale: scale.judgement == "not", reversed(scales)))
         if len(scales) == 1:
             return f"{scales[0].judgement.replace('not', 'not good')} for {_with_error(scales[0])}"
         if len(good) == len(scales):
             return f"good down to {_with_error(scales[-1])}, the finest that was looked at"
+        poor = [scale for scale in scales if scale.judgement == "not"]
         if len(poor) == len(scales):
             return f"good for nothing that was looked at: even {_with_error(scales[0])}"
         best = min(scales, key=lambda scale: scale.error)
-        beyond = f", {self.beyond}" if len(good) > 1 else ""
-        first = f"good for {_with_error(good[-1])}{beyond}" if good else f"rough at best, {_with_error(best)}"
-        return f"{first}; {'not' if poor else 'rough'} for {_with_error(poor[-1] if poor else scales[-1])}"
+        if good:
+            first = f"good for {_with_error(good[-1])}{f', {self.beyond}' if len(good) > 1 else ''}"
+        else:
+            # Scales need not be nested: a finer one can be good where a coarser one is not.
+            first = f"{'good only for' if best.judgement == 'good' else 'rough at best,'} {_with_error(best)}"
+        rough = [scale for scale in scales if scale.judgement == "rough"]
+        return f"{first}; {'not' if poor else 'rough'} for {_with_error(poor[0] if poor else rough[-1])}"
 
 
 def _with_error(scale: Scale) -> str:

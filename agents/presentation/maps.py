@@ -22,6 +22,7 @@ from schemas.arrays import FloatArray
 MAP_PIXELS, DIFFERENCE_PIXELS, FRAME_PIXELS = 120, 32, 60
 SIDES = tuple(1 << power for power in range(10))
 """Squares along a side of the domain, from coarse to fine."""
+EVEN_IN_SQUARE = 10
 LISTED = 10
 _DRAWN = 8  # halvings of a map that is drawn only
 METRES = 111_320.0
@@ -104,15 +105,31 @@ def map_of(content: bytes, fields: tuple[str, str]) -> MappedDomain:
 
 
 def scales(area: Area, true: Points, made: Points, even: Points | None) -> list[Scale]:
-    """Errors of the counts of squares, from the whole domain to the finest ones; `even` knows nothing but the total."""
-    finest = [None if points is None else area.counts(points, SIDES[-1]) for points in (true, made, even)]
+    """Errors of the counts of squares, from the whole domain to the finest ones; `even` knows nothing but the total.
+
+    Of squares of which fewer than `EVEN_IN_SQUARE` even points are in each there is no baseline: which of them a point
+    is in would be chance. Unless there is one in every finest square: then they are what is expected there.
+    """
+    finest = [area.counts(points, SIDES[-1]) for points in (true, made)]
+    spread = None if even is None else area.counts(even, SIDES[-1])
     found = []
     for side in SIDES:
-        t, m, e = (None if grid is None else coarser(grid, side) for grid in finest)
-        assert t is not None
-        assert m is not None
-        found.append(Scale(area.name(side), relative(t, m), math.nan if e is None else relative(t, e)))
+        t, m = (coarser(grid, side) for grid in finest)
+        baseline = math.nan
+        if even is not None and spread is not None:
+            e = coarser(spread, side)
+            if spread.all() or len(even.x) >= EVEN_IN_SQUARE * np.count_nonzero(e):
+                baseline = relative(t, e)
+        found.append(Scale(area.name(side), relative(t, m), baseline))
     return found
+
+
+def expected(area: Area, total: float) -> Points:
+    """Of a box: so many points spread evenly, as the count that is expected in each of the finest squares."""
+    xmin, ymin, xmax, ymax = area.bounds
+    middles = (np.arange(SIDES[-1]) + 0.5) / SIDES[-1]
+    x, y = np.meshgrid(xmin + (xmax - xmin) * middles, ymin + (ymax - ymin) * middles)
+    return Points(x.ravel(), y.ravel(), np.full(x.size, total / x.size))
 
 
 def coarser(grid: FloatArray, side: int) -> FloatArray:

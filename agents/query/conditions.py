@@ -7,6 +7,7 @@ Everything else is refused by name: nothing here computes, calls or looks up.
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -146,9 +147,13 @@ def _literal(node: exp.Expr) -> Any:
         if node.is_string:
             return str(node.this)
         try:
-            return int(node.this)
+            value = int(node.this)
         except ValueError:
             value = float(node.this)
-            if abs(value) != float("inf"):
-                return value
+        if abs(value) <= sys.float_info.max:
+            return value
+        raise QueryError(
+            "a number in the condition is too large to compare with. Fix: write one up "
+            f"to {sys.float_info.max:.1e}, or leave the comparison out."
+        )
     raise QueryError(f"{node.sql()!r} is no written value. Fix: a number, a text in single quotes, true or false.")

@@ -1,5 +1,6 @@
 """What private records look like: the names of their fields and what kind of value each holds. Never a value.
 
+Names are shown and written into a public file, so what reads as a value is no name: it is refused, and not repeated.
 Of a time its form is told too ("%Y-%m-%d", milliseconds): how it is written, not when it is.
 """
 
@@ -7,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, time
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,8 +41,18 @@ PATTERNS = (
     "%Y%m%d",
 )
 """Forms of times that are not ISO; the first that fits all looked at is offered."""
+WRITTEN_OUT = (
+    *("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y"),
+    *("%a, %d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M:%S %Z", "%a %b %d %H:%M:%S %Y", "%d/%b/%Y:%H:%M:%S %z"),
+    *("%d %b %Y %H:%M", "%d %b %Y %H:%M:%S", "%I:%M %p", "%I:%M:%S %p", "%m/%d/%Y %I:%M %p"),
+)
+"""Times that are known for values where a name should be; not offered."""
 NUMERIC = (("s", 1e8, 1e11), ("ms", 1e11, 1e14), ("us", 1e14, 1e17))
 """Of times in numbers since 1970: from 1973 to 5138."""
+_FIGURES = re.compile(r"[^\w@]*\d[\d\W]*([eE][-+]?\d+\W*)?")
+"""Numbers, dates, times, telephone numbers and such: a digit, and no letter but that of an exponent."""
+_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+_WORDS_OF_NUMBERS = ("nan", "inf", "infinity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +69,25 @@ class FieldSeen:
 
 
 def fields_of_file(path: Path) -> tuple[FieldSeen, ...]:
-    """Fields of a file's first rows. Raises: FileError."""
+    """Fields of a file's first rows. Raises: FileError; PrivstreamError where names read as values."""
     from agents.offline.rows.files import open_rows
 
     file = open_rows(path)
+    if any(reads_as_value(name) for name in file.columns() or ()):
+        raise PrivstreamError(
+            f"{path}: has no header line: where the names of the columns should be there is a number, a time or an "
+            "e-mail address, which is private and is not shown. Fix: write the columns' names into the first line; a "
+            "column whose name is a number or a date needs another name."
+        )
     rows = (row for batch in file.batches(batch_rows=LOOKED_AT) for row in batch)
     return fields_of(islice(rows, LOOKED_AT), names=file.columns() or ())
 
 
 def fields_of_topic(kafka: Kafka, topic: str) -> tuple[FieldSeen, ...]:
-    """Fields of a topic's first records that are JSON objects. Raises: BrokerError; PrivstreamError if it has none."""
+    """Fields of a topic's first records that are JSON objects.
+
+    Raises: BrokerError; PrivstreamError if it has none, or names read as values.
+    """
     records = asyncio.run(_first_records(kafka, topic))
     found = fields_of(records)
     if not found:
@@ -77,12 +98,43 @@ def fields_of_topic(kafka: Kafka, topic: str) -> tuple[FieldSeen, ...]:
 
 
 def fields_of(rows: Iterable[Mapping[str, Any]], *, names: Iterable[str] = ()) -> tuple[FieldSeen, ...]:
-    """Fields of some rows, in order of appearance."""
+    """Fields of some rows, in order of appearance. Raises: PrivstreamError where a name reads as a value."""
     values: dict[str, list[Any]] = {name: [] for name in names}
     for row in rows:
         for name, value in row.items():
             values.setdefault(name, []).append(value)
+    if any(map(reads_as_value, values)):
+        raise PrivstreamError(
+            "the records have a key that is a number, a time or an e-mail address, so it is a value and no name of a "
+            "field; it is private and is not shown. Fix: write records whose keys are the same names in each, and such "
+            "values behind them."
+        )
     return tuple(FieldSeen(name, _kind(found), _time(found)) for name, found in values.items())
+
+
+def reads_as_value(name: str) -> bool:
+    """Whether what stands for a name is a number, a time, a date or an e-mail address.
+
+    >>> [reads_as_value(name) for name in ("13.4", "2026-03-04T05:06:07Z", "5.3.2026", "a.b@example.org", "4 Mar 2026")]
+    [True, True, True, True, True]
+    >>> [reads_as_value(name) for name in ("lon", "zone_2", "2nd stop", "at", "km/h", "march")]
+    [False, False, False, False, False, False]
+    """
+    name = name.strip()
+    return bool(
+        _FIGURES.fullmatch(name)
+        or _ADDRESS.fullmatch(name.strip("<>"))
+        or name.lstrip("+-").casefold() in _WORDS_OF_NUMBERS
+        or (
+            any(character.isdigit() for character in name)
+            and (_reads(float, name) or _time([name]) or _reads(time.fromisoformat, name) or _says_when(name))
+        )
+    )
+
+
+def _says_when(name: str) -> bool:
+    """As e-mails and web servers write dates: with the month's name."""
+    return any(_reads(datetime.strptime, name, form) for form in WRITTEN_OUT)
 
 
 def _kind(values: Iterable[Any]) -> FieldKind | None:

@@ -60,16 +60,18 @@ class CountQuestion:
 class CountAnswer:
     """Attributes:
 
-    estimate: unbiased but for what is `cut`. standard_error: of the noise in it, exact as far as the measurements say.
+    estimate: unbiased but for what is `cut`.
+    standard_error: of the noise in it, from its variances; None where the question cuts what was measured as one, or
+        has steps that are in totals alone: no variance says how far off the share is that was taken of it.
     low, high: ends of a 95 % interval. Where the question cuts what was measured as one, wherever in it the events lie.
-    high: None where events wait for their measurement, and nothing says how many.
+    high: None where events wait for their measurement, and nothing says how many. low: None where they may be negative.
     cut: the noisy count of what lies in cells or blocks of steps that the question cuts; these are shared out.
     pending: share of the region and steps that no measurement covers. Their events are in no number here.
     """
 
     estimate: float
-    standard_error: float
-    low: float
+    standard_error: float | None
+    low: float | None
     high: float | None
     cut: float = 0.0
     pending: float = 0.0
@@ -130,19 +132,23 @@ class Sum:
         return (NORMAL_95 + (NORMAL_95**3 - 3 * NORMAL_95) * excess / 24) * sqrt(self.variance)
 
 
-def answered(shared: Sum, whole: Sum, touched: Sum, *, pending: float = 0.0, bounded: bool = True) -> CountAnswer:
+def answered(
+    shared: Sum, whole: Sum, touched: Sum, *, pending: float = 0.0, bounded: bool = True, signed: bool = False
+) -> CountAnswer:
     """The answer of three sums: with cut parts shared out, without them, and with all of them.
 
     Where nothing is cut the three are the same. Else the truth lies between the last two, but for their noise, where
     events are only inserted; so does the interval of whatever of it is the question's ([imbens2004]).
 
-    Args: bounded: False where events wait for their measurement, and nothing says how many.
+    Args:
+        bounded: False where events wait for their measurement, and nothing says how many.
+        signed: whether what waits may be negative.
     """
     ends = [(each.value - each.reach, each.value + each.reach) for each in (shared, whole, touched)]
     return CountAnswer(
         estimate=shared.value,
-        standard_error=sqrt(max(shared.variance, 0.0)),
-        low=min(low for low, _ in ends),
+        standard_error=sqrt(max(shared.variance, 0.0)) if whole == touched else None,
+        low=min(low for low, _ in ends) if bounded or not signed else None,
         high=max(high for _, high in ends) if bounded else None,
         cut=touched.value - whole.value,
         pending=pending,

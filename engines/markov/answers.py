@@ -26,12 +26,12 @@ class MarkovAnswers:
     regions = False
 
     def __init__(self, field: str, values: tuple[str, ...], measured: Measured, latest: int) -> None:
-        self.settled = latest
         self._field = field
         self.fields: Mapping[str, Asked] = {field: Asked(frozenset(("text",)), values)}
         self._steps: dict[int, list[tuple[str, float, float]]] = {}
         for step, told in measured:
             self._steps.setdefault(step, []).append((told["state"], told["count"], told["variance"]))
+        self.settled = next((step for step in range(latest + 1) if step not in self._steps), latest + 1) - 1
 
     def answer(self, question: CountQuestion) -> CountAnswer:
         """See `Answerer`."""
@@ -46,4 +46,5 @@ class MarkovAnswers:
         ]
         noise = [variance for _, variance in chosen]
         total = Sum(sum(value for value, _ in chosen), sum(noise), sum(each * each for each in noise))
-        return answered(total, total, total, pending=1 - len(steps) / (question.last - question.first + 1))
+        pending = 1 - len(steps) / (question.last - question.first + 1)
+        return answered(total, total, total, pending=pending, bounded=not pending)

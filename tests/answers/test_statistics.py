@@ -16,7 +16,10 @@ from agents.query.run import Ask, answers_of, check_answers, steps_of
 from engines.answers.contract import CountQuestion, QueryError
 from engines.answers.where import Atom
 from engines.contract_case import contract_case
+from engines.markov.answers import MarkovAnswers
 from engines.registry import part
+from engines.series.answers import SeriesAnswers
+from engines.series.fields import SeriesDomain, SeriesField
 from engines.spatial.held.engine import HeldLeaves
 from schemas.config import ENGINES
 from schemas.errors import PrivstreamError
@@ -57,7 +60,7 @@ def errors_of(known: Known, seeds: Sequence[int], *, scale: float = 1.0) -> list
     for engine, answerer in known.runs(seeds):
         for question, counts in known.asked:
             answer = answerer.answer(question)
-            if answer.cut == 0 and not (answer.pending and isinstance(engine, HeldLeaves)):
+            if answer.standard_error is not None and not (answer.pending and isinstance(engine, HeldLeaves)):
                 found.append((answer.estimate - known.truth(question, counts)) / (scale * answer.standard_error))
     return found
 
@@ -71,7 +74,7 @@ def settled_errors(seeds: Sequence[int], *, scale: float = 1.0) -> list[float]:
         cells = tree.starts[:, None] // (1 << (tree.depth - 4))
         for question, counts in known.asked:
             answer = answerer.answer(question)
-            if answer.cut:
+            if answer.standard_error is None:
                 continue
             x0, y0, _, _ = shapely.from_wkb(question.region).bounds
             keys = engine.config.domain.cells(np.array([x0 + 1e-6]), np.array([y0 + 1e-6])) >> (tree.depth - 4)
@@ -115,6 +118,8 @@ def test_intervals_hold_what_they_say_where_a_question_cuts() -> None:
             last = answerer.settled
             answer = answerer.answer(CountQuestion(0, last, region=shape.wkb))
             assert answer.high is not None
+            assert answer.low is not None
+            assert (answer.standard_error is None) == (answer.cut != 0)
             held += answer.low <= (inside & (step <= last)).sum() <= answer.high
             asked, cut = asked + 1, cut + (answer.cut != 0)
     assert cut > asked / 2
@@ -127,6 +132,8 @@ def test_intervals_hold_what_they_say_where_a_question_cuts() -> None:
                 question = CountQuestion(first, last, Atom("n", "<", (limit,)))
                 answer = answerer.answer(question)
                 truth = rows.truth(question, lambda of, limit=limit: of["n"] < limit)  # type: ignore[misc]
+                assert answer.standard_error is None
+                assert answer.low is not None
                 held += answer.low <= truth <= (answer.high or 0)
                 asked += 1
     assert held >= binom.ppf(1e-6, asked, 0.94)
@@ -148,9 +155,47 @@ def test_readings_are_averaged_and_sums_are_added() -> None:
     known = Known(configured("series", domain, privacy=privacy, options={"horizon": 10}), events, 10, [])
     ((_, answerer),) = known.runs([1])
     answer = answerer.answer(CountQuestion(0, 9))
+    assert answer.standard_error is not None
+    assert answer.low is not None
     assert answer.estimate == pytest.approx(40, abs=6 * answer.standard_error)
     assert answer.pending == pytest.approx(0.2)
-    assert answer.low < 40 < (answer.high or 0)
+    assert answer.low < 40 < (answer.high or 0), "a mean is that of the steps with a reading"
+    assert answerer.settled == 9, "nothing came in steps without a reading"
+    nothing = answerer.answer(CountQuestion(5, 5))
+    assert (nothing.low, nothing.high) == (None, None), "no step, no mean"
+
+
+def test_steps_that_nobody_measured_bound_nothing() -> None:
+    """Behind a horizon: 5 of 10 steps are measured."""
+    made = SeriesDomain(
+        (
+            SeriesField(name="visits"),
+            SeriesField(name="gain", of="sum", limits=(-4.0, 4.0)),
+            SeriesField(name="km", of="sum", limits=(0.0, 4.0)),
+        )
+    )
+    told = [
+        (step, {"field": field.name, "of_step": step, "value": 10.0, "variance": 2.0})
+        for step in range(5)
+        for field in made.fields
+    ]
+    states = [(step, {"state": state, "count": 10, "variance": 2.0}) for step in range(5) for state in "ab"]
+    for answerer, name, has_low in (
+        (SeriesAnswers(made, told, 9), "visits", True),
+        (SeriesAnswers(made, told, 9), "gain", False),
+        (SeriesAnswers(made, told, 9), "km", True),
+        (MarkovAnswers("zone", ("a", "b"), states, 9), None, True),
+    ):
+        assert answerer.settled == 4
+        for first in (0, 7):
+            answer = answerer.answer(CountQuestion(first, 9, series=name))
+            assert answer.pending > 0
+            assert answer.high is None
+            assert (answer.low is not None) == has_low
+        known = answerer.answer(CountQuestion(0, 4, series=name))
+        assert known.low is not None
+        assert known.high is not None
+        assert known.low < known.estimate < known.high
 
 
 def test_zones_are_chosen_by_their_names() -> None:
@@ -163,6 +208,7 @@ def test_zones_are_chosen_by_their_names() -> None:
     ((_, answerer),) = known.runs([1])
     answer = answerer.answer(CountQuestion(0, 0, Atom("zone", "in", ("z1", "z5"))))
     truth = np.isin(events["zone"], ["z1", "z5"]).sum()
+    assert answer.low is not None
     assert answer.low <= truth <= (answer.high or 0)
     assert abs(answer.estimate - truth) < 0.1 * truth
     with pytest.raises(QueryError, match="zone = 'z0'"):

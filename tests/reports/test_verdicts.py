@@ -5,7 +5,7 @@ from __future__ import annotations
 import doctest
 from datetime import UTC, datetime, timedelta
 from math import nan
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,11 @@ from agents.presentation import verdict as verdict_of
 from agents.presentation.maps import Area, Points, scales
 from agents.presentation.markov import report as markov_report
 from agents.presentation.series import report as series_report
+from agents.presentation.spatial import report as spatial_report
 from agents.presentation.tabular import report as tabular_report
 from agents.presentation.trajectory import report as trajectory_report
 from engines.contract_case import contract_case
+from engines.registry import build_domain
 from engines.trajectory.trips import LATTICE, Trips
 from schemas.config import load_config
 from schemas.config.domain.box import are_degrees
@@ -56,6 +58,9 @@ def said(*errors: float) -> str:
         ((0.02, 0.03), "good down to s1, errors of 3 %, the finest that was looked at"),
         ((0.8, 0.9), "good for nothing that was looked at: even s0, errors of 80 %"),
         ((0.2, 0.15, 0.9), "rough at best, s1, errors of 15 %; not for s2, errors of 90 %"),
+        ((0.12, 0.05, 0.9), "good only for s1, errors of 5 %; not for s2, errors of 90 %"),
+        ((0.12, 0.05), "good only for s1, errors of 5 %; rough for s0, errors of 12 %"),
+        ((0.02, 0.9, 0.2), "good for s0, errors of 2 %; not for s1, errors of 90 %"),
         ((0.03,), "good for s0, errors of 3 %"),
         ((0.9,), "not good for s0, errors of 90 %"),
         ((nan, nan), "there is nothing to compare yet"),
@@ -106,6 +111,32 @@ def test_the_even_map_is_what_knowing_nothing_gives() -> None:
     assert all(scale.error == 0.0 for scale in found)
     assert found[0].baseline == pytest.approx(0.0)
     assert found[1].baseline == pytest.approx(2 * 3 / 4), "three quarters are elsewhere"
+
+
+def test_the_even_map_of_a_box_is_what_is_expected_in_each_square() -> None:
+    """Not a draw of some points, which leaves most of the finest squares empty."""
+    stream = contract_case("spatial").stream("default")
+    domain = build_domain(stream)
+    audit: Any = SimpleNamespace(evaluator=SimpleNamespace(domain=domain))
+    area = spatial_report.area_of(audit)
+    even = spatial_report._even(stream, audit, 1_000_000)
+    assert even is not None
+    for side in (1, 8, 512):
+        np.testing.assert_allclose(area.counts(even, side), 1_000_000 / side**2)
+    xmin, ymin, xmax, ymax = area.bounds
+    chance = np.random.default_rng(0)
+    x, y = chance.uniform(xmin, xmax, 100_000), chance.uniform(ymin, ymax, 100_000)
+    true = Points(x, y, np.full(100_000, 10.0))
+    found = scales(area, true, true, even)
+    assert found[-1].baseline == pytest.approx(relative(area.counts(true, 512), np.full((512, 512), 1e6 / 512**2)))
+    assert found[-1].baseline < 1.5
+
+
+def test_a_draw_of_points_says_nothing_of_squares_that_hardly_one_is_in() -> None:
+    chance = np.random.default_rng(0)
+    drawn = Points(chance.uniform(0, 1.024, 2000), chance.uniform(0, 1.024, 2000), np.ones(2000))
+    known = [not np.isnan(scale.baseline) for scale in scales(LAND, drawn, drawn, drawn)]
+    assert known == [True] * 4 + [False] * 6, "8 x 8 squares, not 16 x 16"
 
 
 def test_coordinates_are_degrees_only_where_they_can_be() -> None:
@@ -180,6 +211,19 @@ def test_values_are_judged_with_others_that_as_many_rows_have() -> None:
         *("values of 3,000 to 9,999 rows", "values of 300 to 999 rows", "values of 3 to 9 rows")
     ]
     assert [scale.error for scale in found] == pytest.approx([0.01, 100 / 670, 2.0])
+
+
+def test_rows_of_values_that_nobody_has_are_judged() -> None:
+    """Invented rows: 160 for 1,000 true ones, and twice as many as there are."""
+    true = np.array([600.0, 400.0, 0.0, 0.0])
+    for made, share in (([600, 400, 100, 60], 0.16), ([600, 400, 1500, 500], 2.0)):
+        found = tabular_report.by_size(true, np.array(made, np.float64), true, "values")
+        assert [scale.name for scale in found] == ["values of 300 to 999 rows", "values that no row has"]
+        assert [scale.error for scale in found] == pytest.approx([0.0, share])
+    said = Judged(what="Values", scales=found, how="").sentence()
+    assert said.endswith("errors of 0 %; not for values that no row has, errors of 200 %.")
+    assert len(tabular_report.by_size(true, true, true, "values")) == 1
+    assert tabular_report.by_size(true[2:], true[:2], true[2:], "values") == [], "nothing is true"
 
 
 def test_an_engine_that_judges_nothing_gets_its_last_figures() -> None:

@@ -9,14 +9,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agents.broker.watchdog import Watchdog
 from agents.dev.copy import local_copy
 from agents.dev.local import without_settings
+from agents.dev.run import DevOptions, dev, written_as
 from schemas.config import Config
 from schemas.config.load import load_config, parse_config
+from schemas.errors import PrivstreamError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SECRETS = """
@@ -87,6 +90,48 @@ def test_nothing_of_a_copy_leads_to_the_configured_cluster_or_its_secrets(tmp_pa
     assert without_settings({"PRIVSTREAM_BOOTSTRAP": "x:1", "PRIVSTREAM_JOB__DATA_DIR": "y", "HOME": "h"}) == {
         "HOME": "h"
     }
+
+
+REGISTRY = '[kafka]\nbootstrap = "kafka.invalid:9093"\n[kafka.registry]\nurl = "https://registry.invalid:8081"\n'
+
+
+@pytest.mark.parametrize("key", ["format", "key_format"])
+@pytest.mark.parametrize("chosen", ["avro", "protobuf"])
+def test_what_needs_a_registry_is_refused_before_anything_starts(key: str, chosen: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(REGISTRY + RIDES.replace("[streams.time]", f'{key} = "{chosen}"\n[streams.time]', 1))
+    parse_config(path.read_text())
+    screen: Any = None
+    with pytest.raises(PrivstreamError, match=f'{key} is "{chosen}", .* dev has none.* Fix: ') as refused:
+        dev(path, {}, DevOptions(), screen)
+    assert "add [kafka.registry]" not in str(refused.value)
+
+
+def test_a_file_is_refused_at_once_where_the_source_is_no_plain_json(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(SECRETS + RIDES.replace("[streams.time]", 'format = "csv"\n[streams.time]', 1))
+    screen: Any = None
+    with pytest.raises(PrivstreamError, match='format = "csv", and a replay writes plain JSON'):
+        dev(path, {}, DevOptions(file=tmp_path / "rows.csv"), screen)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("", "JSON, keyed by the user"),
+        ('envelope = "cloudevents"', "JSON in an envelope of CloudEvents, keyed by the user"),
+        ('format = "msgpack"', "MessagePack, keyed by the user"),
+        ('format = "csv"', 'CSV (a header and one line a record, "," between cells), keyed by the user'),
+        (
+            'format = "csv"\ncsv = { columns = ["user_id", "at", "lon", "lat"], delimiter = "\\t" }',
+            'CSV (one line a record, "\\t" between cells), keyed by the user',
+        ),
+        ('format = "json-schema"', "JSON framed with a schema's id, keyed by the user"),
+    ],
+)
+def test_the_screen_says_what_producers_write(more: str, said: str) -> None:
+    text = SECRETS + RIDES.replace("[streams.time]", f"{more}\n[streams.time]", 1)
+    assert written_as(parse_config(text).streams[0]) == said
 
 
 OWNER = """

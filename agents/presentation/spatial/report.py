@@ -10,7 +10,7 @@ import numpy as np
 from agents.pages.metrics import percent
 from agents.pages.plots import AMBER, BLUE, RED, curves
 from agents.pages.verdict import Judged
-from agents.presentation.maps import Area, Frame, Points, multiples, pictures, scales
+from agents.presentation.maps import Area, Frame, Points, expected, multiples, pictures, scales
 from agents.presentation.spatial import zones
 from agents.presentation.spatial.metrics import metrics
 from engines.registry import build_domain
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 COLOURS = (RED, AMBER, BLUE)
 MOST_EVEN = 20_000
-"""Points of the map that knows nothing but how many there are."""
+"""Points of a map of polygons or lines that knows nothing but how many there are."""
 _RANGES = (
     "<h2>Error of counts in random areas over time</h2><p class=sub>Mean relative error of 500 random rectangles of "
     "each size: small ones cover 0.01 to 0.1 % of the domain, medium ones to 1 %, large ones to 10 %. Less is "
@@ -66,9 +66,14 @@ def _placed(grid: Any, records: Sequence[Any]) -> Points:
 
 
 def _even(stream: Stream, audit: HeldOutAudit, alive: int) -> Points | None:
-    """As many points as are alive, spread over the domain by its measure: what one knows without any place."""
+    """As many points as are alive, spread over the domain by its measure: what one knows without any place.
+
+    In a box what is expected in each square; on a map a limited number of points.
+    """
     if not alive:
         return None
+    if getattr(audit.evaluator.domain, "mapped", None) is None:
+        return expected(area_of(audit), alive)
     domain: Any = build_domain(stream)
     count = min(alive, MOST_EVEN)
     one, first, last = np.ones(1, np.int64), np.zeros(1, np.int64), np.full(1, count, np.int64)
