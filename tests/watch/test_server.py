@@ -107,6 +107,62 @@ def test_off_loopback_the_public_view_needs_a_token_unless_it_is_said_otherwise(
     asyncio.run(run())
 
 
+def test_behind_a_proxy_with_tls_one_logs_in_and_the_cookie_stays_on_tls() -> None:
+    async def run() -> None:
+        right = {"view": "operator", "token": token_of(SECRET, "operator")}
+        async with served(names=["page.example"]) as (_, session, at):
+            for origin, status in (
+                ("https://page.example", 204),
+                ("http://page.example", 204),
+                ("https://evil.test", 403),
+                ("https://page.example.evil.test", 403),
+                ("null", 403),
+                ("", 403),
+            ):
+                headers = {"Host": "page.example", "Origin": origin}
+                async with session.post(f"{at}/login", json=right, headers=headers) as answer:
+                    assert answer.status == status, origin
+                    assert ("; Secure" in answer.headers.get("Set-Cookie", "")) is (origin == "https://page.example")
+
+    asyncio.run(run())
+
+
+def test_a_listener_on_loopback_that_has_a_name_is_reached_from_elsewhere_so_its_public_view_is_locked() -> None:
+    async def run() -> None:
+        async with served(names=["page.example"]) as (page, session, at):
+            assert "#token=" in page.public
+            assert [await status_of(session, at + path, Host="page.example") for path in PUBLIC] == [401] * 4
+        async with served(names=["page.example"], public_without_token=True) as (page, session, at):
+            assert "#token=" not in page.public
+            assert await status_of(session, at + PUBLIC[0], Host="page.example") == 200
+
+    asyncio.run(run())
+
+
+def test_what_is_no_text_is_no_token() -> None:
+    async def run() -> None:
+        async with served() as (_, session, at):
+            for body, status in (
+                (b'{"view": "public", "token": "\\ud800"}', 401),
+                (b'{"view": "operator", "token": 5}', 401),
+                (b"[" * 4000, 400),
+                (b'{"view": ["public"], "token": ""}', 400),
+            ):
+                async with session.post(f"{at}/login", data=body) as answer:
+                    assert answer.status == status, body
+            kind = {"Content-Type": "application/json; charset=nothing"}
+            async with session.post(f"{at}/login", data=b"{}", headers=kind) as answer:
+                assert answer.status == 400
+            for name, value in (("Authorization", "Bearer \udcff"), ("Cookie", "privstream-operator-1=\udcff")):
+                reader, writer = await asyncio.open_connection("127.0.0.1", int(at.rpartition(":")[2]))
+                request = f"GET /operator/allowed HTTP/1.1\r\nHost: localhost\r\n{name}: {value}\r\n\r\n"
+                writer.write(request.encode(errors="surrogateescape"))
+                assert (await reader.readline()).split()[1] == b"401"
+                writer.close()
+
+    asyncio.run(run())
+
+
 def test_without_an_operators_view_there_is_none() -> None:
     async def run() -> None:
         async with served(operator=False) as (page, session, at):
@@ -256,8 +312,8 @@ def test_a_port_that_is_taken_and_a_short_secret_are_refused_with_what_to_do() -
             with pytest.raises(PrivstreamError, match="Fix: choose another one"):
                 async with serve(config(), port=page.port):
                     pass
-        with pytest.raises(PrivstreamError, match="fewer than 16"):
-            async with serve(config(), token=b"short"):
+        with pytest.raises(PrivstreamError, match="fewer than 32"):
+            async with serve(config(), token=b"x" * 31):
                 pass
 
     asyncio.run(run())
