@@ -18,8 +18,15 @@ from agents.pictures.sampling import limit, place
 from schemas.arrays import FloatArray
 
 CAPACITY = 1_000_000
+_FARTHEST = float(np.finfo(np.float32).max)
 Box = tuple[float, float, float, float]
 """xmin, ymin, xmax, ymax."""
+
+
+def check_place(x: float, y: float) -> None:
+    """Raises: ValueError if a coordinate is no number that a float32 holds."""
+    if not (abs(x) <= _FARTHEST and abs(y) <= _FARTHEST):
+        raise ValueError("a point that is nowhere")
 
 
 class PointPicture:
@@ -60,8 +67,9 @@ class PointPicture:
         self.put(step, place(key), float(fields[self._fields[0]]), float(fields[self._fields[1]]))
 
     def put(self, step: int, where: int, x: float, y: float) -> None:
-        """A point whose key has this `place`."""
+        """A point whose key has this `place`. Raises: ValueError if it is nowhere."""
         xmin, ymin = self._bounds[:2]
+        check_place(x - xmin, y - ymin)
         if self._degrees and x < xmin:
             x += 360.0
         self._total += 1

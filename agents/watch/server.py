@@ -73,10 +73,10 @@ async def serve(
     Args:
         host, port: to listen on; port 0: any free one.
         operator: serve the operator's view, too. It always needs a token.
-        public_without_token: off loopback, and where there are `names`, the public view needs a token as well, unless this
-            says otherwise.
-        token: secret from which both tokens are made, 32 random bytes or more, so that addresses outlive this process; None: a
-            new one.
+        public_without_token: off loopback, and where there are `names`, the public view needs a token as well,
+            unless this says otherwise.
+        token: secret from which both tokens are made, 32 random bytes or more, so that addresses outlive this
+            process; None: a new one.
         names: by which the server may be called, beside its addresses and `localhost`.
     Raises: PrivstreamError if the port cannot be had, an engine's parts cannot be loaded or the secret is too short.
     """
