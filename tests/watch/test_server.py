@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import tracemalloc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from agents.pictures.points import PointPicture
 from agents.watch import LivePage, serve, serve_in_background, server
 from agents.watch.guard import HEADERS, Guard, token_of
 from agents.watch.public import routes
@@ -270,6 +272,64 @@ def test_pages_beyond_those_that_it_can_serve_are_refused(monkeypatch: pytest.Mo
             async with asyncio.timeout(20):
                 while await status_of(session, f"{at}/public/events") == 503:  # noqa: ASYNC110  it is the server that is asked
                     await asyncio.sleep(0.05)
+
+    asyncio.run(run())
+
+
+LARGE = bytes(range(256)) * 80_000
+"""20 MB: more than the system's buffers take."""
+
+
+async def asked(at: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Whoever asks for a picture, and reads its head alone."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(at.rpartition(":")[2]), limit=1024)
+    writer.write(b"GET /public/streams/taxi/picture HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert (await reader.readline()).split()[1] == b"200"
+    return reader, writer
+
+
+async def picture(session: aiohttp.ClientSession, at: str) -> tuple[int, bytes]:
+    async with session.get(f"{at}/public/streams/taxi/picture") as answer:
+        return answer.status, await answer.read()
+
+
+def test_pictures_that_nobody_reads_are_few_and_cost_no_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "MOST_PICTURES", 2)
+    monkeypatch.setattr(PointPicture, "body", lambda *_: LARGE)
+
+    async def run() -> None:
+        async with served() as (_, session, at):
+            assert await picture(session, at) == (200, LARGE)
+            tracemalloc.start()
+            idle = [await asked(at) for _ in range(2)]
+            _, most = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert most < len(LARGE) // 2
+            assert (await picture(session, at))[0] == 503
+            async with session.head(f"{at}/public/streams/taxi/picture") as head:
+                assert (head.status, head.headers["Content-Length"]) == (200, str(len(LARGE)))
+            for _, writer in idle:
+                writer.close()
+            async with asyncio.timeout(20):
+                while (await picture(session, at))[0] == 503:  # noqa: ASYNC110  it is the server that is asked
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+
+
+def test_a_picture_that_is_not_read_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "MOST_PICTURES", 1)
+    monkeypatch.setattr(routes, "SENT_S", 0.2)
+    monkeypatch.setattr(PointPicture, "body", lambda *_: LARGE)
+
+    async def run() -> None:
+        async with served() as (_, session, at):
+            _, writer = await asked(at)
+            monkeypatch.setattr(routes, "SENT_S", 20.0)
+            async with asyncio.timeout(20):
+                while (await picture(session, at))[0] == 503:  # noqa: ASYNC110  it is the server that is asked
+                    await asyncio.sleep(0.01)
+            writer.close()
 
     asyncio.run(run())
 
