@@ -19,12 +19,14 @@ from agents.presentation import presentation
 from agents.protocol.release.public_records import ledger_entry, release_records
 from agents.watch.operator.seen import StreamTruth
 from agents.watch.public import seen as module
+from agents.watch.public.entries import entry_of
 from agents.watch.public.seen import StreamSeen
 from engines.contract import Release, SyntheticRecord
-from schemas.config import Stream
+from schemas.config import ENGINES, Stream
 from schemas.config.load import config_from_mapping
 from schemas.guarantee import Guarantee, Mechanism
 from schemas.releases import GENESIS, PublicRecord, frame_records, link, sha256
+from tests.consume.runs import case_run
 from tests.kafka.support import stream_table
 
 EPSILON = Fraction(1, 3)
@@ -241,6 +243,13 @@ def test_an_entry_with_words_of_another_kind_is_counted_and_the_page_goes_on(pla
     one.settle(now=0.0, upto=1)
     summary = one.summary()
     assert (summary["unreadable"], summary["verdicts"]) == (1, {"verified": 2})
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_every_engine_says_in_the_ledger_is_an_entry(engine: str) -> None:
+    _, candidates = case_run(engine)
+    for candidate in candidates:
+        assert entry_of(orjson.loads(candidate.ledger)).step == candidate.step
 
 
 def test_an_end_beyond_the_calendar_is_due_never() -> None:
