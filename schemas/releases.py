@@ -25,8 +25,8 @@ Channel = Literal["synthetic", "measurements", "ledger"]
 CHANNELS: tuple[Channel, ...] = ("synthetic", "measurements", "ledger")
 STEP_HEADER = "privstream-step"
 """Header of every public record: its step, as decimal digits."""
-MOST_STEPS = 1 << 31
-"""No stream has more: one each millisecond for 24 days, one each minute for 4,000 years."""
+STEP_LIMIT = 1 << 31
+"""Steps are below: at one each millisecond that is enough for 24 days, at one each minute for 4,000 years."""
 _STEP_DIGITS = 10
 
 
@@ -39,7 +39,7 @@ def public_step(headers: Iterable[tuple[str, bytes | None]] | None) -> int | Non
             if value is None or len(value) > _STEP_DIGITS or not value.isdigit():  # of bytes, these are 0 to 9
                 return None
             step = int(value)
-            return step if step < MOST_STEPS else None
+            return step if step < STEP_LIMIT else None
     return None
 
 

@@ -16,8 +16,8 @@ from schemas.events import decode_tick, encode_tick, tick_progress
 from schemas.releases import (
     CHANNELS,
     GENESIS,
-    MOST_STEPS,
     STEP_HEADER,
+    STEP_LIMIT,
     Candidate,
     Chunk,
     PublicRecord,
@@ -168,7 +168,7 @@ def test_old_bytes_decode_for_ever(name: str) -> None:
     assert same(decoder[name.partition("-")[0]](data), SAMPLES[name])
 
 
-@given(st.integers(0, MOST_STEPS - 1))
+@given(st.integers(0, STEP_LIMIT - 1))
 def test_a_public_record_names_its_step(step: int) -> None:
     assert public_step([("other", b"x"), (STEP_HEADER, b"%d" % step)]) == step
 
@@ -176,7 +176,7 @@ def test_a_public_record_names_its_step(step: int) -> None:
 @given(
     st.none()
     | st.binary(max_size=12).filter(lambda text: not text.isdigit())
-    | st.integers(MOST_STEPS).map(b"%d".__mod__)
+    | st.integers(STEP_LIMIT).map(b"%d".__mod__)
 )
 def test_a_header_that_the_job_does_not_write_names_no_step(value: bytes | None) -> None:
     assert public_step([(STEP_HEADER, value)]) is None

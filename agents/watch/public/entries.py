@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from agents.watch.public.steps import Verdict
-from schemas.releases import MOST_STEPS
+from schemas.releases import STEP_LIMIT
 
 _MOST = 1 << 53
 """Counts beyond it are no whole numbers of a browser."""
@@ -67,7 +67,7 @@ def entry_of(told: Any) -> LedgerRow:
         if not _DIGEST.fullmatch(_text(told[name])):
             raise ValueError(name)
     return LedgerRow(
-        step=_count(told["step"], MOST_STEPS),
+        step=_count(told["step"], STEP_LIMIT),
         end=told["end"],
         added=_count(told["added"]),
         removed=_count(told["removed"]),

@@ -17,7 +17,7 @@ from agents.watch.public.entries import LedgerRow, entry_of
 from agents.watch.public.steps import StepRecords, verdict
 from schemas.config.timing import to_us
 from schemas.errors import WireError
-from schemas.releases import GENESIS, MOST_STEPS, Channel, PublicRecord, link
+from schemas.releases import GENESIS, STEP_LIMIT, Channel, PublicRecord, link
 
 if TYPE_CHECKING:
     from schemas.config import Stream
@@ -71,7 +71,7 @@ class StreamSeen:
         if channel == "ledger":
             self._on_ledger(value)
             return
-        if step is None or not 0 <= step < MOST_STEPS:
+        if step is None or not 0 <= step < STEP_LIMIT:
             self.unreadable += 1
             return
         if step <= self._settled or step < self._newest[channel]:
