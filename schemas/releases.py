@@ -25,13 +25,21 @@ Channel = Literal["synthetic", "measurements", "ledger"]
 CHANNELS: tuple[Channel, ...] = ("synthetic", "measurements", "ledger")
 STEP_HEADER = "privstream-step"
 """Header of every public record: its step, as decimal digits."""
+STEP_LIMIT = 1 << 31
+"""Steps are below: at one each millisecond that is enough for 24 days, at one each minute for 4,000 years."""
+_STEP_DIGITS = 10
 
 
-def public_step(headers: Iterable[tuple[str, bytes]] | None) -> int | None:
-    """The step that a public record belongs to, from its headers."""
+def public_step(headers: Iterable[tuple[str, bytes | None]] | None) -> int | None:
+    """The step that a public record belongs to, from its headers; None where they name none, as of a record that
+    the job did not write.
+    """
     for name, value in headers or ():
         if name == STEP_HEADER:
-            return int(value)
+            if value is None or len(value) > _STEP_DIGITS or not value.isdigit():  # of bytes, these are 0 to 9
+                return None
+            step = int(value)
+            return step if step < STEP_LIMIT else None
     return None
 
 

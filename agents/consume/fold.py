@@ -1,7 +1,9 @@
 """Adds and tombstones folded into a table, step by step, each step checked against the ledger's digest.
 
-Pure and sans-IO: whoever reads the topics hands over one step at a time, in order. What compaction has taken away is
-told from what was changed: compaction only takes, so a table with as many rows as the ledger says is the right one.
+Pure and sans-IO: whoever reads the topics hands over one step at a time, in order. A step of which
+compaction has taken records cannot be compared with its digest, nor can its measurements: of it only the number of rows
+is checked, which does not tell a changed record. Nothing is signed: a match says that topics and ledger agree, and only
+the cluster's ACLs say who wrote them.
 """
 
 from __future__ import annotations

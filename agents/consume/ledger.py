@@ -73,7 +73,9 @@ class Ledger:
                 end=datetime.datetime.fromisoformat(told["end"]),
                 told=told,
             )
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, WireError):
+            if entry.start.tzinfo is None or entry.end.tzinfo is None:
+                raise ValueError("a time has an offset")
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, OverflowError, WireError):
             raise PublicRecordsError(
                 f"topic {topic} holds a record that is no entry of stream {self.stream}. Fix: only the job may write "
                 "to "

@@ -8,8 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from schemas.releases import STEP_LIMIT
+
 HISTORY = 400
 """Steps back to which the page's slider goes. Older ones are in the totals, and in the topics."""
+
+
+def told_step(value: Any) -> int:
+    """A step that a record names in its fields. Raises: TypeError or ValueError if it is none."""
+    step = int(value)
+    if not 0 <= step < STEP_LIMIT:
+        raise ValueError("no step")
+    return step
 
 
 class Picture(Protocol):

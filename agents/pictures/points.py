@@ -18,8 +18,15 @@ from agents.pictures.sampling import limit, place
 from schemas.arrays import FloatArray
 
 CAPACITY = 1_000_000
+_FARTHEST = float(np.finfo(np.float32).max)
 Box = tuple[float, float, float, float]
 """xmin, ymin, xmax, ymax."""
+
+
+def check_place(x: float, y: float) -> None:
+    """Raises: ValueError if a coordinate is no number that a float32 holds."""
+    if not (abs(x) <= _FARTHEST and abs(y) <= _FARTHEST):
+        raise ValueError("a point that is nowhere")
 
 
 class PointPicture:
@@ -55,13 +62,15 @@ class PointPicture:
         self._deaths: list[int] = []
         self._used = self._level = self._generation = self._total = 0
         self._newest = -1
+        self._whole: tuple[Mapping[str, Any], bytes] = ({}, b"")
 
     def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
         self.put(step, place(key), float(fields[self._fields[0]]), float(fields[self._fields[1]]))
 
     def put(self, step: int, where: int, x: float, y: float) -> None:
-        """A point whose key has this `place`."""
+        """A point whose key has this `place`. Raises: ValueError if it is nowhere."""
         xmin, ymin = self._bounds[:2]
+        check_place(x - xmin, y - ymin)
         if self._degrees and x < xmin:
             x += 360.0
         self._total += 1
@@ -115,7 +124,6 @@ class PointPicture:
         same = query.get("generation") == self._generation
         points = min(max(query.get("points", 0), 0), self._used) if same else 0
         deaths = min(max(query.get("deaths", 0), 0), len(self._deaths)) if same else 0
-        died = np.array(self._deaths[deaths:], np.int32)
         header = {
             "generation": self._generation,
             "from_point": points,
@@ -125,6 +133,15 @@ class PointPicture:
             "step": self._newest,
             **self.shown(),
         }
+        if points or deaths:
+            return self._packed(header)
+        if self._whole[0] != header:  # all pages that ask for all of it share these bytes
+            self._whole = (header, self._packed(header))
+        return self._whole[1]
+
+    def _packed(self, header: Mapping[str, Any]) -> bytes:
+        points, deaths = header["from_point"], header["from_death"]
+        died = np.array(self._deaths[deaths:], np.int32)
         words = orjson.dumps(header)
         words += b" " * (-len(words) % 4)
         parts = (self._xy[points : self._used], self._born[points : self._used], died, self._died[died])

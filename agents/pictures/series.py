@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from agents.pictures.contract import told_step
+
 MOST_STEPS = 5_000
 LOW, HIGH = "_low", "_high"
 """Suffixes of the fields that hold an interval."""
@@ -30,7 +32,7 @@ class SeriesPicture:
         self._total = 0
 
     def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
-        at = int(fields.get(self._step, step))
+        at = told_step(fields.get(self._step, step))
         row = [
             (_number(fields.get(name)), _number(fields.get(name + LOW)), _number(fields.get(name + HIGH)))
             for name in self._names

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from agents.pictures.contract import HISTORY
+from agents.pictures.contract import HISTORY, told_step
 
 MOST_CELLS = 4_000_000
 """Of all steps that are kept."""
@@ -38,7 +38,7 @@ class StatePicture:
         self._total = 0
 
     def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
-        at = int(fields.get(self._step, step))
+        at = told_step(fields.get(self._step, step))
         state = fields.get(self._field)
         code = len(self._codes) if state is None else self._codes[state]
         count = float(fields[self._count])

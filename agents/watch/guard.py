@@ -92,8 +92,8 @@ class Guard:
             return True
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return hmac.compare_digest(given.strip().encode(), token_of(self.secret, view).encode())
-        return hmac.compare_digest(request.cookies.get(self.cookie(view), "").encode(), self.session(view).encode())
+            return _same(given.strip(), token_of(self.secret, view))
+        return _same(request.cookies.get(self.cookie(view), ""), self.session(view))
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -119,24 +119,33 @@ class Guard:
         return None
 
     async def login(self, request: web.Request) -> web.Response:
-        """Trade a token for a cookie. The body is JSON: it cannot come from a form of another site."""
-        if request.headers.get("Origin") not in (None, f"{request.scheme}://{request.host}"):
+        """Trade a token for a cookie. The body is JSON: it cannot come from a form of another site.
+
+        A proxy that ends TLS asks by http for a page that the browser knows by https: the name decides, not the scheme.
+        """
+        origin, host = request.headers.get("Origin", "").lower(), request.host.lower()
+        if "Origin" in request.headers and origin not in (f"http://{host}", f"https://{host}"):
             raise web.HTTPForbidden(text="asked for by a page of another site\n")
         try:
             asked = await request.json()
             view, token = asked["view"], str(asked["token"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             raise web.HTTPBadRequest(text="a JSON object with view and token\n") from None
         if view not in VIEWS:
             raise web.HTTPBadRequest(text="view is public or operator\n")
-        if not hmac.compare_digest(token.encode(), token_of(self.secret, view).encode()):
+        if not _same(token, token_of(self.secret, view)):
             raise web.HTTPUnauthorized(text="this is not the token of this server\n")
         answer = web.Response(status=204)
         answer.set_cookie(
             self.cookie(view), self.session(view), httponly=True, samesite="Strict", path="/",
-            secure=request.scheme == "https",
+            secure=request.scheme == "https" or origin.startswith("https:"),
         )  # fmt: skip
         return answer
+
+
+def _same(given: str, right: str) -> bool:
+    """In constant time; of any text, also one that is no Unicode."""
+    return hmac.compare_digest(given.encode(errors="surrogatepass"), right.encode())
 
 
 async def secure_headers(_: web.Request, response: web.StreamResponse) -> None:

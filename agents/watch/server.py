@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SHORTEST_SECRET = 16
+SHORTEST_SECRET = 32
 AGAIN_S = 1.0
 ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  what to type where it listens everywhere
 TYPES = {
@@ -73,9 +73,10 @@ async def serve(
     Args:
         host, port: to listen on; port 0: any free one.
         operator: serve the operator's view, too. It always needs a token.
-        public_without_token: off loopback the public view needs a token as well, unless this says otherwise.
-        token: secret from which both tokens are made, 16 bytes or more, so that addresses outlive this process; None: a
-            new one.
+        public_without_token: off loopback, and where there are `names`, the public view needs a token as well,
+            unless this says otherwise.
+        token: secret from which both tokens are made, 32 random bytes or more, so that addresses outlive this
+            process; None: a new one.
         names: by which the server may be called, beside its addresses and `localhost`.
     Raises: PrivstreamError if the port cannot be had, an engine's parts cannot be loaded or the secret is too short.
     """
@@ -86,7 +87,9 @@ async def serve(
             "Fix: head -c 32 /dev/urandom | base64 > FILE."
         )
     views: frozenset[View] = frozenset(VIEWS if operator else VIEWS[:1])
-    locked = views - ({"public"} if is_loopback(host) or public_without_token else set())
+    # Whoever is given a name comes through a proxy: a listener on loopback is then reached from elsewhere.
+    unlocked = public_without_token or (is_loopback(host) and not names)
+    locked = views - ({"public"} if unlocked else set())
     runner, work = await asyncio.to_thread(_application, config, operator)
     app, guard_at = runner
     web_runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2, handler_cancellation=True)

@@ -188,6 +188,11 @@ class AuditStreamTask:
             self._machine.on_ledger(record.value)
         elif step is not None:
             self._machine.on_synthetic(record.offset, step, record.key, record.value)
+        else:
+            log.warning(
+                "stream %s: the record at offset %d of its synthetic topic names no step: the job did not write it. It "
+                "is not measured", self._machine.stream.name, record.offset,
+            )  # fmt: skip
 
     async def _advance(self) -> None:
         machine, task = self._machine, self._task

@@ -193,14 +193,19 @@ class PublishStreamTask:
                 newest = -1 if end.begins[topic, 0] == 0 else None
                 async for record in end.backwards((topic, 0)):
                     step = public_step(record.headers)
-                    if step is not None and step <= last:
+                    if step is None:
+                        log.warning(
+                            "stream %s: the record at offset %d of %s names no step: the job did not write it. It is "
+                            "passed over", name, record.offset, topic,
+                        )  # fmt: skip
+                        continue
+                    if step <= last:
                         newest = step
                         break
-                    if step is not None:
-                        found.append(PublicRecord(channel, record.key, record.value))
-                        if step > last + 1:  # more than one step: to be refused, however many they are
-                            with alone(name):
-                                self.machine.found(step, found)
+                    found.append(PublicRecord(channel, record.key, record.value))
+                    if step > last + 1:  # more than one step: to be refused, however many they are
+                        with alone(name):
+                            self.machine.found(step, found)
                 if channel == "measurements" and newest is not None:
                     self.machine.measured(newest)
                 if found:

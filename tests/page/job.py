@@ -87,7 +87,7 @@ class PageJob:
         path.write_text(text, encoding="utf-8")
         (folder / "chain.csv").write_text(CHAIN)
         (folder / "user.key").write_bytes(b"sixteen secret bytes or more")
-        (folder / "token").write_bytes(b"a secret of the page, long enough")
+        (folder / "token").write_bytes(b"a secret of the page, which is long enough")
         (folder / "token").chmod(0o600)
         rows = [{"u": f"u{user}", "t": START_S + 3600 * step + user, "zone": "nsc"[(user + step) % 3]}
                 for step in range(6) for user in range(90)]  # fmt: skip

@@ -16,6 +16,8 @@ from schemas.events import decode_tick, encode_tick, tick_progress
 from schemas.releases import (
     CHANNELS,
     GENESIS,
+    STEP_HEADER,
+    STEP_LIMIT,
     Candidate,
     Chunk,
     PublicRecord,
@@ -25,6 +27,7 @@ from schemas.releases import (
     frame_records,
     join,
     link,
+    public_step,
     sha256,
     unframe_records,
 )
@@ -163,3 +166,25 @@ def test_old_bytes_decode_for_ever(name: str) -> None:
         "candidate": Candidate.decode,
     }
     assert same(decoder[name.partition("-")[0]](data), SAMPLES[name])
+
+
+@given(st.integers(0, STEP_LIMIT - 1))
+def test_a_public_record_names_its_step(step: int) -> None:
+    assert public_step([("other", b"x"), (STEP_HEADER, b"%d" % step)]) == step
+
+
+@given(
+    st.none()
+    | st.binary(max_size=12).filter(lambda text: not text.isdigit())
+    | st.integers(STEP_LIMIT).map(b"%d".__mod__)
+)
+def test_a_header_that_the_job_does_not_write_names_no_step(value: bytes | None) -> None:
+    assert public_step([(STEP_HEADER, value)]) is None
+
+
+@pytest.mark.parametrize(
+    "value", [b"-1", b"+1", b"1_0", b" 1", b"1\n", b"", "\u0663".encode(), b"9" * 5000, b"2147483648"]
+)
+def test_what_python_would_take_for_a_number_is_no_step(value: bytes) -> None:
+    assert public_step([(STEP_HEADER, value)]) is None
+    assert public_step(None) is None

@@ -234,3 +234,22 @@ def test_an_engine_without_a_picture_has_its_counts_alone() -> None:
     picture.remove(0, "a")
     picture.end(0)
     assert (picture.kind, picture.about(), picture.shown(), picture.body({})) == ("counts", {}, {}, b"{}")
+
+
+def test_all_who_ask_for_all_points_share_the_same_bytes_until_something_changes() -> None:
+    picture = PointPicture("x", "y", (0.0, 0.0, 1.0, 1.0))
+    picture.add(0, "a", {"x": 0.5, "y": 0.5})
+    first = picture.body({})
+    assert picture.body({"generation": 7}) is first
+    assert picture.body({"points": 0}) is first
+    picture.body({"generation": 0, "points": 1})
+    assert picture.body({}) is first
+    for change in (
+        lambda: picture.add(0, "b", {"x": 0.25, "y": 0.5}),
+        lambda: picture.remove(1, "a"),
+        lambda: picture.end(2),
+        picture._thin,
+    ):
+        before = picture.body({})
+        change()
+        assert picture.body({}) != before

@@ -49,6 +49,7 @@ class Consumer:
 
     def __init__(self, **_: Any) -> None:
         self.at: dict[Any, int] = {}
+        self.paused: set[Any] = set()
 
     def assign(self, partitions: Any) -> None:
         self.at = dict.fromkeys(partitions, 0)
@@ -62,6 +63,12 @@ class Consumer:
     def seek(self, partition: Any, offset: int) -> None:
         self.cluster.sought += offset > 0
         self.at[partition] = offset
+
+    def pause(self, *partitions: Any) -> None:
+        self.paused |= set(partitions)
+
+    def resume(self, *partitions: Any) -> None:
+        self.paused -= set(partitions)
 
     async def seek_to_beginning(self, partition: Any) -> None:
         self.at[partition] = 0
@@ -77,8 +84,9 @@ class Consumer:
         await asyncio.sleep(0.01)
         if self.cluster.away:
             return {}  # as aiokafka: it waits, and says nothing
-        found = {each: self.cluster.records[each.topic][start:] for each, start in self.at.items()}
-        self.at = {each: len(self.cluster.records[each.topic]) for each in self.at}
+        read = [each for each in self.at if each not in self.paused]
+        found = {each: self.cluster.records[each.topic][self.at[each] :] for each in read}
+        self.at |= {each: len(self.cluster.records[each.topic]) for each in read}
         return found
 
 
@@ -164,3 +172,77 @@ def test_topics_that_are_not_there_yet_or_are_others_now_are_said_and_not_read(c
         await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(run())
+
+
+def test_a_record_that_names_no_step_is_counted_and_the_page_goes_on(cluster: Cluster) -> None:
+    async def run() -> None:
+        seen = StreamSeen(STREAM, CountPicture())
+        reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
+        topic = cluster.records["taxi.synthetic"]
+        for step in (b"abc", None, b"-5", b"9" * 5000, b"3000000000", "\u0663".encode(), b""):
+            topic.append(Record(len(topic), [("privstream-step", step)], b"k", b"{}"))
+        publish(cluster, 0)
+        task = asyncio.create_task(reader.run())
+        await until(lambda: seen.step == 0)
+        assert (seen.summary()["unreadable"], seen.summary()["verdicts"]) == (7, {"verified": 1})
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_a_record_that_ends_the_reader_is_not_read_again() -> None:
+    class Ends(StreamSeen):
+        def take(self, *_: Any) -> None:
+            raise ZeroDivisionError
+
+    seen = Ends(STREAM, CountPicture())
+    reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
+    with pytest.raises(ZeroDivisionError):
+        reader._take("taxi.synthetic", [Record(7, [("privstream-step", b"0")], b"k", b"{}")])
+    assert seen.positions == {"taxi.synthetic": 8}
+
+
+def test_the_ledger_is_read_before_the_records(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[str] = []
+    take = StreamSeen.take
+
+    def noted(self: StreamSeen, channel: Any, *rest: Any) -> None:
+        taken.append(channel)
+        take(self, channel, *rest)
+
+    monkeypatch.setattr(StreamSeen, "take", noted)
+
+    async def run() -> None:
+        seen = StreamSeen(STREAM, CountPicture())
+        for step in range(3):
+            publish(cluster, step)
+        task = asyncio.create_task(PublicReader(Kafka(bootstrap="made.up:1"), [seen]).run())
+        await until(lambda: seen.step == 2)
+        assert taken[:3] == ["ledger"] * 3
+        assert "ledger" not in taken[3:]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_other_readers_of_public_topics_refuse_or_pass_over_such_a_record(caplog: pytest.LogCaptureFixture) -> None:
+    from types import SimpleNamespace
+
+    from agents.consume.ledger import PublicRecordsError
+    from agents.consume.reader import Silent, _Steps
+    from agents.worker.audit import AuditStreamTask
+
+    record = Record(7, [("privstream-step", b"abc")], b"k", b"{}")
+    log: Any = SimpleNamespace(topic=SimpleNamespace(topic="taxi.synthetic"), read=lambda: None)
+    with pytest.raises(PublicRecordsError, match="offset 7"):
+        _Steps(log, "synthetic", Silent(), 0)._step_of(record)
+    taken: list[int] = []
+    machine: Any = SimpleNamespace(stream=STREAM, on_synthetic=lambda offset, *_: taken.append(offset))
+    task = AuditStreamTask(None, machine)  # type: ignore[arg-type]
+    with caplog.at_level("WARNING"):
+        task._on_public(False, record)
+    assert "offset 7" in caplog.text
+    task._on_public(False, Record(8, [("privstream-step", b"0")], b"k", b"{}"))
+    assert taken == [8]

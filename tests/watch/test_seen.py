@@ -10,16 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.pictures.contract import CountPicture
 from agents.pictures.points import PointPicture
+from agents.pictures.series import SeriesPicture
+from agents.pictures.states import StatePicture
+from agents.pictures.trips import TripPicture
 from agents.presentation import presentation
 from agents.protocol.release.public_records import ledger_entry, release_records
 from agents.watch.operator.seen import StreamTruth
+from agents.watch.public import seen as module
+from agents.watch.public.entries import entry_of
 from agents.watch.public.seen import StreamSeen
 from engines.contract import Release, SyntheticRecord
-from schemas.config import Stream
+from schemas.config import ENGINES, Stream
 from schemas.config.load import config_from_mapping
 from schemas.guarantee import Guarantee, Mechanism
-from schemas.releases import GENESIS, PublicRecord, frame_records, sha256
+from schemas.releases import GENESIS, PublicRecord, frame_records, link, sha256
+from tests.consume.runs import case_run
 from tests.kafka.support import stream_table
 
 EPSILON = Fraction(1, 3)
@@ -146,6 +153,128 @@ def test_a_record_that_comes_after_its_step_was_whole_is_found() -> None:
     assert one.summary()["beyond"] is None
     one.take("synthetic", 1, b"1.0", b"{}")
     assert one.summary()["beyond"] == 1
+
+
+def test_a_record_behind_those_of_a_later_step_is_found_also_before_the_ledger_is_known() -> None:
+    """As after a restart of the page: compaction took step 0, and a forged record of it stands behind step 1."""
+    (_, words0), (second, words1) = published(2)
+    for channel in ("synthetic", "measurements"):
+        one = seen()
+        for record in second:
+            one.take(record.channel, 1, record.key, record.value)
+        assert one.summary()["beyond"] is None
+        one.take(channel, 0, b"0.1", b'{"x": 0.9, "y": 0.9}')  # type: ignore[arg-type]
+        for step, words in enumerate((words0, words1)):
+            one.take("ledger", step, b"%d" % step, words)
+        one.settle(now=0.0, upto=1)
+        assert one.summary()["beyond"] == 0
+
+
+LAST = 2**31 - 1
+
+
+@pytest.mark.parametrize("step", [-(10**30), -1, LAST + 1, 10**30])
+def test_a_step_that_is_none_is_counted_and_moves_nothing(step: int) -> None:
+    one = seen()
+    one.take("synthetic", step, b"k", b'{"x": 0.5, "y": 0.5}')
+    for number, (records, words) in enumerate(published(2)):
+        feed(one, number, records, words)
+    one.settle(now=0.0, upto=1)
+    summary = one.summary()
+    orjson.dumps(summary)
+    assert (summary["unreadable"], summary["beyond"], summary["verdicts"]) == (1, None, {"verified": 2})
+
+
+@pytest.mark.parametrize("x", ["1e308", "-1e300", '"nan"', '"inf"', "1" + "0" * 400, "[]", "null"])
+@pytest.mark.parametrize("kind", ["points", "trips"])
+def test_a_place_that_is_nowhere_is_counted_and_stops_no_picture(x: str, kind: str) -> None:
+    box = (0.0, 0.0, 1.0, 1.0)
+    picture = PointPicture("x", "y", box) if kind == "points" else TripPicture("trip", "at", "x", "y", box)
+    one = StreamSeen(STREAM, picture)
+    value = b'{"trip": "t", "at": 0, "x": %s, "y": 0.5}' % x.encode()
+    one.take("synthetic", 0, b"k", value)
+    one.take("synthetic", LAST, b"l", b'{"trip": "u", "at": 0, "x": 0.5, "y": 0.5}')
+    ((_, words),) = published(1)
+    one.take("ledger", 0, b"0", words)
+    one.settle(now=0.0, upto=0)
+    assert one.summary()["unreadable"] == 1
+    assert b"Infinity" not in one.picture.body({})
+
+
+def test_a_step_told_in_a_record_is_one_that_json_can_say() -> None:
+    series, states = SeriesPicture(["v"]), StatePicture("s", ["a"])
+    for picture in (series, states):
+        for step in (2**63, 10**30, -1):
+            with pytest.raises(ValueError, match="no step"):
+                picture.add(0, "k", {"step": step, "v": 1, "s": "a", "count": 1})
+        picture.body({})
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        {"guarantee": "x"},
+        {"guarantee": {"mechanisms": 5}},
+        {"guarantee": {"mechanisms": [1]}},
+        {"guarantee": {"delta": "x"}},
+        {"guarantee": {"note": {}}},
+        {"notes": 5},
+        {"end": "zzz"},
+        {"end": "9999-12-31"},
+        {"epsilon": "much"},
+        {"epsilon_spent": -1},
+        {"epsilon_per_us": "x"},
+        {"synthetic_records": "7"},
+        {"added": 1.5},
+        {"step": 10**18},
+        {"step": True},
+        {"digest": "00"},
+    ],
+    ids=str,
+)
+def test_an_entry_with_words_of_another_kind_is_counted_and_the_page_goes_on(planted: dict[str, object]) -> None:
+    one = seen()
+    (records, words), (second, words1) = published(2)
+    told = {**orjson.loads(words), **planted}
+    told["chain"] = link(GENESIS, stream="taxi", step=0, digest="00" * 32, ledger=orjson.dumps(told))
+    one.take("ledger", 0, b"0", orjson.dumps(told))
+    feed(one, 0, records, words)
+    feed(one, 1, second, words1)
+    one.settle(now=0.0, upto=1)
+    summary = one.summary()
+    assert (summary["unreadable"], summary["verdicts"]) == (1, {"verified": 2})
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_every_engine_says_in_the_ledger_is_an_entry(engine: str) -> None:
+    _, candidates = case_run(engine)
+    for candidate in candidates:
+        assert entry_of(orjson.loads(candidate.ledger)).step == candidate.step
+
+
+def test_an_end_beyond_the_calendar_is_due_never() -> None:
+    wall = StreamSeen(
+        stream(time={"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "grace": "30s"}),
+        CountPicture(),
+    )
+    ((_, words),) = published(1)
+    wall.take("ledger", 0, b"0", orjson.dumps({**orjson.loads(words), "end": "9999-12-31T23:59:59+00:00"}))
+    assert wall.summary()["due"] is None
+
+
+def test_steps_that_no_entry_knows_are_held_up_to_a_bound_and_then_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_OPEN", 3)
+    one, steps = seen(), published(5)
+    for step, (_, words) in enumerate(steps):
+        one.take("ledger", step, b"%d" % step, words)
+    for step, (records, _) in enumerate(steps):  # steps of the ledger are not counted against the bound
+        for record in records:
+            one.take(record.channel, step, record.key, record.value)
+    for step in range(100, 110):
+        one.take("measurements", step, b"k", b"{}")
+    assert one.summary()["unreadable"] == 7
+    one.settle(now=0.0, upto=4)
+    assert verdicts(one) == ["verified"] * 5
 
 
 def test_a_step_is_not_judged_while_more_of_it_may_come() -> None:

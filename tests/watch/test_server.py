@@ -256,8 +256,8 @@ def test_a_port_that_is_taken_and_a_short_secret_are_refused_with_what_to_do() -
             with pytest.raises(PrivstreamError, match="Fix: choose another one"):
                 async with serve(config(), port=page.port):
                     pass
-        with pytest.raises(PrivstreamError, match="fewer than 16"):
-            async with serve(config(), token=b"short"):
+        with pytest.raises(PrivstreamError, match="fewer than 32"):
+            async with serve(config(), token=b"x" * 31):
                 pass
 
     asyncio.run(run())

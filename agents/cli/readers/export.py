@@ -55,7 +55,8 @@ def export(
     """Write the synthetic records alive after a step to a file: CSV, Parquet, GeoJSON or GeoParquet.
 
     Reads public topics only, as every consumer may, and checks each step's records against the digest in its ledger
-    entry: topics that somebody else wrote to are refused.
+    entry: what does not match is refused. Nothing is signed: only the cluster's ACLs keep others from writing there. A
+    step of which Kafka has compacted records is not checked at all, its measurements neither.
     """
     loaded = config_of(config)
     chosen = chosen_stream(loaded, stream)
@@ -81,7 +82,6 @@ def export(
     typer.echo(f"  {done.verified:,} of {done.step + 1:,} steps are what the ledger's digests say")
     if done.compacted:
         warn(
-            f"{done.compacted:,} steps could not be checked: Kafka has compacted their records. As many records are "
-            "alive as "
-            "the ledger says"
+            f"{done.compacted:,} steps could not be checked, nor their measurements: Kafka has compacted their "
+            "records. As many records are alive as the ledger says"
         )

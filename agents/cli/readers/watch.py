@@ -30,14 +30,21 @@ def watch(
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="0: any that is free.")] = PORT,
     public_only: Annotated[bool, typer.Option("--public-only", help="Without the operator's view.")] = False,
     public_without_token: Annotated[
-        bool, typer.Option("--public-without-token", help="Off loopback, too, anyone may see the public view.")
+        bool,
+        typer.Option(
+            "--public-without-token", help="Off loopback and with --name, too, anyone may see the public view."
+        ),
     ] = False,
     token_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Secret from which the tokens are made: addresses then outlive a restart."),
+        typer.Option(
+            metavar="FILE",
+            help="32 random bytes or more, from which the tokens are made: addresses then outlive a restart.",
+        ),
     ] = None,
     name: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A name by which the server may be called; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name by which it may be called, as of a proxy; repeatable."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -86,7 +86,12 @@ export class StreamMap {
   }
 
   async update() {
-    const body = await get(`/public/streams/${this.stream}/picture?${this.points.query()}`, "arrayBuffer");
+    let body = null;
+    for (let again = 0; again < 3; again += 1) {
+      body = await get(`/public/streams/${this.stream}/picture?${this.points.query()}`, "arrayBuffer");
+      if (body?.refused !== 503) break; // others are being sent; beyond these turns the next step asks again
+      await new Promise((done) => { setTimeout(done, 2000); });
+    }
     if (!(body instanceof ArrayBuffer)) return;
     this.shown = this.points.take(body);
     this.first = this.shown.first;

@@ -225,7 +225,7 @@ function say() {
     if (!summary.private) problems.push(`Stream ${summary.stream} is NOT PRIVATE: ${summary.note || "its mode bounds nothing"}.`);
     if (summary.chain_broken_at !== null) problems.push(`The ledger of ${summary.stream} breaks at step ${summary.chain_broken_at}.`);
     if (summary.twice !== null) problems.push(`The ledger of ${summary.stream} holds step ${summary.twice} twice.`);
-    if (summary.beyond !== null) problems.push(`Public records of step ${summary.beyond} of ${summary.stream} came after it was whole.`);
+    if (summary.beyond !== null) problems.push(`Public records of step ${summary.beyond} of ${summary.stream} came after it was whole, or behind those of a later step.`);
     if (summary.verdicts.differs) problems.push(`The records of ${summary.verdicts.differs} steps of ${summary.stream} are not those of its ledger.`);
   }
   notice(problems.join(" "));

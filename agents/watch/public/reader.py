@@ -107,7 +107,11 @@ class PublicReader:
                     await consumer.seek_to_beginning(partition)
             ends = await consumer.end_offsets(partitions)
             again = time.monotonic() + MISSING_S
-            asked = time.monotonic()
+            # Each ledger first: what then belongs to no entry is not of the job, and little of it is held.
+            ledgers = [each for each in partitions if self._channels[each.topic][1] == "ledger"]
+            held = [each for each in partitions if each not in ledgers]
+            consumer.pause(*held)
+            asked = quiet = time.monotonic()
             while len(partitions) == len(self._channels) or time.monotonic() < again:
                 if time.monotonic() - asked > ASK_S:  # a consumer waits for a cluster that is away, and says nothing
                     async with asyncio.timeout(ASK_S):
@@ -116,6 +120,11 @@ class PublicReader:
                 batches = await consumer.getmany(timeout_ms=250, max_records=BATCH)
                 for partition, records in batches.items():
                     self._take(partition.topic, records)
+                quiet = time.monotonic() if batches else quiet
+                read = [await consumer.position(each) >= ends[each] for each in ledgers]
+                if held and (all(read) or time.monotonic() - quiet > ASK_S):
+                    consumer.resume(*held)
+                    held = []
                 async with asyncio.timeout(3 * ASK_S):
                     await self._settle(consumer, partitions)
                     left = [max(0, ends[each] - await consumer.position(each)) for each in partitions]
@@ -128,8 +137,10 @@ class PublicReader:
     def _take(self, topic: str, records: Sequence[Any]) -> None:
         seen, channel = self._channels[topic]
         for record in records:
-            seen.take(channel, public_step(record.headers), record.key, record.value)
-            seen.positions[topic] = record.offset + 1
+            try:
+                seen.take(channel, public_step(record.headers), record.key, record.value)
+            finally:  # a record that ends the reader must not end it again, once it begins anew
+                seen.positions[topic] = record.offset + 1
 
     async def _settle(self, consumer: Any, partitions: Sequence[TopicPartition]) -> None:
         """What is not settled by what follows it is whole once everything was read that was committed after its entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,6 +17,12 @@ from agents.watch.public.seen import StreamSeen
 NO_STORE = {"Cache-Control": "no-store"}
 MOST_PAGES = 200
 """That are open at a time: each costs a connection and its events."""
+MOST_PICTURES = 32
+"""Large ones that are being sent at a time: each keeps its bytes until its page has read them."""
+LARGE, PIECE = 1 << 18, 1 << 16
+"""Bytes from which on a picture is sent in pieces, and of a piece."""
+SENT_S = 120.0
+"""After which a picture that is not read is given up."""
 ABOUT = ("stream", "engine", "mode", "kind")
 
 
@@ -29,7 +36,7 @@ class PublicRoutes:
         self._streams: Mapping[str, StreamSeen] = {seen.stream.name: seen for seen in streams}
         self._reader = reader
         self._boot = boot
-        self._open = 0
+        self._open = self._sending = 0
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -47,7 +54,7 @@ class PublicRoutes:
         ]
         return _json({"boot": self._boot, "streams": about})
 
-    async def _picture(self, request: web.Request) -> web.Response:
+    async def _picture(self, request: web.Request) -> web.StreamResponse:
         picture = self._seen(request).picture
         try:
             query = {name: int(value) for name, value in request.query.items()}
@@ -55,7 +62,15 @@ class PublicRoutes:
             raise web.HTTPBadRequest(text="each parameter is a whole number\n") from None
         body = picture.body(query)
         kind = "application/octet-stream" if picture.binary and "step" not in query else "application/json"
-        return web.Response(body=body, content_type=kind, headers=NO_STORE)
+        if len(body) < LARGE or request.method == "HEAD":
+            return web.Response(body=body, content_type=kind, headers=NO_STORE)
+        if self._sending >= MOST_PICTURES:
+            raise web.HTTPServiceUnavailable(text=f"{MOST_PICTURES} pictures are being sent; try again later\n")
+        self._sending += 1
+        try:
+            return await _in_pieces(request, body, kind)
+        finally:
+            self._sending -= 1
 
     async def _ledger(self, request: web.Request) -> web.Response:
         try:
@@ -94,6 +109,23 @@ class PublicRoutes:
 
     def _reading(self) -> Mapping[str, Any]:
         return {"boot": self._boot, "problem": self._reader.problem, "behind": self._reader.behind, "now": time.time()}
+
+
+async def _in_pieces(request: web.Request, body: bytes, kind: str) -> web.StreamResponse:
+    """Send no more than the page reads: a whole body is copied for each page that does not read it."""
+    response = web.StreamResponse(headers={**NO_STORE, "Content-Type": kind})
+    response.content_length = len(body)
+    view = memoryview(body)
+    try:
+        async with asyncio.timeout(SENT_S):
+            await response.prepare(request)
+            for at in range(0, len(body), PIECE):
+                await response.write(view[at : at + PIECE])
+            await response.write_eof()
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+    return response
 
 
 def _json(value: Any) -> web.Response:

@@ -7,54 +7,26 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from agents.pictures.contract import Picture
-from agents.watch.public.steps import StepRecords, Verdict, verdict
+from agents.watch.public.entries import LedgerRow, entry_of
+from agents.watch.public.steps import StepRecords, verdict
 from schemas.config.timing import to_us
 from schemas.errors import WireError
-from schemas.releases import GENESIS, Channel, PublicRecord, link
+from schemas.releases import GENESIS, STEP_LIMIT, Channel, PublicRecord, link
 
 if TYPE_CHECKING:
     from schemas.config import Stream
 
 MOST_ENTRIES = 10_000
 """Of the ledger that are kept for the page; older ones are counted."""
-
-
-@dataclass(slots=True)
-class LedgerRow:
-    """A step as the ledger has it, and what became of the comparison."""
-
-    step: int
-    end: str
-    added: int
-    removed: int
-    records: int
-    spent: float
-    gathered: bool
-    digest: str
-    chained: bool
-    verdict: Verdict = "waiting"
-
-    def row(self) -> list[Any]:
-        """As the page reads it, see `assets/ledger.js`."""
-        return [
-            self.step,
-            self.end,
-            self.added,
-            self.removed,
-            self.records,
-            self.spent,
-            self.gathered,
-            self.digest,
-            self.chained,
-            self.verdict,
-        ]
+MOST_OPEN = 1_000
+"""Steps beyond the ledger's last entry of which records are held. The job writes a step and its entry in one
+transaction, and the ledger is read first: of a job there are one or two."""
 
 
 class StreamSeen:
@@ -99,16 +71,28 @@ class StreamSeen:
         if channel == "ledger":
             self._on_ledger(value)
             return
-        if step is None:
+        if step is None or not 0 <= step < STEP_LIMIT:
             self.unreadable += 1
             return
-        if step <= self._settled:
-            self._beyond = step if self._beyond is None else self._beyond  # the step was whole without it
-        else:
+        if step <= self._settled or step < self._newest[channel]:
+            # The step was whole without it. Steps are in order on a topic: one that comes behind a later step was not
+            # written by the job, whatever is known of the ledger yet.
+            self._beyond = step if self._beyond is None else self._beyond
+        if step > self._settled:
+            if step not in self._records and self._held_beyond(step):
+                self.unreadable += 1
+                return
             self._records.setdefault(step, StepRecords()).take(PublicRecord(channel, key or b"", value))
         self._newest[channel] = max(self._newest[channel], step)
         if channel == "synthetic":
             self._on_synthetic(step, key, value)
+
+    def _held_beyond(self, step: int) -> bool:
+        """Whether as many steps as may be are held of which the ledger knows nothing, and this would be one more."""
+        last = int(self._latest.get("step", -1))
+        return (
+            step > last and len(self._records) >= MOST_OPEN and sum(each > last for each in self._records) >= MOST_OPEN
+        )
 
     def _on_synthetic(self, step: int, key: bytes | None, value: bytes | None) -> None:
         try:
@@ -117,15 +101,15 @@ class StreamSeen:
                 self.picture.remove(step, name)
             else:
                 self.picture.add(step, name, orjson.loads(value))
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             self.unreadable += 1
 
     def _on_ledger(self, value: bytes | None) -> None:
         try:
             told = orjson.loads(value or b"")
-            entry, before = _entry(told), str(told["previous_chain"])
+            entry, before = entry_of(told), str(told["previous_chain"])
             chain = link(before, stream=self.stream.name, step=entry.step, digest=entry.digest, ledger=value or b"")
-        except (KeyError, TypeError, ValueError, WireError):
+        except (KeyError, TypeError, ValueError, OverflowError, WireError):
             self.unreadable += 1
             return
         last = int(self._latest.get("step", -1))
@@ -223,25 +207,14 @@ class StreamSeen:
         if time.clock != "wall" or "end" not in self._latest:
             return None
         begin = datetime.fromisoformat(self._latest["end"])
-        steps = time.steps_from(begin_us := to_us(begin))
-        lasts_us = steps.begin(steps.of_one(begin_us) + 1) - begin_us
-        later = timedelta(microseconds=lasts_us + self.stream.publish_delay_us) + time.grace
-        return (begin + later).isoformat()
+        try:
+            steps = time.steps_from(begin_us := to_us(begin))
+            lasts_us = steps.begin(steps.of_one(begin_us) + 1) - begin_us
+            later = timedelta(microseconds=lasts_us + self.stream.publish_delay_us) + time.grace
+            return (begin + later).isoformat()
+        except (ValueError, OverflowError):
+            return None  # an end that no clock reaches
 
     def ledger(self, after: int) -> list[list[Any]]:
         """Entries after a step, oldest first."""
         return [entry.row() for entry in self._entries if entry.step > after]
-
-
-def _entry(told: Mapping[str, Any]) -> LedgerRow:
-    return LedgerRow(
-        step=int(told["step"]),
-        end=str(told["end"]),
-        added=int(told["added"]),
-        removed=int(told["removed"]),
-        records=int(told["synthetic_records"]),
-        spent=float(told["epsilon_spent"]),
-        gathered=bool(told["gathered"]),
-        digest=str(told["digest"]),
-        chained=False,
-    )
