@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+from aiokafka.admin import NewTopic
 
 from agents.kafka.topics.admin import create_topics
 from agents.protocol.partitioner import partitions_of
@@ -16,10 +17,10 @@ from agents.protocol.userhash import IdBytes
 from schemas.config import Config
 from schemas.events import TICK_HEADER, encode_tick
 from schemas.releases import STEP_HEADER, Candidate, PublicRecord
-from schemas.topics import Topics
+from schemas.topics import COMPACTED, Topics
 from tests.consume.runs import records_of as of_step
 from tests.kafka.ingest_support import START_S, STEP_S
-from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until
+from tests.kafka.support import create, fresh_name, job_config, producing, records_of, stream_table, until
 from tests.kafka.test_trips import running
 
 PARTITIONS = 2
@@ -45,6 +46,9 @@ async def published_stream(
     privacy["user_key_file"] = str(folder / "user.key")
     stream = stream_table(fresh_name("p"), **{"privacy": privacy, "options": {"depth": 8}, **table})
     config = job_config(bootstrap, folder, streams=[stream], partitions=1)
+    # The broker compacts every 15 s, which on a slow machine is before a test has read what was withdrawn.
+    settings = {**COMPACTED, "min.compaction.lag.ms": str(3_600_000)}
+    await create(bootstrap, NewTopic(Topics.synthetic(config.streams[0].name), 1, 1, topic_configs=settings))
     await create_topics(config, source_partitions=PARTITIONS)
     async with producing(bootstrap) as producer:
         for number, events in enumerate(steps):
