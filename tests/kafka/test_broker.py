@@ -180,9 +180,11 @@ def test_a_failed_start_quotes_kafkas_log_and_leaves_nothing(monkeypatch: pytest
 
 
 def test_a_jar_with_another_hash_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    smallest = next(jar for jar in agents.broker.jars._pinned_jars() if jar.artifact == "slf4j-simple")
+    smallest = next(
+        jar for jar in agents.broker.jars._pinned_jars(agents.broker.jars.BROKER) if jar.artifact == "slf4j-simple"
+    )
     planted = agents.broker.jars._Jar("0" * 64, smallest.group, smallest.artifact, smallest.version)
-    monkeypatch.setattr(agents.broker.jars, "_pinned_jars", lambda: [planted])
+    monkeypatch.setattr(agents.broker.jars, "_pinned_jars", lambda _: [planted])
     monkeypatch.setenv(agents.broker.jars.CACHE_VARIABLE, str(tmp_path))
     with pytest.raises(BrokerError, match="its hash differs"):
         jars()
@@ -208,8 +210,10 @@ def test_a_cache_that_cannot_be_written_to_is_explained(monkeypatch: pytest.Monk
 
 
 def test_downloads_are_announced_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    smallest = next(jar for jar in agents.broker.jars._pinned_jars() if jar.artifact == "slf4j-simple")
-    monkeypatch.setattr(agents.broker.jars, "_pinned_jars", lambda: [smallest])
+    smallest = next(
+        jar for jar in agents.broker.jars._pinned_jars(agents.broker.jars.BROKER) if jar.artifact == "slf4j-simple"
+    )
+    monkeypatch.setattr(agents.broker.jars, "_pinned_jars", lambda _: [smallest])
     monkeypatch.setenv(agents.broker.jars.CACHE_VARIABLE, str(tmp_path))
     told: list[tuple[str, int, int]] = []
     for _ in range(2):
