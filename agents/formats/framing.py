@@ -38,3 +38,11 @@ def framed(data: bytes, header: bytes | None) -> tuple[SchemaRef, int]:
     if len(data) < 5 or data[0] != 0:
         raise UnreadableError(Reason.NO_SCHEMA_ID)
     return SchemaRef(int.from_bytes(data[1:5], "big")), 5
+
+
+def framed_ref(data: bytes, header: bytes | None) -> SchemaRef | None:
+    """The schema alone; None where nothing says it."""
+    try:
+        return framed(data, header)[0]
+    except UnreadableError:
+        return None

@@ -17,6 +17,22 @@ SOONEST_S = 0.25
 RETRY_MS = 1_000
 
 
+class Teller:
+    """What pages wait for: a reader that says when it has something new."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+
+    @property
+    def news(self) -> asyncio.Event:
+        """Set once there is something new; ask again for the next time."""
+        return self._changed
+
+    def _tell(self) -> None:
+        old, self._changed = self._changed, asyncio.Event()
+        old.set()
+
+
 class Events:
     """One page that listens."""
 

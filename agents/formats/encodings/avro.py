@@ -15,7 +15,7 @@ import msgspec
 
 from agents.formats.contract import SchemaRef, UnreadableError
 from agents.formats.encodings.avro_bounds import BOUNDED_DECIMAL, bound
-from agents.formats.framing import framed
+from agents.formats.framing import framed, framed_ref
 from agents.formats.schemas import SchemaBook, SchemaText
 from schemas.events import Reason
 
@@ -31,10 +31,7 @@ class AvroEncoding:
     book: SchemaBook
 
     def ref(self, data: bytes, header: bytes | None) -> SchemaRef | None:
-        try:
-            return framed(data, header)[0]
-        except UnreadableError:
-            return None
+        return framed_ref(data, header)
 
     def read(self, data: bytes, header: bytes | None) -> Any:
         ref, begin = framed(data, header)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.formats.contract import SchemaRef, UnreadableError
-from agents.formats.framing import framed
+from agents.formats.framing import framed, framed_ref
 from agents.formats.schemas import SchemaBook, SchemaText
 from schemas.events import Reason
 
@@ -34,10 +34,7 @@ class ProtobufEncoding:
     book: SchemaBook
 
     def ref(self, data: bytes, header: bytes | None) -> SchemaRef | None:
-        try:
-            return framed(data, header)[0]
-        except UnreadableError:
-            return None
+        return framed_ref(data, header)
 
     def read(self, data: bytes, header: bytes | None) -> Any:
         ref, begin = framed(data, header)

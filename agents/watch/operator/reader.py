@@ -15,6 +15,7 @@ from agents.kafka.security import security_kwargs
 from agents.kafka.topics.admin import admin_client
 from agents.kafka.topics.ids import topic_identities
 from agents.operator.status import status
+from agents.watch.events import Teller
 from agents.watch.operator.seen import StreamTruth
 from schemas.errors import BrokerError, WireError
 from schemas.topics import Topics
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 STATUS_S, AGAIN_S = 5.0, 2.0
 
 
-class OperatorReader:
+class OperatorReader(Teller):
     """Attributes:
 
     problem: why nothing can be read now; None: it reads.
@@ -36,17 +37,8 @@ class OperatorReader:
     def __init__(self, config: Config, streams: Sequence[StreamTruth]) -> None:
         self._config = config
         self._streams = {Topics.utility(truth.stream.name): truth for truth in streams}
-        self._changed = asyncio.Event()
+        super().__init__()
         self.problem: str | None = "connecting to the cluster"
-
-    @property
-    def news(self) -> asyncio.Event:
-        """Set once there is something new; ask again for the next time."""
-        return self._changed
-
-    def _tell(self) -> None:
-        old, self._changed = self._changed, asyncio.Event()
-        old.set()
 
     async def run(self) -> None:
         """For ever."""

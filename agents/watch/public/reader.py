@@ -15,6 +15,7 @@ from agents.kafka.clients import close_client
 from agents.kafka.security import security_kwargs
 from agents.kafka.topics.admin import admin_client
 from agents.kafka.topics.ids import topic_identities
+from agents.watch.events import Teller
 from agents.watch.public.seen import StreamSeen
 from schemas.errors import BrokerError
 from schemas.releases import CHANNELS, Channel, public_step
@@ -30,7 +31,7 @@ BATCH = 2_000
 """Records between two turns of whoever else has something to do in this event loop."""
 
 
-class PublicReader:
+class PublicReader(Teller):
     """Feeds what is public to what has been seen.
 
     Attributes:
@@ -47,7 +48,7 @@ class PublicReader:
         self._streams = tuple(streams)
         self._ids: dict[str, str] = {}
         self._missing: str | None = None
-        self._changed = asyncio.Event()
+        super().__init__()
         self.problem: str | None = "connecting to the cluster"
         self.behind = 0
 
@@ -55,15 +56,6 @@ class PublicReader:
     def topics(self) -> list[str]:
         """All that it ever reads."""
         return sorted(self._channels)
-
-    @property
-    def news(self) -> asyncio.Event:
-        """Set once there is something new; ask again for the next time."""
-        return self._changed
-
-    def _tell(self) -> None:
-        old, self._changed = self._changed, asyncio.Event()
-        old.set()
 
     async def run(self) -> None:
         """For ever."""
