@@ -72,9 +72,8 @@ class FoldedTable:
                 f"stream {self.stream}: the table of step {entry.step} is no longer there whole: {len(self.rows):,} "
                 "of its "
                 f"{entry.total:,} records are. Kafka has compacted {self.stream}.synthetic since, which keeps the last "
-                "record of each key. Fix: export a later step; to keep history, set min.compaction.lag.ms of the "
-                "topic, or "
-                "export each step while it is new."
+                "record of each key. Fix: export a later step; to keep history, set min.cleanable.dirty.ratio=1 of the "
+                "topic, which is then never compacted, or export each step while it is new."
             )
 
     def records(self) -> Iterable[tuple[str, int, Mapping[str, Any]]]:

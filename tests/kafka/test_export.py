@@ -107,7 +107,7 @@ def test_a_compacted_topic_gives_its_last_table_and_refuses_earlier_ones(bootstr
     assert 0 < said["compacted"] < len(candidates)
     refused = call(path, "--out", tmp_path / "first.csv", "--at", 2, code=2)["problems"][0]
     assert "no longer there whole" in refused["reason"]
-    assert "min.compaction.lag.ms" in refused["fix"]
+    assert "min.cleanable.dirty.ratio=1" in refused["fix"]
     assert not (tmp_path / "first.csv").exists()
 
 
