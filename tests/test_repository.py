@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from schemas.config import load_config
+from tests.missing import missing
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ("core", "demo", "all")
@@ -160,7 +161,7 @@ def test_make_help_names_every_target() -> None:
 def compose_check(path: Path) -> subprocess.CompletedProcess[str]:
     go = shutil.which("go")
     if go is None:
-        pytest.skip("the compose file is read by Docker Compose's own parser, a Go module; install Go to run this")
+        missing("the compose file is read by Docker Compose's own parser, a Go module; install Go to run this")
     return subprocess.run(
         [go, "run", "-mod=readonly", ".", str(path)], cwd=COMPOSE_CHECK, capture_output=True, text=True, check=False
     )

@@ -9,6 +9,7 @@ import typer
 
 from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, say, warn
 from agents.cli.terminal.manual import Example, manual
+from agents.cli.terminal.progress import PartsProgress
 from agents.pages.text import table
 from schemas.errors import PrivstreamError
 from schemas.events import Reason
@@ -63,7 +64,13 @@ def _reason(text: str) -> Reason:
 async def _tell(config: Config, wanted: Any, *, last: int, going_on: bool, show: bool, as_json: bool) -> None:
     from agents.operator import dead_letters as letters
 
-    found = await letters.dead_letters(config, wanted, most=last)
+    bar = PartsProgress()
+    try:
+        found = await letters.dead_letters(
+            config, wanted, most=last, read=lambda done, total: bar.at("letters", done, total)
+        )
+    finally:
+        bar.close()
     async with letters.raw_records(config) as ask:
         shown = [_entry(letter, await ask(letter) if show else None, show=show) for letter in found.newest]
         if as_json:

@@ -63,8 +63,17 @@ class Found:
         return letter
 
 
-async def dead_letters(config: Config, wanted: Wanted, *, most: int) -> Found:
-    """All letters that are there now. Args: most: newest positions to keep. Raises: BrokerError."""
+async def dead_letters(
+    config: Config, wanted: Wanted, *, most: int, read: Callable[[int, int], None] = lambda done, total: None
+) -> Found:
+    """All letters that are there now.
+
+    Args:
+        most: newest positions to keep.
+        read: told how many offsets of the topic's partition are read, and of how many.
+
+    Raises: BrokerError.
+    """
     found = Found(most)
     topic, partitions = await _topic(config)
     for partition in range(partitions):
@@ -73,6 +82,8 @@ async def dead_letters(config: Config, wanted: Wanted, *, most: int) -> Found:
             async for records in log.read():
                 for record in records:
                     found.take(record, wanted)
+                if records:
+                    read(records[-1].offset + 1 - log.beginning, log.end - log.beginning)
     return found
 
 

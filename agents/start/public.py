@@ -6,7 +6,7 @@ Guarantee: asked of no other file than the one that was named with --public.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,10 +68,14 @@ class PublicFacts:
         return [left, bottom, right, top]
 
 
-def public_facts(path: Path) -> PublicFacts:
-    """Raises: FileError; PrivstreamError if it has no rows."""
+def public_facts(path: Path, read: Callable[[int, int], None] = lambda done, total: None) -> PublicFacts:
+    """Args: read: told how many rows are read, of how many. Raises: FileError; PrivstreamError if it has no rows."""
     found: dict[str, PublicField] = {}
-    for rows in open_rows(path).batches():
+    file = open_rows(path)
+    total, done = file.summary().rows, 0
+    for rows in file.batches():
+        done += len(rows)
+        read(done, max(done, total))
         for row in rows:
             for name, value in row.items():
                 found.setdefault(name, PublicField()).take(value)

@@ -12,6 +12,7 @@ from tests.crash.field import ROOT, Field
 from tests.crash.machine import Clock, Disk, can_mount
 from tests.crash.test_crash import run
 from tests.kafka.support import until
+from tests.missing import missing
 
 SHOW = """
 import sys, time
@@ -48,7 +49,7 @@ def test_a_clock_steps_in_a_running_process(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_full_disk_and_a_clock_that_steps(bootstrap: str, tmp_path: Path) -> None:
     if reason := can_mount(tmp_path):
-        pytest.skip(f"no disk to fill: {reason}")
+        missing(f"no disk to fill: {reason}")
     disk = Disk(tmp_path / "data-a")
 
     async def scenario(field: Field) -> None:

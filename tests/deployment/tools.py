@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.missing import missing
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -19,7 +19,7 @@ def built(name: str, folder: Path) -> Path:
     """The program of module `name`, in `folder`. Skips where Go is not installed, as the compose file's check does."""
     go = shutil.which("go")
     if go is None:
-        pytest.skip("what is deployed is read by the packages of helm and Prometheus; install Go to run this")
+        missing("what is deployed is read by the packages of helm and Prometheus; install Go to run this")
     program = folder / name
     subprocess.run(
         [go, "build", "-mod=readonly", "-buildvcs=false", "-ldflags=-s -w", "-o", str(program), "."],

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agents.cli.dead_letters import _reason, _tell
+from agents.operator.dead_letters import dead_letters
 from agents.worker.ingest.partition_task import IngestOptions
 from schemas.errors import PrivstreamError
 from schemas.events import Reason
@@ -146,6 +147,9 @@ async def test_an_operator_reads_dead_letters(
         assert "NOT_JSON" in printed
         assert [line.split("offset ")[1] for line in printed.splitlines() if "offset" in line] == ["2", "3"]
         assert "json" not in printed
+        read: list[tuple[int, int]] = []
+        await dead_letters(bench.config, lambda letter: True, most=0, read=lambda *now: read.append(now))
+        assert len(bad) <= read[-1][0] <= read[-1][1]
         shown = await told(show=True)
         assert '"x": "0.5"' in shown
         assert "not \\x1b[31mjson" in shown, "a terminal obeys nothing of it"

@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.async_api import Browser, Page, async_playwright
+
+from tests.missing import missing
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 GONE = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
@@ -27,12 +28,7 @@ def executable() -> str:
     if found is None:  # Playwright's own, where somebody has let it download one
         folder = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache" / "ms-playwright")
         found = next(map(str, sorted(folder.glob("chromium-*/chrome-linux*/chrome"), reverse=True)), None)
-    if found:
-        return found
-    why = "no Chromium on PATH. On Debian or Ubuntu: apt install chromium; or set CHROMIUM to one"
-    if os.environ.get("CI") == "true":
-        pytest.fail(why)
-    pytest.skip(why)
+    return found or missing("no Chromium on PATH. On Debian or Ubuntu: apt install chromium; or set CHROMIUM to one")
 
 
 class Console:

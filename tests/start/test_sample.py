@@ -103,7 +103,9 @@ def test_a_public_file_without_rows_and_questions_that_it_does_not_answer(tmp_pa
     with pytest.raises(PrivstreamError, match="no rows"):
         public_facts(path)
     path.write_text("a,b\n1,x\n1,x\n")
-    facts = public_facts(path)
+    told: list[tuple[int, int]] = []
+    facts = public_facts(path, lambda done, total: told.append((done, total)))
+    assert told == [(2, 2)]
     assert facts.answer("range", ["a"]) is None, "one value is no range"
     assert facts.answer("values", ["b"]) == ["x"]
     assert facts.answer("values", ["c"]) is None

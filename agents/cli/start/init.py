@@ -12,6 +12,7 @@ import typer
 
 from agents.cli.output import AsJson, print_json, say, warn
 from agents.cli.terminal.manual import Example, manual
+from agents.cli.terminal.progress import PartsProgress
 from schemas.errors import ConfigError, ConfigProblem, PrivstreamError
 
 if TYPE_CHECKING:
@@ -155,9 +156,14 @@ def init(
     usual_source = "" if from_ is None else f"raw.{re.sub(r'[^A-Za-z0-9_-]', '-', from_.name.split('.')[0])}"
     if not yes and fields:
         say("fields: " + ", ".join(f"{each.name} ({each.kind or 'unknown'})" for each in fields))
+    facts = None
+    if public is not None:
+        bar = PartsProgress()
+        facts = public_facts(public, lambda rows, of: bar.at(f"rows of {public.name}", rows, of))
+        bar.close()
     done = begin(
         Beginning(
-            out=out, given=given, fields=fields, public=None if public is None else public_facts(public),
+            out=out, given=given, fields=fields, public=facts,
             person=None if yes else _Terminal(), bootstrap=servers, usual_source=usual_source,
             overwrite=overwrite,
         )
