@@ -295,9 +295,12 @@ class IngestService(LongService):
             await self.sleep(min(CLOCK_S, self._until_next_end_s()))
 
     def _until_next_end_s(self) -> float:
-        """Until a step ends here whose tick has no place yet; a moment where one is over. At most a second."""
+        """Until a step ends here whose tick has no place yet; a moment where one is over, longer where its place is
+        long in coming. At most a second.
+        """
         now_us = self._broker_clock.bounded_us()
-        return 1.0 if now_us is None else max(LEAST_S, (self._step_ends.next_us - now_us) / 1e6)
+        left_s = 1.0 if now_us is None else (self._step_ends.next_us - now_us) / 1e6
+        return min(1.0, max(LEAST_S, left_s, -left_s / 10))
 
     @Service.task
     async def _compare_clocks(self) -> None:
