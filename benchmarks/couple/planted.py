@@ -38,12 +38,19 @@ def found_mutant(site: Site) -> str:
 def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
     """Settings of the site's engine, or those with a surplus where no engine is the site's.
 
-    First those of modes that its module is named after, then one of each mode.
+    First those with a delta where it draws Gaussian noise, and those of modes that its module is named after; then one
+    of each mode.
     """
     every = list(settings(site.engine)) or [each for each in settings() if each[1].surplus]
     module = site.module.rpartition(".")[2]
     modes = next((modes for part, modes in MODES_OF.items() if part in site.module), ())
-    every.sort(key=lambda each: (_mode(each[0]) not in modes and _mode(each[0]) not in module, -_longer(each[0])))
+    gaussian = "gaussian" in site.name
+
+    def last(name: str, stream: Stream) -> tuple[bool, bool, bool]:
+        named = _mode(name) in modes or _mode(name) in module
+        return gaussian and not stream.privacy.delta, not named, not _longer(name)
+
+    every.sort(key=lambda each: last(*each))
     for seed in range(max(2, TRIES // len(every))):
         for name, stream in every:
             yield name, stream, seed
@@ -54,6 +61,7 @@ MODES_OF = {
     "series.gaussian": ("gaussian",),
     "papers.binomial": ("paper-binomial",),
     "tabular.papers": ("paper",),
+    "trajectory.papers": ("paper",),
     "shares": ("default",),
 }
 """Modes to begin with, by a part of the module's name; without it all are tried in turn."""

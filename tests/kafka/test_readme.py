@@ -68,7 +68,7 @@ def test_the_block_is_what_this_test_expects() -> None:
 def test_every_command_of_the_readme_works(bootstrap: str, tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     write_history(tmp_path / "history.csv")
-    write_history(tmp_path / "old.csv")
+    write_history(tmp_path / "old.csv", rows=200)
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
