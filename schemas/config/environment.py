@@ -33,8 +33,8 @@ def overridden(
 ) -> dict[str, Any]:
     """A copy of the file's content with the environment's values in it; what cannot be used goes to `problems`."""
     merged = dict(document)
-    for path, value in _values(environment, problems):
-        merged = _with(merged, path, value)
+    for place, value in _values(environment, problems):
+        merged = _with(merged, place, value)
     if (path := environment.get(USER_KEY_FILE)) and isinstance(streams := merged.get("streams"), (list, tuple)):
         merged["streams"] = [_with_key_file(stream, path) for stream in streams]
     return merged

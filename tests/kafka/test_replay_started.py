@@ -24,8 +24,13 @@ from tests.kafka.support import fresh_name, job_config, records_of, stream_table
 
 PARTITIONS = 2
 DAYS = {
-    "field": "at", "format": "s", "start": "2020-06-01", "step": "1 day", "clock": "replay", "timezone": "Europe/Berlin",
-}  # fmt: skip
+    "field": "at",
+    "format": "s",
+    "start": "2020-06-01",
+    "step": "1 day",
+    "clock": "replay",
+    "timezone": "Europe/Berlin",
+}
 AT = int(datetime(2020, 6, 2, tzinfo=UTC).timestamp())
 
 

@@ -244,7 +244,12 @@ def test_the_user_key_file_reaches_streams_that_name_none() -> None:
             "PRIVSTREAM_KAFKA__REGISTRY__PASWORD_FILE",
             "PRIVSTREAM_KAFKA__REGISTRY__PASSWORD_FILE",
         ),
-        ("PRIVSTREAM_KAFKA__PARTITIONS__A", "hunter2", "PRIVSTREAM_KAFKA__PARTITIONS__A", "PRIVSTREAM_KAFKA__PARTITIONS"),
+        (
+            "PRIVSTREAM_KAFKA__PARTITIONS__A",
+            "hunter2",
+            "PRIVSTREAM_KAFKA__PARTITIONS__A",
+            "PRIVSTREAM_KAFKA__PARTITIONS",
+        ),
         ("PRIVSTREAM_JOB__", "hunter2", "PRIVSTREAM_JOB__", "unset"),
         ("PRIVSTREAM_KAFKA__PARTITIONS", "hunter2", "kafka.partitions", "whole number"),
         ("PRIVSTREAM_BOOTSTRAP", "hunter2", "kafka.bootstrap", "host:9092"),

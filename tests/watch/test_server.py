@@ -230,7 +230,11 @@ def test_where_the_cluster_does_not_answer_the_page_is_served_and_says_so() -> N
 
 def test_a_reader_that_ends_begins_anew_also_where_a_library_cancelled_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "AGAIN_S", 0.0)
-    begun, closed = [], []
+    begun: list[PublicReader] = []
+    closed: list[StreamSeen] = []
+
+    def noted(seen: StreamSeen) -> None:
+        closed.append(seen)
 
     async def ends(reader: PublicReader) -> None:
         begun.append(reader)
@@ -241,7 +245,7 @@ def test_a_reader_that_ends_begins_anew_also_where_a_library_cancelled_it(monkey
         await asyncio.Event().wait()
 
     monkeypatch.setattr(PublicReader, "run", ends)
-    monkeypatch.setattr(StreamSeen, "close", lambda seen: closed.append(seen))
+    monkeypatch.setattr(StreamSeen, "close", noted)
 
     async def run() -> None:
         async with served(operator=False), asyncio.timeout(20):
