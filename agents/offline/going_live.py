@@ -8,7 +8,7 @@ that ends by the wall clock.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -78,6 +78,11 @@ class GoingLive:
                 )
         self._grace_us = max(each.time.grace_us for each in self._streams)
         self._clock = BrokerClock(config, now_us=lambda: time.time_ns() // 1000)
+
+    @property
+    def streams(self) -> Sequence[Stream]:
+        """All that go live together."""
+        return self._streams
 
     async def prospect(self, history: int, *, yes: bool) -> Prospect:
         """Args: history: its last step. yes: doubts have been answered.

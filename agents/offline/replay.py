@@ -25,6 +25,7 @@ from agents.offline.going_live import GoingLive, Prospect, has_gone_live
 from agents.offline.rows.columns import rows_for
 from agents.offline.rows.files import FileError, Row, RowFile
 from agents.offline.rows.seen import RowsSeen, check_fit, first_rows
+from agents.offline.started import StartCheck
 from agents.protocol.clock import StepClock
 from agents.protocol.replay.plan import ReplayChunk, ReplayError, ReplayPlan, progress_of, resumed, without_added
 from agents.protocol.replay.rows import check_writable, clock_of, plan_of, steps_of, times_of, until_of
@@ -97,7 +98,8 @@ async def replay(
         progress: told how many rows of the file are done with, after each commit.
         ahead: told what going live will do, before anything is written.
         looked: told what becomes of the next rows, before anything is written.
-    Raises: FileError, ReplayError, BrokerError.
+    Raises: FileError, ReplayError, BrokerError, WireError; FingerprintError where a stream was started with something
+        else than it is configured with here.
     """
     started = time.monotonic()
     check_writable(stream)
@@ -111,6 +113,8 @@ async def replay(
         raise FileError.empty(path)  # it closes no step
     topics = await _topics(config.kafka, stream)
     going_live = GoingLive(config, stream, topics) if options.then_live else None
+    start = StartCheck(config, [stream] if going_live is None else going_live.streams)
+    await start.look()
     producer = await fenced_producer(config.kafka, f"{config.job.name}-replay-{stream.name}")
     try:
         # Only now: what a former replay had under way is settled, and the partitions end where they end.
@@ -140,9 +144,11 @@ async def replay(
         for rows in [] if live else _parts(file, skip=begin.row, options=options):
             async for chunk in feed.end() if rows is None else feed.chunks(rows):
                 if chunk.progress != committed:
+                    await start.meanwhile()
                     await _commit(producer, chunk)
                     committed = chunk.progress
                 progress(plan.row + plan.left_out)
+        await start.again()
         if going_live is not None:  # again where it is live already: a worker of an earlier version refused it then
             await _commit(producer, plan.go_live(await going_live.over()))
     except ProducerFenced:

@@ -8,7 +8,7 @@ only an id.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,8 +34,8 @@ FIXES: Mapping[str, str] = {
     "time.clock": "set it back to the stored value. A stream that replays history goes live by privstream replay "
     "--then-live, with the same epsilon, and its configuration stays as it is; what a wall clock has begun cannot be "
     "replayed, and history is for a new stream under another name",
-    "time.begins": "by the time zone database of this worker a step of the calendar begins at another time than by the "
-    "one with which the stream was started, so an event could join another step than it did. Install tzdata "
+    "time.begins": "by the time zone database of this machine a step of the calendar begins at another time than by "
+    "the one with which the stream was started, so an event could join another step than it did. Install tzdata "
     "of the stored release; for new rules of a zone start a new stream under another name: what the old one has cost "
     "stays spent, and the new one's epsilon adds to it",
     "job_partitions": "set [kafka] partitions back to the stored number, with which the private topics were created",
@@ -46,6 +46,8 @@ DATABASE = "time.tzdata"
 PARTITIONS = "source_partitions"
 SOURCE = frozenset({"source_topic_id", PARTITIONS})
 """Where nothing else differs, what was read of the source before is still whole: only nothing more may be read."""
+OF_WORKERS = frozenset({"user_key_id", "seeds", "noise"})
+"""What only who hashes users and draws noise has: `privstream replay` does neither, and may be of another version."""
 CONFIGURED = (
     "set it back to the stored value, or start a new stream under another name: what the old one has cost stays spent, "
     "and the new one's epsilon adds to it"
@@ -95,11 +97,15 @@ class Fingerprint:
             found[BEGINS] = (f"{before} (tzdata {its})", f"{after} (tzdata {ours})")
         return found
 
-    def check(self, now: Fingerprint) -> None:
-        """Compare with what is asked for now. Raises: FingerprintError with every field and its fix."""
+    def check(self, now: Fingerprint, *, apart_from: Collection[str] = ()) -> None:
+        """Compare with what is asked for now. Raises: FingerprintError with every field and its fix.
+
+        Args: apart_from: fields that may differ.
+        """
         lines = [
             f"{name} was {before!r} and is {after!r}: {FIXES.get(name, CONFIGURED)}"
             for name, (before, after) in self.differing(now).items()
+            if name not in apart_from
         ]
         if lines:
             raise FingerprintError(f"stream {self.stream} was started with something else\n  " + "\n  ".join(lines))

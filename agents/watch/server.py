@@ -162,6 +162,13 @@ def _application(config: Config, operator: bool) -> tuple[tuple[web.Application,
     seen = [StreamSeen(stream, presentation(stream).picture(stream)) for stream in config.streams]
     reader = PublicReader(config.kafka, seen)
     app.add_routes(PublicRoutes(seen, reader, boot).routes())
+
+    async def close(_: web.Application) -> None:
+        # Here and not where a reader ends: it begins anew on what has been seen so far.
+        for each in seen:
+            each.close()
+
+    app.on_cleanup.append(close)
     work: list[Any] = [reader.run]
     if operator:
         work.append(_operator(config, app, boot))

@@ -60,7 +60,7 @@ class CountQuestion:
 class CountAnswer:
     """Attributes:
 
-    estimate: unbiased but for what is `cut`.
+    estimate: unbiased but for what is `cut`, of all that has been measured: nothing is put in for what is `pending`.
     standard_error: of the noise in it, from its variances; None where the question cuts what was measured as one, or
         has steps that are in totals alone: no variance says how far off the share is that was taken of it.
     low, high: ends of a 95 % interval. Where the question cuts what was measured as one, wherever in it the events lie.

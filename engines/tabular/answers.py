@@ -44,7 +44,7 @@ def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
         )
     engine = uncorrected_engine(stream)
     assert isinstance(engine, GrowingBlocks)
-    return TabularAnswers(engine, measured, latest)
+    return TabularAnswers(engine, measured, latest, deletes=stream.domain.operation_field is not None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,12 +56,16 @@ class MarginalBlock:
 
 
 class TabularAnswers:
-    """Implements `engines.answers.contract.Answerer`."""
+    """Implements `engines.answers.contract.Answerer`.
+
+    Args: deletes: whether events delete others, so that what comes after the last step may be negative.
+    """
 
     series = ()
     regions = False
 
-    def __init__(self, engine: GrowingBlocks, measured: Measured, latest: int) -> None:
+    def __init__(self, engine: GrowingBlocks, measured: Measured, latest: int, *, deletes: bool) -> None:
+        self._deletes = deletes
         self._table: TableDomain = engine.config.domain
         self.fields = {each.name: _asked(each) for each in self._table.attributes}
         self._places = {name: index for index, name in enumerate(self._table.names)}
@@ -83,7 +87,7 @@ class TabularAnswers:
         if question.where is None:
             total = self._totals.sum({asked: 1.0})
             beyond = max(0, asked[1] - max(asked[0], self._totals.latest))
-            return answered(total, total, total, pending=beyond / (asked[1] - asked[0]), bounded=not beyond)
+            return self._answered((total, total, total), beyond / (asked[1] - asked[0]))
         names = tuple(sorted(fields_of(question.where), key=self._places.__getitem__))
         marginals = {name: line for name, line in self._lines.items() if set(names) <= set(name)}
         if not marginals:
@@ -107,7 +111,11 @@ class TabularAnswers:
             )
         ]
         beyond = max(0, asked[1] - max(asked[0], self._totals.latest))
-        return answered(*sums, pending=beyond / (asked[1] - asked[0]), bounded=not beyond)
+        shared, whole, touched = sums
+        return self._answered((shared, whole, touched), beyond / (asked[1] - asked[0]))
+
+    def _answered(self, sums: tuple[Sum, Sum, Sum], pending: float) -> CountAnswer:
+        return answered(*sums, pending=pending, bounded=not pending, signed=self._deletes)
 
     def _codes(self, name: str, where: Where) -> Sequence[Pieces]:
         attribute, looking = self._table.attributes[self._places[name]], looking_at(where, name)

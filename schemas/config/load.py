@@ -43,8 +43,9 @@ def load_config(path: Path | str, environment: Mapping[str, str] | None = None, 
     Args:
         path: the TOML file, UTF-8.
         environment: pass `os.environ`. PRIVSTREAM_BOOTSTRAP, PRIVSTREAM_JOB__<KEY>, PRIVSTREAM_KAFKA__<KEY> (such as
-            PRIVSTREAM_KAFKA__SASL_PASSWORD_FILE) win over the file; PRIVSTREAM_USER_KEY_FILE is used for each stream
-            with unit = "user" that names no user_key_file. None: the file alone.
+            PRIVSTREAM_KAFKA__SASL_PASSWORD_FILE) and PRIVSTREAM_KAFKA__REGISTRY__<KEY> win over the file;
+            PRIVSTREAM_USER_KEY_FILE is used for each stream with unit = "user" that names no user_key_file.
+            None: the file alone.
         offline: for what asks no cluster; the file may do without `[kafka]`.
     Raises: ConfigError with every problem: key, reason, fix.
     """

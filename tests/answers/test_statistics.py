@@ -148,6 +148,23 @@ def test_what_waits_is_said_and_bounds_nothing() -> None:
     assert answer.high is None
 
 
+@pytest.mark.parametrize("op", [None, "action"])
+def test_where_deletes_may_wait_nothing_is_a_lower_end(op: str | None) -> None:
+    box = {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0], "op": op}
+    table = {"kind": "table", "attributes": [{"field": "a", "values": ["x", "y"]}], "op": op}
+    cell = {"cell": [0.0, 0.0, 1.0, 1.0], "since": -1, "increment": 100, "variance": 2.0}
+    totals = [{"totals": {"inserts": 50.0 * step, "deletes": 0.0}, "variance": 2.0} for step in range(3)]
+    for stream, measured in (
+        (configured("spatial", box), [(2, cell)]),
+        (configured("tabular", table), list(enumerate(totals))),
+    ):
+        answerer = part(stream.engine, "answers")(stream, measured, 2)
+        known, waits = (answerer.answer(CountQuestion(0, last)) for last in (2, 5))
+        assert (known.low is None, known.high is None, known.pending) == (False, False, 0.0)
+        assert (waits.low is None, waits.high is None) == (op is not None, True)
+        assert waits.estimate == known.estimate, "nothing is put in for what waits"
+
+
 def test_readings_are_averaged_and_sums_are_added() -> None:
     domain = {"kind": "series", "fields": [{"name": "load", "of": "value", "limits": [0, 100], "sensitivity": 1}]}
     privacy = {"epsilon": 50.0, "delta": 1e-6, "unit": "user"}

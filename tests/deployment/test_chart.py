@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from schemas.config import load_config
+from schemas.config.section import Section
+from schemas.config.server import JobSection, Kafka
 from tests.deployment.tools import ALERTS, BOARD, CHART, DEPLOY, ROOT, built, run
 
 pytestmark = pytest.mark.seconds(1)
@@ -177,6 +180,8 @@ def test_secrets_are_files_by_reference(least: dict[str, Object], most: dict[str
         "userKey": ("privstream-user-key", "user.key"),
         "kafkaPassword": ("privstream-kafka", "password"),
         "kafkaCa": ("kafka-ca", "ca.crt"),
+        "registryPassword": ("registry", "password"),
+        "registryCa": ("registry", "ca.crt"),
         "otlpHeaders": ("collector", "headers"),
     }
     for container in containers(most):
@@ -187,16 +192,46 @@ def test_secrets_are_files_by_reference(least: dict[str, Object], most: dict[str
         assert all("valueFrom" not in entry for entry in container["env"])
 
 
+def files_of(model: type[Section], variable: str) -> set[str]:
+    """Variables of all keys that name a file of their own."""
+    found = set()
+    for name, field in model.model_fields.items():
+        below = f"{variable}__{name.upper()}"
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if kind is Path:
+                found.add(below)
+            elif isinstance(kind, type) and issubclass(kind, Section):
+                found |= files_of(kind, below)
+    return found
+
+
+def test_there_is_a_secret_for_each_file_that_the_job_and_the_cluster_name() -> None:
+    """Also for one that is new: a chart without it has no way to give it to a pod."""
+    helpers = (CHART / "templates" / "_helpers.tpl").read_text(encoding="utf-8")
+    secrets = dict(re.findall(r"^(\w+): (PRIVSTREAM_\w+)$", helpers, re.MULTILINE))
+    wanted = files_of(JobSection, "PRIVSTREAM_JOB") | files_of(Kafka, "PRIVSTREAM_KAFKA")
+    assert "PRIVSTREAM_KAFKA__REGISTRY__PASSWORD_FILE" in wanted
+    assert set(secrets.values()) == {*wanted, "PRIVSTREAM_USER_KEY_FILE"} - {"PRIVSTREAM_JOB__DATA_DIR"}
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    assert set(schema["properties"]["secrets"]["properties"]) == secrets.keys()
+    values = (CHART / "values.yaml").read_text(encoding="utf-8").split("\nsecrets:\n", 1)[1].split("\n\n", 1)[0]
+    assert set(re.findall(r"^  (\w+): ", values, re.MULTILINE)) == secrets.keys()
+    (row,) = re.findall(r"^\| `secrets\.\*` .*$", (CHART / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", row)) == secrets.keys()
+
+
 def test_metrics_are_reached_from_the_named_namespace_only(most: dict[str, Object]) -> None:
     spec = most["NetworkPolicy"]["spec"]
     assert sorted(spec["policyTypes"]) == ["Egress", "Ingress"]
     (ingress,) = spec["ingress"]
     assert ingress["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
     assert [port["port"] for port in ingress["ports"]] == ["http"]
-    names, kafka, otlp = spec["egress"]
+    names, kafka, registry, otlp = spec["egress"]
     assert {port["port"] for port in names["ports"]} == {53}
     assert [port["port"] for port in kafka["ports"]] == [9093, 9094]
     assert kafka["to"]
+    assert [port["port"] for port in registry["ports"]] == [8081]
+    assert registry["to"]
     assert [port["port"] for port in otlp["ports"]] == [4318]
     assert otlp["to"]
 

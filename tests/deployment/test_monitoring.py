@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agents.lifecycle.refusals import MUCH
+from agents.lifecycle.refusals import BESIDE, MUCH, UNREFUSED
 from tests.deployment.exposed import OURS, exposed
 from tests.deployment.tools import ALERTS, BOARD, DEPLOY, ROOT, built, run
 
@@ -193,6 +193,14 @@ def test_the_share_of_the_alert_is_that_of_the_log(rules: list[dict[str, Any]]) 
     assert rule["Expr"].endswith(f"> {MUCH}")
 
 
+def test_what_counts_as_refused_is_what_the_log_counts() -> None:
+    """In alerts and on the board: shares are of all records, and what is beside them is none."""
+    for file in (ALERTS, BOARD):
+        text = file.read_text(encoding="utf-8").replace('\\"', '"')
+        assert set(re.findall(r'reason!~"([^"]*)"', text)) <= {"|".join((*UNREFUSED, *BESIDE)), "|".join(BESIDE)}
+        assert "|".join((*UNREFUSED, *BESIDE)) in text
+
+
 def test_every_alert_fires_and_does_not_fire(program: Path) -> None:
     checked = run(program, "test", TESTS)
     assert checked.returncode == 0, checked.stderr
@@ -206,6 +214,8 @@ def test_every_alert_fires_and_does_not_fire(program: Path) -> None:
         (") > 0.5\n        for: 5m", ") > 0.05\n        for: 5m", ALERTS.name, "MostRecordsRefused"),
         (") > 0.05\n        for: 20m", ") > 0.03\n        for: 20m", ALERTS.name, "ManyRecordsRefused"),
         ("records_total offset 15m", "records_total", ALERTS.name, "MostRecordsRefused"),
+        ("|NO_EVENT|", "|", ALERTS.name, "MostRecordsRefused"),
+        ("schemas_awaited > 0\n        for: 5m", "schemas_awaited > 0\n        for: 1m", ALERTS.name, "SchemasAwaited"),
         ("expr: abs(", "expr: (", ALERTS.name, "PrivstreamClockWrong"),
         ("min by (namespace, job, stream)", "max by (namespace, job, stream)", ALERTS.name, "Horizon"),
         ("alert: PrivstreamNoWorker", "alert: PrivstreamNobody", ALERTS.name, "no such alert"),

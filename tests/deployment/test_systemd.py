@@ -64,6 +64,26 @@ def test_the_job_takes_what_the_unit_sets(tmp_path: Path) -> None:
     assert Path(environment(SECRETS)["PRIVSTREAM_USER_KEY_FILE"]).name in held
 
 
+def test_the_job_takes_the_secrets_that_are_there_to_be_uncommented(tmp_path: Path) -> None:
+    drop_in = tmp_path / SECRETS.name
+    drop_in.write_text(re.sub(r"^#(?=[A-Z]\w+=)", "", SECRETS.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    example = (ROOT / "deploy" / "compose" / "privstream.toml").read_text(encoding="utf-8")
+    security = 'security_protocol = "SASL_SSL"\nsasl_mechanism = "PLAIN"\nsasl_username = "privstream"\n'
+    registry = '[kafka.registry]\nurl = "https://registry:8081"\nusername = "privstream"\n'
+    secured = tmp_path / "job.toml"
+    secured.write_text(
+        example.replace("[kafka]\n", f"[kafka]\n{security}")
+        .replace("[job]\n", '[job]\notlp_endpoint = "https://collector:4318"\n')
+        .replace("[[streams]]", f"{registry}\n[[streams]]", 1),
+        encoding="utf-8",
+    )
+    config = load_config(secured, environment(UNIT, drop_in))
+    held = re.findall(r"^LoadCredential=([\w-]+):", drop_in.read_text(encoding="utf-8"), re.MULTILINE)
+    assert config.kafka.registry is not None
+    files = config.kafka.sasl_password_file, config.kafka.registry.password_file, config.job.otlp_headers_file
+    assert held == ["user-key", *(str(file and file.name) for file in files)]
+
+
 def complaints(folder: Path, right: str = "", wrong: str = "") -> str:
     """What systemd says of the unit, with the program's place replaced by one that is there."""
     systemd = shutil.which("systemd-analyze")

@@ -210,6 +210,19 @@ def test_the_environment_can_add_sections() -> None:
     assert config.kafka.servers == ("a:1", "b:2")
 
 
+def test_the_environment_reaches_the_registry() -> None:
+    own = OWN.read_text().replace("[[streams]]", '[kafka.registry]\nurl = "https://r:8081"\n\n[[streams]]', 1)
+    login = {"PRIVSTREAM_KAFKA__REGISTRY__USERNAME": "12", "PRIVSTREAM_KAFKA__REGISTRY__PASSWORD_FILE": "/password"}
+    registry = parse_config(own, login).kafka.registry
+    assert registry is not None
+    assert (registry.url, registry.username, registry.password_file) == ("https://r:8081", "12", Path("/password"))
+    alone = parse_config(OWN.read_text(), {"PRIVSTREAM_KAFKA__REGISTRY__URL": "https://r:8082"}).kafka.registry
+    assert alone is not None
+    assert alone.url == "https://r:8082"
+    with pytest.raises(ConfigError, match=r"kafka\.registry\.url .*missing"):
+        parse_config(OWN.read_text(), login)
+
+
 def test_the_user_key_file_reaches_streams_that_name_none() -> None:
     environment = {"PRIVSTREAM_USER_KEY_FILE": "/key"}
     assert load_config(TAXI, environment).streams[0].privacy.user_key_file is None  # no users there
@@ -224,6 +237,20 @@ def test_the_user_key_file_reaches_streams_that_name_none() -> None:
     [
         ("PRIVSTREAM_KAFKA__BOOTSTRP", "hunter2", "PRIVSTREAM_KAFKA__BOOTSTRP", "PRIVSTREAM_KAFKA__BOOTSTRAP"),
         ("PRIVSTREAM_STREAMS__EPSILON", "hunter2", "PRIVSTREAM_STREAMS__EPSILON", "unset"),
+        ("PRIVSTREAM_KAFKA__REGISTRY", "hunter2", "PRIVSTREAM_KAFKA__REGISTRY", "PRIVSTREAM_KAFKA__REGISTRY__<KEY>"),
+        (
+            "PRIVSTREAM_KAFKA__REGISTRY__PASWORD_FILE",
+            "hunter2",
+            "PRIVSTREAM_KAFKA__REGISTRY__PASWORD_FILE",
+            "PRIVSTREAM_KAFKA__REGISTRY__PASSWORD_FILE",
+        ),
+        (
+            "PRIVSTREAM_KAFKA__PARTITIONS__A",
+            "hunter2",
+            "PRIVSTREAM_KAFKA__PARTITIONS__A",
+            "PRIVSTREAM_KAFKA__PARTITIONS",
+        ),
+        ("PRIVSTREAM_JOB__", "hunter2", "PRIVSTREAM_JOB__", "unset"),
         ("PRIVSTREAM_KAFKA__PARTITIONS", "hunter2", "kafka.partitions", "whole number"),
         ("PRIVSTREAM_BOOTSTRAP", "hunter2", "kafka.bootstrap", "host:9092"),
     ],

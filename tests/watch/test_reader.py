@@ -12,7 +12,9 @@ import pytest
 
 from agents.kafka.topics.ids import TopicIdentity
 from agents.pictures.contract import CountPicture
+from agents.watch import server
 from agents.watch.public import reader as module
+from agents.watch.public import steps
 from agents.watch.public.reader import PublicReader
 from agents.watch.public.seen import StreamSeen
 from schemas.config import Kafka
@@ -23,12 +25,13 @@ from tests.watch.test_seen import STREAM, published
 class Cluster:
     """Attributes:
 
-    records: of each topic. away: it answers nothing. ids: of topics.
+    records: of each topic. away: it answers nothing. ids: of topics. cancels: whoever asks next is cancelled, once.
     """
 
     records: dict[str, list[Any]]
     ids: dict[str, TopicIdentity]
     away: bool = False
+    cancels: bool = False
     sought: int = 0
 
     async def answers(self) -> None:
@@ -82,6 +85,9 @@ class Consumer:
 
     async def getmany(self, **_: Any) -> Mapping[Any, list[Any]]:
         await asyncio.sleep(0.01)
+        if self.cluster.cancels:
+            self.cluster.cancels = False
+            raise asyncio.CancelledError
         if self.cluster.away:
             return {}  # as aiokafka: it waits, and says nothing
         read = [each for each in self.at if each not in self.paused]
@@ -201,6 +207,33 @@ def test_a_record_that_ends_the_reader_is_not_read_again() -> None:
     with pytest.raises(ZeroDivisionError):
         reader._take("taxi.synthetic", [Record(7, [("privstream-step", b"0")], b"k", b"{}")])
     assert seen.positions == {"taxi.synthetic": 8}
+
+
+def test_a_reader_that_begins_anew_goes_on_with_a_step_that_is_kept_in_a_file(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "IN_MEMORY", 0)  # every record is beyond it
+    monkeypatch.setattr(server, "AGAIN_S", 0.0)
+    publish(cluster, 0)
+    topic, last = "taxi.synthetic", cluster.records["taxi.synthetic"].pop()
+    entry = cluster.records["taxi.ledger"].pop()
+
+    async def run() -> None:
+        seen = StreamSeen(STREAM, CountPicture())
+        reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
+        task = asyncio.create_task(server._kept_up(reader.run))
+        await until(lambda: seen.positions.get(topic) == last.offset > 0)
+        cluster.cancels = True
+        await until(lambda: cluster.sought)  # the next one began where this one was
+        cluster.records[topic].append(last)
+        cluster.records["taxi.ledger"].append(entry)
+        await until(lambda: seen.step == 0)
+        assert (seen.summary()["verdicts"], seen.unreadable) == ({"verified": 1}, 0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        seen.close()
+
+    asyncio.run(run())
 
 
 def test_the_ledger_is_read_before_the_records(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,7 +230,11 @@ def test_where_the_cluster_does_not_answer_the_page_is_served_and_says_so() -> N
 
 def test_a_reader_that_ends_begins_anew_also_where_a_library_cancelled_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "AGAIN_S", 0.0)
-    begun = []
+    begun: list[PublicReader] = []
+    closed: list[StreamSeen] = []
+
+    def noted(seen: StreamSeen) -> None:
+        closed.append(seen)
 
     async def ends(reader: PublicReader) -> None:
         begun.append(reader)
@@ -241,13 +245,16 @@ def test_a_reader_that_ends_begins_anew_also_where_a_library_cancelled_it(monkey
         await asyncio.Event().wait()
 
     monkeypatch.setattr(PublicReader, "run", ends)
+    monkeypatch.setattr(StreamSeen, "close", noted)
 
     async def run() -> None:
         async with served(operator=False), asyncio.timeout(20):
             while len(begun) < 3:  # noqa: ASYNC110  what is waited for sets no event
                 await asyncio.sleep(0.01)
+            assert not closed  # the next one goes on with what was seen
 
     asyncio.run(run())
+    assert len(closed) == len(config().streams)
 
 
 def test_a_port_that_is_taken_and_a_short_secret_are_refused_with_what_to_do() -> None:

@@ -55,8 +55,8 @@ with `[streams.privacy]`, `[streams.time]`, `[streams.domain]` and `[streams.opt
 `privstream validate CONFIG` says everything that is wrong with a file, by key, with the reason and the fix.
 
 A **duration** is a number and a unit out of `us`, `ms`, `s`, `min`, `h`, `d`, `w`, in quotes: `"30s"`, `"6h"`, `"1h30min"`. A **decimal
-number, exact** is read as it is written: 0.1 is one tenth. `PRIVSTREAM_BOOTSTRAP`, `PRIVSTREAM_JOB__<KEY>` and `PRIVSTREAM_KAFKA__<KEY>` in
-the environment win over the file; `PRIVSTREAM_USER_KEY_FILE` is used by each stream that names no `user_key_file`.
+number, exact** is read as it is written: 0.1 is one tenth. `PRIVSTREAM_BOOTSTRAP`, `PRIVSTREAM_JOB__<KEY>`, `PRIVSTREAM_KAFKA__<KEY>`
+and `PRIVSTREAM_KAFKA__REGISTRY__<KEY>` in the environment win over the file; `PRIVSTREAM_USER_KEY_FILE` is used by each stream that names no `user_key_file`.
 """
 
 

@@ -58,18 +58,14 @@ class PublicReader(Teller):
         return sorted(self._channels)
 
     async def run(self) -> None:
-        """For ever."""
-        try:
-            while True:
-                try:
-                    await self._follow()
-                except (KafkaError, OSError, BrokerError) as error:
-                    log.info("the public topics cannot be read: %s", type(error).__name__)
-                    self._say("the cluster does not answer")
-                await asyncio.sleep(AGAIN_S)
-        finally:
-            for seen in self._streams:
-                seen.close()
+        """For ever. Where it was ended it may be run again: what has been seen is not its own to close."""
+        while True:
+            try:
+                await self._follow()
+            except (KafkaError, OSError, BrokerError) as error:
+                log.info("the public topics cannot be read: %s", type(error).__name__)
+                self._say("the cluster does not answer")
+            await asyncio.sleep(AGAIN_S)
 
     def _say(self, problem: str | None) -> None:
         if problem != self.problem:

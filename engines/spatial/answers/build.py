@@ -53,6 +53,7 @@ def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
         longest=engine.config.counter.longest,
         fields=fields_of(made),
         regions=not isinstance(made, ZoneDomain),
+        deletes=stream.domain.operation_field is not None,
     )
 
 
@@ -62,6 +63,7 @@ class SpatialAnswers:
     Args:
         cells: the different ones; at: which one each measurement is of.
         latest: the last step that is public. longest: steps after which every cell is measured.
+        deletes: whether events delete others, so that what waits may be negative.
     """
 
     series = ()
@@ -76,6 +78,7 @@ class SpatialAnswers:
         longest: int,
         fields: dict[str, Asked] | Any,
         regions: bool,
+        deletes: bool,
     ) -> None:
         self._cells, self._at = cells, at
         self.fields, self.regions = fields, regions
@@ -85,7 +88,7 @@ class SpatialAnswers:
         self._since = np.minimum(since, self._until - 1)
         self._values = np.array([told["increment"] for _, told in measured], np.float64)
         self._variances = np.array([told["variance"] for _, told in measured], np.float64)
-        self._latest, self._longest = latest, longest
+        self._latest, self._longest, self._deletes = latest, longest, deletes
         self._nested: dict[int, BoolArray] = {}
 
     def answer(self, question: CountQuestion) -> CountAnswer:
@@ -104,6 +107,7 @@ class SpatialAnswers:
             self._sum(some.astype(np.float64)),
             pending=pending,
             bounded=pending < _ROUNDING,
+            signed=self._deletes,
         )
 
     @property
