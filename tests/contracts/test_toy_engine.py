@@ -184,7 +184,7 @@ def test_contract_tests_sealed_runs_coupled_pairs_and_the_library_have_it(instal
 
 def test_audits_have_it_and_catch_half_of_its_noise(installed: Path, tmp_path: Path) -> None:
     audit = ("audit", "--only", "engine toy", "--runs", RUNS, "--seed", 1, "--workers", 1, "--json")
-    stream = ("audit", installed / "toy.toml", "--runs", RUNS // 2, "--seed", 1, "--workers", 1, "--json")
+    stream = ("audit", installed / "toy.toml", "--runs", RUNS // 4, "--seed", 1, "--workers", 1, "--json")
     for code, output in privstream(installed, audit, stream):
         assert code == 0, output
         assert json.loads(output)
