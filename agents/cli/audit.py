@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 def audit(
     config: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[CONFIG]", help="Audit the streams of this file end to end; absent: all of privstream."
-        ),
+        typer.Argument(metavar="CONFIG", help="Audit the streams of this file end to end; absent: all of privstream."),
     ] = None,
     runs: Annotated[
         int, typer.Option(min=40, metavar="N", help="Runs of an engine or stream; mechanisms make many times as many.")

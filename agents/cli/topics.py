@@ -60,7 +60,7 @@ def topics(
         bool, typer.Option("--json-schema", help="Print a JSON Schema for each public topic's values, and no more.")
     ] = False,
     register: Annotated[
-        bool, typer.Option("--register", help="Register those schemas at the schema registry of [kafka.registry].")
+        bool, typer.Option("--register", help=r"Register those schemas at the schema registry of \[kafka.registry].")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
