@@ -91,10 +91,12 @@ def topics(
     if register:
         from agents.consume.register import register as put
 
-        result["registered"] = asyncio.run(put(loaded))
+        with working("registering schemas", quiet=as_json):
+            result["registered"] = asyncio.run(put(loaded))
         for subject, number in result["registered"].items():
             say(f"{subject} is schema {number}")
-    problems = _problems(loaded) if check else []
+    with working("asking the cluster", quiet=as_json or not check):
+        problems = _problems(loaded) if check else []
     result["ok"] = not problems
     result["problems"] = problems
     if acls:
