@@ -25,6 +25,9 @@ def test_created_topics_pass_the_check_and_are_created_once(bootstrap: str, tmp_
     async def scenario() -> None:
         config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
         missing = await check_topics(config)
+        said = [each for each in await cluster_findings(config) if each.what.startswith("topic")]
+        assert len(said) == 2, "what --create makes, and what producers make"
+        assert f"each of {len(missing) - 1} does not exist: " in said[0].detail
         needed = {topic.name for topic in needed_topics(config) if not topic.optional}
         assert {problem.topic for problem in missing} == needed
         created = await create_topics(config)
