@@ -20,4 +20,4 @@ def page() -> str:
             link = os.path.relpath(link, "docs")
         return found[1] + link + (found[3] or "") + found[4]
 
-    return "---\ntitle: privstream\nhide: [navigation]\n---\n" + _LINK.sub(seen, text)
+    return "---\ntitle: privstream\n---\n" + _LINK.sub(seen, text)

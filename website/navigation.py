@@ -13,6 +13,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "privacy-officer.md",
         "formats.md",
         "time.md",
+        "reports.md",
         "live-page.md",
         "security.md",
         "scale.md",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agents.cli.output import FOUND, AsJson, config_of, print_json, rows_progress, say
+from agents.cli.output import FOUND, AsJson, RowsProgress, config_of, print_json, rows_progress, say
 from agents.cli.terminal.manual import Example, manual
 from agents.pages.text import table
 from schemas.errors import PrivstreamError
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 def audit(
     config: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[CONFIG]", help="Audit the streams of this file end to end; absent: all of privstream."
-        ),
+        typer.Argument(metavar="CONFIG", help="Audit the streams of this file end to end; absent: all of privstream."),
     ] = None,
     runs: Annotated[
         int, typer.Option(min=40, metavar="N", help="Runs of an engine or stream; mechanisms make many times as many.")
@@ -57,11 +55,15 @@ def audit(
     if not names:
         raise PrivstreamError(f"nothing has {only!r} in its name. Fix: leave --only out to see what there is.")
     findings: list[AuditFinding] = []
-    with rows_progress("audit", quiet=as_json) as rows:
-        rows.begun(len(names))
-        for some in audited(names, runs=runs, config=config, seed=seed, workers=workers):
-            findings += some
-            rows.advance(1)
+    if config is not None and len(names) == 1:  # a bar of one case would say nothing until the end
+        with rows_progress("audit", quiet=as_json, unit="runs") as rows:
+            findings += audit_case((names[0], runs, config, seed), rows)
+    else:
+        with rows_progress("audit", quiet=as_json, unit="cases") as rows:
+            rows.begun(len(names))
+            for some in audited(names, runs=runs, config=config, seed=seed, workers=workers):
+                findings += some
+                rows.advance(1)
     from engines.auditor import HEAD, powerless, remedies, silences, table_rows, violations
 
     broken = [found for found in findings if found.failed]
@@ -101,24 +103,36 @@ def audited(
         yield from pool.map(audit_case, tasks)
 
 
-def audit_case(task: tuple[str, int, Path | None, int | None]) -> list[AuditFinding]:
-    """All findings of one case, by name, so that another process can be asked for it."""
+def audit_case(
+    task: tuple[str, int, Path | None, int | None], progress: RowsProgress | None = None
+) -> list[AuditFinding]:
+    """All findings of one case, by name, so that another process can be asked for it.
+
+    Args: progress: over the runs of a stream.
+    """
     from engines.auditor import audit as run
     from engines.noise import seeded
 
     name, runs, config, seed = task
-    case = next(case for case in _cases(config) if case.name == name)
-    return list(run(case, runs=runs, source=None if seed is None else seeded(seed)))
+    tell = progress if progress is not None else RowsProgress(None, "")
+    case = next(case for case in _cases(config, ran=lambda: tell.advance(1)) if case.name == name)
+    # Pairs of neighbours have one side in common, which is run once.
+    pairs = len(case.neighbours) + 1 if case.neighbours else 0
+    expected = runs * (pairs + sum(canaries.times for canaries in case.canaries))
+    tell.begun(expected)
+    found = list(run(case, runs=runs, source=None if seed is None else seeded(seed)))
+    tell.at(expected)
+    return found
 
 
-def _cases(config: Path | None) -> list[Case]:
+def _cases(config: Path | None, ran: Callable[[], None] = lambda: None) -> list[Case]:
     if config is None:
         from engines.audited.every import cases
 
         return cases()
     from agents.offline.audit_stream import StreamAudit
 
-    return [StreamAudit(stream).case() for stream in config_of(config, offline=True).streams]
+    return [StreamAudit(stream, ran=ran).case() for stream in config_of(config, offline=True).streams]
 
 
 def draw(findings: Sequence[AuditFinding], path: Path) -> None:

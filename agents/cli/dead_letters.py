@@ -90,6 +90,8 @@ async def _tell(config: Config, wanted: Any, *, last: int, going_on: bool, show:
 
 
 def _print(found: Any, shown: list[dict[str, Any]]) -> None:
+    from agents.lifecycle.refusals import WHAT_TO_DO
+
     if not found.counts:
         typer.echo("no dead letters: no record was refused, or the letters of those that were are gone")
     else:
@@ -98,6 +100,9 @@ def _print(found: Any, shown: list[dict[str, Any]]) -> None:
             for (stream, reason, field), count in sorted(found.counts.items(), key=lambda item: -item[1])
         ]
         typer.echo(table(["stream", "reason", "field", "records"], rows))
+        for reason in dict.fromkeys(row[1] for row in rows):
+            if reason in WHAT_TO_DO:
+                say(f"{reason}: {WHAT_TO_DO[reason]}")
     if shown:
         typer.echo("")
     for entry in shown:

@@ -31,7 +31,7 @@ SIGNS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "problem": ("FIX"
 def doctor(
     config: Annotated[
         Path | None,
-        typer.Argument(metavar="[CONFIG]", help="Also check this configuration, its files and its cluster."),
+        typer.Argument(metavar="CONFIG", help="Also check this configuration, its files and its cluster."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, say
 from agents.cli.terminal.manual import Example, manual
+from agents.cli.terminal.progress import working
 from schemas.errors import PrivstreamError
 
 
@@ -53,7 +54,8 @@ def explain(
         explanation = explained(loaded, names, earlier=before, begun=bar.begun, progress=bar.advance)
     if html is not None:
         try:
-            html.write_text(render_page(explanation), encoding="utf-8")
+            with working("drawing", quiet=as_json):
+                html.write_text(render_page(explanation), encoding="utf-8")
         except OSError as error:
             raise PrivstreamError(
                 f"{html} cannot be written: {error.strerror}. Fix: name a file in a folder that exists and that you "

@@ -112,7 +112,7 @@ def simulate(
                     typer.echo(f"  {count:,} rows {became}")
             for sentence in each.verdict:
                 typer.echo(f"  {sentence}")
-            if figures:
+            if figures and each.events:  # an error of 0 % of nothing would look well
                 told = ", ".join(f"{name} {text}" for name, text in figures)
                 typer.echo(f"  after the last step: {told}; explained at the end of the report")
             typer.echo(f"  {each.folder / 'report.html'}")

@@ -60,7 +60,7 @@ def topics(
         bool, typer.Option("--json-schema", help="Print a JSON Schema for each public topic's values, and no more.")
     ] = False,
     register: Annotated[
-        bool, typer.Option("--register", help="Register those schemas at the schema registry of [kafka.registry].")
+        bool, typer.Option("--register", help=r"Register those schemas at the schema registry of \[kafka.registry].")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -91,10 +91,12 @@ def topics(
     if register:
         from agents.consume.register import register as put
 
-        result["registered"] = asyncio.run(put(loaded))
+        with working("registering schemas", quiet=as_json):
+            result["registered"] = asyncio.run(put(loaded))
         for subject, number in result["registered"].items():
             say(f"{subject} is schema {number}")
-    problems = _problems(loaded) if check else []
+    with working("asking the cluster", quiet=as_json or not check):
+        problems = _problems(loaded) if check else []
     result["ok"] = not problems
     result["problems"] = problems
     if acls:

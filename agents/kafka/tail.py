@@ -25,12 +25,24 @@ FIRST_WINDOW = 64  # records at the end of a partition that are looked at first
 
 
 class Tail:
-    """Made by `tail`. Sees what was committed when it was made."""
+    """Made by `tail`. Sees what was committed when it was made, or renewed last."""
 
     def __init__(self, consumer: Any, begins: dict[TopicAndPartition, int], ends: dict[TopicAndPartition, int]) -> None:
         self._consumer = consumer
         self.begins = begins
         self.ends = ends
+
+    async def overtaken(self, tp: TopicAndPartition) -> bool:
+        """Whether records of this partition were deleted meanwhile: there may have been more than is found."""
+        partition = TopicPartition(*tp)
+        begins = await self._consumer.beginning_offsets([partition])
+        return bool(begins[partition] > self.begins[tp])
+
+    async def renew(self) -> None:
+        """See what is there by now."""
+        partitions = [TopicPartition(*tp) for tp in self.ends]
+        self.begins = _by_partition(await self._consumer.beginning_offsets(partitions))
+        self.ends = _by_partition(await self._consumer.end_offsets(partitions))
 
     async def newest(self, tp: TopicAndPartition, match: Callable[[Any], bool] = lambda record: True) -> Any:
         """The last committed record that matches, or None."""

@@ -124,7 +124,7 @@ class BatchReader:
 
     def _sentence(self, name: str, columns: Sequence[str]) -> str:
         close = difflib.get_close_matches(name, columns, n=1)
-        return f"{name} ({self.fields[name]})" + (f", which has {close[0]}" if close else "")
+        return f"{name} ({self.fields[name]})" + (f"; is it {close[0]}?" if close else "")
 
     def _cells(self, name: str, column: Any) -> list[Any]:
         if pa.types.is_floating(column.type) and pc.all(pc.is_finite(column)).as_py():

@@ -5,16 +5,21 @@ noise is drawn. Then its candidate: the answer. Whoever goes on from here finds 
 has the same answer as if nothing had happened, and a step with an answer never gets another one.
 
 The file is replaced as a whole, so it is always one of the two. Beside it lies `<file>.lock`: it is locked while a
-stream is open, and says how many steps were begun. An older copy of the file is thereby refused: its steps would be
-answered again, with other noise. So is a copy under another name, which has no lock: the lock is on the disk before the
-file is. Guarantee: as long as both files are there and nobody changes them, every step has at most one answer, whatever
-is run again. PRIVATE: exact counts, seeds and the key of the users' hash.
+stream is open, and says how many steps were begun, whose it is, and who has it open. An older copy of the file is
+thereby refused: its steps would be answered again, with other noise. So is a copy under another name, which has no
+lock, or that of another stream: the lock is on the disk before the file is. Guarantee: as long as both files are there
+and nobody changes them, every step has at most one answer, whatever is run again. PRIVATE: exact counts, seeds and the
+key of the users' hash. The lock holds nothing private.
 """
 
 from __future__ import annotations
 
+import datetime
 import fcntl
+import hashlib
 import os
+import re
+import socket
 import threading
 import weakref
 from collections.abc import Mapping
@@ -24,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from agents.protocol.fingerprint import Fingerprint
 from schemas.errors import StateFileError, WireError
 from schemas.wire import Kind, decode, encode
 
@@ -113,6 +119,11 @@ class Journal:
         self.entry = replace(self.entry, **changes)
 
     @property
+    def place(self) -> str:
+        """The name of its file; empty: it has none."""
+        return ""
+
+    @property
     def closed(self) -> bool:
         return False
 
@@ -131,6 +142,10 @@ class FileJournal(Journal):
         self._busy = threading.Lock()
         # A lock that nobody holds any more is let go, once: its number may by then be another file's.
         self._let_go = weakref.finalize(self, os.close, lock)
+
+    @property
+    def place(self) -> str:
+        return self._path.name
 
     @property
     def closed(self) -> bool:
@@ -219,11 +234,11 @@ def _locked(path: Path, lock: int, begin: JournalEntry) -> FileJournal:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         raise StateFileError(
-            f"{path}: another process has this stream open, and two would answer a step twice. Fix: close that "
-            "notebook's stream, or stop its kernel."
+            f"{path}: {LockText.read(lock).holder} has this stream open, and two would answer a step twice. Fix: close "
+            "that notebook's stream, or stop its kernel."
         ) from None
-    said = os.pread(lock, 20, 0)
-    begun = int(said) if said.isdigit() else 0
+    said = LockText.read(lock)
+    begun = said.begun
     try:
         entry = JournalEntry.decode(path.read_bytes()) if path.exists() else begin
     except WireError as error:
@@ -238,6 +253,20 @@ def _locked(path: Path, lock: int, begin: JournalEntry) -> FileJournal:
             "with other noise. Fix: put the newest file back; if it is lost, start a stream under another name, whose "
             "epsilon adds to what this one has cost."
         )
+    if path.exists() and said.owner not in ("", _owner(entry)):
+        raise StateFileError(
+            f"{path} and its lock {path.name}.lock belong to different streams: the lock was last held by "
+            f"{said.holder}. So the file was copied here over another one, and the one that it was copied from might "
+            "answer the same steps with other noise. Fix: go on with that one, or put back the file that the lock was "
+            "made for."
+        )
+    text = LockText(begun, _owner(entry), _holder(entry, path))
+    try:
+        os.pwrite(lock, text.encode(), 0)
+        os.ftruncate(lock, len(text.encode()))
+        os.fsync(lock)
+    except OSError as error:
+        raise _unwritten(path, error) from None
     if not path.exists():
         _write(path, entry.encode())
     if entry.begun > begun:
@@ -246,6 +275,46 @@ def _locked(path: Path, lock: int, begin: JournalEntry) -> FileJournal:
         _sync(path)
         _say(path, lock, entry.begun)
     return FileJournal(path, lock, entry)
+
+
+@dataclass(frozen=True, slots=True)
+class LockText:
+    """What a lock says. Nothing private: counts of steps, names, and a digest of 256 random bits.
+
+    Attributes:
+        begun: how many steps were begun. owner: names the stream that the lock was made for, see `_owner`; empty: it
+            says none, as those of earlier versions. holder: who opened it last, in words.
+    """
+
+    begun: int
+    owner: str
+    holder: str
+
+    def encode(self) -> bytes:
+        return f"{self.begun:020d} {self.owner}\n{self.holder}\n".encode()
+
+    @staticmethod
+    def read(lock: int) -> LockText:
+        found = _LOCK.match(os.pread(lock, 4096, 0).decode(errors="replace"))
+        if found is None:
+            return LockText(0, "", _NOBODY)
+        return LockText(int(found[1]), found[2] or "", found[3] or _NOBODY)
+
+
+_NOBODY = "another process"
+_LOCK = re.compile(r"([0-9]{20})(?: ([0-9a-f]{32}))?(?:\n([^\n]+))?")
+
+
+def _owner(entry: JournalEntry) -> str:
+    """Of a stream, for as long as it lives: no two have the same key. It tells nothing of the key."""
+    return hashlib.blake2b(entry.key, digest_size=16, person=b"privstream.lock").hexdigest()
+
+
+def _holder(entry: JournalEntry, path: Path) -> str:
+    """This process, with what it has open."""
+    name = Fingerprint.decode(entry.fingerprint).stream
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return f"process {os.getpid()} on {socket.gethostname()} (stream {name}, {path.name}, since {now})"
 
 
 def _say(path: Path, lock: int, begun: int) -> None:

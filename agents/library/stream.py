@@ -148,7 +148,7 @@ class PrivateStream:
             first, begun = self._stepper.step, bool(self._journal.entry.seed)
             if first >= until:
                 raise StepOrderError(
-                    f"stream {self.name}: all steps before {until} are released, and each step has one answer; the "
+                    f"{self._called}: all steps before {until} are released, and each step has one answer; the "
                     f"next is {first}. Fix: pass a larger `until`, with the rows up to there."
                 )
             rows = self._reader.read(batch)
@@ -231,7 +231,7 @@ class PrivateStream:
         step = self._stepper.step
         if number is not None and number < step:
             raise StepOrderError(
-                f"stream {self.name}: step {number} is released, and a step has one answer. Fix: use that release (the "
+                f"{self._called}: step {number} is released, and a step has one answer. Fix: use that release (the "
                 f"newest is `last`); the next step is {step}."
             )
         if number is not None and number > step:
@@ -246,7 +246,7 @@ class PrivateStream:
         before = self._seen(rows)
         if before is not None and not repeated:
             raise BatchError(
-                f"stream {self.name} took in the same rows before, for step {before}; was a cell run twice? Nothing "
+                f"{self._called} took in the same rows before, for step {before}; was a cell run twice? Nothing "
                 "was taken in or released. Fix: use the release that there is (the newest is `last`); if the rows are "
                 "meant to count again, pass repeated=True."
             )
@@ -263,7 +263,7 @@ class PrivateStream:
         entry = self._journal.entry
         if any_waits(entry.waiting, parts.items(), key=entry.key):
             raise BatchError(
-                f"stream {self.name}: rows of the batch were taken in before, by `add` or `step`, for a step that "
+                f"{self._called}: rows of the batch were taken in before, by `add` or `step`, for a step that "
                 "`run` is asked for, and would count twice. Nothing was taken in or released. Fix: pass the batch "
                 "without them, or release those steps by step(); if they are meant to count again, pass repeated=True."
             )
@@ -368,9 +368,13 @@ class PrivateStream:
     def _finish_and_refuse(self) -> NoReturn:
         done = self._finish()
         raise StepOrderError(
-            f"stream {self.name}: step {done.step} had been begun when it was interrupted; it is now released, as "
+            f"{self._called}: step {done.step} had been begun when it was interrupted; it is now released, as "
             "`last`, and nothing else was done. Fix: look at `last`, then call again."
         )
+
+    @property
+    def _called(self) -> str:
+        return f"stream {self.name}" + (f" of {self._journal.place}" if self._journal.place else "")
 
     @property
     def _caveat(self) -> str:

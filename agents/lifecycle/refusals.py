@@ -31,7 +31,10 @@ UNREFUSED = (Reason.ACCEPTED.name, Reason.OVER_BOUND.name, Reason.NO_EVENT.name)
 BESIDE = (Reason.CLIPPED.name, Reason.LOST.name)
 """Reasons that are counted beside records, not of them."""
 
-_TYPES = "correct the producer, or name another field in the configuration"
+_TYPES = (
+    'a number must be one (13.4, and neither the text "13.4" nor 13,4), and a text a text: correct the producer, or '
+    "name another field in the configuration"
+)
 _DOMAIN = (
     "look at [streams.domain]: are these the right fields, in this order and in its units, and is it the right place?"
 )
@@ -48,7 +51,7 @@ WHAT_TO_DO: Mapping[str, str] = {
     Reason.BAD_TIME.name: "set [streams.time] format to how the field is written",
     Reason.BEFORE_START.name: _START,
     Reason.TOO_FAR_AHEAD.name: _START,
-    Reason.NOT_FINITE.name: _TYPES,
+    Reason.NOT_FINITE.name: "correct the producer, or name another field in the configuration",
     Reason.OUTSIDE_DOMAIN.name: _DOMAIN,
     Reason.BAD_OPERATION.name: "an operation is insert or delete, as far as the engine takes both; changes u and d "
     'of Debezium are read where [streams.domain] has op = "$operation"',

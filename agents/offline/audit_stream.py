@@ -10,7 +10,7 @@ repeats it on a wrong partition: what the bound lets through is what is promised
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -49,9 +49,13 @@ _START = "2020-01-01T00:00:00"
 
 
 class StreamAudit:
-    """One configured stream under audit. Cheats override a part: `ingest`, `stepper` or `publish`."""
+    """One configured stream under audit. Cheats override a part: `ingest`, `stepper` or `publish`.
 
-    def __init__(self, stream: Stream) -> None:
+    Args: ran: called after each run, where somebody waits for it.
+    """
+
+    def __init__(self, stream: Stream, *, ran: Callable[[], None] = lambda: None) -> None:
+        self._ran = ran
         time = stream.time.model_copy(update={"clock": "replay", "start": stream.time.start})
         if time.start_us is None:
             time = time.model_copy(update={"start": _START})
@@ -250,6 +254,7 @@ class StreamAudit:
             whole[step] |= {f"{name}{', again' * seen[step]}": value for name, value in features.items()}
             measured[step] += measurements
             seen[step] += 1
+        self._ran()
         return whole, list(measured)
 
     def _observe(self, sent: Sequence[Sent], focuses: Mapping[str, Focus]) -> Any:

@@ -269,6 +269,10 @@ def driven_by_ticks(stream: Stream, file: RowFile, *, counted: bool = False) -> 
     if stream.time.start_us is None:
         first = next((at for rows in file.batches() for at in times_of(stream).of(rows) if at is not None), None)
         if first is None:
-            raise FileError(f"{file.path}: no row has a readable time. Fix: check field and format in [streams.time].")
+            raise FileError(
+                f"{file.path}: no row has in {stream.time.field} a time that can be read as {stream.time.format}. "
+                'Fix: set format in [streams.time] to how it is written, such as "%d.%m.%Y %H:%M:%S", or field to '
+                "another column."
+            )
         changes["start"] = stream.time.started_at(instant(first).astimezone(stream.time.zone))
     return stream.model_copy(update={"time": stream.time.model_copy(update=changes)})

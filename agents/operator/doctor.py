@@ -7,7 +7,7 @@ import os
 import platform
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +19,11 @@ from agents.operator.findings import Finding
 from schemas.errors import BrokerError, ConfigError, WireError
 
 if TYPE_CHECKING:
+    from agents.kafka.topics.admin import TopicProblem
     from schemas.config import Config
 
 KEY_BYTES = 16
+NAMED = 3  # topics in one line
 FETCH, METADATA = 1, 3  # Kafka's numbers of these requests
 IDS_SINCE = 12  # version of the metadata request that has topic ids: Kafka 3.1
 FETCH_SINCE_4 = 4  # Kafka 4.0 dropped the versions before (KIP-896)
@@ -163,12 +165,26 @@ async def cluster_findings(config: Config) -> list[Finding]:
         problems = await check_topics(config, bounds=True)
     except (BrokerError, ConfigError, WireError, OSError) as error:
         return [Finding("kafka", "problem", str(error), fix), *await registry_findings(config)]
-    findings += [Finding("topic", "problem", f"{each.topic}: {each.reason}", each.fix) for each in problems]
+    findings += _of_topics(problems)
     findings += await registry_findings(config)
     if problems:
         return findings
     findings.append(Finding("topics", "ok", "all as the job needs them"))
     return findings + await source_findings(config)
+
+
+def _of_topics(problems: Iterable[TopicProblem]) -> Iterator[Finding]:
+    """One for each thing that is wrong: a job that has no topics yet has one problem, and not fifty."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for each in problems:
+        alike.setdefault((each.reason, each.fix), []).append(each.topic)
+    for (reason, fix), topics in alike.items():
+        if len(topics) == 1:
+            yield Finding("topic", "problem", f"{topics[0]}: {reason}", fix)
+        else:
+            more = f" and {len(topics) - NAMED} more" if len(topics) > NAMED else ""
+            names = ", ".join(topics[:NAMED]) + more
+            yield Finding("topics", "problem", f"each of {len(topics)} {reason}: {names}", fix)
 
 
 async def _api_versions(admin: object) -> dict[int, tuple[int, int]]:

@@ -23,7 +23,10 @@ from schemas.errors import BrokerError, ConfigError, EngineInputError
 if TYPE_CHECKING:
     from schemas.config import Config, Stream
 
-FIX_REGISTRY = "bring the registry back, or correct [kafka.registry]; until then records wait, and none is lost"
+FIX_REGISTRY = (
+    "bring the registry back, or correct [kafka.registry] (url, username, password_file, ssl_cafile); until then "
+    "records wait, and none is lost"
+)
 KEEP_LONGER = "raise retention.ms and retention.bytes of the source above the longest outage and lag"
 
 

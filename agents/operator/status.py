@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from schemas.config import Config, Stream
 
 MOST_BLOCKS = 2_000  # looked at from the end for the newest of each source partition
+LOOKS = 5
+"""At the blocks, which are deleted as soon as nothing needs them: maybe between two questions."""
 RECENT_RECORDS, RECENT_BLOCKS = 1_000, 200  # looked at for what is refused lately; older blocks may be deleted
 
 
@@ -148,11 +150,10 @@ async def _stream_status(
     ledger_topic, partitions = topics.ledger(stream.name), 0
     if stream.source in found:
         partitions = found[stream.source].partitions
+    place = (topics.blocks, home_partition(stream.name, config.kafka.partitions))
+    blocks, recent = await _newest_blocks(end, place, stream, partitions)
     newest = await end.newest((ledger_topic, 0)) if ledger_topic in found else None
     ledger: Mapping[str, Any] = {} if newest is None else orjson.loads(newest.value)
-    blocks, recent = await _newest_blocks(
-        end, (topics.blocks, home_partition(stream.name, config.kafka.partitions)), stream, partitions
-    )
     lag = 0
     for partition in range(partitions):
         tp = (stream.source, partition)
@@ -188,7 +189,22 @@ def _live(newest: Iterable[Block]) -> int:
 async def _newest_blocks(
     end: Tail, tp: TopicAndPartition, stream: Stream, partitions: int
 ) -> tuple[dict[int, Block], Counter[tuple[str, str]]]:
-    """The last block of each source partition of a stream, and what the last blocks count."""
+    """The last block of each source partition of a stream, and what the last blocks count.
+
+    A worker deletes blocks once newer ones have taken their place. Where that falls between the question for the end
+    and the reading, nothing is found of a stream that is well, so it is asked again.
+    """
+    for _ in range(LOOKS - 1):
+        found, recent = await _look_back(end, tp, stream, partitions)
+        if len(found) >= partitions or not await end.overtaken(tp):
+            return found, recent
+        await end.renew()
+    return await _look_back(end, tp, stream, partitions)
+
+
+async def _look_back(
+    end: Tail, tp: TopicAndPartition, stream: Stream, partitions: int
+) -> tuple[dict[int, Block], Counter[tuple[str, str]]]:
     found: dict[int, Block] = {}
     recent = Seen()
     looked_at = 0

@@ -74,12 +74,12 @@ class ErrorModel:
         return f"{answers} {self.unit}"
 
     def drowned(self, total: int, *, releases: int) -> str | None:
-        """A sentence where noise is larger than all that there is; None where it is not.
+        """A sentence where noise is larger than all that there is; None where it is not, and where nothing is there.
 
         Args:
             total: events that are there. releases: since the start; for the nearest number below it the error is known.
         """
-        if self.unit != "counts" or releases < 1:
+        if self.unit != "counts" or releases < 1 or total <= 0:  # of no events something else is the reason
             return None
         at = max(index for index, known in enumerate(RELEASES) if known <= releases)
         hidden = [answer for answer in self.answers if answer.intervals[at] > total]

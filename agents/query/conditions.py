@@ -47,7 +47,10 @@ def condition(text: str, fields: Mapping[str, Asked]) -> Where:
     try:
         tree = sqlglot.parse_one(text, into=exp.Condition)
     except (SqlglotError, RecursionError):
-        raise QueryError(f'the condition cannot be read. Fix: write one as in SQL, such as "{SHOWN}".') from None
+        raise QueryError(
+            f'the condition cannot be read. Fix: write one as in SQL, such as "{SHOWN}"; a field whose name is no word '
+            "stands in double quotes."
+        ) from None
     return _Reader(fields).where(tree, depth=0)
 
 
@@ -80,7 +83,7 @@ class _Reader:
             return Atom(field, "in", tuple(self._value(each, field) for each in node.expressions))
         if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
             return Atom(self._field(node.this), "null")
-        if isinstance(node, exp.Column):
+        if _is_name(node):
             field = self._field(node)
             if "boolean" in self._fields[field].kinds:
                 return Atom(field, "=", (True,))
@@ -91,10 +94,9 @@ class _Reader:
         )
 
     def _compared(self, node: exp.Expr, op: Literal["=", "<", "<=", ">", ">="]) -> Where:
-        from sqlglot import exp
 
         left, right = node.this, node.expression
-        if isinstance(right, exp.Column) and not isinstance(left, exp.Column):
+        if _is_name(right) and not _is_name(left):
             left, right, op = right, left, _TURNED[op]
         field = self._field(left)
         return Atom(field, op, (self._value(right, field, ordered=op != "="),))
@@ -102,9 +104,11 @@ class _Reader:
     def _field(self, node: exp.Expr) -> str:
         from sqlglot import exp
 
-        if not isinstance(node, exp.Column) or node.table:
+        if not _is_name(node):
             raise QueryError(f"{node.sql()!r} is no field. Fix: {self._names()}.")
-        name = str(node.name)
+        assert isinstance(node, exp.Column | exp.Dot)
+        # SQL takes a path such as position.lat for a column of a table.
+        name = ".".join(str(part.name) for part in node.parts)
         if name not in self._fields:
             near = difflib.get_close_matches(name, self._fields, n=1)
             raise QueryError(f"there is no field {name!r} to ask for. Fix: {near[0] if near else self._names()}.")
@@ -131,6 +135,15 @@ class _Reader:
                 f"{f'{near[0]!r}' if near else f'one of {known}'}."
             )
         return value
+
+
+def _is_name(node: exp.Expr) -> bool:
+    """Whether this is the name of a field, or a path to one."""
+    from sqlglot import exp
+
+    return isinstance(node, exp.Column | exp.Dot) and all(
+        isinstance(part, exp.Identifier | exp.Literal) for part in node.parts
+    )
 
 
 def _literal(node: exp.Expr) -> Any:

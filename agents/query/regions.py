@@ -36,6 +36,8 @@ def region(given: str) -> bytes:
         text = path.read_text(encoding="utf-8") if path.is_file() else given
     except (OSError, ValueError):
         text = given
+    if text == given and not any(sign in given for sign in "({"):
+        raise QueryError(f"there is no file {given}. {FIX}")
     try:
         found = shapely.union_all(_geojson(text) if text.lstrip().startswith("{") else [shapely.from_wkt(text)])
     except (GEOSException, ValueError, KeyError, TypeError, AttributeError, orjson.JSONDecodeError):

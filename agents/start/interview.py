@@ -257,7 +257,9 @@ class Interview:
             default = likely or (offered[0].name if len(offered) == 1 else None)
         if self.person is None or (question.same_as and default is not None):
             if default is None:
-                self._lacks(key, question.text)
+                names = [str(each) for each in about]
+                reason = "" if self.public is None else self.public.too_many(question.public, names)
+                self._lacks(key, reason or question.text)
                 return None
             return self._keep(key, question, default)
         return self._keep(key, question, self._asked(key, question, default, offered, of))

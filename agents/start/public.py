@@ -49,6 +49,15 @@ class PublicFacts:
     path: Path
     fields: Mapping[str, PublicField]
 
+    def too_many(self, what: FromPublic, names: Sequence[str]) -> str:
+        """Why values of a field that the file has are no categories; empty: they are, or it has none."""
+        if what != "values" or not names or names[0] not in self.fields or self.fields[names[0]].values is not None:
+            return ""
+        return (
+            f"{self.path} has more than {MOST_VALUES:,} different ones, too many to be categories: leave the field "
+            "out, or list the few that matter"
+        )
+
     def answer(self, what: FromPublic, names: Sequence[str]) -> list[Any] | bool | None:
         """The value of a key; None where the file does not say."""
         found = [self.fields[name] for name in names if name in self.fields]

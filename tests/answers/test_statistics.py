@@ -20,6 +20,7 @@ from engines.markov.answers import MarkovAnswers
 from engines.registry import part
 from engines.series.answers import SeriesAnswers
 from engines.series.fields import SeriesDomain, SeriesField
+from engines.spatial.answers.places import MeasuredRectangles
 from engines.spatial.held.engine import HeldLeaves
 from schemas.config import ENGINES
 from schemas.errors import PrivstreamError
@@ -213,6 +214,14 @@ def test_steps_that_nobody_measured_bound_nothing() -> None:
         assert known.low is not None
         assert known.high is not None
         assert known.low < known.estimate < known.high
+
+
+def test_a_region_where_no_event_can_be_is_refused() -> None:
+    """Mostly latitude and longitude, the wrong way round; 0 with a standard error of 0 would look like an answer."""
+    cells = MeasuredRectangles([(13.0, 52.0, 13.5, 53.0), (13.5, 52.0, 14.0, 53.0)], ("lon", "lat"))
+    assert cells.shares(CountQuestion(0, 0, region=shapely.box(13.25, 52.0, 13.75, 53.0).wkb)).tolist() == [0.5, 0.5]
+    with pytest.raises(QueryError, match=r"lon 13 to 14 and lat 52 to 53, .*always be 0\. Fix: .*lon comes first"):
+        cells.shares(CountQuestion(0, 0, region=shapely.box(52.0, 13.0, 53.0, 14.0).wkb))
 
 
 def test_zones_are_chosen_by_their_names() -> None:

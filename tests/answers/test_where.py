@@ -115,6 +115,7 @@ FIELDS = {
     "w": Asked(frozenset(("text",)), WORDS),
     "b": Asked(frozenset(("boolean",)), (False, True)),
 }
+PATHS = {name: Asked(frozenset(("number",))) for name in ("p.lon", "p.c.0", "a.b.c.d.e", "$header.n")}
 
 
 def quoted(value: Any) -> str:
@@ -159,6 +160,29 @@ def test_what_is_written_means_the_same(where: Where, record: dict[str, Any]) ->
 )
 def test_sql_as_it_is_known(text: str, record: dict[str, Any], expected: bool) -> None:
     assert holds(condition(text, FIELDS), record) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("p.lon < 3", "p.lon"),
+        ("3 > p.lon", "p.lon"),
+        ("p.c.0 between 1 and 3", "p.c.0"),
+        ("a.b.c.d.e < 3", "a.b.c.d.e"),
+        ("3 > a.b.c.d.e", "a.b.c.d.e"),
+        ('"p.lon" < 3', "p.lon"),
+        ('"$header.n" = 2', "$header.n"),
+    ],
+)
+def test_fields_by_path(text: str, field: str) -> None:
+    assert {*fields_of(condition(text, PATHS))} == {field}
+    assert holds(condition(text, PATHS), {field: 2})
+
+
+@pytest.mark.parametrize("text", ["p.lat = 1", "lower(p.lon) = 1", "lower(p).lon = 1", "p = 1"])
+def test_what_is_no_path_is_refused_with_those_that_are(text: str) -> None:
+    with pytest.raises(QueryError, match=r"p\.lon"):
+        condition(text, PATHS)
 
 
 @pytest.mark.parametrize(
@@ -229,6 +253,11 @@ def test_regions_in_every_form(given: str, tmp_path: Any) -> None:
 def test_a_region_without_an_area_is_refused(given: str) -> None:
     with pytest.raises(QueryError, match="Fix: "):
         regions.region(given)
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(QueryError, match=r"there is no file missing\.geojson"):
+        regions.region("missing.geojson")
 
 
 @pytest.mark.parametrize("given", ["1,2,3", "1,1,0,0", "a,b,c,d"])

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from agents.cli import audit as command
 from agents.cli.app import build_app
+from agents.cli.output import RowsProgress
 from engines.auditor import AuditFinding
 
 CONFIG = """
@@ -35,6 +36,28 @@ bounds = [0.0, 0.0, 1.0, 1.0]
 [streams.options]
 depth = 2
 initial_steps = 1
+"""
+
+
+SERIES = """
+[kafka]
+bootstrap = "localhost:9092"
+[[streams]]
+name = "tiny"
+engine = "series"
+source = "raw.tiny"
+[streams.privacy]
+epsilon = 2.0
+delta = 1e-6
+[streams.time]
+field = "t"
+start = "now"
+step = "1h"
+[streams.domain]
+kind = "series"
+fields = [{ name = "departures", of = "value", limits = [0, 400], sensitivity = 1 }]
+[streams.options]
+horizon = 8
 """
 
 
@@ -101,3 +124,29 @@ def test_what_does_not_exist_is_refused(tmp_path: Path) -> None:
 def test_a_plot_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     done = run("--only", "laplace thresh", "--runs", "40", "--workers", "1", "--plot", str(tmp_path / "no" / "x.png"))
     assert done.exit_code == 2
+
+
+class Seen(RowsProgress):
+    """Remembers how far it was told that things are."""
+
+    def __init__(self) -> None:
+        super().__init__(None, "")
+        self.expected, self.steps = 0, [0]
+
+    def begun(self, rows: int, before: int = 0) -> None:
+        self.expected = rows
+
+    def advance(self, rows: int) -> None:
+        self.steps.append(rows)
+
+
+@pytest.mark.parametrize("delta", [False, True], ids=["together", "one at a time"])
+def test_the_bar_of_one_stream_follows_its_runs(tmp_path: Path, delta: bool) -> None:
+    """The time left follows from it. Coins say how many of a pair of inputs there are, so it is about as many."""
+    path = tmp_path / "job.toml"
+    path.write_text(SERIES if delta else CONFIG)
+    seen = Seen()
+    command.audit_case((command.case_names(path, None)[0], 40, path, 1), seen)
+    assert set(seen.steps[1:-1]) == {1}
+    assert seen.expected >= 40
+    assert sum(seen.steps[:-1]) == pytest.approx(seen.expected, rel=0.4)

@@ -85,6 +85,15 @@ def test_the_help_shows_them() -> None:
         assert all(when in text for when in shown.exits.values())
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_says_all_of_every_option(name: str) -> None:
+    """Square brackets are markup of the terminal's library: what stands in them would not be seen."""
+    text = CliRunner().invoke(build_app(), [name, "--help"], env={"COLUMNS": "400"}).output
+    for parameter in parsed(name).params:
+        assert " ".join((parameter.help or "").replace("\\[", "[").split()) in text, parameter.name
+    assert "[[" not in text
+
+
 def test_a_command_whose_checks_find_something_says_so() -> None:
     """Whoever ends with 1 says when."""
     for name in COMMANDS:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
+from agents.cli.dead_letters import _print
 from agents.kafka import broker_clock
 from agents.lifecycle.refusals import MUCH, WHAT_TO_DO
 from agents.lifecycle.stops import Stop
@@ -47,6 +49,14 @@ def of(name: str, recent: Tally, totals: Tally, **others: Any) -> StreamStatus:
 )
 def test_health(state: StreamStatus, health: str) -> None:
     assert state.health == health
+
+
+def test_dead_letters_come_with_what_to_do_once_for_each_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = {("taxi", "WRONG_TYPE", "lon"): 5, ("taxi", "WRONG_TYPE", "lat"): 4, ("bike", "BAD_TIME", "at"): 1}
+    _print(SimpleNamespace(counts=counts, unreadable=0), [])
+    told = capsys.readouterr()
+    assert told.err.count("WRONG_TYPE: a number must be one") == told.err.count("BAD_TIME: set [streams.time]") == 1
+    assert "must be one" not in told.out, "a program reads the counts"
 
 
 def test_what_is_refused_is_named_with_its_share_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 from aiokafka.admin import NewTopic
 
-from agents.kafka.topics.admin import acl_lines, check_topics, create_topics, needed_topics
+from agents.kafka.fingerprint import stored_fingerprints
+from agents.kafka.topics.admin import acl_lines, admin_client, check_topics, create_topics, needed_topics
+from agents.kafka.topics.ids import topic_identities
 from agents.operator.doctor import cluster_findings
 from agents.worker.app import ROLES
 from agents.worker.process import prepare
+from schemas.config import Kafka
 from schemas.errors import BrokerError, ConfigError
 from schemas.topics import Topics
 from tests.kafka.support import create, fresh_name, job_config, stream_table
@@ -22,6 +25,9 @@ def test_created_topics_pass_the_check_and_are_created_once(bootstrap: str, tmp_
     async def scenario() -> None:
         config = job_config(bootstrap, tmp_path, streams=[stream_table(fresh_name("s"))])
         missing = await check_topics(config)
+        said = [each for each in await cluster_findings(config) if each.what.startswith("topic")]
+        assert len(said) == 2, "what --create makes, and what producers make"
+        assert f"each of {len(missing) - 1} does not exist: " in said[0].detail
         needed = {topic.name for topic in needed_topics(config) if not topic.optional}
         assert {problem.topic for problem in missing} == needed
         created = await create_topics(config)
@@ -125,3 +131,37 @@ def test_readers_never_get_a_group_of_the_job(tmp_path: Path, group: str) -> Non
     config = job_config("localhost:9092", tmp_path, streams=[stream_table("taxi")], job="job")
     with pytest.raises(ConfigError, match="is a group of the job"):
         acl_lines(config, reader="User:ann", reader_group=group)
+
+
+def test_a_source_that_must_have_one_partition_gets_one_and_is_refused_with_more(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    """Nothing is remembered of a stream that cannot begin: its source may still be made anew."""
+
+    async def scenario() -> None:
+        (tmp_path / "user.key").write_bytes(bytes(range(32)))
+        alone = stream_table(fresh_name("s"), partitioner="none")
+        alone["privacy"] = {**alone["privacy"], "user_key_file": str(tmp_path / "user.key")}
+        beside = stream_table(fresh_name("s"), privacy=alone["privacy"])
+        config = job_config(bootstrap, tmp_path, streams=[alone, beside])
+        await create_topics(config, source_partitions=3)
+        assert await check_topics(config) == []
+        found = await topic_partitions(bootstrap, [alone["source"], beside["source"]])
+        assert found == {alone["source"]: 1, beside["source"]: 3}
+
+        two = alone | {"source": fresh_name("raw")}
+        await create(bootstrap, NewTopic(two["source"], 2, 1))
+        config = job_config(bootstrap, tmp_path, streams=[two, beside], job=config.job.name)
+        (problem,) = await check_topics(config)
+        assert (problem.topic, two["name"] in problem.reason) == (two["source"], True)
+        assert "has 2 partitions" in problem.reason
+        assert "one partition" in problem.fix
+        await prepare(config, insecure_seed=None, roles=ROLES)
+        assert set(await stored_fingerprints(config)) == {beside["name"]}
+
+    asyncio.run(scenario())
+
+
+async def topic_partitions(bootstrap: str, names: list[str]) -> dict[str, int]:
+    async with admin_client(Kafka(bootstrap=bootstrap)) as admin:
+        return {name: each.partitions for name, each in (await topic_identities(admin, names)).items()}

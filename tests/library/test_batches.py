@@ -129,7 +129,7 @@ def test_what_is_refused_is_counted_by_reason_and_column() -> None:
     ("batch", "said"),
     [
         ({**rows(0), "lon": rows(0)["x"], "x": None}, "could not be read as columns"),
-        ({"who": [1], "at": [START], "xx": [0.5], "y": [0.5]}, r"x \(\[streams.domain\] x\), which has xx"),
+        ({"who": [1], "at": [START], "xx": [0.5], "y": [0.5]}, r"x \(\[streams.domain\] x\); is it xx\?"),
         ({"who": [1], "at": [START], "x": [0.5], "y": [b"\0"]}, "column y is of type binary"),
         ({"who": [1, 2], "at": [START], "x": [0.5], "y": [0.5]}, "could not be read as columns"),
         (pa.table([[1], [2]], names=["x", "x"]), "two columns of the batch have one name"),

@@ -12,11 +12,15 @@ import pytest
 
 from agents.library import journal as journals
 from engines import configure
-from schemas.errors import FingerprintError, PrivstreamError, StateFileError, StepOrderError
+from schemas.errors import BatchError, FingerprintError, PrivstreamError, StateFileError, StepOrderError
 from schemas.steps import sequence, zones
 from tests.library.tables import TABLES, rows
 
 pytestmark = pytest.mark.seconds(0.2)
+
+
+def begun(lock: Path) -> int:
+    return int(lock.read_bytes()[:20])
 
 
 def test_a_lock_that_a_crash_left_behind_its_file_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,9 +38,9 @@ def test_a_lock_that_a_crash_left_behind_its_file_catches_up(tmp_path: Path, mon
         with pytest.raises(KeyboardInterrupt):
             stream.step()
     stream.close()
-    assert lock.read_bytes() == b""
+    assert begun(lock) == 0
     with configure(TABLES, state=state) as stream:
-        assert int(lock.read_bytes()) == 1
+        assert begun(lock) == 1
         assert stream.step().step == 0
     shutil.copy(copied, state)
     with pytest.raises(StateFileError, match="is an older copy: it knows 0 of 1 steps"):
@@ -55,6 +59,52 @@ def test_a_file_without_its_lock_is_refused_each_time(renamed: bool, tmp_path: P
     if renamed:
         (tmp_path / "s.state.lock").rename(tmp_path / "other.state.lock")
         assert configure(TABLES, state=other).step().taken.rows == 40
+
+
+def test_a_file_in_the_place_of_another_is_refused(tmp_path: Path) -> None:
+    """It has a lock, and one that is no newer: of another stream."""
+    state, other = tmp_path / "s.state", tmp_path / "other.state"
+    configure(TABLES, state=other).close()
+    with configure(TABLES, state=state) as stream:
+        stream.step(rows(0))
+    shutil.copy(state, other)
+    for _ in range(2):
+        with pytest.raises(
+            StateFileError, match=r"belong to different streams: .*stream notebook, other\.state, since"
+        ) as told:
+            configure(TABLES, state=other)
+    assert "Fix: " in str(told.value)
+    assert configure(TABLES, state=state).step(rows(1)).step == 1
+
+
+def test_a_lock_of_an_earlier_version_learns_whose_it_is(tmp_path: Path) -> None:
+    state, lock = tmp_path / "s.state", tmp_path / "s.state.lock"
+    with configure(TABLES, state=state) as stream:
+        stream.step(rows(0))
+    text = lock.read_bytes()
+    lock.write_bytes(b"%020d" % 1)
+    configure(TABLES, state=state).close()
+    assert lock.read_bytes()[:53] == text[:53]
+
+
+def test_who_has_a_stream_open_is_named(tmp_path: Path) -> None:
+    """Another open description of the lock stands for another process."""
+    state, lock = tmp_path / "s.state", tmp_path / "s.state.lock"
+    stream = configure(TABLES, state=state)
+    stream.step(rows(0))
+    journals._OPEN.clear()
+    with pytest.raises(
+        StateFileError, match=rf"process {os.getpid()} on .* \(stream notebook, s\.state, since .* Fix: close"
+    ):
+        configure(TABLES, state=state)
+    for again in (lambda: stream.step(rows(0)), lambda: stream.step(number=0)):
+        with pytest.raises((BatchError, StepOrderError), match=r"stream notebook of s\.state"):
+            again()
+    entry = stream._journal.entry
+    assert not any(each.hex() in lock.read_text() for each in (entry.key, entry.key[:4]))
+    lock.write_bytes(b"\xff" * 60)  # whatever it holds, who is refused is told so
+    with pytest.raises(StateFileError, match="another process has this stream open"):
+        configure(TABLES, state=state)
 
 
 def test_a_lock_without_a_file_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

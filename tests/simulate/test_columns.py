@@ -36,7 +36,7 @@ def test_missing_columns_are_named_with_their_keys_and_what_is_like_them(tmp_pat
     with pytest.raises(FileError) as refused:
         rows_for(file, stream)
     text = str(refused.value)
-    assert "pickup_longitude ([streams.domain] x), which has pickup_longitud" in text
+    assert "pickup_longitude ([streams.domain] x); is it pickup_longitud?" in text
     assert "pickup_latitude ([streams.domain] y)" in text
     assert "pickup_datetime" not in text
 

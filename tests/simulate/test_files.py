@@ -150,11 +150,16 @@ def test_parquet_values_become_json(tmp_path: Path) -> None:
             "line 9002, byte 2: not UTF-8",
         ),
         ("a.csv.gz", gzip.compress(b"a,b\n1,\xff\n", mtime=0), "line 2, byte 3: not UTF-8"),
+        ("a.csv", "größe,b\n1,2\n".encode("latin-1"), "line 1, byte 3: not UTF-8.*LATIN1"),
+        ("a.csv", "a,b\n1,2\n".encode("utf-16"), "line 1, byte 1: not UTF-8.*iconv -f UTF-16"),
+        # Arrow prints an error of its own about such a row, and pytest takes that for one.
+        ("a.csv", b"a,b\n1,2\nsecret\xe9,1,2\n", "line 3, byte 7: not UTF-8"),
+        ("a.jsonl", b'{"a": 1}\n{"a": "secret\xe9"}\n', "line 2, byte 14: not UTF-8"),
         ("a.csv", b"a;b\n1;2\n", "line 1: one column, in whose name there is a semicolon"),
         ("a.jsonl", b'{"a": 1}\n\n[1]\n', "line 3: not a JSON object"),
         ("a.jsonl", b'{"a": secret\n', "line 1: not a JSON object"),
-        ("a.csv.gz", gzip.compress(CSV.encode() * 100, mtime=0)[:-20], "not gzip, or cut off"),
-        ("a.csv.gz", CSV.encode(), "not gzip, or cut off"),
+        ("a.csv.gz", gzip.compress(CSV.encode() * 100, mtime=0)[:-20], "cut off, or not gzip"),
+        ("a.csv.gz", CSV.encode(), "cut off, or not gzip"),
         ("a.parquet", b"PAR1 and nothing else", "cannot be read"),
     ],
 )

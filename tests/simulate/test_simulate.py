@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from typer.testing import CliRunner
 
+from agents.cli.app import build_app
 from agents.offline.simulate import COUNTED, INSECURE, Simulated, SimulateOptions, Simulation, simulate
 from agents.pages.report import WARNING
 from agents.worker.job import Job
@@ -103,6 +105,22 @@ def test_noise_that_is_larger_than_the_stream_is_said(config: Config, small: Pat
     assert drowned.warning is not None
     assert "noise alone is larger than all" in drowned.warning
     assert "one leaf ±" in drowned.warning
+
+
+def test_where_no_row_fits_epsilon_is_not_blamed(small: Path, tmp_path: Path) -> None:
+    header, *rows = small.read_text().splitlines()
+    at = header.split(",").index("pickup_longitude")
+    texts = [",".join(["n/a" if i == at else cell for i, cell in enumerate(row.split(","))]) for row in rows]
+    (tmp_path / "texts.csv").write_text("\n".join([header, *texts]) + "\n")
+    done = CliRunner().invoke(
+        build_app(),
+        ["simulate", str(EXAMPLES / "taxi.toml"), str(tmp_path / "texts.csv"), "--out", str(tmp_path / "out")],
+    )
+    assert done.exit_code == 1
+    assert "refused: WRONG_TYPE of pickup_longitude" in done.output
+    assert "a number must be one" in done.output
+    for other in ("noise alone", "after the last step", "Raise epsilon"):
+        assert other not in done.output
 
 
 def test_the_report_stands_alone_and_warns(config: Config, small: Path, tmp_path: Path) -> None:

@@ -141,6 +141,16 @@ def test_a_public_file_says_bounds_and_categories(place: Path) -> None:
     assert listed["lon"].edges[0] == 13.25
 
 
+def test_a_public_file_with_more_values_than_categories_says_so(place: Path) -> None:
+    Path("public.jsonl").write_text("\n".join(json.dumps({"zone": f"z{n}", "n": n}) for n in range(1001)))
+    arguments = ("init", "--yes", "--from", "rides.csv", "--public", "public.jsonl", "--engine", "tabular")
+    code, _, said = call(*arguments, "--unit", "event", "--time-field", "at", "--out", "job.toml")
+    assert code == 2
+    assert "domain.attributes.zone.values" in said
+    assert "public.jsonl has more than 1,000 different ones" in " ".join(said.split())
+    assert not Path("job.toml").exists()
+
+
 def test_what_has_no_usual_answer_is_named_with_its_option(place: Path) -> None:
     code, _, also = call("init", "--yes", "--out", "job.toml", "--engine", "spatial", "--from", "rides.csv")
     assert code == 2

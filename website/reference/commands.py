@@ -25,7 +25,7 @@ def page() -> str:
     root: Any = typer.main.get_command(build_app())
     parts = [
         "# Commands\n",
-        f"{EPILOG} `privstream COMMAND --help` says the same as this page. With `--json` a command prints one JSON object, and an "
+        f"{EPILOG.replace('--help', '`--help`')} `privstream COMMAND --help` says the same as this page. With `--json` a command prints one JSON object, and an "
         "error is one too.\n",
         "## Exit codes\n",
         table(["code", "means"], [[f"`{code}`", meaning] for code, meaning in CODES.items()]),

@@ -30,9 +30,7 @@ def query(
     config: ConfigFile,
     where: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[WHERE]", help="A condition as in SQL, such as \"zone = 'harbour'\"; all, if not given."
-        ),
+        typer.Argument(metavar="WHERE", help="A condition as in SQL, such as \"zone = 'harbour'\"; all, if not given."),
     ] = None,
     box: Annotated[
         str | None, typer.Option(metavar="XMIN,YMIN,XMAX,YMAX", help="Only within this box, in the fields' units.")
@@ -132,7 +130,7 @@ def _remarks(lines: list[dict[str, Any]], *, settled: int, compacted: int, share
             "any share. A standard error would allow for noise alone, so there is none: use the interval"
         )
     if any(line["pending"] > FEW_PENDING for line in lines):
-        known = f"All up to step {settled} is" if settled >= 0 else "No step is, wholly"
+        known = f"All up to step {settled} is measured" if settled >= 0 else "No step is measured wholly"
         say(f"not measured yet: share of region and steps of which no count is released; in no number here. {known}")
     if share is not None:
         say(f"events within the bounds on users only: {share[0]:.0%} to {share[1]:.0%} of all (90 %)")

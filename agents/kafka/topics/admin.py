@@ -35,6 +35,10 @@ COMPACTED_SOURCE = (
     "is a source with cleanup.policy = compact: of events with one key all but the last are deleted, those too that "
     "nobody has read yet"
 )
+ONE_PARTITION = (
+    'in a source of one partition alone; or key the records by user, and set partitioner = "murmur2" or "crc32" in the '
+    "stream, before it has begun to read"
+)
 DO_NOT_COMPACT = (
     "kafka-configs.sh --alter --topic {topic} --add-config cleanup.policy=delete, with a retention longer than the "
     "longest outage; or, where lost events do not matter, set allow_compacted = true in each stream that reads it"
@@ -91,7 +95,7 @@ async def create_topics(config: Config, *, source_partitions: int | None = None)
 
     Args:
         source_partitions: create missing source and audit topics too, with so many partitions; None leaves them to
-        their producers.
+        their producers. A source that must have one partition gets one.
     Raises: BrokerError, also where the job has run and has lost a topic: made again, it would be empty.
     """
     async with admin_client(config.kafka) as admin:
@@ -103,6 +107,8 @@ async def create_topics(config: Config, *, source_partitions: int | None = None)
         new = []
         for topic in needed_topics(config):
             partitions = topic.partitions or source_partitions
+            if source_partitions is not None and _kept_together(topic.name, config) is not None:
+                partitions = 1
             if topic.name in existing or partitions is None:
                 continue
             new.append(NewTopic(topic.name, partitions, replication, topic_configs={**topic.settings, **extra}))
@@ -186,6 +192,10 @@ async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicPro
             problems += _setting_problems(topic, settings[topic.name])
             if topic.partitions is None and _loses_events(topic.name, settings[topic.name], config):
                 problems.append(TopicProblem(topic.name, COMPACTED_SOURCE, DO_NOT_COMPACT.format(topic=topic.name)))
+            alone = _kept_together(topic.name, config)
+            if alone is not None and identity.partitions > 1:
+                reason = f'has {identity.partitions} partitions, and stream {alone} with partitioner = "none" takes one'
+                problems.append(TopicProblem(topic.name, reason, f"keep the events of all users {ONE_PARTITION}"))
     if bounds and not problems:
         problems = [_problem(each) for each in await lost_bounds(config, found)]
     return problems
@@ -270,6 +280,14 @@ def _loses_events(topic: str, found: Mapping[str, Any], config: Config) -> bool:
     readers = [stream for stream in config.streams if topic in (stream.source, stream.audit)]
     compacted = "compact" in str(found.get("cleanup.policy"))
     return compacted and not all(stream.allow_compacted for stream in readers)
+
+
+def _kept_together(topic: str, config: Config) -> str | None:
+    """A stream whose users are kept together by the one partition of this source alone; None: there is none."""
+    for stream in config.streams:
+        if stream.source == topic and stream.privacy.bounds_users and not stream.checks_partition:
+            return stream.name
+    return None
 
 
 def _setting_problems(topic: Topic, found: Mapping[str, Any]) -> list[TopicProblem]:

@@ -78,5 +78,5 @@ def _kinds(stream: Stream, domain: Domain) -> dict[str, frozenset[ScalarKind]]:
 
 def _sentence(field: str, key: str, columns: tuple[str, ...]) -> str:
     close = difflib.get_close_matches(field, columns, n=1)
-    meant = f", which has {close[0]}" if close else ""
+    meant = f"; is it {close[0]}?" if close else ""
     return f"{field} ({key}){meant}"

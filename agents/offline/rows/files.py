@@ -40,6 +40,8 @@ _KINDS = {
     ".ndjson": ("jsonl", False),
     ".ndjson.gz": ("jsonl", True),
 }
+# A name in a header is decoded by Arrow's Python part, with Python's own error.
+_UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
 _SEPARATORS = {";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
 
@@ -80,7 +82,7 @@ class RowFile:
                 while block := file.read(_READ_BYTES):
                     digest.update(block)
             return FileSummary(digest.hexdigest(), self._count())
-        except (OSError, pa.ArrowException) as error:
+        except _UNREADABLE as error:
             raise self._unreadable(error) from None
 
     def columns(self) -> tuple[str, ...] | None:
@@ -90,7 +92,7 @@ class RowFile:
                 return tuple(pa_parquet.read_schema(self.path).names)
             if self.kind == "csv":
                 return self._csv_names()
-        except (OSError, pa.ArrowException) as error:
+        except _UNREADABLE as error:
             raise self._unreadable(error) from None
         return None
 
@@ -107,7 +109,7 @@ class RowFile:
                 skip = 0
                 for at in range(0, len(decoded), batch_rows):
                     yield decoded[at : at + batch_rows]
-        except (OSError, pa.ArrowException) as error:
+        except _UNREADABLE as error:
             raise self._unreadable(error) from None
 
     def _csv_names(self) -> tuple[str, ...]:
@@ -115,7 +117,7 @@ class RowFile:
         with self._open() as stream:
             # Broken rows are named when they are read.
             parse = pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda row: "skip")
-            names = tuple(_csv_header(stream, parse))
+            names = tuple(_csv_header(_Utf8(stream), parse))
         if len(set(names)) < len(names):
             raise FileError(f"{self.path}: two columns have the same name. Fix: give each column a name of its own.")
         other = next((each for each in _SEPARATORS if len(names) == 1 and each in names[0]), None)
@@ -135,11 +137,11 @@ class RowFile:
                 if (place := self._not_utf8()) is not None:
                     return FileError(
                         f"{self.path}, line {place[0]}, byte {place[1]}: not UTF-8. Fix: write the file as UTF-8, for "
-                        "example with iconv -f LATIN1 -t UTF-8."
+                        f"example with iconv -f {self._likely()} -t UTF-8."
                     )
             except (OSError, pa.ArrowException):
                 return FileError(
-                    f"{self.path}: not gzip, or cut off, as its name says it is. Fix: write it again, or rename it."
+                    f"{self.path}: cut off, or not gzip as its name says. Fix: write it again, or rename it."
                 )
         what = "damaged, cut off, or not of the format that its name says"
         return FileError(f"{self.path}: cannot be read ({what}). Fix: check the file, or write it again.")
@@ -163,6 +165,11 @@ class RowFile:
                 line += block.count(b"\n")
                 end = block.rfind(b"\n")
                 rest = len(block) - end - 1 if end >= 0 else rest + len(block)
+
+    def _likely(self) -> str:
+        """What text that is no UTF-8 most often is: as its byte order mark says, or what old spreadsheets write."""
+        with self._open() as stream:
+            return "UTF-16" if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "LATIN1"
 
     def _count(self) -> int:
         if self.kind == "parquet":
@@ -201,11 +208,11 @@ class RowFile:
             if not names:
                 return
             with self._open() as stream:
-                reader = pa_csv.open_csv(stream, pa_csv.ReadOptions(**reading), parse, convert)
+                reader = pa_csv.open_csv(_Utf8(stream), pa_csv.ReadOptions(**reading), parse, convert)
                 for batch in reader:
                     for at in range(0, batch.num_rows, batch_rows):
                         yield _Rows(batch.slice(at, batch_rows), partial(csv_column, kinds=self.kinds))
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             if refused and refused[0] is not None:
                 raise FileError(
                     f"{self.path}, line {refused[0]}: another number of cells than the header has. "
@@ -254,6 +261,25 @@ def open_rows(path: Path | str) -> RowFile:
     raise FileError(f"{path}: this format is not known. Fix: name a file that ends in one of {endings}.")
 
 
+class _Utf8:
+    """Bytes of a file, as Arrow reads them from Python, as long as they are UTF-8.
+
+    Arrow itself decodes a broken row for us before we are asked, and prints an error of its own where it cannot.
+    """
+
+    closed = False
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def read(self, size: int) -> bytes:
+        """Raises: UnicodeDecodeError."""
+        block: bytes = self._stream.read(size)
+        self._decoder.decode(block, final=not block)
+        return block
+
+
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """A record batch whose rows are made only if they are wanted: a resumed replay skips many."""
@@ -286,6 +312,7 @@ class _Lines:
                 row = orjson.loads(line)
             except orjson.JSONDecodeError:
                 row = None
+                line.decode("utf-8")  # text that is none is named as that
             if not isinstance(row, dict):
                 raise FileError(f"{self.path}, line {number}: not a JSON object. Fix: correct or remove the line.")
             rows.append(row)

@@ -189,8 +189,8 @@ class ReplayPlan:
                     raise ReplayError(
                         f"row {number} of the file comes too late: its step is closed by a row before it, by --until "
                         "or by what was replayed before, and if it moved to another step, one row could move other "
-                        f"people's. Fix: sort the file by {self.time_field} and replay it into new topics; with "
-                        "--append, start behind the steps that are closed."
+                        f"people's. Fix: sort the file by {self.time_field}. What was replayed in part needs new "
+                        "topics; with --append, start behind the steps that are closed."
                     )
                 if step - closed > LARGEST_JUMP:
                     raise ReplayError(

@@ -57,7 +57,15 @@ class MeasuredRectangles:
         self._region = lru_cache(maxsize=8)(self._asked)
 
     def _asked(self, question: CountQuestion) -> Any:
-        shape = shapely.box(*self._bounds) if question.region is None else shapely.from_wkb(question.region)
+        whole = shapely.box(*self._bounds)
+        shape = whole if question.region is None else shapely.from_wkb(question.region)
+        if len(self._shapes) and not shape.intersects(whole):
+            west, south, east, north = self._bounds.tolist()
+            x, y = self._fields
+            raise QueryError(
+                f"the region lies outside of {x} {west:g} to {east:g} and {y} {south:g} to {north:g}, where all events "
+                f"are, so the count would always be 0. Fix: a region there; {x} comes first, then {y}."
+            )
         if question.where is not None:
             shape = shape.intersection(self._where(question))
         shapely.prepare(shape)
