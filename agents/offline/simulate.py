@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ import orjson
 from agents.offline.rows.columns import rows_for
 from agents.offline.rows.files import FileError, Row, RowFile
 from agents.offline.rows.seen import RefusedRows, read_back
+from agents.offline.rows.times import LOOKED_AT, how_to_read
 from agents.offline.simulate_output import Output
 from agents.pages.report import StepRow
 from agents.protocol.ingest.partition import PartitionIngest
@@ -269,6 +271,11 @@ def driven_by_ticks(stream: Stream, file: RowFile, *, counted: bool = False) -> 
     if stream.time.start_us is None:
         first = next((at for rows in file.batches() for at in times_of(stream).of(rows) if at is not None), None)
         if first is None:
-            raise FileError(f"{file.path}: no row has a readable time. Fix: check field and format in [streams.time].")
+            name = stream.time.field
+            written = [row.get(name) for row in islice((row for rows in file.batches() for row in rows), LOOKED_AT)]
+            raise FileError(
+                f'{file.path}: stream {stream.name}: no row has a time in {name} that reads as format = "'
+                f'{stream.time.format}". Fix: {how_to_read(written, stream.time.format)}; or name another field.'
+            )
         changes["start"] = stream.time.started_at(instant(first).astimezone(stream.time.zone))
     return stream.model_copy(update={"time": stream.time.model_copy(update=changes)})

@@ -46,7 +46,7 @@ class Output:
         self.stream = stream
         self.steps: list[StepRow] = []
         self.counts: Counter[str] = Counter()
-        self.rows_seen = RowsSeen()
+        self.rows_seen = RowsSeen(stream.time)
         self.ledger: dict[str, Any] = {}
         self.drowned: str | None = None
         self.verdict: Sequence[tuple[str, str]] = ()

@@ -127,3 +127,34 @@ def test_a_row_that_is_not_sorted_is_named_as_it_stands_in_the_file(config: Conf
     file = rows_for(write(tmp_path / "rows.jsonl", rows), config.streams[0])
     with pytest.raises(ReplayError, match="row 4 of the file"):
         first_rows(config.streams[0], file, skip=1)
+
+
+@pytest.mark.parametrize(
+    ("time", "form"),
+    [
+        ("05/01/2016 10:00:00", "%d/%m/%Y %H:%M:%S"),
+        ("2016.01.05", None),
+        (1_452_000_000, "s"),
+        (1_452_000_000_123, "ms"),
+    ],
+)
+def test_a_wrong_time_format_is_named_with_the_right_one(
+    config: Config, tmp_path: Path, time: Any, form: str | None
+) -> None:
+    """Of rows of which all are refused for it; as of those with which a stream should start."""
+    path = write(tmp_path / "rows.jsonl", [row(at) for at in range(3)] + [{**row(0), "at": time}] * 40)
+    what = f'format = "{form}", as' if form else "format to how"
+    done = run(config, path, tmp_path / "out")
+    reason = "BAD_TIME" if isinstance(time, str) else "WRONG_TYPE"
+    assert [(each.reason, each.name, each.first_row) for each in done.refused] == [(reason, "at", 4)]
+    assert what in done.refused[0].what_to_do
+    assert done.misfit
+    with pytest.raises(FileError, match=f"{reason} of at: 40 rows") as refused:
+        check_fit(config.streams[0], rows_for(path, config.streams[0]))
+    assert what in str(refused.value)
+    starting = parse_config(CONFIG.replace('"2016-01-01T00:00:00"', '"now"').replace('clock = "replay"', ""))
+    path = write(tmp_path / "bad.jsonl", [{**row(0), "at": time}] * 5)
+    with pytest.raises(FileError, match="stream s: no row has a time in at that reads as format = ") as refused:
+        run(starting, path, tmp_path / "other")
+    assert what in str(refused.value)
+    assert str(time) not in str(refused.value)
