@@ -18,7 +18,7 @@ import orjson
 
 from agents.offline.rows.columns import rows_for
 from agents.offline.rows.files import FileError, Row, RowFile
-from agents.offline.rows.seen import RefusedRows, read_back
+from agents.offline.rows.seen import LEAST_USABLE, RefusedRows, read_back
 from agents.offline.rows.times import LOOKED_AT, how_to_read
 from agents.offline.simulate_output import Output
 from agents.pages.report import StepRow
@@ -73,7 +73,8 @@ class Simulated:
     """What a simulation of one stream did. True values, but for `epsilon` and `records`.
 
     Attributes:
-        refused: rows that could not be used, the most frequent reason first. misfit: fewer than half could be.
+        refused: rows that could not be used, the most frequent reason first. misfit: fewer than half are used, because
+            of them or of bounds on users. left_out: much that bounds and limits took from what is used, in sentences.
         over_bound: rows beyond their user's bound. clipped: rows that were used with a value moved to its limit.
         warning: where noise is larger than all that there is. verdict: what the release is good for, in sentences.
     """
@@ -89,6 +90,7 @@ class Simulated:
     refused: tuple[RefusedRows, ...]
     refused_share: float
     misfit: bool
+    left_out: tuple[str, ...]
     over_bound: int
     clipped: int
     warning: str | None
@@ -177,7 +179,8 @@ class Simulation:
             metrics=dict(last.metrics) if last else {},
             refused=output.rows_seen.refused,
             refused_share=output.rows_seen.seen.share,
-            misfit=output.rows_seen.misfit,
+            misfit=output.counts["ACCEPTED"] < LEAST_USABLE * self._rows,
+            left_out=tuple(output.left_out),
             over_bound=output.counts["OVER_BOUND"],
             clipped=output.counts["CLIPPED"],
             warning=output.drowned,

@@ -62,6 +62,7 @@ def report(steps: list[StepRow], **changes: Any) -> StreamReport:
         rows={},
         refused=(),
         refused_much=None,
+        left_out=(),
         steps=steps,
         alive=True,
         events="readings",

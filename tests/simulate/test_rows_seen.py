@@ -82,6 +82,36 @@ def test_each_reason_has_its_field_its_number_and_its_first_row(config: Config, 
     assert "% refused" not in page, "three in a hundred is not much"
 
 
+def test_a_bound_that_leaves_out_most_rows_is_said_and_is_a_misfit(config: Config, tmp_path: Path) -> None:
+    """Once 9 % of the rows were used, and the command ended well."""
+    rows = [row(at) | {"who": f"u{at % 10}"} for at in range(50)]
+    done = run(config, write(tmp_path / "rows.jsonl", rows), tmp_path / "out")
+    assert (done.events, done.over_bound, done.misfit) == (20, 30, True)
+    [said] = done.left_out
+    assert "60% of the rows are over the bound of their user, max_contributions = 2" in said
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.index("60% of the rows are over") < page.index("Verdict")
+    half = run(config, write(tmp_path / "half.jsonl", rows[:40]), tmp_path / "half")
+    assert (half.events, half.misfit, half.left_out) == (20, False, ())
+
+
+def test_values_beyond_their_limits_are_said_loudly(tmp_path: Path) -> None:
+    """What is compared with is moved as well: a verdict of "good" says nothing of the values as they were."""
+    domain = 'kind = "series"\nfields = [{ name = "n", of = "sum", limits = [0, 1] }]'
+    text = (
+        CONFIG.split("[streams.domain]", maxsplit=1)[0]
+        .replace('"tabular"', '"series"')
+        .replace("epsilon = 1.0", "epsilon = 1.0\ndelta = 1e-6")
+    )
+    config = parse_config(f"{text}[streams.domain]\n{domain}\n")
+    rows = [row(at) | {"n": 9 if at % 10 == 0 else 1} for at in range(40)]
+    done = run(config, write(tmp_path / "rows.jsonl", rows), tmp_path / "out")
+    assert done.clipped == 4
+    assert ["10% of the rows have a value beyond a limit" in said for said in done.left_out] == [True]
+    rows = [row(at) | {"n": 9 if at == 0 else 1} for at in range(40)]
+    assert run(config, write(tmp_path / "few.jsonl", rows), tmp_path / "few").left_out == ()
+
+
 def test_a_table_of_texts_that_look_like_numbers_is_used_whole(config: Config, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     lines = [f"u{at},2016-01-01T00:00:00,{'xy'[at % 2]},{1 + at % 2}.0" for at in range(100)]
