@@ -188,3 +188,12 @@ def test_a_wrong_time_format_is_named_with_the_right_one(
         run(starting, path, tmp_path / "other")
     assert what in str(refused.value)
     assert str(time) not in str(refused.value)
+
+
+def test_a_report_says_above_the_verdict_that_epsilon_promises_little(config: Config, tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", [row(at) for at in range(9)])
+    run(parse_config(CONFIG.replace("epsilon = 1.0", "epsilon = 10.5")), path, tmp_path / "much")
+    page = (tmp_path / "much" / "report.html").read_text()
+    assert 0 < page.find("epsilon above 10 promises little") < page.index("Verdict")
+    run(config, path, tmp_path / "usual")
+    assert "promises little" not in (tmp_path / "usual" / "report.html").read_text()

@@ -200,7 +200,7 @@ def test_a_live_configuration_is_played_with_a_file_and_leaves_nothing_behind(tm
     """Its clock is on the wall, it starts "now", its cluster does not exist: here it runs all the same."""
     config, rows, scratch = tmp_path / "job.toml", tmp_path / "rides.csv", tmp_path / "scratch"
     scratch.mkdir()
-    config.write_text(SECRETS + RIDES)
+    config.write_text(SECRETS + RIDES.replace("epsilon = 0.1", "epsilon = 20.0"))
     lines = [f"{BEGIN + HOUR * step + n},u{n},0.{n},0.5" for step in range(3) for n in range(1, 9)]
     rows.write_text("\n".join(["at,user_id,lon,lat", *lines, f"{BEGIN + 3 * HOUR},u1,7,7"]) + "\n")
     running = subprocess.Popen(
@@ -220,6 +220,7 @@ def test_a_live_configuration_is_played_with_a_file_and_leaves_nothing_behind(tm
         _, said = running.communicate(timeout=120)
     finally:
         running.kill()
+    assert "ATTENTION: stream rides: epsilon above 10 promises little" in said
     assert "audit" not in config.read_text()
     assert "Here it is audit.rides, so that operators see errors" in said
     assert [step.split()[:3] for step in steps] == [["rides:", "step", str(step)] for step in range(3)]
