@@ -139,9 +139,11 @@ class RowFile:
         if self.kind != "parquet":
             try:
                 if (place := self._not_utf8()) is not None:
+                    with self._open() as stream:
+                        written = "UTF-16" if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "LATIN1"
                     return FileError(
                         f"{self.path}, line {place[0]}, byte {place[1]}: not UTF-8. Fix: write the file as UTF-8, for "
-                        "example with iconv -f LATIN1 -t UTF-8."
+                        f"example with iconv -f {written} -t UTF-8."
                     )
             except (OSError, pa.ArrowException):
                 with self.path.open("rb") as file:
