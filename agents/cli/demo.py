@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -54,17 +57,23 @@ def demo(
 
 
 def next_lines(config: Config) -> list[str]:
-    """What to type next, in another terminal, while the demo stays up."""
+    """What to type next, in another terminal, while the demo stays up: in a clone, or where a wheel is installed."""
+    from agents.demo.run import examples
+
     bootstrap = config.kafka.bootstrap
-    name = config.streams[0].name
-    consume = f"  .venv/bin/python examples/consume.py {bootstrap} {name}"
+    in_clone = Path("examples/consume.py").is_file() and Path(".venv/bin/privstream").is_file()
+    folder = Path("examples") if in_clone else examples()
+    python = ".venv/bin/python" if in_clone else shlex.quote(sys.executable)
+    command = ".venv/bin/privstream" if in_clone else f"{python} -m agents.cli"
+    consume = f"  {python} {shlex.quote(str(folder / 'consume.py'))} {bootstrap}"
+    first, *others = config.streams
     return [
         "",
-        "[bold]It stays up until Ctrl-C.[/] In another terminal, in this folder:",
+        f"[bold]It stays up until Ctrl-C.[/] In another terminal{', in this folder' if in_clone else ''}:",
         "  [dim]# the public stream, as any consumer reads it; and what each step cost:[/]",
-        f"{consume}.synthetic",
-        f"{consume}.ledger",
-        *(f"  .venv/bin/python examples/consume.py {bootstrap} {each.name}.synthetic" for each in config.streams[1:]),
-        f"  PRIVSTREAM_BOOTSTRAP={bootstrap} .venv/bin/privstream status examples/taxi.toml",
-        "Then your own stream: copy examples/own-cluster.toml, and [bold]privstream validate[/] it.",
+        f"{consume} {first.name}.synthetic",
+        f"{consume} {first.name}.ledger",
+        *(f"{consume} {each.name}.synthetic" for each in others),
+        f"  PRIVSTREAM_BOOTSTRAP={bootstrap} {command} status {shlex.quote(str(folder / 'taxi.toml'))}",
+        f"Then your own stream: [bold]{command} init --from[/] a file of its events.",
     ]

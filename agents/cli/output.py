@@ -118,11 +118,14 @@ def warn(text: str) -> None:
 
 
 def say_refused(stream: str, refused: Sequence[RefusedRows], *, share: float) -> None:
-    """By reason and field, with the first row of each; loudly, and with what to do, where it is much."""
+    """By reason and field, with the first row of each; loudly, and with what to do, where it is much.
+
+    Args: stream: its name; empty where that is plain.
+    """
     from agents.lifecycle.refusals import MUCH, percent
 
     if share > MUCH:
-        warn(f"stream {stream}: {percent(share)} of the rows are refused")
+        warn(f"{f'stream {stream}: ' if stream else ''}{percent(share)} of the rows are refused")
     for each in refused:
         say(f"  refused: {each}" + (f". What to do: {each.what_to_do}" if share > MUCH else ""))
 

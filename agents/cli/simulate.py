@@ -23,13 +23,14 @@ from agents.cli.output import (
 from agents.cli.terminal.manual import Example, manual
 from schemas.errors import PrivstreamError
 
+OVER = "are over the bound of their user"
 CLIPPED = "have a value beyond a limit, which was moved there"
 
 
 @manual(
     Example("privstream simulate job.toml history.csv --out try", "what would come out; read try/report.html"),
     Example("privstream simulate job.toml history.csv --out half --epsilon 0.5 --mode paper", "with other settings"),
-    exits={FOUND: "fewer than half of the rows could be used"},
+    exits={FOUND: "fewer than half of the rows are used"},
 )
 def simulate(
     config: ConfigFile,
@@ -107,9 +108,11 @@ def simulate(
                 if said is not None:
                     warn(f"stream {each.stream}: {said}")
             say_refused(each.stream, each.refused, share=each.refused_share)
-            for count, became in ((each.over_bound, "are over the bound of their user"), (each.clipped, CLIPPED)):
+            for count, became in ((each.over_bound, OVER), (each.clipped, CLIPPED)):
                 if count:
                     typer.echo(f"  {count:,} rows {became}")
+            for said in each.left_out:
+                warn(f"stream {each.stream}: {said}")
             for sentence in each.verdict:
                 typer.echo(f"  {sentence}")
             if figures and each.events:  # an error of 0 % of nothing would look well
@@ -122,7 +125,7 @@ def simulate(
     misfits = [each.stream for each in done if each.misfit]
     if misfits and not allow_refused:
         warn(
-            f"fewer than half of the rows could be used ({', '.join(misfits)}): exit code {FOUND}. Fix what is said "
+            f"fewer than half of the rows are used ({', '.join(misfits)}): exit code {FOUND}. Fix what is said "
             "above, or say --allow-refused"
         )
         raise typer.Exit(FOUND)

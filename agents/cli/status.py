@@ -74,7 +74,10 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     for each in streams:
         for stop in each.stopped:
             typer.echo(f"\nSTOPPED: {stop}")
-    say("operator only: lag is a count of private events")
+    say(
+        "operator only: lag is a count of private events. Offsets count ticks and transaction markers too, of which "
+        "the last one of each partition can stay"
+    )
 
 
 def _remarks(stream: StreamStatus) -> Iterator[str]:

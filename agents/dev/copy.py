@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import tomlkit
@@ -28,13 +29,15 @@ def local_copy(
     folder: Path,
     user_key: Path,
     times: Mapping[str, Mapping[str, str]],
+    audits: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """The text of a configuration file that runs on this machine.
 
     Args:
         text, config: the file, and what was read from it.
         folder: for the state tables. user_key: takes the place of every key file.
-        times: stream -> keys of its `[streams.time]` that are others here.
+        times: stream -> keys of its `[streams.time]` that are others here. audits: stream -> its audit topic, where it
+            has none of its own.
     """
     document: Any = tomlkit.parse(text.removeprefix("\ufeff"))
     job = tomlkit.table()
@@ -54,6 +57,8 @@ def local_copy(
         _name_files(table, stream)
         if stream.privacy.bounds_users:
             table["privacy"]["user_key_file"] = str(user_key)
+        if stream.name in audits:
+            table["audit"] = audits[stream.name]
         for key, value in times.get(stream.name, {}).items():
             table["time"][key] = value
     return tomlkit.dumps(document)

@@ -13,6 +13,7 @@ import signal
 import tempfile
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,6 +23,7 @@ from aiokafka import AIOKafkaConsumer
 from agents.broker.embedded import EmbeddedBroker
 from agents.dev.copy import local_copy
 from agents.dev.local import WorkerProcess, started, throwaway_key, without_settings
+from agents.explain.sentences import epsilon_warning
 from agents.kafka.clients import close_client
 from agents.kafka.topics.admin import create_topics
 from agents.offline.domains import check_streams
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 SOURCE_PARTITIONS = 4
 POLL_MS = 200
 CONFIG = "dev.toml"
+AUDIT = "audit"
 ENVELOPES = {"cloudevents": "CloudEvents", "debezium": "Debezium"}
 
 
@@ -128,11 +131,15 @@ def dev(path: Path, environment: Mapping[str, str], options: DevOptions, screen:
         broker = started(EmbeddedBroker(progress=screen.starting), stack)
         here = folder / CONFIG
         copy = local_copy(
-            text, config, bootstrap=broker.bootstrap, folder=folder, user_key=throwaway_key(folder), times=times
-        )
+            text, config, bootstrap=broker.bootstrap, folder=folder, user_key=throwaway_key(folder), times=times,
+            audits=_audits(config, options, screen),
+        )  # fmt: skip
         here.write_text(copy, encoding="utf-8")
         config = load_config(here, without)
         check_streams(config)
+        for stream in config.streams:
+            if (said := epsilon_warning(stream)) is not None:
+                screen.say(f"ATTENTION: stream {stream.name}: {said}")
         worker = WorkerProcess(here, without, folder)
         stack.callback(worker.stop)
         asyncio.run(_run(config, here, worker, options, screen))
@@ -183,6 +190,16 @@ def _times(config: Config, options: DevOptions, screen: DevScreen) -> dict[str, 
     if "start" in changed:
         screen.say(f'stream {stream.name}: start is "now" in the file. Here it is the time of the first row')
     return {stream.name: changed}
+
+
+def _audits(config: Config, options: DevOptions, screen: DevScreen) -> dict[str, str]:
+    """The rows of a file are a truth to compare with, so the operators' view has errors: nothing of it leaves."""
+    if options.file is None or (stream := _chosen(config, options)).audit is not None:
+        return {}
+    taken = {topic for each in config.streams for topic in (each.source, each.audit)}
+    name = next(name for n in count() if (name := f"{AUDIT}{n or ''}.{stream.name}") not in taken)
+    screen.say(f"stream {stream.name}: no audit topic in the file. Here it is {name}, so that operators see errors")
+    return {stream.name: name}
 
 
 def _chosen(config: Config, options: DevOptions) -> Stream:

@@ -36,7 +36,7 @@ _TYPES = (
     "name another field in the configuration"
 )
 _DOMAIN = (
-    "look at [streams.domain]: are these the right fields, in this order and in its units, and is it the right place?"
+    "compare the field with [streams.domain]: bounds, units and the order of coordinates; or the values that are listed"
 )
 _START = "compare the field with [streams.time]: format (s, ms or us?), timezone, start and step"
 WHAT_TO_DO: Mapping[str, str] = {

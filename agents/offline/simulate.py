@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ import orjson
 
 from agents.offline.rows.columns import rows_for
 from agents.offline.rows.files import FileError, Row, RowFile
-from agents.offline.rows.seen import RefusedRows, read_back
+from agents.offline.rows.seen import LEAST_USABLE, RefusedRows, read_back
+from agents.offline.rows.times import LOOKED_AT, how_to_read
 from agents.offline.simulate_output import Output
 from agents.pages.report import StepRow
 from agents.protocol.ingest.partition import PartitionIngest
@@ -71,7 +73,8 @@ class Simulated:
     """What a simulation of one stream did. True values, but for `epsilon` and `records`.
 
     Attributes:
-        refused: rows that could not be used, the most frequent reason first. misfit: fewer than half could be.
+        refused: rows that could not be used, the most frequent reason first. misfit: fewer than half are used, because
+            of them or of bounds on users. left_out: much that bounds and limits took from what is used, in sentences.
         over_bound: rows beyond their user's bound. clipped: rows that were used with a value moved to its limit.
         warning: where noise is larger than all that there is. verdict: what the release is good for, in sentences.
     """
@@ -87,6 +90,7 @@ class Simulated:
     refused: tuple[RefusedRows, ...]
     refused_share: float
     misfit: bool
+    left_out: tuple[str, ...]
     over_bound: int
     clipped: int
     warning: str | None
@@ -175,7 +179,8 @@ class Simulation:
             metrics=dict(last.metrics) if last else {},
             refused=output.rows_seen.refused,
             refused_share=output.rows_seen.seen.share,
-            misfit=output.rows_seen.misfit,
+            misfit=output.counts["ACCEPTED"] < LEAST_USABLE * self._rows,
+            left_out=tuple(output.left_out),
             over_bound=output.counts["OVER_BOUND"],
             clipped=output.counts["CLIPPED"],
             warning=output.drowned,
@@ -269,10 +274,11 @@ def driven_by_ticks(stream: Stream, file: RowFile, *, counted: bool = False) -> 
     if stream.time.start_us is None:
         first = next((at for rows in file.batches() for at in times_of(stream).of(rows) if at is not None), None)
         if first is None:
+            name = stream.time.field
+            written = [row.get(name) for row in islice((row for rows in file.batches() for row in rows), LOOKED_AT)]
             raise FileError(
-                f"{file.path}: no row has in {stream.time.field} a time that can be read as {stream.time.format}. "
-                'Fix: set format in [streams.time] to how it is written, such as "%d.%m.%Y %H:%M:%S", or field to '
-                "another column."
+                f'{file.path}: stream {stream.name}: no row has a time in {name} that reads as format = "'
+                f'{stream.time.format}". Fix: {how_to_read(written, stream.time.format)}; or name another field.'
             )
         changes["start"] = stream.time.started_at(instant(first).astimezone(stream.time.zone))
     return stream.model_copy(update={"time": stream.time.model_copy(update=changes)})

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import orjson
 
-from agents.explain.sentences import promise, record_time
+from agents.explain.sentences import epsilon_warning, promise, record_time
+from agents.lifecycle.refusals import MUCH, percent
 from agents.offline.rows.files import FileError
-from agents.offline.rows.seen import RowsSeen
+from agents.offline.rows.seen import LEAST_USABLE, RowsSeen
 from agents.pages.report import StepRow, StreamReport, render
 from agents.presentation import expected_error, metrics_of, presentation, verdict
 from agents.protocol.release.held_out import HeldOutAudit
@@ -46,7 +47,7 @@ class Output:
         self.stream = stream
         self.steps: list[StepRow] = []
         self.counts: Counter[str] = Counter()
-        self.rows_seen = RowsSeen()
+        self.rows_seen = RowsSeen(stream.time)
         self.ledger: dict[str, Any] = {}
         self.drowned: str | None = None
         self.verdict: Sequence[tuple[str, str]] = ()
@@ -140,6 +141,7 @@ class Output:
                 "over the bound of their user": self.counts["OVER_BOUND"],
             },
             refused=[each.cells for each in self.rows_seen.refused],
+            said_first=[*filter(None, [epsilon_warning(stream)]), *self.left_out],
             refused_much=self.rows_seen.seen.sentence() if self.rows_seen.seen.much else None,
             steps=self.steps,
             alive=audit.evaluator.scope == "alive",
@@ -151,6 +153,23 @@ class Output:
         )
         with self._open("report.html") as target:
             target.write(render(report))
+
+    @property
+    def left_out(self) -> list[str]:
+        """What bounds on users and limits of values took away, where it is much, and what to do."""
+        rows, found = max(1, self.rows_seen.rows), []
+        if (over := self.counts["OVER_BOUND"]) > LEAST_USABLE * rows:
+            found.append(
+                f"{percent(over / rows)} of the rows are over the bound of their user, max_contributions = "
+                f"{self.stream.privacy.max_contributions}, and are left out. What to do: compare bounds with "
+                "privstream tune, or let surplus say how many there were"
+            )
+        if (moved := self.counts["CLIPPED"]) > MUCH * rows:
+            found.append(
+                f"{percent(moved / rows)} of the rows have a value beyond a limit, which was moved there, in the truth "
+                "that is compared with, too. What to do: write limits into [streams.domain] that values stay within"
+            )
+        return found
 
     def _open(self, name: str) -> TextIO:
         return (self.folder / name).open("w", encoding="utf-8", newline="")

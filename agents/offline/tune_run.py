@@ -41,6 +41,7 @@ from schemas.releases import unframe_records
 
 if TYPE_CHECKING:
     from schemas.config import Config, Stream
+    from schemas.config.timing import Timing
 
 """Share of the rows below which a file says more of a wrong configuration than of a bound."""
 _ALL = (1 << 31) - 1
@@ -150,7 +151,7 @@ def tune(
             f"{reason} of {name}" if name else reason: n for (reason, name), n in history.rows_seen.seen.refused.items()
         },
         refusals=history.rows_seen.seen.sentence(),
-        what_to_do=history.rows_seen.seen.what_to_do(),
+        what_to_do=next((each.what_to_do for each in history.rows_seen.refused), ""),
         cells=tuple(cells),
         recommended=recommend(cells),
     )
@@ -220,8 +221,8 @@ class History:
         spec = SourceSpec.of(stream, domain, key=self._key, partitions=1, rows=True)
         assert spec.bounds is not None, "the stream bounds its users"
         unbounded = replace(spec, bounds=replace(spec.bounds, max_contributions=_ALL, max_per_step=None))
-        usable = Ingested(unbounded)
-        truth = Ingested(SourceSpec.held_out(stream, self.evaluator.domain, partitions=1, rows=True))
+        usable = Ingested(unbounded, stream.time)
+        truth = Ingested(SourceSpec.held_out(stream, self.evaluator.domain, partitions=1, rows=True), stream.time)
         self.rows = 0
         for records, rows in planned(stream, file.batches(), source=summary.digest):
             for each in (usable, truth):
@@ -250,8 +251,8 @@ class History:
         """What the bound of a stream lets through. Reads the file once more."""
         domain, audit = build_domain(stream), HeldOutAudit(stream, 1)
         both = _both(domain, audit.evaluator.domain)
-        engine = Ingested(SourceSpec.of(stream, domain, key=self._key, partitions=1, rows=True))
-        kept = Ingested(SourceSpec.of(stream, both, key=self._key, partitions=1, rows=True))
+        engine = Ingested(SourceSpec.of(stream, domain, key=self._key, partitions=1, rows=True), stream.time)
+        kept = Ingested(SourceSpec.of(stream, both, key=self._key, partitions=1, rows=True), stream.time)
         for records, rows in planned(stream, self._file.batches(), source=self._digest):
             for each in (engine, kept):
                 each.take(records, rows)
@@ -267,10 +268,10 @@ class Ingested:
         rows_seen: rows by what became of them.
     """
 
-    def __init__(self, spec: SourceSpec) -> None:
+    def __init__(self, spec: SourceSpec, time: Timing) -> None:
         self._machine = PartitionIngest(spec, 0)
         self.blocks: list[tuple[Block, int]] = []
-        self.rows_seen = RowsSeen()
+        self.rows_seen = RowsSeen(time)
 
     def take(self, records: Sequence[Planned], rows: int) -> None:
         """The next records, which `rows` rows became."""

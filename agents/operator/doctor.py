@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
+from agents.explain.sentences import epsilon_warning
 from agents.lifecycle.state_folder import earlier_folder, earlier_remark, root_of
 from agents.operator.findings import Finding
 from schemas.errors import BrokerError, ConfigError, WireError
@@ -77,6 +78,10 @@ def _java() -> Finding:
 def config_findings(config: Config) -> Iterator[Finding]:
     """Files that a configuration names."""
     for stream in config.streams:
+        if (said := epsilon_warning(stream)) is not None:
+            yield Finding(
+                "epsilon", "warning", f"stream {stream.name}: {said}", "choose a smaller one: docs/choosing.md"
+            )
         if stream.privacy.unit == "event":
             detail = f'stream {stream.name} has unit = "event": single events are protected, not people'
             yield Finding("privacy unit", "warning", detail, 'set unit = "user" where the data has a user id')

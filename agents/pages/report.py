@@ -56,6 +56,7 @@ class StreamReport:
         charged: whose epsilon the mechanisms spend, as a phrase. guarantee: the ledger's last entry.
         rows: what became of those that were not refused -> how many.
         refused: reason, field, rows, share, first row, and what to do. refused_much: a sentence where many are.
+        said_first: sentences that stand above the verdict, such as where bounds and limits took much away.
     """
 
     name: str
@@ -74,6 +75,7 @@ class StreamReport:
     rows: Mapping[str, int]
     refused: Sequence[tuple[str, ...]]
     refused_much: str | None
+    said_first: Sequence[str]
     steps: Sequence[StepRow]
     alive: bool
     events: str

@@ -42,6 +42,9 @@ USER_HINTS = (
     "passenger",
 )
 
+_NO_ID = re.compile(r"(counts?|types?|kinds?|class|category|age|gender|total|sum|years?)$")
+"""Ends of names that are no ids, though they say of whom they are: `passenger_count`, `usertype`."""
+
 
 class Person(Protocol):
     """Who is asked."""
@@ -156,7 +159,8 @@ class Interview:
                 "event": "a single event: less, for events that name nobody",
             }
             self._say_each("privacy.unit", "Who is protected?", what)
-        nobody = self.fields and not _likely([each.name for each in self.fields], USER_HINTS)
+        ids = [each for each in self.fields if not _NO_ID.search(each.name.lower())]
+        nobody = self.fields and not _likely([each.name for each in ids], USER_HINTS)
         usual = "event" if self.person is not None and nobody and "event" in units else units[0]
         unit = self.ask(
             "privacy.unit",
@@ -164,7 +168,7 @@ class Interview:
         )
         if unit != "event":
             text = "Which field holds the user's id?"
-            self.ask("privacy.user", Question(key="user", kind="field", text=text, hints=USER_HINTS))
+            self.ask("privacy.user", Question(key="user", kind="field", text=text, hints=USER_HINTS), fields=ids)
 
     def _bounds(self, *, names_user: bool) -> None:
         if not names_user:
@@ -190,34 +194,49 @@ class Interview:
             self.ask("privacy.delta", Question(key="delta", kind="number", text=text, default=1e-6))
 
     def _each(self, key: str, asked: Each) -> None:
-        if key in self.given:
-            self.answers[key] = self.given[key]
+        """Tables as they are given; or names of fields, of which the rest is asked."""
+        named = self.given.get(key)
+        if named is not None and not (named and isinstance(named, list) and all(isinstance(n, str) for n in named)):
+            self.answers[key] = named
             return
+        self.given.pop(key, None)
         offered = [each for each in self._free() if each.kind is None or each.kind in asked.of]
-        chosen = self._chosen(asked, offered)
+        chosen = named or self._chosen(key, asked, offered)
         if chosen is None:
-            self._lacks(key, asked.text)
+            each = " or ".join(_setting(f"{key}.FIELD.{inner.key}", inner) for inner in asked.inner if inner.public)
+            how = f"add --set '{key}=[\"FIELD\", ...]'; of each field --public FILE says the rest, or {each}"
+            self.missing.append(ConfigProblem(key, f"missing: {asked.text}", how))
             return
-        tables = []
-        for name in chosen:
-            kind = next((each.kind for each in self.fields if each.name == name), None)
-            table: dict[str, Any] = {asked.field_key: name}
-            for question in asked.inner:
-                if kind is not None and kind not in question.of:
-                    continue
-                value = [False, True] if kind == "boolean" and question.public == "values" else self.ask(
-                    f"{key}.{name}.{question.key}", question, about=[name], of=f"{name}: "
-                )  # fmt: skip
-                if value not in (None, False):
-                    table[question.key] = value
-                self.answers.pop(f"{key}.{name}.{question.key}", None)
-            tables.append(table)
-        self.answers[key] = tables or [dict(asked.without or {})]
+        self.answers[key] = [self._table(key, asked, name) for name in chosen] or [dict(asked.without or {})]
 
-    def _chosen(self, asked: Each, offered: Sequence[FieldSeen]) -> list[str] | None:
+    def _table(self, key: str, asked: Each, name: str) -> dict[str, Any]:
+        """Of one field. What is given of it that no question asks is taken as it is."""
+        seen = next((each for each in self.fields if each.name == name), None)
+        if seen is None and self.fields:
+            has = ", ".join(each.name for each in self.fields)
+            self.missing.append(ConfigProblem(key, f"there is no field {name}; there are {has}", "name one of them"))
+            return {}
+        kind = None if seen is None else seen.kind
+        table: dict[str, Any] = {asked.field_key: name}
+        for question in asked.inner:
+            inner = f"{key}.{name}.{question.key}"
+            if inner not in self.given and kind is not None and kind not in question.of:
+                continue
+            value = [False, True] if kind == "boolean" and question.public == "values" else self.ask(
+                inner, question, about=[name], of=f"{name}: "
+            )  # fmt: skip
+            if value not in (None, False):
+                table[question.key] = value
+            self.answers.pop(inner, None)
+        for inner in [each for each in self.given if each.startswith(f"{key}.{name}.")]:
+            table[inner.removeprefix(f"{key}.{name}.")] = self.given.pop(inner)
+        return table
+
+    def _chosen(self, key: str, asked: Each, offered: Sequence[FieldSeen]) -> list[str] | None:
         names = [each.name for each in offered]
         if self.person is None:
-            told = [name for name in names if self.public is not None and name in self.public.fields]
+            public = () if self.public is None else self.public.fields
+            told = [n for n in names if n in public or any(each.startswith(f"{key}.{n}.") for each in self.given)]
             return told or ([] if asked.without is not None else None)
         default = "-" if asked.without is not None else ", ".join(names) or None
         choices = [(each.name, each.kind or "") for each in offered]
@@ -258,8 +277,7 @@ class Interview:
         if self.person is None or (question.same_as and default is not None):
             if default is None:
                 names = [str(each) for each in about]
-                reason = "" if self.public is None else self.public.too_many(question.public, names)
-                self._lacks(key, reason or question.text)
+                self._lacks(key, question, "" if self.public is None else self.public.too_many(question.public, names))
                 return None
             return self._keep(key, question, default)
         return self._keep(key, question, self._asked(key, question, default, offered, of))
@@ -293,9 +311,10 @@ class Interview:
             self._used.add(str(value))
         return value
 
-    def _lacks(self, key: str, text: str) -> None:
-        how = OPTIONS.get(key, f"--set {key}=VALUE")
-        self.missing.append(ConfigProblem(key, "missing" + (f": {text}" if text else ""), f"add {how}"))
+    def _lacks(self, key: str, question: Question, why: str = "") -> None:
+        how = OPTIONS.get(key) or _setting(key, question)
+        text = f": {said}" if (said := why or question.text) else ""
+        self.missing.append(ConfigProblem(key, f"missing{text}", f"add {how}"))
 
     def _free(self, fields: Sequence[FieldSeen] | None = None) -> list[FieldSeen]:
         return [each for each in (self.fields if fields is None else fields) if each.name not in self._used]
@@ -325,6 +344,13 @@ OPTIONS: Mapping[str, str] = {
     "privacy.delta": "--delta NUMBER",
 }
 """Options of the command that answer a question; `--set KEY=VALUE` answers any."""
+
+
+def _setting(key: str, question: Question) -> str:
+    """How an option answers it."""
+    if question.kind == "numbers":
+        return f"--set '{key}=[{', '.join(['N'] * (question.count or 3))}]'"
+    return f"""--set '{key}=["TEXT", "TEXT"]'""" if question.kind == "texts" else f"--set {key}=VALUE"
 
 
 def _shown(value: Any) -> str:

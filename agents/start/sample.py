@@ -18,37 +18,20 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from agents.offline.rows.times import LOOKED_AT, reads, time_form
 from schemas.config.domain.questions import FieldKind
 from schemas.errors import BrokerError, PrivstreamError
 
 if TYPE_CHECKING:
     from schemas.config import Kafka
 
-LOOKED_AT = 200
-"""Rows or records."""
 PATIENCE_S = 10.0
-PATTERNS = (
-    "%Y-%m-%d %H:%M:%S",
-    "%Y/%m/%d %H:%M:%S",
-    "%d.%m.%Y %H:%M:%S",
-    "%d.%m.%Y %H:%M",
-    "%d.%m.%Y",
-    "%d/%m/%Y %H:%M:%S",
-    "%m/%d/%Y %H:%M:%S",
-    "%m/%d/%Y %I:%M:%S %p",
-    "%d/%m/%Y",
-    "%m/%d/%Y",
-    "%Y%m%d",
-)
-"""Forms of times that are not ISO; the first that fits all looked at is offered."""
 WRITTEN_OUT = (
     *("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y", "%d-%b-%y"),
     *("%a, %d %b %Y %H:%M:%S %z", "%a, %d %b %Y %H:%M:%S %Z", "%a %b %d %H:%M:%S %Y", "%d/%b/%Y:%H:%M:%S %z"),
     *("%d %b %Y %H:%M", "%d %b %Y %H:%M:%S", "%I:%M %p", "%I:%M:%S %p", "%m/%d/%Y %I:%M %p"),
 )
 """Times that are known for values where a name should be; not offered."""
-NUMERIC = (("s", 1e8, 1e11), ("ms", 1e11, 1e14), ("us", 1e14, 1e17))
-"""Of times in numbers since 1970: from 1973 to 5138."""
 _FIGURES = re.compile(r"[^\w@]*\d[\d\W]*([eE][-+]?\d+\W*)?")
 """Numbers, dates, times, telephone numbers and such: a digit, and no letter but that of an exponent."""
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
@@ -109,7 +92,7 @@ def fields_of(rows: Iterable[Mapping[str, Any]], *, names: Iterable[str] = ()) -
             "field; it is private and is not shown. Fix: write records whose keys are the same names in each, and such "
             "values behind them."
         )
-    return tuple(FieldSeen(name, _kind(found), _time(found)) for name, found in values.items())
+    return tuple(FieldSeen(name, _kind(found), time_form(found)) for name, found in values.items())
 
 
 def reads_as_value(name: str) -> bool:
@@ -127,14 +110,14 @@ def reads_as_value(name: str) -> bool:
         or name.lstrip("+-").casefold() in _WORDS_OF_NUMBERS
         or (
             any(character.isdigit() for character in name)
-            and (_reads(float, name) or _time([name]) or _reads(time.fromisoformat, name) or _says_when(name))
+            and (reads(float, name) or time_form([name]) or reads(time.fromisoformat, name) or _says_when(name))
         )
     )
 
 
 def _says_when(name: str) -> bool:
     """As e-mails and web servers write dates: with the month's name."""
-    return any(_reads(datetime.strptime, name, form) for form in WRITTEN_OUT)
+    return any(reads(datetime.strptime, name, form) for form in WRITTEN_OUT)
 
 
 def _kind(values: Iterable[Any]) -> FieldKind | None:
@@ -147,27 +130,6 @@ def _kind(values: Iterable[Any]) -> FieldKind | None:
         elif isinstance(value, str):
             kinds.add("text")
     return None if not kinds else kinds.pop() if len(kinds) == 1 else "text"
-
-
-def _time(values: Iterable[Any]) -> str:
-    there = [value for value in values if value is not None]
-    if not there:
-        return ""
-    if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in there):
-        return next((form for form, low, high in NUMERIC if all(low <= value < high for value in there)), "")
-    if not all(isinstance(value, str) for value in there):
-        return ""
-    if all(_reads(datetime.fromisoformat, value) for value in there):
-        return "iso"
-    return next((form for form in PATTERNS if all(_reads(datetime.strptime, value, form) for value in there)), "")
-
-
-def _reads(read: Any, *arguments: str) -> bool:
-    try:
-        read(*arguments)
-    except ValueError:
-        return False
-    return True
 
 
 async def _first_records(kafka: Kafka, topic: str) -> list[Mapping[str, Any]]:

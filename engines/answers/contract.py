@@ -61,15 +61,17 @@ class CountAnswer:
     """Attributes:
 
     estimate: unbiased but for what is `cut`, of all that has been measured: nothing is put in for what is `pending`.
+        None where nothing of it was measured: that is not 0.
     standard_error: of the noise in it, from its variances; None where the question cuts what was measured as one, or
-        has steps that are in totals alone: no variance says how far off the share is that was taken of it.
+        has steps that are in totals alone: no variance says how far off the share is that was taken of it. None beside
+        no estimate, too.
     low, high: ends of a 95 % interval. Where the question cuts what was measured as one, wherever in it the events lie.
     high: None where events wait for their measurement, and nothing says how many. low: None where they may be negative.
     cut: the noisy count of what lies in cells or blocks of steps that the question cuts; these are shared out.
     pending: share of the region and steps that no measurement covers. Their events are in no number here.
     """
 
-    estimate: float
+    estimate: float | None
     standard_error: float | None
     low: float | None
     high: float | None
@@ -141,13 +143,15 @@ def answered(
     events are only inserted; so does the interval of whatever of it is the question's ([imbens2004]).
 
     Args:
+        pending: 1 where nothing was measured, so that the sums are of nothing.
         bounded: False where events wait for their measurement, and nothing says how many.
         signed: whether what waits may be negative.
     """
+    measured = pending < 1
     ends = [(each.value - each.reach, each.value + each.reach) for each in (shared, whole, touched)]
     return CountAnswer(
-        estimate=shared.value,
-        standard_error=sqrt(max(shared.variance, 0.0)) if whole == touched else None,
+        estimate=shared.value if measured else None,
+        standard_error=sqrt(max(shared.variance, 0.0)) if measured and whole == touched else None,
         low=min(low for low, _ in ends) if bounded or not signed else None,
         high=max(high for _, high in ends) if bounded else None,
         cut=touched.value - whole.value,

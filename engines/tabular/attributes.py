@@ -64,6 +64,16 @@ class Attribute(Protocol):
         ...
 
     @property
+    def unknown(self) -> Unknown:
+        """What becomes of values that are not listed."""
+        ...
+
+    @property
+    def missing(self) -> bool:
+        """Whether null and absent are a value."""
+        ...
+
+    @property
     def kinds(self) -> frozenset[ScalarKind]:
         """What its values can be, null and what is shown for "other" apart."""
         ...

@@ -46,3 +46,13 @@ def test_an_end_that_is_not_known_is_not_printed(capsys: pytest.CaptureFixture[s
     some = Sum(100.0, 4.0)
     assert "or more" in shown(answered(some, some, some, pending=0.5, bounded=False), capsys)[0]
     assert "unknown" in shown(answered(some, some, some, pending=0.5, bounded=False, signed=True), capsys)[0]
+
+
+def test_what_nobody_measured_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    """Once a mean over steps without a reading was printed as 0 with a standard error of 0, beside "unknown"."""
+    nothing = answered(Sum(0.0, 0.0), Sum(0.0, 0.0), Sum(0.0, 0.0), pending=1.0, bounded=False, signed=True)
+    assert (nothing.estimate, nothing.standard_error) == (None, None)
+    out, err = shown(nothing, capsys)
+    assert out.splitlines()[-1].split()[3:] == ["unknown", "-", "unknown", "100.0%"]
+    assert "not measured yet" in err
+    assert "cut" not in err

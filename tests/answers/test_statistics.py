@@ -181,6 +181,7 @@ def test_readings_are_averaged_and_sums_are_added() -> None:
     assert answerer.settled == 9, "nothing came in steps without a reading"
     nothing = answerer.answer(CountQuestion(5, 5))
     assert (nothing.low, nothing.high) == (None, None), "no step, no mean"
+    assert (nothing.estimate, nothing.standard_error) == (None, None)
 
 
 def test_steps_that_nobody_measured_bound_nothing() -> None:
@@ -210,6 +211,7 @@ def test_steps_that_nobody_measured_bound_nothing() -> None:
             assert answer.pending > 0
             assert answer.high is None
             assert (answer.low is not None) == has_low
+            assert (answer.estimate is not None) == (first == 0), "what nobody measured is not 0"
         known = answerer.answer(CountQuestion(0, 4, series=name))
         assert known.low is not None
         assert known.high is not None

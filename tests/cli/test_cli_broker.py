@@ -105,4 +105,4 @@ def test_topics_replay_status_doctor(config: Path) -> None:
     (event,) = (finding for what, finding in findings.items() if what.startswith("events of"))
     assert event["verdict"] == "problem"
     assert "100% refused: OUTSIDE_DOMAIN of pickup_latitude 9" in event["detail"]
-    assert "in this order" in event["fix"]
+    assert "order of coordinates" in event["fix"]

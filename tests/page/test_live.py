@@ -103,6 +103,8 @@ async def _each_stream(job: PageJob, page: Page, closed: dict[str, int]) -> None
     texts = {example: await _text_of(page, name) for example, name in job.names.items()}
     assert "Shows" in texts["taxi"]
     assert "largest of" in texts["drives"]
+    assert "a line is wider and darker where more trips go" in texts["drives"]
+    assert "points in a square" not in texts["drives"], "that is the scale of the density"
     assert "Shares of" in texts["evictions"]
     assert "90 % interval" in await page.evaluate(f"{_label(job.names['departures'])}")
     assert "north" in await page.evaluate(f"{_label(job.names['zones'])}")
@@ -165,6 +167,10 @@ async def _the_operator(job: PageJob, page: Page) -> None:
     found = await Axe().run(page, options=LEVELS)
     assert found.violations_count == 0, found.generate_report()
     await _shot(page, "page-operator.png")
+    if not images():  # then the others have no truth, see PageJob
+        await page.click(f"#tab-{job.names['drives']}")
+        await until(page, "document.querySelector('#stream').innerText.includes('no audit topic is configured')")
+        assert "Truth and release" not in await page.inner_text("#stream"), "empty boxes"
 
 
 async def _views_of_others(browser: Browser, console: Console, job: PageJob, at: dict[str, str]) -> None:

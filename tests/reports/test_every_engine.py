@@ -105,3 +105,11 @@ def test_what_comes_in_and_goes_out_has_the_engine_s_own_words(tmp_path: Path) -
     for engine in sorted(ENGINES):
         stream = stream_of(engine, contract_case(engine).variants[0])
         assert presentation(stream).records(stream) != "synthetic records"
+
+
+def test_errors_that_are_read_in_percent_are_drawn_in_percent() -> None:
+    """On the live page and by `tune`, as in the report: once 0.00528 there was 0.53 % here."""
+    for engine in ENGINES:
+        stream = stream_of(engine, contract_case(engine).variants[0])
+        texts = {metric.text(0.25) for metric in metrics_of(stream) if metric.error}
+        assert (presentation(stream).error_unit == "%") == (texts == {"25 %"}), (engine, texts)

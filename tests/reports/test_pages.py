@@ -62,6 +62,7 @@ def report(steps: list[StepRow], **changes: Any) -> StreamReport:
         rows={},
         refused=(),
         refused_much=None,
+        said_first=(),
         steps=steps,
         alive=True,
         events="readings",

@@ -25,6 +25,9 @@ from agents.presentation.tabular import report as tabular_report
 from agents.presentation.trajectory import report as trajectory_report
 from engines.contract_case import contract_case
 from engines.registry import build_domain
+from engines.tabular.attributes import Category
+from engines.tabular.domain import TableDomain
+from engines.tabular.marginals import Marginals
 from engines.trajectory.trips import LATTICE, Trips
 from schemas.config import load_config
 from schemas.config.domain.box import are_degrees
@@ -244,3 +247,20 @@ def test_a_figure_that_nobody_explains_says_so() -> None:
     assert declared.value({"a": 1.0, "b": 2.0}) == 3.0
     assert declared.value({"a": 1.0, "b": None}) is None
     assert declared.said({"a": nan, "b": 1.0}) == "nothing compared"
+
+
+def test_values_of_which_most_are_not_listed_are_named() -> None:
+    """A column of "8.0" against a declared "8" is another value, so all of it is other: a table that looks good."""
+    domain = TableDomain(
+        (
+            Category(name="area", values=("8", "9"), unknown="other", missing=True),
+            Category(name="paid", values=("cash", "card"), unknown="other"),
+            Category(name="kind", values=("a", "b")),
+        )
+    )
+    ones = Marginals(domain.sizes, ((0,), (1,), (2,)))
+    true = np.array([1.0, 0, 6, 3, 4, 4, 2, 0, 10])
+    said = tabular_report._unlisted(domain, ones, true)
+    assert "not listed and count as other: area (86 % of them). Are they" in said
+    assert tabular_report._unlisted(domain, ones, np.array([4.0, 0, 3, 3, 4, 4, 2, 0, 10])) == ""
+    assert tabular_report._unlisted(domain, ones, np.zeros(9)) == ""

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.offline.rows import files
 from agents.offline.rows.files import FileError, Row, open_rows
 
 ROWS: list[Row] = [
@@ -152,14 +153,13 @@ def test_parquet_values_become_json(tmp_path: Path) -> None:
         ("a.csv.gz", gzip.compress(b"a,b\n1,\xff\n", mtime=0), "line 2, byte 3: not UTF-8"),
         ("a.csv", "größe,b\n1,2\n".encode("latin-1"), "line 1, byte 3: not UTF-8.*LATIN1"),
         ("a.csv", "a,b\n1,2\n".encode("utf-16"), "line 1, byte 1: not UTF-8.*iconv -f UTF-16"),
-        # Arrow prints an error of its own about such a row, and pytest takes that for one.
-        ("a.csv", b"a,b\n1,2\nsecret\xe9,1,2\n", "line 3, byte 7: not UTF-8"),
+        ("a.csv", b"a,b\n1,2\nsecret\xe9,1,2\n", "line 3: another number of cells"),
         ("a.jsonl", b'{"a": 1}\n{"a": "secret\xe9"}\n', "line 2, byte 14: not UTF-8"),
         ("a.csv", b"a;b\n1;2\n", "line 1: one column, in whose name there is a semicolon"),
         ("a.jsonl", b'{"a": 1}\n\n[1]\n', "line 3: not a JSON object"),
         ("a.jsonl", b'{"a": secret\n', "line 1: not a JSON object"),
-        ("a.csv.gz", gzip.compress(CSV.encode() * 100, mtime=0)[:-20], "cut off, or not gzip"),
-        ("a.csv.gz", CSV.encode(), "cut off, or not gzip"),
+        ("a.csv.gz", gzip.compress(CSV.encode() * 100, mtime=0)[:-20], "gzip that is damaged or cut off"),
+        ("a.csv.gz", CSV.encode(), "not gzip, as its name says. Fix: rename it"),
         ("a.parquet", b"PAR1 and nothing else", "cannot be read"),
     ],
 )
@@ -190,3 +190,30 @@ def test_an_empty_file_has_no_rows(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.csv").write_bytes(content)
     assert read(tmp_path / "a.csv") == []
     assert open_rows(tmp_path / "a.csv").summary().rows == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        (b'"a\n""1"" ",b\r\n1,2\r\n', ('a\n"1" ', "b")),
+        (b"\xef\xbb\xbfa,b\n1,2,3\n", ("a", "b")),
+        (b"\n\r\na,b\r1,2\r", ("a", "b")),
+    ],
+)
+def test_the_header_is_the_first_record_that_is_not_empty(tmp_path: Path, content: bytes, names: tuple[str]) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    assert open_rows(tmp_path / "a.csv").columns() == names
+
+
+def test_no_thread_of_arrow_holds_a_function_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that drops it while the interpreter ends aborts the process: the message is printed, and the code is 134."""
+    held: list[object] = []
+    options = files.pa_csv.ParseOptions
+    monkeypatch.setattr(
+        files.pa_csv, "ParseOptions", lambda **told: held.append(told.get("invalid_row_handler")) or options(**told)
+    )
+    (tmp_path / "a.csv").write_bytes(b"a,b\n1,2\n3\n")
+    with pytest.raises(FileError, match="line 3"):
+        read(tmp_path / "a.csv")
+    assert held
+    assert not any(held)

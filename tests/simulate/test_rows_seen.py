@@ -82,6 +82,36 @@ def test_each_reason_has_its_field_its_number_and_its_first_row(config: Config, 
     assert "% refused" not in page, "three in a hundred is not much"
 
 
+def test_a_bound_that_leaves_out_most_rows_is_said_and_is_a_misfit(config: Config, tmp_path: Path) -> None:
+    """Once 9 % of the rows were used, and the command ended well."""
+    rows = [row(at) | {"who": f"u{at % 10}"} for at in range(50)]
+    done = run(config, write(tmp_path / "rows.jsonl", rows), tmp_path / "out")
+    assert (done.events, done.over_bound, done.misfit) == (20, 30, True)
+    [said] = done.left_out
+    assert "60% of the rows are over the bound of their user, max_contributions = 2" in said
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.index("60% of the rows are over") < page.index("Verdict")
+    half = run(config, write(tmp_path / "half.jsonl", rows[:40]), tmp_path / "half")
+    assert (half.events, half.misfit, half.left_out) == (20, False, ())
+
+
+def test_values_beyond_their_limits_are_said_loudly(tmp_path: Path) -> None:
+    """What is compared with is moved as well: a verdict of "good" says nothing of the values as they were."""
+    domain = 'kind = "series"\nfields = [{ name = "n", of = "sum", limits = [0, 1] }]'
+    text = (
+        CONFIG.split("[streams.domain]", maxsplit=1)[0]
+        .replace('"tabular"', '"series"')
+        .replace("epsilon = 1.0", "epsilon = 1.0\ndelta = 1e-6")
+    )
+    config = parse_config(f"{text}[streams.domain]\n{domain}\n")
+    rows = [row(at) | {"n": 9 if at % 10 == 0 else 1} for at in range(40)]
+    done = run(config, write(tmp_path / "rows.jsonl", rows), tmp_path / "out")
+    assert done.clipped == 4
+    assert ["10% of the rows have a value beyond a limit" in said for said in done.left_out] == [True]
+    rows = [row(at) | {"n": 9 if at == 0 else 1} for at in range(40)]
+    assert run(config, write(tmp_path / "few.jsonl", rows), tmp_path / "few").left_out == ()
+
+
 def test_a_table_of_texts_that_look_like_numbers_is_used_whole(config: Config, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     lines = [f"u{at},2016-01-01T00:00:00,{'xy'[at % 2]},{1 + at % 2}.0" for at in range(100)]
@@ -127,3 +157,43 @@ def test_a_row_that_is_not_sorted_is_named_as_it_stands_in_the_file(config: Conf
     file = rows_for(write(tmp_path / "rows.jsonl", rows), config.streams[0])
     with pytest.raises(ReplayError, match="row 4 of the file"):
         first_rows(config.streams[0], file, skip=1)
+
+
+@pytest.mark.parametrize(
+    ("time", "form"),
+    [
+        ("05/01/2016 10:00:00", "%d/%m/%Y %H:%M:%S"),
+        ("2016.01.05", None),
+        (1_452_000_000, "s"),
+        (1_452_000_000_123, "ms"),
+    ],
+)
+def test_a_wrong_time_format_is_named_with_the_right_one(
+    config: Config, tmp_path: Path, time: Any, form: str | None
+) -> None:
+    """Of rows of which all are refused for it; as of those with which a stream should start."""
+    path = write(tmp_path / "rows.jsonl", [row(at) for at in range(3)] + [{**row(0), "at": time}] * 40)
+    what = f'format = "{form}", as' if form else "format to how"
+    done = run(config, path, tmp_path / "out")
+    reason = "BAD_TIME" if isinstance(time, str) else "WRONG_TYPE"
+    assert [(each.reason, each.name, each.first_row) for each in done.refused] == [(reason, "at", 4)]
+    assert what in done.refused[0].what_to_do
+    assert done.misfit
+    with pytest.raises(FileError, match=f"{reason} of at: 40 rows") as refused:
+        check_fit(config.streams[0], rows_for(path, config.streams[0]))
+    assert what in str(refused.value)
+    starting = parse_config(CONFIG.replace('"2016-01-01T00:00:00"', '"now"').replace('clock = "replay"', ""))
+    path = write(tmp_path / "bad.jsonl", [{**row(0), "at": time}] * 5)
+    with pytest.raises(FileError, match="stream s: no row has a time in at that reads as format = ") as refused:
+        run(starting, path, tmp_path / "other")
+    assert what in str(refused.value)
+    assert str(time) not in str(refused.value)
+
+
+def test_a_report_says_above_the_verdict_that_epsilon_promises_little(config: Config, tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", [row(at) for at in range(9)])
+    run(parse_config(CONFIG.replace("epsilon = 1.0", "epsilon = 10.5")), path, tmp_path / "much")
+    page = (tmp_path / "much" / "report.html").read_text()
+    assert 0 < page.find("epsilon above 10 promises little") < page.index("Verdict")
+    run(config, path, tmp_path / "usual")
+    assert "promises little" not in (tmp_path / "usual" / "report.html").read_text()

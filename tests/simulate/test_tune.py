@@ -322,7 +322,7 @@ def test_files_that_say_nothing_are_refused(config: Path, tmp_path: Path) -> Non
     refused = call("tune", config, write(tmp_path / "outside.jsonl", rows))
     assert refused.exit_code == 2
     assert "less than half of the 10 rows: OUTSIDE_DOMAIN of x: 6 rows, 60%, first in row 5" in refused.stderr
-    assert "fix: look at [streams.domain]" in refused.stderr
+    assert "fix: compare the field with [streams.domain]" in refused.stderr
 
 
 def test_rows_that_are_in_no_figure_are_named_by_reason_and_field(config: Path, tmp_path: Path) -> None:

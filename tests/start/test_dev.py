@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 
 from agents.broker.watchdog import Watchdog
 from agents.dev.copy import local_copy
@@ -180,6 +182,17 @@ def eventually(done: object) -> None:
         time.sleep(0.02)
 
 
+async def utilities(bootstrap: str, topic: str, most: int) -> list[Any]:
+    """The first records of what operators see of each step."""
+    consumer = AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    await consumer.start()
+    try:
+        async with asyncio.timeout(60):
+            return [json.loads((await consumer.getone()).value) for _ in range(most)]
+    finally:
+        await consumer.stop()
+
+
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.seconds(20)
@@ -187,7 +200,7 @@ def test_a_live_configuration_is_played_with_a_file_and_leaves_nothing_behind(tm
     """Its clock is on the wall, it starts "now", its cluster does not exist: here it runs all the same."""
     config, rows, scratch = tmp_path / "job.toml", tmp_path / "rides.csv", tmp_path / "scratch"
     scratch.mkdir()
-    config.write_text(SECRETS + RIDES)
+    config.write_text(SECRETS + RIDES.replace("epsilon = 0.1", "epsilon = 20.0"))
     lines = [f"{BEGIN + HOUR * step + n},u{n},0.{n},0.5" for step in range(3) for n in range(1, 9)]
     rows.write_text("\n".join(["at,user_id,lon,lat", *lines, f"{BEGIN + 3 * HOUR},u1,7,7"]) + "\n")
     running = subprocess.Popen(
@@ -202,12 +215,17 @@ def test_a_live_configuration_is_played_with_a_file_and_leaves_nothing_behind(tm
         asked = subprocess.run(
             [sys.executable, "-m", "agents.cli", "status", str(path), "--json"], capture_output=True, text=True
         )
+        truths = asyncio.run(utilities(load_config(path, {}).kafka.bootstrap, "rides.utility", 3))
         running.send_signal(signal.SIGTERM)
         _, said = running.communicate(timeout=120)
     finally:
         running.kill()
+    assert "ATTENTION: stream rides: epsilon above 10 promises little" in said
+    assert "audit" not in config.read_text()
+    assert "Here it is audit.rides, so that operators see errors" in said
     assert [step.split()[:3] for step in steps] == [["rides:", "step", str(step)] for step in range(3)]
     assert json.loads(asked.stdout)["streams"][0]["stream"] == "rides"
+    assert [truth["events_total"] for truth in truths] == [8, 16, 24], "the rows are the truth, too"
     assert running.returncode == 0, said
     assert 'clock is "wall" in the file' in said
     assert 'start is "now" in the file' in said

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 from agents.cli.app import build_app
 from agents.cli.start.init import _cluster
-from agents.start.interview import OPTIONS
+from agents.start.interview import OPTIONS, Interview
+from agents.start.sample import FieldSeen
 from schemas.config import ENGINES, load_config
 from schemas.errors import ConfigError
 
@@ -151,12 +152,53 @@ def test_a_public_file_with_more_values_than_categories_says_so(place: Path) -> 
     assert not Path("job.toml").exists()
 
 
+def test_fields_are_chosen_by_name_and_each_is_described_by_options(place: Path) -> None:
+    """Every option that a refusal names must be one that helps: once the next refusal said "unknown key"."""
+    usual = ("init", "--yes", "--from", "rides.csv", "--unit", "event", "--out", "job.toml", "--engine", "tabular")
+    code, _, also = call(*usual)
+    assert code == 2
+    assert """add --set 'domain.attributes=["FIELD", ...]'; of each field --public FILE""" in also
+    assert """--set 'domain.attributes.FIELD.values=["TEXT", "TEXT"]'""" in also
+    chosen = (*usual, "--set", 'domain.attributes=["zone", "fare"]')
+    code, _, also = call(*chosen)
+    assert code == 2
+    assert """fix: add --set 'domain.attributes.zone.values=["TEXT", "TEXT"]'""" in also
+    assert "fix: add --set 'domain.attributes.fare.edges=[N, N, N]'" in also
+    each = ("--set", 'domain.attributes.zone.values=["north", "south"]', "--set", "domain.attributes.fare.edges=[0, 9]")
+    assert call(*chosen, *each, "--set", 'domain.attributes.zone.unknown="other"')[0] == 0
+    listed = load_config("job.toml").streams[0].domain.attributes  # type: ignore[attr-defined]
+    assert [(each.field, each.values, each.edges) for each in listed] == [
+        ("zone", ("north", "south"), None),
+        ("fare", None, (0, 9)),
+    ]
+    assert listed[0].unknown == "other"
+    assert call(*usual, "--overwrite", *each)[0] == 0, "what is described is chosen"
+    assert "there is no field zine" in call(*usual, "--overwrite", "--set", 'domain.attributes=["zine"]')[2]
+
+
+@pytest.mark.parametrize(("name", "unit"), [("passenger_count", "event"), ("usertype", "event"), ("userid", "user")])
+def test_a_number_of_users_is_no_user(name: str, unit: str) -> None:
+    """It is offered whom to protect by the names of fields."""
+    asked = Interview({}, [FieldSeen(name, "number"), FieldSeen("x", "number")], Silent(), None, Path())
+    asked._unit(ENGINES["spatial"])
+    assert asked.answers["privacy.unit"] == unit
+
+
+class Silent:
+    """Takes what is offered."""
+
+    def ask(self, text: str, default: str | None, choices: Sequence[tuple[str, str]]) -> str:
+        return default or "x"
+
+    def say(self, text: str) -> None: ...
+
+
 def test_what_has_no_usual_answer_is_named_with_its_option(place: Path) -> None:
     code, _, also = call("init", "--yes", "--out", "job.toml", "--engine", "spatial", "--from", "rides.csv")
     assert code == 2
     for key, how in (
         ("privacy.max_contributions", "--max-contributions N"),
-        ("domain.bounds", "--set domain.bounds=VALUE"),
+        ("domain.bounds", "--set 'domain.bounds=[N, N, N, N]'"),
     ):
         assert f"  {key}\n    missing" in also
         assert f"fix: add {how}" in also

@@ -97,7 +97,7 @@ def _show(lines: list[dict[str, Any]]) -> None:
             str(line["first"]) if line["first"] == line["last"] else f"{line['first']} to {line['last']}",
             line["start"].removesuffix("+00:00"),
             line["end"].removesuffix("+00:00"),
-            number(line["estimate"]),
+            "unknown" if line["estimate"] is None else number(line["estimate"]),
             "-" if line["standard_error"] is None else number(line["standard_error"]),
             interval(line["low"], line["high"]),
             number(line["cut"]) if line["cut"] else "",
@@ -124,7 +124,7 @@ def number(value: float) -> str:
 
 
 def _remarks(lines: list[dict[str, Any]], *, settled: int, compacted: int, share: tuple[float, float] | None) -> None:
-    if any(line["standard_error"] is None for line in lines):
+    if any(line["standard_error"] is None and line["estimate"] is not None for line in lines):
         say(
             "cut: counts of cells or steps that the question cuts; they are shared out, and the interval allows for "
             "any share. A standard error would allow for noise alone, so there is none: use the interval"

@@ -128,7 +128,7 @@ class _Screen:
         if seen.refused:
             self.bar.close()
             say(f"of the next {seen.rows:,} rows:")
-            say_refused("of the file", seen.refused, share=seen.seen.share)
+            say_refused("", seen.refused, share=seen.seen.share)
 
     def begun(self, rows: int, before: int) -> None:
         self._rows = rows

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,6 +43,10 @@ _KINDS = {
 }
 # A name in a header is decoded by Arrow's Python part, with Python's own error.
 _UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
+_GZIP = b"\x1f\x8b"
+"""What such files begin with."""
+_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)")
+_BROKEN_ROW = re.compile(r"CSV parse error: Row #(\d+): Expected \d+ columns")
 _SEPARATORS = {";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
 
@@ -115,9 +120,10 @@ class RowFile:
     def _csv_names(self) -> tuple[str, ...]:
         """Raises: FileError where two are the same, or the header is one name with what others put between cells."""
         with self._open() as stream:
-            # Broken rows are named when they are read.
-            parse = pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda row: "skip")
-            names = tuple(_csv_header(_Utf8(stream), parse))
+            try:
+                names = tuple(_csv_header(stream.read(_READ_BYTES)))
+            except UnicodeDecodeError as error:
+                raise self._unreadable(error) from None
         if len(set(names)) < len(names):
             raise FileError(f"{self.path}: two columns have the same name. Fix: give each column a name of its own.")
         other = next((each for each in _SEPARATORS if len(names) == 1 and each in names[0]), None)
@@ -140,8 +146,12 @@ class RowFile:
                         f"example with iconv -f {self._likely()} -t UTF-8."
                     )
             except (OSError, pa.ArrowException):
+                with self.path.open("rb") as file:
+                    compressed = file.read(len(_GZIP)) == _GZIP
+                if compressed:
+                    return FileError(f"{self.path}: gzip that is damaged or cut off. Fix: write or copy it again.")
                 return FileError(
-                    f"{self.path}: cut off, or not gzip as its name says. Fix: write it again, or rename it."
+                    f"{self.path}: not gzip, as its name says. Fix: rename it without .gz, or compress it with gzip."
                 )
         what = "damaged, cut off, or not of the format that its name says"
         return FileError(f"{self.path}: cannot be read ({what}). Fix: check the file, or write it again.")
@@ -187,16 +197,10 @@ class RowFile:
         return pa.CompressedInputStream(raw, "gzip") if self.gzipped else raw
 
     def _csv(self, batch_rows: int) -> Iterator[_Rows]:
-        refused: list[int] = []
-
-        def refuse(row: Any) -> str:
-            # Arrow's own message would repeat the row.
-            refused.append(row.number)
-            return "error"
-
-        # One thread: only then does Arrow know the number of a broken row.
+        # One thread: only then does Arrow know the number of a broken row. No function of ours to call for it: Arrow's
+        # threads would hold that, and one that drops it while the interpreter ends aborts the process.
         reading = {"use_threads": False, "block_size": _READ_BYTES}
-        parse = pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=refuse)
+        parse = pa_csv.ParseOptions(newlines_in_values=True)
         try:
             names = self._csv_names()
             convert = pa_csv.ConvertOptions(
@@ -208,14 +212,14 @@ class RowFile:
             if not names:
                 return
             with self._open() as stream:
-                reader = pa_csv.open_csv(_Utf8(stream), pa_csv.ReadOptions(**reading), parse, convert)
+                reader = pa_csv.open_csv(stream, pa_csv.ReadOptions(**reading), parse, convert)
                 for batch in reader:
                     for at in range(0, batch.num_rows, batch_rows):
                         yield _Rows(batch.slice(at, batch_rows), partial(csv_column, kinds=self.kinds))
-        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-            if refused and refused[0] is not None:
-                raise FileError(
-                    f"{self.path}, line {refused[0]}: another number of cells than the header has. "
+        except pa.ArrowInvalid as error:
+            if (broken := _BROKEN_ROW.match(str(error))) is not None:
+                raise FileError(  # without Arrow's own message, which repeats the row
+                    f"{self.path}, line {broken[1]}: another number of cells than the header has. "
                     "Fix: quote cells that hold a comma, or remove the line."
                 ) from None
             raise self._unreadable(error) from None
@@ -261,25 +265,6 @@ def open_rows(path: Path | str) -> RowFile:
     raise FileError(f"{path}: this format is not known. Fix: name a file that ends in one of {endings}.")
 
 
-class _Utf8:
-    """Bytes of a file, as Arrow reads them from Python, as long as they are UTF-8.
-
-    Arrow itself decodes a broken row for us before we are asked, and prints an error of its own where it cannot.
-    """
-
-    closed = False
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
-
-    def read(self, size: int) -> bytes:
-        """Raises: UnicodeDecodeError."""
-        block: bytes = self._stream.read(size)
-        self._decoder.decode(block, final=not block)
-        return block
-
-
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """A record batch whose rows are made only if they are wanted: a resumed replay skips many."""
@@ -319,11 +304,24 @@ class _Lines:
         return rows
 
 
-def _csv_header(stream: Any, parse: Any) -> list[str]:
-    """Column names, read by Arrow with its own rules for quotes and byte order marks; none in an empty file."""
+def _csv_header(block: bytes) -> list[str]:
+    """Column names, read by Arrow with its own rules for quotes and byte order marks; none in an empty file.
+
+    Args: block: the file's first bytes. Rows behind the header are not looked at: what is wrong there is said when
+        they are read.
+    Raises: pa.ArrowInvalid; UnicodeDecodeError.
+    """
+    at, quotes, empty = len(block), 0, True
+    for line in _LINE.finditer(block):
+        empty = empty and not line[0].strip()
+        quotes += line[0].count(b'"')
+        if not empty and quotes % 2 == 0:
+            at = line.end()
+            break
     reading = pa_csv.ReadOptions(use_threads=False, block_size=_READ_BYTES)
     try:
-        return list(pa_csv.open_csv(stream, reading, parse).schema.names)
+        header = pa.BufferReader(block[:at])
+        return list(pa_csv.open_csv(header, reading, pa_csv.ParseOptions(newlines_in_values=True)).schema.names)
     except pa.ArrowInvalid as error:
         if "Empty CSV" in str(error):
             return []

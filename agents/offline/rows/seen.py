@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from agents.lifecycle.refusals import REPORT_ROWS, WHAT_TO_DO, Seen, by_reason_and_field, percent
 from agents.offline.rows.files import FileError, RowFile
+from agents.offline.rows.times import LOOKED_AT, how_to_read
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
@@ -16,13 +19,17 @@ from agents.protocol.replay.rows import clock_of, plan_of, steps_of, times_of
 from agents.protocol.userhash import KEY_BYTES
 from engines.registry import build_domain
 from schemas.blocks import Block
+from schemas.events import Reason
 
 if TYPE_CHECKING:
     from agents.protocol.ingest.dead_letters import DeadLetter
     from schemas.config import Stream
+    from schemas.config.timing import Timing
 
 LEAST_USABLE = 0.5
 """Of the rows: where fewer can be used, the configuration does not fit the file."""
+NO_TIME = (Reason.BAD_TIME, Reason.WRONG_TYPE)
+"""Reasons that the time's format does not fit: a text where numbers are configured is of the wrong type."""
 FIRST_ROWS = 10_000
 """Looked at before a replay writes anything."""
 
@@ -60,14 +67,16 @@ class RowsSeen:
     """Rows by what became of them, in the order of the file.
 
     Attributes:
-        before: rows of the file that were passed over. rows: taken so far.
+        time: the stream's. before: rows of the file that were passed over. rows: taken so far.
         seen: the same by reason and field. More than `rows` come of one that is counted twice, as clipped and accepted.
     """
 
+    time: Timing
     before: int = 0
     rows: int = 0
     seen: Seen = field(default_factory=Seen)
     _first: dict[tuple[str, str], int] = field(default_factory=dict)
+    _times: list[Any] = field(default_factory=list)
 
     def take(self, records: Sequence[Planned], block: Block, letters: Sequence[DeadLetter]) -> None:
         """What ingest made of the next records, of which the first has the block's first offset."""
@@ -77,7 +86,19 @@ class RowsSeen:
             if key not in self._first:
                 earlier = sum(record.tick is None for record in records[: letter.offset - block.lo])
                 self._first[key] = self.before + self.rows + earlier + 1
+            if letter.field == self.time.field and letter.reason in NO_TIME:
+                self._keep_time(records[letter.offset - block.lo])
         self.rows += sum(record.tick is None for record in records)
+
+    def _keep_time(self, record: Planned) -> None:
+        """Of the first ones that cannot be read, to see how they are written."""
+        if len(self._times) < LOOKED_AT and record.value is not None:
+            self._times.append(orjson.loads(record.value).get(self.time.field))
+
+    def _what_to_do(self, reason: str, name: str) -> str:
+        if name == self.time.field and Reason[reason] in NO_TIME:
+            return how_to_read(self._times, self.time.format)
+        return WHAT_TO_DO.get(reason, REPORT_ROWS)
 
     @property
     def refused(self) -> tuple[RefusedRows, ...]:
@@ -89,7 +110,7 @@ class RowsSeen:
                 rows,
                 rows / max(1, self.seen.records),
                 self._first.get((reason, name)),
-                WHAT_TO_DO.get(reason, REPORT_ROWS),
+                self._what_to_do(reason, name),
             )
             for (reason, name), rows in self.seen.refused.most_common()
         )
@@ -110,7 +131,7 @@ def first_rows(stream: Stream, file: RowFile, *, skip: int = 0, most: int = FIRS
         SourceSpec.of(stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=1, rows=True), 0
     )
     clock, times = clock_of(stream), times_of(stream)
-    plan, found = plan_of(stream, {stream.source: 1}, Progress(row=skip)), RowsSeen(before=skip)
+    plan, found = plan_of(stream, {stream.source: 1}, Progress(row=skip)), RowsSeen(stream.time, before=skip)
     for rows in file.batches(skip=skip):
         records = plan.chunk(rows, steps_of(clock, times.of(rows))).records[stream.source, 0]
         machine.take(read_back(records, first=machine.next_offset))
@@ -130,7 +151,7 @@ def check_fit(stream: Stream, file: RowFile, *, skip: int = 0) -> RowsSeen:
         listed = "; ".join(map(str, found.refused))
         raise FileError(
             f"{file.path}: stream {stream.name} would refuse {percent(found.seen.share)} of the next {found.rows:,} "
-            f"rows: {listed}. Nothing was written. Fix: {found.seen.what_to_do()}; or say --allow-refused."
+            f"rows: {listed}. Nothing was written. Fix: {found.refused[0].what_to_do}; or say --allow-refused."
         )
     return found
 

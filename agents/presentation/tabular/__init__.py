@@ -168,6 +168,7 @@ PRESENTATION = Presentation(
     events=lambda stream: "rows",
     records=lambda stream: "synthetic rows",
     terms=TERMS,
+    error_unit="%",
     remarks=_remarks,
     picture=_picture,
 )

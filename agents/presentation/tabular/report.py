@@ -14,6 +14,7 @@ from agents.pages.plots import AMBER, BLUE, SYNTHETIC, TRUE, curves, figure, fol
 from agents.pages.verdict import GOOD, POOR, Judged, Scale, relative
 from agents.presentation.bars import written
 from agents.presentation.tabular import ties
+from engines.tabular.domain import TableDomain
 from engines.tabular.evaluator import METRICS, TableEvaluator
 from engines.tabular.marginals import Marginals
 from schemas.arrays import FloatArray
@@ -78,7 +79,7 @@ def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Seq
             "row has are named where synthetic rows with them are more than a tenth as many as all true ones.",
             beyond="and more",
             baseline="every value of an attribute as frequent as the others",
-            more=_attributes(evaluator.domain.names, ones, true, made),
+            more=_attributes(evaluator.domain.names, ones, true, made) + _unlisted(evaluator.domain, ones, true),
         )
     ]
     shown = [index for index, size in enumerate(sizes) if size > 1][:MOST_ATTRIBUTES]
@@ -124,6 +125,20 @@ def by_size(true: FloatArray, made: FloatArray, known: FloatArray, what: str) ->
     if invented > GOOD * total > 0:
         found.append(Scale(f"{what} that no row has", invented / total, guessed / total))
     return found
+
+
+def _unlisted(domain: TableDomain, ones: Marginals, true: FloatArray) -> str:
+    """Attributes of which most true rows have a value that is not listed: "8" may be written "8.0"."""
+    most = []
+    for index, attribute in enumerate(domain.attributes):
+        if attribute.unknown != "other":
+            continue
+        counts = ones.table(true, index).reshape(-1)[: attribute.size - attribute.missing]  # the last of these is other
+        if counts[-1] > POOR * counts.sum():
+            most.append(f"{attribute.name} ({percent(float(counts[-1] / counts.sum()))} of them)")
+    if not most:
+        return ""
+    return f" Most values are not listed and count as other: {', '.join(most)}. Are they written in another way?"
 
 
 def _attributes(names: Sequence[str], ones: Marginals, true: FloatArray, made: FloatArray) -> str:

@@ -3,6 +3,7 @@
 import { element, get, moment, number, replace, table } from "./common.js";
 
 const SHOWN = 25, KEPT = 10000;
+const UNUSUAL_EPSILON = 10; // as schemas.config.privacy has it
 const WORDS = {
   waiting: ["reading", "not all records of the step are read yet"],
   verified: ["✓ verified", "the digest of the public records is the one in the ledger"],
@@ -77,6 +78,7 @@ export class Budget {
         + (s.delta ? ` It holds but for a probability delta = ${s.delta}.` : "")),
       meter,
       element("p", { class: "small" }, "It is a bound over all users, and can be the whole epsilon from the first release on. " + left),
+      ...(s.epsilon > UNUSUAL_EPSILON ? [element("p", { class: "bad" }, `epsilon above ${UNUSUAL_EPSILON} promises little.`)] : []),
       ...(s.private ? [] : [element("p", { class: "bad" }, `NOT PRIVATE. ${s.note}`)]),
       ...(rows.length ? [table("Mechanisms, per event", ["what is measured", "noise", "#scale", "#epsilon", "#uses"], rows)] : []));
   }

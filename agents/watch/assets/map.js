@@ -234,6 +234,11 @@ export class StreamMap {
       }
       if (this.said.textContent !== `${text}.`) this.said.textContent = `${text}.`;
     }
+    if (this.mode === "flows" || this.mode === "paths") { // the points are faint behind the lines: their scale says nothing of these
+      this.explained = this.mode;
+      replace(this.legend, this.mode === "flows" ? "a line is wider and darker where more trips go" : "each line is a synthetic trip");
+      return;
+    }
     if (found.inside === undefined) return;
     const key = `${this.mode} ${found.most} ${found.inside <= FEW} ${isDark()}`;
     if (key === this.explained) return;

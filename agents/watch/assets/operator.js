@@ -17,8 +17,9 @@ class OperatorPage {
     this.errors = new Chart("Error against the held-out truth", { unit: summary.error_unit });
     this.said = element("p", { class: "small", role: "status" });
     const panel = (title, ...inside) => element("section", { class: "panel" }, element("h2", {}, title), ...inside);
-    this.root = element("div", {}, this.said, this.stops, this.tiles,
-      element("div", { class: "panels" }, panel("Truth and release", this.counts.root), panel("Error", this.errors.root)),
+    this.compared = element("div", { class: "panels" },
+      panel("Truth and release", this.counts.root), panel("Error", this.errors.root));
+    this.root = element("div", {}, this.said, this.stops, this.tiles, this.compared,
       panel("Refusals", this.refusals));
   }
 
@@ -38,7 +39,8 @@ class OperatorPage {
     const { summary: s, rows } = this;
     const state = s.status, last = s.last;
     this.said.textContent = last ? `${s.stream}: as of step ${last[0]} that was measured.` :
-      s.audited ? `${s.stream}: nothing is measured yet.` : `${s.stream}: no audit topic is configured, so there is no truth to compare with.`;
+      s.audited ? `${s.stream}: nothing is measured yet.` : `${s.stream}: no audit topic is configured (audit in [[streams]]), so there is no truth to compare with.`;
+    this.compared.hidden = !s.audited; // without a truth there is nothing to draw
     replace(this.tiles, tiles([
       ...(state ? [
         ["Health", state.health, state.health === "ok" ? "good" : "bad"],
