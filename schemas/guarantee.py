@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -119,3 +120,20 @@ def _most(mechanisms: Iterable[Mechanism]) -> Fraction:
         sums[mechanism.events] = sums.get(mechanism.events, Fraction(0)) + mechanism.epsilon * mechanism.uses
     everybody = sums.pop("")
     return everybody + max(sums.values(), default=Fraction(0))
+
+
+def surest(epsilon: float) -> float:
+    """How sure somebody can become of a fact about one unit whose odds were even before: e^eps / (1 + e^eps)."""
+    return 1 / (1 + math.exp(-epsilon))
+
+
+def chance(probability: float) -> str:
+    """As a percentage, with as many nines as there are, within reason.
+
+    >>> chance(surest(1.0)), chance(surest(8.0)), chance(surest(50.0))
+    ('73.1 %', '99.97 %', 'over 99.9999 %')
+    """
+    for digits in (1, 2, 3, 4):
+        if 1 - probability > 10.0 ** -(digits + 2):
+            return f"{probability:.{digits}%}".replace("%", " %")
+    return "over 99.9999 %"

@@ -60,12 +60,11 @@ def run(
     loaded = config_of(config)
     if insecure_seed is not None:
         warn("--insecure-seed makes the noise repeatable. What this worker publishes is NOT PRIVATE.")
-    from agents.explain.sentences import epsilon_warning
     from agents.offline.domains import check_streams
     from agents.worker.process import run_worker
 
     check_streams(loaded)
     for stream in loaded.streams:
-        if (said := epsilon_warning(stream)) is not None:
+        if (said := stream.privacy.epsilon_warning) is not None:
             warn(f"stream {stream.name}: {said}")
     run_worker(loaded, insecure_seed=insecure_seed, roles=wanted, leaving=leaving)

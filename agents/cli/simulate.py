@@ -79,7 +79,6 @@ def simulate(
         )
     if insecure_seed and seed is None:
         raise PrivstreamError("--insecure-seed says nothing alone. Fix: add --seed N, or leave it out.")
-    from agents.explain.sentences import epsilon_warning
     from agents.offline.simulate import SimulateOptions
     from agents.offline.simulate import simulate as run
     from agents.presentation import metrics_of, shown
@@ -104,7 +103,7 @@ def simulate(
                 f"{each.stream}: {each.steps:,} steps, {each.events:,} of {each.rows:,} rows accepted, "
                 f"{each.records:,} synthetic records, epsilon {each.epsilon:g}"
             )
-            for said in (epsilon_warning(loaded.stream(each.stream)), each.warning):
+            for said in (loaded.stream(each.stream).privacy.epsilon_warning, each.warning):
                 if said is not None:
                     warn(f"stream {each.stream}: {said}")
             say_refused(each.stream, each.refused, share=each.refused_share)

@@ -21,7 +21,7 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     """
     import typer
 
-    from agents.explain.sentences import delta_warning, epsilon_warning, promise, step_warning
+    from agents.explain.sentences import promise, step_warning
     from agents.formats.build import InputFormat
     from agents.kafka.schema_registry import check_files
     from agents.lifecycle.backlog import backlog_remark
@@ -41,7 +41,7 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     for stream in loaded.streams:
         if remark := backlog_remark(stream, time.time_ns() // 1000):
             remarks.setdefault(stream.name, []).append(remark)
-        for remark in (epsilon_warning(stream), delta_warning(stream), step_warning(stream)):
+        for remark in (stream.privacy.epsilon_warning, stream.privacy.delta_warning, step_warning(stream)):
             if remark is not None:
                 remarks.setdefault(stream.name, []).append(remark)
     if as_json:

@@ -23,7 +23,6 @@ from aiokafka import AIOKafkaConsumer
 from agents.broker.embedded import EmbeddedBroker
 from agents.dev.copy import local_copy
 from agents.dev.local import WorkerProcess, started, throwaway_key, without_settings
-from agents.explain.sentences import epsilon_warning
 from agents.kafka.clients import close_client
 from agents.kafka.topics.admin import create_topics
 from agents.offline.domains import check_streams
@@ -138,7 +137,7 @@ def dev(path: Path, environment: Mapping[str, str], options: DevOptions, screen:
         config = load_config(here, without)
         check_streams(config)
         for stream in config.streams:
-            if (said := epsilon_warning(stream)) is not None:
+            if (said := stream.privacy.epsilon_warning) is not None:
                 screen.say(f"ATTENTION: stream {stream.name}: {said}")
         worker = WorkerProcess(here, without, folder)
         stack.callback(worker.stop)

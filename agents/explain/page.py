@@ -9,16 +9,15 @@ from agents.explain.parts import (
     Explanation,
     Share,
     StreamExplanation,
-    chance,
     decimal,
     exact,
-    surest,
 )
 from agents.explain.plot import error_plot
 from agents.explain.text import noise_words
 from agents.explain.words import spent
 from agents.pages.templates import render
 from agents.presentation.error import RELEASES, ErrorModel, rounded
+from schemas.guarantee import chance, surest
 
 
 def render_page(explanation: Explanation) -> str:

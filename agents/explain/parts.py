@@ -14,7 +14,7 @@ from agents.presentation.laws import NoiseFacts, noise_facts
 from engines.accounting.streams import Total
 from schemas.config import Stream, format_duration, format_length
 from schemas.errors import BudgetError
-from schemas.guarantee import Guarantee, Mechanism, Unit
+from schemas.guarantee import Guarantee, Mechanism, Unit, surest
 from schemas.steps.lengths import Length
 
 
@@ -172,23 +172,6 @@ def _terms(guarantee: Guarantee) -> str:
     everybody = costs.pop("")
     sums = [" + ".join([*everybody, *some]) for some in costs.values()]
     return f"max({', '.join(sums)})" if sums else " + ".join(everybody)
-
-
-def surest(epsilon: float) -> float:
-    """How sure somebody can become of a fact about one unit whose odds were even before: e^eps / (1 + e^eps)."""
-    return 1 / (1 + math.exp(-epsilon))
-
-
-def chance(probability: float) -> str:
-    """As a percentage, with as many nines as there are, within reason.
-
-    >>> chance(surest(1.0)), chance(surest(8.0)), chance(surest(50.0))
-    ('73.1 %', '99.97 %', 'over 99.9999 %')
-    """
-    for digits in (1, 2, 3, 4):
-        if 1 - probability > 10.0 ** -(digits + 2):
-            return f"{probability:.{digits}%}".replace("%", " %")
-    return "over 99.9999 %"
 
 
 @dataclass(frozen=True, slots=True)

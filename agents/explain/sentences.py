@@ -6,10 +6,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from agents.explain.parts import chance, surest
 from engines.accounting.group import group_delta
 from schemas.config import format_length
-from schemas.config.privacy import UNUSUAL_DELTA, UNUSUAL_EPSILON
 from schemas.steps.lengths import CalendarLength
 
 if TYPE_CHECKING:
@@ -60,26 +58,6 @@ def several(privacy: Privacy) -> str:
     return (
         f"k times epsilon and more than k times delta (up to {two:.2g} for k = 2, and e^epsilon times as much for each "
         "one more)"
-    )
-
-
-def epsilon_warning(stream: Stream) -> str | None:
-    """A sentence where epsilon promises next to nothing; None elsewhere."""
-    epsilon = stream.privacy.epsilon_fraction
-    if epsilon <= UNUSUAL_EPSILON:
-        return None
-    sure = chance(surest(float(epsilon)))
-    return f"epsilon above {UNUSUAL_EPSILON} promises little: from an even chance somebody may get {sure} sure."
-
-
-def delta_warning(stream: Stream) -> str | None:
-    """A sentence where delta is large for what is known of the users, which is nothing; None elsewhere."""
-    delta = stream.privacy.delta
-    if delta <= UNUSUAL_DELTA:
-        return None
-    return (
-        f"delta = {delta:g} is above {UNUSUAL_DELTA:g}: it must be far below one in your users, since among N of them "
-        f"N times delta may be unprotected altogether. It is too much from {round(1 / delta):,} users on."
     )
 
 

@@ -11,14 +11,13 @@ from agents.explain.parts import (
     Point,
     Share,
     StreamExplanation,
-    chance,
     decimal,
     exact,
-    surest,
 )
 from agents.explain.words import spent
 from agents.pages.text import table
 from agents.presentation.error import RELEASES, rounded
+from schemas.guarantee import chance, surest
 
 WIDTH = 100
 

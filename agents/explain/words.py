@@ -7,12 +7,12 @@ from datetime import timedelta
 from fractions import Fraction
 from statistics import NormalDist
 
-from agents.explain.parts import Budget, Point, chance, decimal, exact, surest
-from agents.explain.sentences import delta_warning, epsilon_warning, promise, several
+from agents.explain.parts import Budget, Point, decimal, exact
+from agents.explain.sentences import promise, several
 from agents.presentation import presentation
 from engines.accounting import gaussian
 from schemas.config import Stream, format_duration, format_length
-from schemas.guarantee import Guarantee
+from schemas.guarantee import Guarantee, chance, surest
 from schemas.topics import Topics
 
 
@@ -177,7 +177,7 @@ def alerts(stream: Stream, guarantee: Guarantee) -> Iterator[str]:
             "lifetime: after "
             f"k periods it is k times epsilon."
         )
-    for told in (delta_warning(stream), epsilon_warning(stream)):
+    for told in (stream.privacy.delta_warning, stream.privacy.epsilon_warning):
         if told is not None:
             yield told
     if (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import orjson
 
-from agents.explain.sentences import epsilon_warning, promise, record_time
+from agents.explain.sentences import promise, record_time
 from agents.lifecycle.refusals import MUCH, percent
 from agents.offline.rows.files import FileError
 from agents.offline.rows.seen import LEAST_USABLE, RowsSeen
@@ -141,7 +141,7 @@ class Output:
                 "over the bound of their user": self.counts["OVER_BOUND"],
             },
             refused=[each.cells for each in self.rows_seen.refused],
-            said_first=[*filter(None, [epsilon_warning(stream)]), *self.left_out],
+            said_first=[*filter(None, [stream.privacy.epsilon_warning]), *self.left_out],
             refused_much=self.rows_seen.seen.sentence() if self.rows_seen.seen.much else None,
             steps=self.steps,
             alive=audit.evaluator.scope == "alive",

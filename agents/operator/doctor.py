@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
-from agents.explain.sentences import epsilon_warning
 from agents.lifecycle.state_folder import earlier_folder, earlier_remark, root_of
 from agents.operator.findings import Finding
 from schemas.errors import BrokerError, ConfigError, WireError
@@ -78,7 +77,7 @@ def _java() -> Finding:
 def config_findings(config: Config) -> Iterator[Finding]:
     """Files that a configuration names."""
     for stream in config.streams:
-        if (said := epsilon_warning(stream)) is not None:
+        if (said := stream.privacy.epsilon_warning) is not None:
             yield Finding(
                 "epsilon", "warning", f"stream {stream.name}: {said}", "choose a smaller one: docs/choosing.md"
             )

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import special
 
 from schemas.arrays import FloatArray
 
@@ -50,7 +50,7 @@ def lower(hits: npt.ArrayLike, runs: npt.ArrayLike, *, alpha: float) -> FloatArr
 
 def leaks(watched: int, *, alpha: float, delta: float) -> int:
     """Runs of `watched` that may have given their bit away: more have probability `alpha` / 2 at most."""
-    return int(stats.binom.isf(alpha / 2, watched, delta)) if delta else 0
+    return int(_binomial().isf(alpha / 2, watched, delta)) if delta else 0
 
 
 def epsilon_shown(
@@ -90,7 +90,7 @@ def visible(claim: float, guesses: int, *, alpha: float, delta: float = 0.0) -> 
     """
 
     def seen(epsilon: float) -> bool:
-        right = float(stats.binom.ppf(1 - POWER, guesses, special.expit(epsilon)))
+        right = float(_binomial().ppf(1 - POWER, guesses, special.expit(epsilon)))
         return float(epsilon_shown(right, guesses, watched=guesses, alpha=alpha, delta=delta)) > claim
 
     low, high = claim, _LARGEST
@@ -130,7 +130,7 @@ def guesses_to_see(claim: float, *, alpha: float, delta: float = 0.0) -> int:
     """
 
     def seen(guesses: int) -> bool:
-        right = float(stats.binom.ppf(1 - POWER, guesses, special.expit(claim)))
+        right = float(_binomial().ppf(1 - POWER, guesses, special.expit(claim)))
         return float(epsilon_shown(right, guesses, watched=guesses, alpha=alpha, delta=delta)) > 0
 
     high = 1
@@ -143,3 +143,12 @@ def guesses_to_see(claim: float, *, alpha: float, delta: float = 0.0) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if seen(middle) else (middle, high)
     return high
+
+
+def _binomial() -> Any:
+    """Imported where a bound is asked for: scipy.stats takes longer to load than anything else here, and what only
+    names the auditor's fixtures would wait for it.
+    """
+    from scipy.stats import binom
+
+    return binom

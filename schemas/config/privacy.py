@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field
 from schemas.config.section import Section, refusal
 from schemas.config.values import ExactDecimal, FieldName, Number, StepLength, Whole
 from schemas.errors import ConfigProblem
-from schemas.guarantee import Unit
+from schemas.guarantee import Unit, chance, surest
 from schemas.steps.lengths import least_us
 
 SURPLUS_SHARE = Fraction(1, 10)
@@ -73,6 +73,25 @@ class Privacy(Section):
     def epsilon_fraction(self) -> Fraction:
         """`epsilon` as an exact fraction: 0.1 is 1/10."""
         return Fraction(self.epsilon)
+
+    @property
+    def epsilon_warning(self) -> str | None:
+        """A sentence where epsilon promises next to nothing; None elsewhere."""
+        if self.epsilon <= UNUSUAL_EPSILON:
+            return None
+        sure = chance(surest(float(self.epsilon)))
+        return f"epsilon above {UNUSUAL_EPSILON} promises little: from an even chance somebody may get {sure} sure."
+
+    @property
+    def delta_warning(self) -> str | None:
+        """A sentence where delta is large for what is known of the users, which is nothing; None elsewhere."""
+        if self.delta <= UNUSUAL_DELTA:
+            return None
+        return (
+            f"delta = {self.delta:g} is above {UNUSUAL_DELTA:g}: it must be far below one in your users, since among N "
+            "of them N times delta may be unprotected altogether. It is too much from "
+            f"{round(1 / self.delta):,} users on."
+        )
 
     @property
     def per_us(self) -> int | None:

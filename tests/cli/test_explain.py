@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.explain import Budget, explain, noise_facts
-from agents.explain.parts import decimal, exact, surest
+from agents.explain.parts import decimal, exact
 from agents.presentation.error import NORMAL_95, RELEASES
 from agents.presentation.spatial.error import LeafNoise
 from engines.contract import Batch
@@ -24,7 +24,7 @@ from engines.spatial.split import path_cost
 from schemas.blocks import Folded
 from schemas.config import Stream
 from schemas.errors import BudgetError, PrivstreamError
-from schemas.guarantee import Mechanism
+from schemas.guarantee import Mechanism, surest
 from tests.cli.explain_support import EVENT, USER, config, everywhere, explained, toml
 
 # --- budgets ---

@@ -9,7 +9,6 @@ import pytest
 
 from agents.explain import explain
 from agents.explain.registry import registry
-from agents.explain.sentences import delta_warning
 from schemas.errors import ConfigError
 from tests.cli.explain_support import USER, config, everywhere, explained, series
 
@@ -85,7 +84,7 @@ def test_the_budget_of_a_delta_adds_up_by_mu_squared() -> None:
 @pytest.mark.parametrize(("delta", "warned"), [("", False), ("delta = 1e-6", False), ("delta = 2e-5", True)])
 def test_a_delta_that_is_large_for_most_numbers_of_users_is_told(delta: str, warned: bool) -> None:
     made = config(table(delta=delta))
-    assert (delta_warning(made.streams[0]) is not None) == warned
+    assert (made.streams[0].privacy.delta_warning is not None) == warned
     for text in everywhere(explain(made)):
         assert ("too much from 50,000 users on" in text) == warned
 

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(sys.executable).with_name("privstream")
 HEAVY = ("numpy", "faust", "aiokafka", "pyarrow", "matplotlib", "pydantic", "rich.progress")
+UNNEEDED = ("scipy.stats", "matplotlib", "pyarrow", "pandas", "agents.explain", "agents.watch", "agents.start")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -23,6 +24,19 @@ def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys\nfrom agents.cli.app import build_app\nbuild_app()\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert found.stdout.strip() == "[]", found.stderr
+
+
+def test_a_worker_loads_nothing_that_it_does_not_need() -> None:
+    """Each start waits for it, and each worker keeps it in memory."""
+    code = (
+        "import ast, inspect, sys, agents.cli.run\n"
+        "for node in ast.walk(ast.parse(inspect.getsource(agents.cli.run))):\n"
+        "    if isinstance(node, ast.ImportFrom):\n"
+        "        exec(ast.unparse(node))\n"
+        f"print([name for name in {UNNEEDED!r} if name in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert found.stdout.strip() == "[]", found.stderr

@@ -12,11 +12,11 @@ import typer
 
 import engines
 from agents.cli.app import COMMANDS, build_app
-from agents.explain.parts import chance, surest
 from agents.protocol.release.held_out import HeldOutAudit
 from engines.contract_case import contract_case
 from schemas.config import ENGINES
 from schemas.events import MEANING, Reason
+from schemas.guarantee import chance, surest
 from schemas.record_fields import LEDGER, MEASUREMENT, UTILITY
 from tests.architecture.drawing import drawings
 from website import diagrams, hooks, reference

@@ -9,12 +9,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from agents.explain.parts import surest
 from agents.offline.simulate import SimulateOptions, simulate
 from agents.pages.plots import AMBER, BLUE, GREY, RED, SYNTHETIC, figure, quiet
 from engines import configure
 from engines.noise import DiscreteLaplace, scale_for
 from schemas.config import config_from_mapping, load_config
+from schemas.guarantee import surest
 from website.pictures.rows import EXAMPLES, rows_of
 
 SEED = 1
