@@ -10,6 +10,8 @@ KILLS  ?= 200
 RUNS   ?= 1000
 SEEDS  ?= 200
 SBOM   ?= build/sbom.json
+# Images and pipelines like to set it, and then each process compiles all that it imports anew: more than half of its start.
+export PYTHONDONTWRITEBYTECODE :=
 SOURCES := schemas engines agents tests requirements website $(wildcard benchmarks examples)
 
 .PHONY: help setup demo test test-page check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos simulate-job docs drawing pictures lock sbom clean
@@ -128,7 +130,7 @@ sbom: setup  ## what the job is made of, as CycloneDX JSON, in build/sbom.json: 
 
 clean:  ## remove the environment and every cache
 	rm -rf $(VENV) $(VENV)-price $(VENV)-streams .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
-	find agents engines schemas tests requirements -name __pycache__ -type d -prune -exec rm -rf {} +
+	find agents engines schemas tests requirements website benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A candidate must run (version managers leave names on PATH that do not) and be able to make an environment.
 $(VENV)/bin/python:
