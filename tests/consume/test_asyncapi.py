@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import msgspec
 import orjson
 import pytest
@@ -56,6 +55,8 @@ def records(engine: str, channel: str) -> list[PublicRecord]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_published_records_are_what_their_schemas_say(engine: str) -> None:
+    import jsonschema  # it builds grammars of addresses first, which takes a second: not whenever tests are collected
+
     config = config_of(engine)
     described, schemas = document(config), json_schemas(config)
     for channel in CHANNELS:
