@@ -190,7 +190,7 @@ def test_rows_that_are_not_sorted_are_refused_and_their_chunk_is_not_there(
     path.write_bytes(b"".join(orjson.dumps({"row": i, "at": START + day * DAY}) + b"\n" for i, day in enumerate(days)))
     for written in (False, True):
         if written:
-            monkeypatch.setattr(agents.offline.replay, "check_fit", lambda *_, **__: RowsSeen())
+            monkeypatch.setattr(agents.offline.replay, "check_fit", lambda *_, **__: RowsSeen(config.streams[0].time))
         with pytest.raises(ReplayError, match=r"row 6 of the file.*sort the file by at\."):
             run(config, path, chunk_rows=3)
         assert bool(rows_in(records(config, config.streams[0].source))) is written
