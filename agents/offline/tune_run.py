@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from schemas.config import Config, Stream
     from schemas.config.timing import Timing
 
-"""Share of the rows below which a file says more of a wrong configuration than of a bound."""
 _ALL = (1 << 31) - 1
 
 

@@ -81,7 +81,7 @@ def public_facts(path: Path, read: Callable[[int, int], None] = lambda done, tot
     """Args: read: told how many rows are read, of how many. Raises: FileError; PrivstreamError if it has no rows."""
     found: dict[str, PublicField] = {}
     file = open_rows(path)
-    total, done = file.summary().rows, 0
+    total, done = file.count(), 0
     for rows in file.batches():
         done += len(rows)
         read(done, max(done, total))

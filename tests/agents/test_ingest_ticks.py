@@ -7,6 +7,7 @@ import json
 import time
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from agents.protocol.ingest.events import RawRecord
 from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask
-from agents.worker.ingest.service import IngestService
+from agents.worker.ingest.service import LEAST_S, IngestService
 from agents.worker.ingest.specs import source_specs
 from agents.worker.ingest.step_ends import StepEnds
 from tests.kafka.support import job_config, stream_table
@@ -83,6 +84,18 @@ def test_nobody_sleeps_until_the_next_end_while_a_tick_has_no_place() -> None:
     task.tick_at(machine, 0, 0)
     assert found(over + 10_000) == []
     assert ends.next_us == over + 1_010_000
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "wait_s"), [(-30.0, 1.0), (-0.3, 0.3), (0.0, LEAST_S), (0.05, LEAST_S), (5.0, 0.5), (900.0, 1.0)]
+)
+def test_a_place_that_does_not_come_is_not_asked_for_without_pause(ago_s: float, wait_s: float) -> None:
+    """Once a clock that hung let the main loop poll a hundred times a second."""
+    service: Any = SimpleNamespace(
+        _broker_clock=SimpleNamespace(bounded_us=lambda: 10**9 + int(1e6 * ago_s)),
+        _step_ends=SimpleNamespace(next_us=10**9),
+    )
+    assert IngestService._until_next_end_s(service) == pytest.approx(wait_s)
 
 
 def test_beside_many_partitions_records_wait_longer_for_their_block_and_ticks_do_not() -> None:

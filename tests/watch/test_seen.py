@@ -40,8 +40,7 @@ HOUR_US = 3_600_000_000
 
 
 def stream(tmp: str = "unused", **overrides: object) -> Stream:
-    table = stream_table("taxi", **overrides)
-    table["privacy"] = {"epsilon": 1.0, "unit": "event"}
+    table = stream_table("taxi", **{"privacy": {"epsilon": 1.0, "unit": "event"}, **overrides})
     return config_from_mapping(
         {"job": {"name": "j", "data_dir": tmp}, "kafka": {"bootstrap": "localhost:1"}, "streams": [table]}
     ).streams[0]
@@ -342,6 +341,14 @@ def test_what_the_clock_says_of_the_next_step() -> None:
     feed(wall, 0, records, words)
     assert wall.summary()["due"] == "1970-01-01T01:01:30+00:00"
     assert seen().summary()["due"] is None
+
+
+def test_a_large_epsilon_is_said_in_the_words_of_the_configuration() -> None:
+    assert seen().summary()["epsilon_warning"] is None
+    large = stream(privacy={"epsilon": 12.0, "unit": "event"})
+    said = StreamSeen(large, PointPicture("x", "y", (0.0, 0.0, 1.0, 1.0))).summary()["epsilon_warning"]
+    assert said == large.privacy.epsilon_warning
+    assert "epsilon above 10 promises little" in said
 
 
 def test_every_engine_has_a_picture_of_what_it_publishes(tmp_path: Path) -> None:

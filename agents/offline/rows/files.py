@@ -86,7 +86,14 @@ class RowFile:
             with self.path.open("rb") as file:
                 while block := file.read(_READ_BYTES):
                     digest.update(block)
-            return FileSummary(digest.hexdigest(), self._count())
+        except OSError as error:
+            raise self._unreadable(error) from None
+        return FileSummary(digest.hexdigest(), self.count())
+
+    def count(self) -> int:
+        """Its rows, as `FileSummary` has them. Raises: FileError."""
+        try:
+            return self._count()
         except _UNREADABLE as error:
             raise self._unreadable(error) from None
 

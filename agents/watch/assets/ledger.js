@@ -3,7 +3,6 @@
 import { element, get, moment, number, replace, table } from "./common.js";
 
 const SHOWN = 25, KEPT = 10000;
-const UNUSUAL_EPSILON = 10; // as schemas.config.privacy has it
 const WORDS = {
   waiting: ["reading", "not all records of the step are read yet"],
   verified: ["✓ verified", "the digest of the public records is the one in the ledger"],
@@ -78,7 +77,7 @@ export class Budget {
         + (s.delta ? ` It holds but for a probability delta = ${s.delta}.` : "")),
       meter,
       element("p", { class: "small" }, "It is a bound over all users, and can be the whole epsilon from the first release on. " + left),
-      ...(s.epsilon > UNUSUAL_EPSILON ? [element("p", { class: "bad" }, `epsilon above ${UNUSUAL_EPSILON} promises little.`)] : []),
+      ...(s.epsilon_warning ? [element("p", { class: "bad" }, s.epsilon_warning)] : []),
       ...(s.private ? [] : [element("p", { class: "bad" }, `NOT PRIVATE. ${s.note}`)]),
       ...(rows.length ? [table("Mechanisms, per event", ["what is measured", "noise", "#scale", "#epsilon", "#uses"], rows)] : []));
   }

@@ -178,6 +178,7 @@ class StreamSeen:
             "unit": stream.privacy.unit,
             "max_contributions": stream.privacy.max_contributions,
             "epsilon": latest.get("epsilon", float(stream.privacy.epsilon)),
+            "epsilon_warning": stream.privacy.epsilon_warning,
             "epsilon_spent": latest.get("epsilon_spent", 0.0),
             "epsilon_per_us": latest.get("epsilon_per_us", stream.privacy.per_us),
             "delta": guarantee.get("delta", stream.privacy.delta),
