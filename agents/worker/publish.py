@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -272,7 +272,7 @@ class PublishStreamTask:
         for each in due:
             if self._timed(each):
                 DELAY.labels(self.name).observe(max(now - self._due_s(each.step), 0.0))
-        show_public(self._stream, due[-1].step, self._clock, due[-1].records[-1].value or b"{}")
+        show_public(self._stream, due[-1].step, self._clock, due[-1].ledger)
 
     async def _read(self, offset: int, record: LogRecord) -> Publication | None:
         """In a thread: a large candidate takes seconds to unpack, in which the event loop must go on."""
@@ -298,15 +298,15 @@ class PublishStreamTask:
         """
         failpoint("publish_due")
         await self._producer.begin_transaction()
-        await self._send(due, ledger=False)
+        await self._send(due, lambda each: each.data)
         failpoint("publish_data_appended")
-        await self._send(due, ledger=True)
+        await self._send(due, lambda each: [each.ledger_record])
         failpoint("publish_ledger_appended")
         await self._producer.commit_transaction()
         failpoint("publish_committed")
 
-    async def _send(self, due: Sequence[Publication], *, ledger: bool) -> None:
-        """Append the steps' ledger records, or all others."""
+    async def _send(self, due: Sequence[Publication], records: Callable[[Publication], Iterable[PublicRecord]]) -> None:
+        """Append these records of each step."""
         name = self._stream.name
         topics = {
             "synthetic": Topics.synthetic(name),
@@ -320,16 +320,14 @@ class PublishStreamTask:
             for publication in due:
                 headers = [(STEP_HEADER, b"%d" % publication.step)]
                 timestamp_ms = self._clock.end_of(publication.step) // 1000
-                for record in publication.records:
-                    if (record.channel == "ledger") is not ledger:
-                        continue
-                    given = {"key": record.key, "value": record.value, "timestamp": timestamp_ms, "headers": headers}
-                    batch = batches.get(record.channel)
+                for channel, key, value in records(publication):
+                    batch = batches.get(channel)
+                    given = {"key": key, "value": value, "timestamp": timestamp_ms, "headers": headers}
                     if batch is None or batch.append(**given) is None:
                         if batch is not None:
-                            pending.append(await self._producer.send_batch(batch, topics[record.channel], partition=0))
+                            pending.append(await self._producer.send_batch(batch, topics[channel], partition=0))
                             await asyncio.sleep(0)
-                        batch = batches[record.channel] = self._producer.create_batch()
+                        batch = batches[channel] = self._producer.create_batch()
                         batch.append(**given)
             for channel, batch in batches.items():
                 pending.append(await self._producer.send_batch(batch, topics[channel], partition=0))

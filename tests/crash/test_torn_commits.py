@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -140,8 +141,7 @@ def publications(stream: str, steps: int) -> list[Publication]:
         digest = sha256(frame_records(data))
         words = {"step": step, "digest": digest, "previous_chain": chain}
         chain = link(chain, stream=stream, step=step, digest=digest, ledger=orjson.dumps(words))
-        ledger = PublicRecord("ledger", b"%d" % step, orjson.dumps({**words, "chain": chain}))
-        found.append(Publication(stream, step, (*data, ledger), 0))
+        found.append(Publication(stream, step, frame_records(data), orjson.dumps({**words, "chain": chain}), 0))
     return found
 
 
@@ -168,8 +168,8 @@ class Publishing:
         """One worker, until every step is public or something ends it."""
         async with self.stream_task() as stream_task:
             for whole in self.steps[stream_task.machine.last_step + 1 :]:
-                data = stream_task.machine._missing(whole.step, whole.records[:-1])
-                await stream_task.publish([Publication(whole.stream, whole.step, (*data, whole.records[-1]), 0)])
+                rest = stream_task.machine._missing(whole.step, whole.payload)
+                await stream_task.publish([dataclasses.replace(whole, payload=rest)])
                 stream_task.machine.last_step = whole.step
 
     async def public(self, bootstrap: str) -> dict[str, list[int | None]]:

@@ -186,7 +186,7 @@ def test_two_jobs_with_one_stream_name_cannot_both_publish(bootstrap: str, tmp_p
         await stream_tasks[1].open(second.kafka)
 
         def step(value: bytes) -> Publication:
-            return Publication(name, 0, (PublicRecord("ledger", b"0", value),), 0)
+            return Publication(name, 0, b"", value, 0)
 
         with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
             await stream_tasks[0].publish([step(b"first")])
@@ -222,11 +222,13 @@ def test_steps_of_many_batches_are_public_once_whole_and_in_order(
             Publication(
                 name,
                 step,
-                (
-                    *(PublicRecord("synthetic", key, worker * 600) for key in keys),
-                    PublicRecord("measurements", b"%d" % step, worker),
-                    PublicRecord("ledger", b"%d" % step, worker),
+                frame_records(
+                    [
+                        *(PublicRecord("synthetic", key, worker * 600) for key in keys),
+                        PublicRecord("measurements", b"%d" % step, worker),
+                    ]
                 ),
+                worker,
                 0,
             )
             for step, keys in enumerate(synthetic)

@@ -79,6 +79,8 @@ def measurement_records(measurement: Mapping[str, Any]) -> list[bytes]:
     Raises: EngineInputError if there is no list to cut: before a candidate is committed that could not be published.
     """
     words = orjson.dumps(measurement)
+    if len(words) <= MOST_BYTES:
+        return [words]
     longest = max(_lengths(measurement), default=0)
     parts = 1
     pieces = [words]

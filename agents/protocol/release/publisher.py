@@ -8,14 +8,24 @@ sees twice is the same bytes twice.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 import orjson
 
 from agents.protocol.release.log import LogView
 from schemas.errors import ForkError, GapError, LostTopicError
-from schemas.releases import CHANNELS, GENESIS, Candidate, Channel, LogRecord, PublicRecord, link, unframe_records
+from schemas.releases import (
+    CHANNELS,
+    GENESIS,
+    Candidate,
+    Channel,
+    LogRecord,
+    PublicRecord,
+    each_framed,
+    frame_records,
+    link,
+)
 from schemas.topics import Topics
 
 
@@ -24,21 +34,38 @@ class Publication:
     """A step to be published, whole, in one transaction; the ledger record is last.
 
     Attributes:
-        records: all of the step but what a torn transaction made public before, see `StreamPublisher.found`.
+        payload: the framed records of the step, without those that a torn transaction made public before, see
+            `StreamPublisher.found`.
+        ledger: value of the ledger record.
         first_offset: offset of the step's first record on the release log; once published, everything before it may go.
         live: closed by the wall clock after a replay had gone live; see `Candidate.live`.
     """
 
     stream: str
     step: int
-    records: tuple[PublicRecord, ...]
+    payload: bytes = field(repr=False)
+    ledger: bytes = field(repr=False)
     first_offset: int
     live: bool = False
 
     @property
+    def data(self) -> Iterator[PublicRecord]:
+        """Synthetic records and measurements, one at a time."""
+        return each_framed(self.payload)
+
+    @property
+    def ledger_record(self) -> PublicRecord:
+        return PublicRecord("ledger", b"%d" % self.step, self.ledger)
+
+    @property
+    def records(self) -> tuple[PublicRecord, ...]:
+        """All of them, in their order."""
+        return (*self.data, self.ledger_record)
+
+    @property
     def size(self) -> int:
-        """Bytes of the values."""
-        return sum(len(record.value or b"") for record in self.records)
+        """Bytes."""
+        return len(self.payload) + len(self.ledger)
 
 
 class StreamPublisher:
@@ -103,22 +130,22 @@ class StreamPublisher:
                 f"{candidate.measured}, which were published: it was deleted and made again, or is an older copy"
             )
 
-    def _missing(self, step: int, records: Iterable[PublicRecord]) -> tuple[PublicRecord, ...]:
-        """What is not public yet. Kafka keeps the order of a topic, so what is public is the head of each channel; of
-        that, compaction may have removed records that others replace.
+    def _missing(self, step: int, payload: bytes) -> bytes:
+        """What of a payload is not public yet. Kafka keeps the order of a topic, so what is public is the head of each
+        channel; of that, compaction may have removed records that others replace.
         """
         if not self._found:
-            return tuple(records)
+            return payload
         found, self._found = self._found, {}
         left: dict[Channel, list[PublicRecord]] = {channel: [] for channel in CHANNELS}
-        for record in records:
+        for record in each_framed(payload):
             left[record.channel].append(record)
         for channel, seen in found.items():
             rest = iter(left[channel])
             if not all(record in rest for record in seen):  # each is looked for behind the one before
                 raise ForkError(f"stream {self.stream}: records of step {step} are public with other bytes")
             left[channel] = list(rest)
-        return tuple(record for channel in CHANNELS for record in left[channel])
+        return frame_records(record for channel in CHANNELS for record in left[channel])
 
     def on_record(self, offset: int, record: LogRecord) -> Publication | None:
         """Take in a record of the release log; return the step that must now be published, if any.
@@ -147,9 +174,10 @@ class StreamPublisher:
             )
         if candidate.previous_chain != chain:
             raise ForkError(f"stream {self.stream}: step {candidate.step} does not continue what is public")
-        ledger = PublicRecord("ledger", b"%d" % candidate.step, candidate.ledger)
-        records = (*self._missing(candidate.step, unframe_records(candidate.payload)), ledger)
-        publication = Publication(self.stream, candidate.step, records, complete.first_offset, candidate.live)
+        payload = self._missing(candidate.step, candidate.payload)
+        publication = Publication(
+            self.stream, candidate.step, payload, candidate.ledger, complete.first_offset, candidate.live
+        )
         self._waiting.append((publication, candidate.chain))
         return publication
 
