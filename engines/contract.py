@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,8 @@ class Batch:
         return Batch(self.step, change(self.events), change(self.surplus), self.beyond)
 
 
-class SyntheticRecord(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SyntheticRecord:
     """One synthetic record that appears. `fields` use the raw events' field names; `id` is its key for ever.
 
     `step` is the one whose events it stands for, in engines whose `EngineFacts.dates_records`. Elsewhere it is None:

@@ -19,12 +19,10 @@ from typing import overload
 
 import numpy as np
 
-from engines.contract import SyntheticRecord
+from engines.many_records import PART, ManyRecords, RecordColumns
 from engines.spatial.domain import SpatialDomain
 from engines.spatial.placement import Placement
 from schemas.arrays import IntArray
-
-_CHUNK = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,64 +91,32 @@ class Prefixes:
         return _descend(self.placement, self.nodes[cell], indices, depth=self.depth)
 
 
-def _chunks(rows: range) -> Iterator[range]:
-    for start in range(0, len(rows), _CHUNK):
-        yield rows[start : start + _CHUNK]
+class PointRecords(ManyRecords):
+    """Synthetic records of points, made when they are read."""
 
-
-class PointRecords(Sequence[SyntheticRecord]):
-    """Synthetic records that are made when they are read, some thousands at a time.
-
-    Args:
-        rows: which of the points.
-    """
-
-    def __init__(self, domain: SpatialDomain, points: Prefixes, rows: range | None = None) -> None:
+    def __init__(self, domain: SpatialDomain, points: Prefixes) -> None:
         self._domain, self._points = domain, points
-        self._rows = range(points.total) if rows is None else rows
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._points.total
 
-    def __iter__(self) -> Iterator[SyntheticRecord]:
-        fields = self._domain.record_fields
-        for rows in _chunks(self._rows):
-            nodes, indices = self._points.finest(rows)
-            names = _texts(nodes, indices, depth=self._domain.depth)
-            columns = self._domain.placed(self._points.placement, nodes, indices)
-            if len(columns) == 2:
-                x_field, y_field = fields
-                for name, x, y in zip(names, *columns, strict=True):
-                    yield SyntheticRecord(name, {x_field: x, y_field: y})
-            else:
-                for name, *values in zip(names, *columns, strict=True):
-                    yield SyntheticRecord(name, dict(zip(fields, values, strict=True)))
-
-    @overload
-    def __getitem__(self, index: int) -> SyntheticRecord: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> PointRecords: ...
-
-    def __getitem__(self, index: int | slice) -> SyntheticRecord | PointRecords:
-        if isinstance(index, slice):
-            return PointRecords(self._domain, self._points, self._rows[index])
-        at = self._rows[index]
-        return next(iter(PointRecords(self._domain, self._points, range(at, at + 1))))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
-
-    __hash__ = None  # type: ignore[assignment]
+    def part(self, rows: range) -> RecordColumns:
+        """See `ManyRecords`."""
+        nodes, indices = self._points.finest(rows)
+        columns = self._domain.placed(self._points.placement, nodes, indices)
+        return RecordColumns(
+            _texts(nodes, indices, depth=self._domain.depth),
+            dict(zip(self._domain.record_fields, columns, strict=True)),
+        )
 
     @property
     def nodes(self) -> IntArray:
         """`(points,)` int64 heap numbers of the finest cells that they lie in."""
-        return self._points.finest(self._rows)[0]
+        return self._points.finest(range(len(self)))[0]
 
     def coordinates(self) -> tuple[np.ndarray, ...]:
         """The records' fields, column by column: of all points at once."""
-        columns = self._domain.placed(self._points.placement, *self._points.finest(self._rows))
+        columns = self._domain.placed(self._points.placement, *self._points.finest(range(len(self))))
         return tuple(np.array(column) for column in columns)
 
 
@@ -165,7 +131,8 @@ class PointIds(Sequence[str]):
         return len(self._rows)
 
     def __iter__(self) -> Iterator[str]:
-        for rows in _chunks(self._rows):
+        for start in range(0, len(self._rows), PART):
+            rows = self._rows[start : start + PART]
             yield from _texts(*self._points.finest(rows), depth=self._points.depth)
 
     @overload

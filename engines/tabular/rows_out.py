@@ -8,10 +8,11 @@ Source: splitmix64 ([steele2014]) under a key from SHA-256.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
 import numpy as np
 
-from engines.contract import SyntheticRecord
+from engines.many_records import ManyRecords, RecordColumns
 from engines.tabular.domain import TableDomain
 from schemas.arrays import FloatArray, IntArray, WordArray
 
@@ -45,13 +46,30 @@ def _mix(words: WordArray) -> WordArray:
     return mixed
 
 
-def records(
-    domain: TableDomain, key: int, codes: np.ndarray, ids: IntArray, origins: IntArray
-) -> list[SyntheticRecord]:
-    """Records of rows with these `(rows, attributes)` codes."""
-    columns = domain.decode_values(codes.astype(np.int64), places(key, origins, len(domain.attributes)))
-    names = domain.names
-    return [
-        SyntheticRecord(record_id(serial), dict(zip(names, row, strict=True)))
-        for serial, row in zip(ids.tolist(), zip(*columns, strict=True), strict=True)
-    ]
+@dataclass(frozen=True, slots=True, eq=False)
+class RowRecords(ManyRecords):
+    """Records of rows, made when they are read.
+
+    Attributes:
+        key: see `stream_key`.
+        codes: `(rows, attributes)`. ids, origins: `(rows,)`, see `engines.tabular.records.Rows`.
+    """
+
+    domain: TableDomain
+    key: int
+    codes: np.ndarray
+    ids: IntArray
+    origins: IntArray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def part(self, rows: range) -> RecordColumns:
+        """See `ManyRecords`."""
+        at = np.arange(rows.start, rows.stop, rows.step)
+        fractions = places(self.key, self.origins[at], len(self.domain.attributes))
+        columns = self.domain.decode_values(self.codes[at].astype(np.int64), fractions)
+        return RecordColumns(
+            [record_id(serial) for serial in self.ids[at].tolist()],
+            dict(zip(self.domain.names, columns, strict=True)),
+        )

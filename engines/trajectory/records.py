@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
 
-from engines.contract import SyntheticRecord
+import numpy as np
+
+from engines.many_records import ManyRecords, RecordColumns
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.synthesis import Synthesis
 from schemas.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TripRecords(Sequence[SyntheticRecord]):
+class TripRecords(ManyRecords):
     """The points of a step's synthetic trips, trip by trip, in order.
 
     A record holds the raw fields' names: the trip (step and number, so it never comes again), the place of the point in
@@ -39,25 +39,17 @@ class TripRecords(Sequence[SyntheticRecord]):
     def __len__(self) -> int:
         return len(self.x)
 
-    @overload
-    def __getitem__(self, index: int) -> SyntheticRecord: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[SyntheticRecord]: ...
-    def __getitem__(self, index: int | slice) -> SyntheticRecord | list[SyntheticRecord]:
-        if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError("no such record")
-        at = index % len(self)
-        owner = int(self.owners[at])
-        place, name = at - int(self.offsets[owner]), f"{self.step}-{owner}"
-        values = {
-            self.trip_field: name,
-            self.order_field: place,
-            self.fields[0]: float(self.x[at]),
-            self.fields[1]: float(self.y[at]),
+    def part(self, rows: range) -> RecordColumns:
+        """See `ManyRecords`."""
+        at = np.arange(rows.start, rows.stop, rows.step)
+        owners = self.owners[at]
+        places = (at - self.offsets[owners]).tolist()
+        trips = [f"{self.step}-{owner}" for owner in owners.tolist()]
+        fields = {
+            self.trip_field: trips,
+            self.order_field: places,
+            self.fields[0]: self.x[at].astype(np.float64).tolist(),
+            self.fields[1]: self.y[at].astype(np.float64).tolist(),
         }
-        return SyntheticRecord(f"{name}-{place}", values, self.step)
-
-    def __iter__(self) -> Iterator[SyntheticRecord]:
-        return (self[at] for at in range(len(self)))
+        ids = [f"{trip}-{place}" for trip, place in zip(trips, places, strict=True)]
+        return RecordColumns(ids, fields, [self.step] * len(at))

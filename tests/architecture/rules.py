@@ -98,7 +98,8 @@ RULES = (
     allow(
         "agents.protocol",
         # The registry is the table of names and builders that belongs to the contract: no engine is named here.
-        ours="agents.formats agents.protocol engines.contract engines.noise engines.registry schemas",
+        ours="agents.formats agents.protocol schemas "
+        "engines.contract engines.many_records engines.noise engines.registry",
         standard=PURE | {"datetime", "zoneinfo"},  # to write a given time, never to ask for one: see CLOCKS
         others=frozenset({"numpy", "orjson", "msgspec"}),
     ),
@@ -194,7 +195,7 @@ LAYERS = (
     grimp.Layer("engines.surplus", "engines.shares"),
     grimp.Layer(
         *("engines.counters", "engines.accounting", "engines.specs"),
-        *("engines.expiry", "engines.gathering", "engines.identity"),
+        *("engines.expiry", "engines.gathering", "engines.identity", "engines.many_records"),
     ),
     grimp.Layer("engines.contract"),
     grimp.Layer("engines.noise", "engines.state"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import orjson
@@ -63,9 +62,9 @@ def test_any_change_of_a_public_record_is_seen(data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(records) - 1))
     how = data.draw(st.sampled_from(["value", "key", "more", *(["measurement lost"] if measurements else [])]))
     if how == "value":
-        records[at] = dataclasses.replace(records[at], value=(records[at].value or b"") + b" ")
+        records[at] = records[at]._replace(value=(records[at].value or b"") + b" ")
     elif how == "key":
-        records[at] = dataclasses.replace(records[at], key=records[at].key + b"0")
+        records[at] = records[at]._replace(key=records[at].key + b"0")
     elif how == "more":
         records.append(PublicRecord("synthetic", b"another", b"{}"))
     else:

@@ -19,6 +19,7 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.dating import Dating, dated
 from agents.protocol.release.stepper import Stepper
 from engines.contract import Release, SyntheticRecord
+from engines.many_records import parts_of
 from engines.registry import build_domain
 from schemas.blocks import Block
 from schemas.config import ConfigError, Stream, parse_config
@@ -98,8 +99,8 @@ def test_a_restart_goes_on() -> None:
         given_ = release(step, added, removed)
         found = []
         for each in (first, second):
-            step_of = each.take(given_)
-            found.append([step_of(record) for record in given_.added])
+            steps_of = each.take(given_)
+            found.append([step for part in parts_of(given_.added) for step in steps_of(part)])
         assert found[0] == found[1]
         third = Dating()
         third.restore(second.arrays())

@@ -15,7 +15,7 @@ from engines.tabular import Category, Impossible, Numeric, TableDomain
 from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.records import Rows
-from engines.tabular.rows_out import places, records, stream_key
+from engines.tabular.rows_out import RowRecords, places, stream_key
 from schemas.errors import EngineInputError
 from tests.tabular.tables import folded, growing, random_rows, table
 
@@ -79,7 +79,7 @@ def test_a_quiet_step_keeps_nearly_all_rows() -> None:
 def test_a_number_stays_where_it_is_while_its_row_moves() -> None:
     domain = TableDomain((Category(name="sex", values=("f", "m")), Numeric(name="age", edges=(0, 18, 65, 120))))
     codes, origins = np.array([[0, 1], [1, 1]], np.int16), np.array([5, 5])
-    before, after = records(domain, stream_key("s"), codes, np.array([5, 9]), origins)
+    before, after = RowRecords(domain, stream_key("s"), codes, np.array([5, 9]), origins)
     assert (before.id, after.id) == ("5", "9")
     assert before.fields["age"] == after.fields["age"]
     assert (before.fields["sex"], after.fields["sex"]) == ("f", "m")

@@ -58,7 +58,9 @@ def published(steps: int, *, fewer: int = 0) -> Published:
         added = [SyntheticRecord(f"{step}.{at}", {"x": at / 4, "y": 0.5}) for at in range(3)]
         total = 3 * (step + 1) - step
         release = Release(step, added, removed, [{"count": step, "variance": 2.0}], total, gathered=False)
-        records = list(release_records(release, time_field="at", step_of=lambda _, at=step: at, time_of=int))
+        records = list(
+            release_records(release, time_field="at", steps_of=lambda part, at=step: [at] * len(part.ids), time_of=int)
+        )
         digest = sha256(frame_records(records))
         words, chain = ledger_entry(
             release, STREAM, GUARANTEE, start_us=step * HOUR_US, end_us=(step + 1) * HOUR_US, digest=digest,

@@ -11,11 +11,13 @@ Memory: about 120 bytes of a record alive; its id and 4 bytes in each candidate.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from math import gcd
 
 import numpy as np
 
-from engines.contract import Release, SyntheticRecord
+from engines.contract import Release
+from engines.many_records import RecordColumns
 from schemas.arrays import IntArray
 
 _TEXT, _STEPS = "dating/ids", "dating/steps"
@@ -27,18 +29,19 @@ class Dating:
     def __init__(self) -> None:
         self._steps: dict[str, int] = {}
 
-    def take(self, release: Release) -> Callable[[SyntheticRecord], int]:
-        """What gives the step of each added record: to be called once for each, in their order, as they are made."""
+    def take(self, release: Release) -> Callable[[RecordColumns], Sequence[int]]:
+        """What gives the steps of added records: to be called once for each, in their order, as they are made."""
         withdrawn = [self._steps.pop(name) for name in release.removed]
         steps: Iterator[int] = iter(
             dated(withdrawn, len(release.added), now=release.step, spans=release.spans).tolist()
         )
 
-        def step_of(record: SyntheticRecord) -> int:
-            step = self._steps[record.id] = next(steps)
-            return step
+        def steps_of(part: RecordColumns) -> Sequence[int]:
+            mine = list(islice(steps, len(part.ids)))
+            self._steps.update(zip(part.ids, mine, strict=True))
+            return mine
 
-        return step_of
+        return steps_of
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What a restart goes on from; public values."""

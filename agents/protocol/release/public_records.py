@@ -6,12 +6,14 @@ Written once, before the candidate is committed; afterwards these bytes are only
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from engines.contract import Release, SyntheticRecord
+from agents.protocol.release.json_rows import json_rows
+from engines.contract import Release
+from engines.many_records import RecordColumns, parts_of
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 from schemas.releases import PublicRecord, link
@@ -44,26 +46,26 @@ def release_records(
     release: Release,
     *,
     time_field: str,
-    step_of: Callable[[SyntheticRecord], int],
+    steps_of: Callable[[RecordColumns], Sequence[int]],
     time_of: Callable[[int], str | int | float],
 ) -> Iterator[PublicRecord]:
     """Synthetic records, tombstones and measurements of a step, in the order in which they are published.
 
-    Tombstones come first: a reader that stops in between holds too few records, never withdrawn ones. One at a time:
-    orjson's bytes are cut from 4 KB each of which the rest stays taken while they live, 4 GB of 10^6 records.
+    Tombstones come first: a reader that stops in between holds too few records, never withdrawn ones.
 
     Args:
-        step_of: the step that an added record is of; asked once for each, in order.
+        steps_of: the steps that some added records are of; asked once for each, in order.
         time_of: the value of the time field for a step.
     """
     for key in release.removed:
         yield PublicRecord("synthetic", key.encode(), None)
     values: dict[int, str | int | float] = {}
-    for record in release.added:
-        step = step_of(record)
-        if step not in values:
-            values[step] = time_of(step)
-        yield PublicRecord("synthetic", record.id.encode(), orjson.dumps({time_field: values[step], **record.fields}))
+    for part in parts_of(release.added):
+        steps = steps_of(part)
+        values |= {step: time_of(step) for step in set(steps) - values.keys()}
+        rows = json_rows({time_field: [values[step] for step in steps], **part.fields})
+        for name, row in zip(part.ids, rows, strict=True):
+            yield PublicRecord("synthetic", name.encode(), row)
     for measurement in release.measurements:
         for words in measurement_records({"step": release.step, **measurement}):
             yield PublicRecord("measurements", b"%d" % release.step, words)

@@ -8,7 +8,7 @@ second answer.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +17,8 @@ from agents.protocol.clock import StepClock
 from agents.protocol.release.dating import Dating
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.public_records import ledger_entry, raw_time, release_records
-from engines.contract import Batch, Engine, Release, SyntheticRecord
+from engines.contract import Batch, Engine, Release
+from engines.many_records import RecordColumns
 from engines.noise import NoiseSource
 from engines.registry import build_domain, build_engine
 from schemas.blocks import Block
@@ -90,7 +91,7 @@ class Stepper:
             release_records(
                 release,
                 time_field=time.field,
-                step_of=self._step_of(release),
+                steps_of=self._steps_of(release),
                 time_of=self._time_of,
             )
         )
@@ -122,11 +123,17 @@ class Stepper:
             arrays=arrays | self.merge.arrays() | (self._dating.arrays() if self._dating is not None else {}),
         )
 
-    def _step_of(self, release: Release) -> Callable[[SyntheticRecord], int]:
-        """Of each added record: the one that it says itself, the one that it stands for, or this one."""
+    def _steps_of(self, release: Release) -> Callable[[RecordColumns], Sequence[int]]:
+        """Of added records: those that they say themselves, those that they stand for, or this one."""
         if self._dating is not None:
             return self._dating.take(release)
-        return lambda record: release.step if record.step is None else record.step
+        now = release.step
+
+        def steps_of(part: RecordColumns) -> Sequence[int]:
+            said = part.steps
+            return [now] * len(part.ids) if said is None else [now if step is None else step for step in said]
+
+        return steps_of
 
     def _time_of(self, step: int) -> str | int | float:
         time = self.stream.time

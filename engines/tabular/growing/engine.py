@@ -32,7 +32,7 @@ from engines.tabular.growing.learn import ClosedBlock, GrowingState, Learning, L
 from engines.tabular.growing.measure import variances
 from engines.tabular.growing.totals import Totals
 from engines.tabular.records import Rows
-from engines.tabular.rows_out import record_id, records
+from engines.tabular.rows_out import RowRecords, record_id
 from engines.tabular.workload import Clique
 from schemas.arrays import FloatArray
 from schemas.guarantee import Guarantee
@@ -108,7 +108,7 @@ class GrowingBlocks:
         new = rows.ids >= self._rows.serial
         return Release(
             step=now,
-            added=records(self.config.domain, self._parts.key, rows.codes[new], rows.ids[new], rows.origins[new]),
+            added=RowRecords(self.config.domain, self._parts.key, rows.codes[new], rows.ids[new], rows.origins[new]),
             removed=[record_id(serial) for serial in gone.tolist()],
             measurements=[self._totals_json(learnt.totals), *self._marginals_json(work.measured)],
             total=len(rows),

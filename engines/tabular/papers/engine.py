@@ -26,7 +26,7 @@ from engines.tabular.marginals import Marginals
 from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.rounds import MeasuredMarginal, Rounds
 from engines.tabular.records import Keeper, Rows
-from engines.tabular.rows_out import record_id, records, stream_key
+from engines.tabular.rows_out import RowRecords, record_id, stream_key
 from schemas.arrays import FloatArray
 from schemas.guarantee import Guarantee, Mechanism
 
@@ -87,7 +87,7 @@ class RoundsEngine(ABC):
         new = after.ids >= before.serial
         return Release(
             step=batch.step,
-            added=records(config.domain, self._key, after.codes[new], after.ids[new], after.origins[new]),
+            added=RowRecords(config.domain, self._key, after.codes[new], after.ids[new], after.origins[new]),
             removed=[record_id(gone) for gone in np.setdiff1d(before.ids, after.ids, assume_unique=True).tolist()],
             measurements=self._measurements(learnt),
             total=len(after),
