@@ -72,31 +72,38 @@ def frame_records(records: Iterable[PublicRecord]) -> bytes:
 
 def unframe_records(data: bytes) -> list[PublicRecord]:
     """Raises: WireError if the bytes do not end where a record ends."""
+    check_frames(data)
     return list(each_framed(data))
 
 
-def each_framed(data: bytes) -> Iterator[PublicRecord]:
-    """The same, one at a time: a million records at once are 300 MB.
+def check_frames(data: bytes) -> None:
+    """Raises: WireError if `each_framed` could not read all of it."""
+    unpack = _FRAME.unpack_from
+    at = 0
+    try:
+        while at < len(data):
+            channel, key_size, size = unpack(data, at)
+            CHANNELS[channel]
+            at += _FRAME.size + key_size + max(size, 0)
+    except (struct.error, IndexError):
+        at = -1
+    if at != len(data):
+        raise WireError("damaged frame of public records")
 
-    Raises: WireError, where the damage is reached.
-    """
+
+def each_framed(data: bytes) -> Iterator[PublicRecord]:
+    """Records that `check_frames` has nothing against, one at a time: a million at once are 300 MB."""
     unpack = _FRAME.unpack_from
     at = 0
     while at < len(data):
-        try:
-            channel, key_size, size = unpack(data, at)
-            name = CHANNELS[channel]
-        except (struct.error, IndexError):
-            raise WireError("damaged frame of public records") from None
+        channel, key_size, size = unpack(data, at)
         begin = at + _FRAME.size
         end = at = begin + key_size
         value = None
         if size >= 0:
             at = end + size
             value = data[end:at]
-        if at > len(data):
-            raise WireError("damaged frame of public records")
-        yield PublicRecord(name, data[begin:end], value)
+        yield PublicRecord(CHANNELS[channel], data[begin:end], value)
 
 
 def sha256(*parts: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
 import orjson
@@ -14,8 +15,8 @@ from agents.protocol.release.stepper import Stepper
 from engines.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.config import Stream
-from schemas.errors import ForkError, GapError, LostTopicError
-from schemas.releases import Candidate, cut
+from schemas.errors import ForkError, GapError, LostTopicError, WireError
+from schemas.releases import Candidate, cut, link, sha256
 
 STEPS = 4
 STREAM = contract_case("spatial").stream("default")
@@ -73,6 +74,19 @@ def test_what_it_remembers_does_not_grow_with_the_steps() -> None:
         assert (due is not None) == (chunk.step == STEPS - 1)
     publisher.published(STEPS - 1)
     assert list(publisher._chains) == [STEPS - 1]
+
+
+@pytest.mark.parametrize("framed", [b"\x03" + bytes(8), b"\x00" * 5, b"\x00\x09" + bytes(7)])
+def test_records_that_cannot_be_read_stop_the_stream_before_a_transaction(framed: bytes) -> None:
+    """As those on a channel of a later version: digests and chain are right."""
+    honest = candidates(STREAM)[0]
+    digest = sha256(honest.payload + framed)
+    chain = link(honest.previous_chain, stream=STREAM.name, step=0, digest=digest, ledger=honest.ledger)
+    other = dataclasses.replace(honest, payload=honest.payload + framed, digest=digest, chain=chain)
+    for candidate, refused in ((honest, False), (other, True)):
+        [chunk] = cut(candidate.encode(), stream=STREAM.name, step=0)
+        with pytest.raises(WireError, match="damaged frame") if refused else contextlib.nullcontext():
+            assert recovered([]).on_record(0, chunk) is not None
 
 
 # One engine measures in every step, the other, where nothing happens, in the first.

@@ -22,6 +22,7 @@ from schemas.releases import (
     Channel,
     LogRecord,
     PublicRecord,
+    check_frames,
     each_framed,
     frame_records,
     link,
@@ -174,6 +175,7 @@ class StreamPublisher:
             )
         if candidate.previous_chain != chain:
             raise ForkError(f"stream {self.stream}: step {candidate.step} does not continue what is public")
+        check_frames(candidate.payload)  # here, where it stops the stream: its transaction would end the worker
         payload = self._missing(candidate.step, candidate.payload)
         publication = Publication(
             self.stream, candidate.step, payload, candidate.ledger, complete.first_offset, candidate.live
