@@ -95,6 +95,9 @@ def test_topics_replay_status_doctor(config: Path) -> None:
     assert "has gone live" in call("replay", config, FILE, code=2)["problems"][0]["reason"]
     told = CliRunner().invoke(build_app(), ["replay", str(config), str(FILE), "--then-live"])
     assert "is live: steps after" in told.stderr
+    name = load_config(config, os.environ).streams[0].name
+    assert told.stderr.count(f"{name}: no worker has started it yet") == 1
+    assert live["unstarted"] == [name]
     (stream,) = call("status", config)["streams"]
     assert (stream["live"], stream["partitions"]) == (0, 2), "no worker has read it yet"
     loaded = load_config(config, os.environ)
