@@ -243,7 +243,7 @@ def planned(stream: Stream, parts: Iterable[list[Row]], *, source: str) -> Itera
     Raises: ReplayError for rows that are not sorted by time.
     """
     clock, times = clock_of(stream), times_of(stream)
-    plan = plan_of(stream, {stream.source: 1}, Progress(source=source))
+    plan = plan_of(stream, {stream.source: 1}, Progress(source=source), written=False)
     for rows in parts:
         yield plan.chunk(rows, steps_of(clock, times.of(rows))).records[stream.source, 0], len(rows)
     yield plan.finish().records[stream.source, 0], 0
