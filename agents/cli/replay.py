@@ -142,9 +142,9 @@ def replay(
 
 def _say_unstarted(streams: tuple[str, ...]) -> None:
     say(
-        f"{' and '.join(streams)}: no worker has started it yet, so this configuration and this machine's time zones are "
-        "compared with nothing: for a worker that starts with others, rows are late or in another step. Fix: privstream "
-        "run CONFIG first, or run it with this very configuration and version"
+        f"{' and '.join(streams)}: no worker has started it yet, so this configuration and this machine's time zones "
+        "are compared with nothing: for a worker that starts with others, rows are late or in another step. Fix: "
+        "privstream run CONFIG first, or run it with this very configuration and version"
     )
 
 

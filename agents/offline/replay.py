@@ -23,7 +23,8 @@ from agents.kafka.topics.admin import admin_client
 from agents.kafka.topics.ids import topic_identities
 from agents.offline.going_live import GoingLive, Prospect, has_gone_live
 from agents.offline.rows.columns import rows_for
-from agents.offline.rows.files import FileError, Row, RowFile
+from agents.offline.rows.files import FileError, RowFile
+from agents.offline.rows.lines import Row
 from agents.offline.rows.seen import RowsSeen, check_fit, first_rows
 from agents.offline.started import StartCheck
 from agents.protocol.clock import StepClock
@@ -176,9 +177,7 @@ async def replay(
         if going_live is not None:
             await going_live.close()
     written, seconds = plan.row - begin.row, time.monotonic() - started
-    return Replayed(
-        stream.name, written, begin.row, plan.step, plan.left_out, seconds, plan.live_from, start.unstarted
-    )
+    return Replayed(stream.name, written, begin.row, plan.step, plan.left_out, seconds, plan.live_from, start.unstarted)
 
 
 def _parts(file: RowFile, *, skip: int, options: ReplayOptions) -> Iterator[list[Row] | None]:
