@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from agents.consume import steps
 from agents.kafka.topics.ids import TopicIdentity
 from agents.pictures.contract import CountPicture
 from agents.watch import server
 from agents.watch.public import reader as module
-from agents.watch.public import steps
 from agents.watch.public.reader import PublicReader
 from agents.watch.public.seen import StreamSeen
 from schemas.config import Kafka

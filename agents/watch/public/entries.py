@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from agents.watch.public.steps import Verdict
+from agents.consume.steps import Verdict
 from schemas.releases import STEP_LIMIT
 
 _MOST = 1 << 53
