@@ -122,8 +122,7 @@ async def tail(kafka: Kafka, tps: Sequence[TopicAndPartition], *, wait: bool = T
     except (KafkaError, OSError) as error:
         raise await no_answer(kafka, "the topics cannot be read", error) from error
     finally:
-        await close_client(everything)
-        await close_client(committed)
+        await close_client(everything, committed)
 
 
 def _behind(stable: dict[Any, int], ends: dict[Any, int]) -> Any:
