@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from agents.consume.ledger import LedgerEntry, PublicRecordsError
+from agents.consume.entries import LedgerEntry, PublicRecordsError
 from agents.consume.steps import StepRecords, verdict
 from schemas.releases import PublicRecord
 

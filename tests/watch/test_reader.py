@@ -263,7 +263,7 @@ def test_the_ledger_is_read_before_the_records(cluster: Cluster, monkeypatch: py
 def test_other_readers_of_public_topics_refuse_or_pass_over_such_a_record(caplog: pytest.LogCaptureFixture) -> None:
     from types import SimpleNamespace
 
-    from agents.consume.ledger import PublicRecordsError
+    from agents.consume.entries import PublicRecordsError
     from agents.consume.reader import Silent, _Steps
     from agents.worker.audit import AuditStreamTask
 

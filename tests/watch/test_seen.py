@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.consume.entries import LedgerEntry
 from agents.consume.fold import FoldedTable
 from agents.consume.ledger import Ledger
 from agents.pictures.contract import CountPicture
@@ -20,7 +21,6 @@ from agents.pictures.trips import TripPicture
 from agents.presentation import presentation
 from agents.protocol.release.public_records import ledger_entry, release_records
 from agents.watch.public import seen as module
-from agents.watch.public.entries import entry_of
 from agents.watch.public.seen import StreamSeen
 from engines.contract import Release, SyntheticRecord
 from schemas.config import ENGINES, Stream
@@ -280,7 +280,7 @@ def test_an_entry_with_words_of_another_kind_is_counted_and_the_page_goes_on(pla
 def test_what_every_engine_says_in_the_ledger_is_an_entry(engine: str) -> None:
     _, candidates = case_run(engine)
     for candidate in candidates:
-        assert entry_of(orjson.loads(candidate.ledger)).step == candidate.step
+        assert LedgerEntry.of(candidate.ledger, candidate.stream).step == candidate.step
 
 
 def test_an_end_beyond_the_calendar_is_due_never() -> None:

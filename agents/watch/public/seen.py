@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from agents.consume.steps import StepRecords, verdict
+from agents.consume.entries import LedgerEntry, PublicRecordsError
+from agents.consume.steps import StepRecords, Verdict, verdict
 from agents.pictures.contract import Picture
-from agents.watch.public.entries import LedgerRow, entry_of
 from schemas.config.timing import to_us
-from schemas.errors import WireError
-from schemas.releases import GENESIS, STEP_LIMIT, Channel, PublicRecord, link
+from schemas.releases import GENESIS, STEP_LIMIT, Channel, PublicRecord
 
 if TYPE_CHECKING:
     from schemas.config import Stream
@@ -27,6 +27,33 @@ MOST_ENTRIES = 10_000
 MOST_OPEN = 1_000
 """Steps beyond the ledger's last entry of which records are held. The job writes a step and its entry in one
 transaction, and the ledger is read first: of a job there are one or two."""
+
+
+@dataclass(slots=True)
+class LedgerRow:
+    """What is kept of an entry, and what became of the comparison."""
+
+    step: int
+    end: str
+    added: int
+    removed: int
+    records: int
+    spent: float
+    gathered: bool
+    digest: str
+    chained: bool
+    verdict: Verdict = "waiting"
+
+    @staticmethod
+    def of(entry: LedgerEntry, *, chained: bool) -> LedgerRow:
+        return LedgerRow(
+            entry.step, str(entry.told["end"]), entry.added, entry.removed, entry.total, entry.spent, entry.gathered,
+            entry.digest, chained,
+        )  # fmt: skip
+
+    def row(self) -> list[Any]:
+        """As the page reads it, see `assets/ledger.js`."""
+        return [getattr(self, name) for name in self.__slots__]
 
 
 class StreamSeen:
@@ -110,10 +137,8 @@ class StreamSeen:
 
     def _on_ledger(self, value: bytes | None) -> None:
         try:
-            told = orjson.loads(value or b"")
-            entry, before = entry_of(told), str(told["previous_chain"])
-            chain = link(before, stream=self.stream.name, step=entry.step, digest=entry.digest, ledger=value or b"")
-        except (KeyError, TypeError, ValueError, OverflowError, WireError):
+            entry = LedgerEntry.of(value or b"", self.stream.name)
+        except PublicRecordsError:
             self.unreadable += 1
             return
         last = int(self._latest.get("step", -1))
@@ -123,13 +148,13 @@ class StreamSeen:
             if known is not None and known.digest != entry.digest:
                 self._twice = entry.step
             return
-        follows = before == (self._chain if self._chain is not None else GENESIS if entry.step == 0 else before)
-        entry.chained = follows and chain == told["chain"] and (last < 0 or entry.step == last + 1)
-        if not entry.chained and self._broken is None:
+        before = self._chain if self._chain is not None else GENESIS if entry.step == 0 else entry.previous
+        chained = entry.linked and entry.previous == before and (last < 0 or entry.step == last + 1)
+        if not chained and self._broken is None:
             self._broken = entry.step
-        self._chain, self._latest = str(told["chain"]), told
-        self._entries.append(entry)
-        self._waiting[entry.step] = entry
+        self._chain, self._latest = entry.chain, entry.told
+        row = self._waiting[entry.step] = LedgerRow.of(entry, chained=chained)
+        self._entries.append(row)
         self._steps += 1
 
     def settle(self, now: float, upto: int = -1) -> bool:
