@@ -40,8 +40,10 @@ MEASUREMENT: Mapping[str, str] = {
 UTILITY: Mapping[str, str] = {
     "step": "The step that is measured.",
     "time": "Its end, ISO 8601.",
-    "events_total": "True held-out events alive, or so far. PRIVATE.",
+    "events_total": "True held-out events so far. PRIVATE.",
     "events": "True held-out events of the step. PRIVATE.",
+    "events_alive": "True held-out events alive, of which synthetic_points is the estimate; null where the engine "
+    "compares single steps, so that one record is not one event. PRIVATE.",
     "synthetic_points": "Synthetic records alive.",
     "gathered": "As in the ledger.",
     "metrics": "Errors by name, see the engine's page. PRIVATE.",

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from engines.auditor import AuditFinding, Case
 
 
+LOOK_S = 0.2
+"""After which the bar is moved by what other processes have done."""
+
+
 @manual(
     Example("privstream audit job.toml", "the streams of a configuration, from raw records to public bytes"),
     Example("privstream audit --only laplace --runs 1000 --plot audit.svg", "some of all that privstream has"),
@@ -55,15 +59,9 @@ def audit(
     if not names:
         raise PrivstreamError(f"nothing has {only!r} in its name. Fix: leave --only out to see what there is.")
     findings: list[AuditFinding] = []
-    if config is not None and len(names) == 1:  # a bar of one case would say nothing until the end
-        with rows_progress("audit", quiet=as_json, unit="runs") as rows:
-            findings += audit_case((names[0], runs, config, seed), rows)
-    else:
-        with rows_progress("audit", quiet=as_json, unit="cases") as rows:
-            rows.begun(len(names))
-            for some in audited(names, runs=runs, config=config, seed=seed, workers=workers):
-                findings += some
-                rows.advance(1)
+    with rows_progress("audit", quiet=as_json, unit="cases" if config is None else "runs") as rows:
+        for some in audited(names, runs=runs, config=config, seed=seed, workers=workers, progress=rows):
+            findings += some
     from engines.auditor import HEAD, powerless, remedies, silences, table_rows, violations
 
     broken = [found for found in findings if found.failed]
@@ -87,42 +85,93 @@ def case_names(config: Path | None, only: str | None) -> list[str]:
 
 
 def audited(
-    names: Sequence[str], *, runs: int, config: Path | None = None, seed: int | None = None, workers: int | None = None
+    names: Sequence[str],
+    *,
+    runs: int,
+    config: Path | None = None,
+    seed: int | None = None,
+    workers: int | None = None,
+    progress: RowsProgress | None = None,
 ) -> Iterator[list[AuditFinding]]:
-    """Findings of each case, in the order of `names`, worked out by several processes."""
+    """Findings of each case, in the order of `names`, worked out by several processes.
+
+    Args: progress: over the runs of a configuration's streams, in whatever process they are; else over cases.
+    """
     import os
+    from concurrent.futures import wait
 
-    from agents.offline.processes import process_pool
+    from agents.offline.processes import process_pool, shared_counts
 
-    count = min(workers or os.cpu_count() or 1, len(names))
+    tell = RowsProgress(None, "") if progress is None else progress
+    expected = [1] * len(names) if config is None else _expected(names, runs, config)
+    tell.begun(sum(expected))
+    done: set[int] = set()
+
+    def look(ran: Sequence[int]) -> None:
+        tell.at(sum(all_ if at in done else min(ran[at], all_) for at, all_ in enumerate(expected)))
+
     tasks = [(name, runs, config, seed) for name in names]
+    count = min(workers or os.cpu_count() or 1, len(names))
     if count <= 1:
-        yield from map(audit_case, tasks)
+        here = [0] * len(names)
+        for at, task in enumerate(tasks):
+
+            def ran(at: int = at) -> None:
+                here[at] += 1
+                look(here)
+
+            found = audit_case(task, ran)
+            done.add(at)
+            look(here)
+            yield found
         return
-    with process_pool(count) as pool:
-        yield from pool.map(audit_case, tasks)
+    counts = shared_counts(len(names))
+    with process_pool(count, counts) as pool:
+        futures = [pool.submit(_audit_in_pool, at, task) for at, task in enumerate(tasks)]
+        try:
+            for future in futures:
+                while wait([future], timeout=LOOK_S).not_done:
+                    done.update(at for at, each in enumerate(futures) if each.done())
+                    look(counts)
+                yield future.result()
+        finally:  # of whoever is interrupted, nothing more is begun
+            for future in futures:
+                future.cancel()
+        done.update(range(len(names)))
+        look(counts)
 
 
-def audit_case(
-    task: tuple[str, int, Path | None, int | None], progress: RowsProgress | None = None
-) -> list[AuditFinding]:
+def _expected(names: Sequence[str], runs: int, config: Path) -> list[int]:
+    """About how many runs the audit of each stream has."""
+    found = {}
+    for case in _cases(config):
+        # Pairs of neighbours have one side in common, which is run once.
+        pairs = len(case.neighbours) + 1 if case.neighbours else 0
+        found[case.name] = runs * (pairs + sum(canaries.times for canaries in case.canaries))
+    return [found[name] for name in names]
+
+
+Task = tuple[str, int, Path | None, int | None]
+"""Name of a case, runs, configuration and seed."""
+
+
+def audit_case(task: Task, ran: Callable[[], None] = lambda: None) -> list[AuditFinding]:
     """All findings of one case, by name, so that another process can be asked for it.
 
-    Args: progress: over the runs of a stream.
+    Args: ran: called after each run of a stream.
     """
     from engines.auditor import audit as run
     from engines.noise import seeded
 
     name, runs, config, seed = task
-    tell = progress if progress is not None else RowsProgress(None, "")
-    case = next(case for case in _cases(config, ran=lambda: tell.advance(1)) if case.name == name)
-    # Pairs of neighbours have one side in common, which is run once.
-    pairs = len(case.neighbours) + 1 if case.neighbours else 0
-    expected = runs * (pairs + sum(canaries.times for canaries in case.canaries))
-    tell.begun(expected)
-    found = list(run(case, runs=runs, source=None if seed is None else seeded(seed)))
-    tell.at(expected)
-    return found
+    case = next(case for case in _cases(config, ran=ran) if case.name == name)
+    return list(run(case, runs=runs, source=None if seed is None else seeded(seed)))
+
+
+def _audit_in_pool(at: int, task: Task) -> list[AuditFinding]:
+    from agents.offline.processes import count_one
+
+    return audit_case(task, lambda: count_one(at))
 
 
 def _cases(config: Path | None, ran: Callable[[], None] = lambda: None) -> list[Case]:

@@ -110,7 +110,17 @@ def replay(
 
     with rows_progress(f"replay {chosen.name}", quiet=as_json) as rows:
         done = asyncio.run(
-            write(loaded, chosen, file, options, begun=rows.begun, progress=rows.at, ahead=_warn, looked=looked)
+            write(
+                loaded,
+                chosen,
+                file,
+                options,
+                begun=rows.begun,
+                progress=rows.at,
+                ahead=_warn,
+                looked=looked,
+                unstarted=_say_unstarted,
+            )
         )
     if as_json:
         print_json({"ok": True, **asdict(done)})
@@ -128,6 +138,14 @@ def replay(
         say(
             f"{chosen.source} is live: steps after {done.step} end by the wall clock; --then-live again changes nothing"
         )
+
+
+def _say_unstarted(streams: tuple[str, ...]) -> None:
+    say(
+        f"{' and '.join(streams)}: no worker has started it yet, so this configuration and this machine's time zones "
+        "are compared with nothing: for a worker that starts with others, rows are late or in another step. Fix: "
+        "privstream run CONFIG first, or run it with this very configuration and version"
+    )
 
 
 def _warn(prospect: Prospect) -> None:

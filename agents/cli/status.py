@@ -61,7 +61,7 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
         "until",
         "synthetic",
         "epsilon spent",
-        "offsets to ingest",
+        "records to ingest",
         "steps to publish",
     ]
     typer.echo(table(head, rows))
@@ -75,8 +75,8 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
         for stop in each.stopped:
             typer.echo(f"\nSTOPPED: {stop}")
     say(
-        "operator only: lag is a count of private events. Offsets count ticks and transaction markers too, of which "
-        "the last one of each partition can stay"
+        "operator only: lag is a count of private events. Records to ingest have ticks among them; where they are very "
+        "many, markers of transactions are counted, too"
     )
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pyarrow as pa
 
+from agents.consume.entries import LedgerEntry
 from agents.consume.files import FORMATS, check_free, write
 from agents.consume.geometry import Placing
-from agents.consume.ledger import LedgerEntry
 from agents.consume.parts import measurements_of
 from agents.consume.reader import ReadingProgress, read_ledger, read_steps
 from agents.consume.table import ledger_table, measurement_table, synthetic_table

@@ -1,9 +1,7 @@
 """Adds and tombstones folded into a table, step by step, each step checked against the ledger's digest.
 
-Pure and sans-IO: whoever reads the topics hands over one step at a time, in order. A step of which
-compaction has taken records cannot be compared with its digest, nor can its measurements: of it only the number of rows
-is checked, which does not tell a changed record. Nothing is signed: a match says that topics and ledger agree, and only
-the cluster's ACLs say who wrote them.
+Pure and sans-IO: whoever reads the topics hands over one step at a time, in order. `agents.consume.steps` judges each;
+of one of which compaction has taken records only the number of rows is checked, which does not tell a changed record.
 """
 
 from __future__ import annotations
@@ -14,8 +12,9 @@ from typing import Any
 
 import orjson
 
-from agents.consume.ledger import LedgerEntry, PublicRecordsError
-from schemas.releases import PublicRecord, frame_records, sha256
+from agents.consume.entries import LedgerEntry, PublicRecordsError
+from agents.consume.steps import StepRecords, verdict
+from schemas.releases import PublicRecord
 
 
 @dataclass(slots=True)
@@ -37,33 +36,25 @@ class FoldedTable:
 
         Raises: PublicRecordsError where they are not those that the ledger names.
         """
-        if self.matches(entry, synthetic, measurements):
+        records = StepRecords([*synthetic, *measurements])
+        found = verdict(records, digest=entry.digest, published=entry.records)
+        records.close()
+        if found == "verified":
             self.verified += 1
-        elif len(synthetic) < entry.records:
+        elif found == "compacted":
             self.compacted.append(entry.step)
         else:
             raise PublicRecordsError(
                 f"stream {self.stream}: the records of step {entry.step} are not those of its ledger entry: the "
-                "digest of "
-                f"{self.stream}.synthetic and {self.stream}.measurements differs. Fix: do not use them; find out who "
-                "else "
-                "may write to these topics (privstream topics CONFIG --acls), and whether measurements were deleted."
+                f"digest of {self.stream}.synthetic and {self.stream}.measurements differs. Fix: do not use them; find "
+                "out who else may write to these topics (privstream topics CONFIG --acls), and whether measurements "
+                "were deleted."
             )
         for record in synthetic:
             if record.value is None:
                 self.rows.pop(record.key, None)
             else:
                 self.rows[record.key] = (entry.step, record.value)
-
-    @staticmethod
-    def matches(entry: LedgerEntry, synthetic: Sequence[PublicRecord], measurements: Sequence[PublicRecord]) -> bool:
-        """Whether these bytes are what the ledger's digest names."""
-        if len(synthetic) >= entry.records and _digest(synthetic, measurements) == entry.digest:
-            return True
-        # An earlier version could publish a part of a step twice: the same bytes, see CHANGELOG.md.
-        once, measured = list(dict.fromkeys(synthetic)), list(dict.fromkeys(measurements))
-        repeated = len(once) < len(synthetic) or len(measured) < len(measurements)
-        return repeated and _digest(once, measured) == entry.digest
 
     def whole(self, entry: LedgerEntry) -> None:
         """That the table after `entry`, the last one taken, is complete. Raises: PublicRecordsError where it is not."""
@@ -80,7 +71,3 @@ class FoldedTable:
         """(synthetic id, step that added it, fields) of each row, in the order in which they were added."""
         for key, (step, value) in self.rows.items():
             yield key.decode(), step, orjson.loads(value)
-
-
-def _digest(synthetic: Sequence[PublicRecord], measurements: Sequence[PublicRecord]) -> str:
-    return sha256(frame_records([*synthetic, *measurements]))

@@ -6,43 +6,10 @@ Pure: bytes in, entries out.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
 
-import orjson
-
-from schemas.errors import PrivstreamError, WireError
-from schemas.releases import GENESIS, link
-
-
-class PublicRecordsError(PrivstreamError):
-    """Public topics do not hold what their ledger says, or no longer hold it whole. Names steps and topics only."""
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """One step, as the ledger tells it.
-
-    Attributes:
-        digest: of the framed synthetic and measurement records. total: synthetic records alive after the step.
-        added, removed: records of the step. start, end: of the step, aware. told: the whole entry.
-    """
-
-    step: int
-    digest: str
-    chain: str
-    total: int
-    added: int
-    removed: int
-    start: datetime.datetime
-    end: datetime.datetime
-    told: Mapping[str, Any]
-
-    @property
-    def records(self) -> int:
-        """Synthetic records and tombstones that the step wrote."""
-        return self.added + self.removed
+from agents.consume.entries import LedgerEntry, PublicRecordsError
+from schemas.releases import GENESIS
 
 
 class Ledger:
@@ -58,30 +25,9 @@ class Ledger:
         Raises: PublicRecordsError if it is no entry of this stream, leaves a step out, or is not linked to the chain.
         """
         topic = f"{self.stream}.ledger"
-        try:
-            told = orjson.loads(value)
-            step, chain = int(told["step"]), str(told["chain"])
-            linked = link(told["previous_chain"], stream=self.stream, step=step, digest=told["digest"], ledger=value)
-            entry = LedgerEntry(
-                step=step,
-                digest=str(told["digest"]),
-                chain=chain,
-                total=int(told["synthetic_records"]),
-                added=int(told["added"]),
-                removed=int(told["removed"]),
-                start=datetime.datetime.fromisoformat(told["start"]),
-                end=datetime.datetime.fromisoformat(told["end"]),
-                told=told,
-            )
-            if entry.start.tzinfo is None or entry.end.tzinfo is None:
-                raise ValueError("a time has an offset")
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, OverflowError, WireError):
-            raise PublicRecordsError(
-                f"topic {topic} holds a record that is no entry of stream {self.stream}. Fix: only the job may write "
-                "to "
-                "its public topics; look at who else can (privstream topics CONFIG --acls)."
-            ) from None
-        if step < len(self.entries) and chain == self.entries[step].chain:
+        entry = LedgerEntry.of(value, self.stream)
+        step = entry.step
+        if step < len(self.entries) and entry.chain == self.entries[step].chain:
             return
         if step != len(self.entries):
             raise PublicRecordsError(
@@ -90,7 +36,7 @@ class Ledger:
                 "makes it)."
             )
         before = self.entries[-1].chain if self.entries else GENESIS
-        if told["previous_chain"] != before or linked != chain:
+        if entry.previous != before or not entry.linked:
             raise PublicRecordsError(
                 f"the entry of step {step} on topic {topic} is not linked to the chain: its words or those before it "
                 "were "

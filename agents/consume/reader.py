@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
+from agents.consume.entries import LedgerEntry, PublicRecordsError
 from agents.consume.fold import FoldedTable
-from agents.consume.ledger import Ledger, LedgerEntry, PublicRecordsError
+from agents.consume.ledger import Ledger
 from agents.kafka.clients import LogReader, log_reader
 from agents.kafka.topics.admin import admin_client
 from agents.kafka.topics.ids import topic_identities

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from agents.consume.entries import LedgerEntry
 from agents.consume.fold import FoldedTable
-from agents.consume.ledger import LedgerEntry
 
 ID = "synthetic_id"
 """Column of the record's key."""

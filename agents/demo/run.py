@@ -225,10 +225,10 @@ async def _steps(
         isolation_level="read_committed",
         auto_offset_reset="earliest",
     )
-    await consumer.start()
     waiting = {name: Waiting() for name in players}
-    last = time.monotonic()
     try:
+        await consumer.start()
+        last = time.monotonic()
         while not all(player.done() and waiting[name].step >= player.result() for name, player in players.items()):
             worker.check()
             for records in (await consumer.getmany(timeout_ms=200)).values():

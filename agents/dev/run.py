@@ -286,8 +286,8 @@ async def _public_steps(config: Config) -> AsyncGenerator[tuple[str | None, Mapp
         isolation_level="read_committed",
         auto_offset_reset="earliest",
     )
-    await consumer.start()
     try:
+        await consumer.start()
         while True:
             for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():
                 for record in records:

@@ -196,8 +196,8 @@ async def _store(config: Config, fingerprints: list[Fingerprint]) -> None:
     producer = AIOKafkaProducer(
         bootstrap_servers=config.kafka.bootstrap, acks="all", enable_idempotence=True, **security_kwargs(config.kafka)
     )
-    await producer.start()
     try:
+        await producer.start()
         for fingerprint in fingerprints:
             await producer.send_and_wait(topic, fingerprint.encode(), key=fingerprint.stream.encode(), partition=0)
             log.info("stream %s starts for the first time; its fingerprint is stored", fingerprint.stream)

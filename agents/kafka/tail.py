@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SETTLE_S = 30.0
 FIRST_WINDOW = 64  # records at the end of a partition that are looked at first
+COUNTED = 500  # records of a partition that are counted one by one
 
 
 class Tail:
@@ -65,6 +66,28 @@ class Tail:
                 yield record
             until, window = start, window * 8
 
+    async def left(self, starts: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, int]:
+        """Committed records from an offset of each partition to its end.
+
+        Where there are more than `COUNTED`, offsets of the others: then markers of transactions and what was aborted
+        count too. What was deleted is not there any more.
+        """
+        found = dict.fromkeys(starts, 0)
+        reading = {TopicPartition(*tp): self.ends[tp] for tp, start in starts.items() if start < self.ends[tp]}
+        for partition in reading:
+            tp = (partition.topic, partition.partition)
+            self._consumer.seek(partition, max(starts[tp], self.begins[tp]))
+        while reading:
+            batches = await self._consumer.getmany(*reading, timeout_ms=20)
+            for partition, end in list(reading.items()):
+                tp = (partition.topic, partition.partition)
+                found[tp] += sum(record.offset < end for record in batches.get(partition, []))
+                ahead = end - await self._consumer.position(partition)
+                if ahead <= 0 or found[tp] >= COUNTED:
+                    found[tp] += max(0, ahead)
+                    del reading[partition]
+        return found
+
 
 @contextlib.asynccontextmanager
 async def tail(kafka: Kafka, tps: Sequence[TopicAndPartition], *, wait: bool = True) -> AsyncIterator[Tail]:
@@ -99,8 +122,7 @@ async def tail(kafka: Kafka, tps: Sequence[TopicAndPartition], *, wait: bool = T
     except (KafkaError, OSError) as error:
         raise await no_answer(kafka, "the topics cannot be read", error) from error
     finally:
-        await close_client(everything)
-        await close_client(committed)
+        await close_client(everything, committed)
 
 
 def _behind(stable: dict[Any, int], ends: dict[Any, int]) -> Any:

@@ -10,17 +10,38 @@ import multiprocessing
 import os
 import threading
 import time
+from collections.abc import MutableSequence
 from concurrent.futures import ProcessPoolExecutor
 
 LOOK_S = 0.5
+_SPAWN = multiprocessing.get_context("spawn")
 
 
-def process_pool(workers: int | None) -> ProcessPoolExecutor:
+Counts = MutableSequence[int]
+"""How far each task is: a number that one process writes and another one reads."""
+
+_counts: list[Counts] = []  # those of this process, where it is one of a pool
+
+
+def shared_counts(tasks: int) -> Counts:
+    """All 0. For `process_pool`."""
+    counts: Counts = _SPAWN.RawArray("Q", tasks)
+    return counts
+
+
+def process_pool(workers: int | None, counts: Counts | None = None) -> ProcessPoolExecutor:
     """A pool of fresh interpreters (a fork would inherit locks of the libraries' threads) that does not outlive us.
 
-    Args: workers: None for one on each core.
+    Args:
+        workers: None for one on each core. counts: where tasks `count_one`.
     """
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=_in_pool)
+    return ProcessPoolExecutor(workers, _SPAWN, initializer=_in_pool, initargs=(counts,))
+
+
+def count_one(task: int) -> None:
+    """Called by a task in a pool, when it is one further."""
+    for counts in _counts:
+        counts[task] += 1
 
 
 def end_with(parent: int) -> None:
@@ -28,7 +49,9 @@ def end_with(parent: int) -> None:
     threading.Thread(target=_watch, args=(parent,), name="parent watch", daemon=True).start()
 
 
-def _in_pool() -> None:
+def _in_pool(counts: Counts | None) -> None:
+    if counts is not None:
+        _counts.append(counts)
     parent = multiprocessing.parent_process()
     assert parent is not None
     assert parent.pid is not None

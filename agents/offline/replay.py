@@ -23,7 +23,8 @@ from agents.kafka.topics.admin import admin_client
 from agents.kafka.topics.ids import topic_identities
 from agents.offline.going_live import GoingLive, Prospect, has_gone_live
 from agents.offline.rows.columns import rows_for
-from agents.offline.rows.files import FileError, Row, RowFile
+from agents.offline.rows.files import FileError, RowFile
+from agents.offline.rows.lines import Row
 from agents.offline.rows.seen import RowsSeen, check_fit, first_rows
 from agents.offline.started import StartCheck
 from agents.protocol.clock import StepClock
@@ -41,8 +42,8 @@ PACE_S = 0.1  # a paced replay looks so often for rows that are due
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay did: rows written now, rows found written, last closed step, rows from `until` on; and the
-    first step that is not of the history, if it went live.
+    """What a replay did: rows written now, rows found written, last closed step, rows from `until` on; the first step
+    that is not of the history, if it went live; and streams that no worker had started by then, see `StartCheck`.
     """
 
     stream: str
@@ -52,6 +53,7 @@ class Replayed:
     left_out: int
     seconds: float
     live_from: int | None = None
+    unstarted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,7 @@ async def replay(
     progress: Callable[[int], None] = lambda row: None,
     ahead: Callable[[Prospect], None] = lambda prospect: None,
     looked: Callable[[RowsSeen], None] = lambda seen: None,
+    unstarted: Callable[[tuple[str, ...]], None] = lambda streams: None,
 ) -> Replayed:
     """Write what is not yet written.
 
@@ -98,6 +101,7 @@ async def replay(
         progress: told how many rows of the file are done with, after each commit.
         ahead: told what going live will do, before anything is written.
         looked: told what becomes of the next rows, before anything is written.
+        unstarted: told before that which streams no worker has started yet: nothing says whether they fit.
     Raises: FileError, ReplayError, BrokerError, WireError; FingerprintError where a stream was started with something
         else than it is configured with here.
     """
@@ -115,6 +119,8 @@ async def replay(
     going_live = GoingLive(config, stream, topics) if options.then_live else None
     start = StartCheck(config, [stream] if going_live is None else going_live.streams)
     await start.look()
+    if start.unstarted:
+        unstarted(start.unstarted)
     producer = await fenced_producer(config.kafka, f"{config.job.name}-replay-{stream.name}")
     try:
         # Only now: what a former replay had under way is settled, and the partitions end where they end.
@@ -171,7 +177,7 @@ async def replay(
         if going_live is not None:
             await going_live.close()
     written, seconds = plan.row - begin.row, time.monotonic() - started
-    return Replayed(stream.name, written, begin.row, plan.step, plan.left_out, seconds, plan.live_from)
+    return Replayed(stream.name, written, begin.row, plan.step, plan.left_out, seconds, plan.live_from, start.unstarted)
 
 
 def _parts(file: RowFile, *, skip: int, options: ReplayOptions) -> Iterator[list[Row] | None]:

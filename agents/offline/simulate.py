@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from agents.offline.rows.columns import rows_for
-from agents.offline.rows.files import FileError, Row, RowFile
+from agents.offline.rows.files import FileError, RowFile
+from agents.offline.rows.lines import Row
 from agents.offline.rows.seen import LEAST_USABLE, RefusedRows, read_back
 from agents.offline.rows.times import LOOKED_AT, how_to_read
 from agents.offline.simulate_output import Output
@@ -243,7 +244,7 @@ def planned(stream: Stream, parts: Iterable[list[Row]], *, source: str) -> Itera
     Raises: ReplayError for rows that are not sorted by time.
     """
     clock, times = clock_of(stream), times_of(stream)
-    plan = plan_of(stream, {stream.source: 1}, Progress(source=source))
+    plan = plan_of(stream, {stream.source: 1}, Progress(source=source), written=False)
     for rows in parts:
         yield plan.chunk(rows, steps_of(clock, times.of(rows))).records[stream.source, 0], len(rows)
     yield plan.finish().records[stream.source, 0], 0
@@ -256,7 +257,8 @@ def _parts(stream: Stream, file: RowFile, options: SimulateOptions) -> Iterator[
     for rows in file.batches(batch_rows=BATCH_ROWS):
         if options.steps_by_count is not None:
             for row in rows:
-                row[stream.time.field] = clock.start_of(number // options.steps_by_count)
+                if isinstance(row, dict):
+                    row[stream.time.field] = clock.start_of(number // options.steps_by_count)
                 number += 1
         yield rows
 
@@ -275,7 +277,8 @@ def driven_by_ticks(stream: Stream, file: RowFile, *, counted: bool = False) -> 
         first = next((at for rows in file.batches() for at in times_of(stream).of(rows) if at is not None), None)
         if first is None:
             name = stream.time.field
-            written = [row.get(name) for row in islice((row for rows in file.batches() for row in rows), LOOKED_AT)]
+            there = (row for rows in file.batches() for row in rows if isinstance(row, dict))
+            written = [row.get(name) for row in islice(there, LOOKED_AT)]
             raise FileError(
                 f'{file.path}: stream {stream.name}: no row has a time in {name} that reads as format = "'
                 f'{stream.time.format}". Fix: {how_to_read(written, stream.time.format)}; or name another field.'

@@ -28,11 +28,14 @@ class StartCheck:
     """Compares streams with their fingerprints, in all that does not depend on what only a worker has.
 
     A stream that was never started has none: there is nothing to compare with, until a worker starts it.
+
+    Attributes:
+        unstarted: streams of which that was so when it looked last.
     """
 
     def __init__(self, config: Config, streams: Sequence[Stream]) -> None:
         self._config, self._streams = config, tuple(streams)
-        self._complete = False
+        self.unstarted = tuple(stream.name for stream in self._streams)
         self._looked = 0.0
 
     async def look(self) -> None:
@@ -45,12 +48,12 @@ class StartCheck:
             if (known := stored.get(stream.name)) is not None and stream.source in found:
                 now = fingerprint_now(stream, self._config, found[stream.source], None, insecure=False, stored=known)
                 known.check(now, apart_from=OF_WORKERS)
-        self._complete = all(stream.name in stored for stream in self._streams)
+        self.unstarted = tuple(stream.name for stream in self._streams if stream.name not in stored)
         self._looked = time.monotonic()
 
     async def again(self) -> None:
         """Where a worker may have started one of them since. Raises: as `look`."""
-        if self._complete:
+        if not self.unstarted:
             return
         try:
             await self.look()

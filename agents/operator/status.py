@@ -44,7 +44,8 @@ class StreamStatus:
     Attributes:
         published: last public step, -1 before any. published_at: end of that step.
         records: synthetic records alive. epsilon_spent, epsilon: of the configured unit.
-        ingest_lag: offsets of the source that are in no block yet, ticks and transaction markers included.
+        ingest_lag: records of the source that are in no block yet, ticks included. A partition with very many of them
+            counts offsets, which transaction markers have, too (`Tail.left`).
         over: last step that every source partition has closed, -1 before any.
         waiting: steps that are over and not public yet; a growing number means that engines are down or too slow.
         live: source partitions that have gone live after a replay; None where the clock is on the wall from the start.
@@ -154,11 +155,8 @@ async def _stream_status(
     blocks, recent = await _newest_blocks(end, place, stream, partitions)
     newest = await end.newest((ledger_topic, 0)) if ledger_topic in found else None
     ledger: Mapping[str, Any] = {} if newest is None else orjson.loads(newest.value)
-    lag = 0
-    for partition in range(partitions):
-        tp = (stream.source, partition)
-        done = blocks[partition].hi if partition in blocks else end.begins[tp]
-        lag += max(0, end.ends[tp] - done)
+    read = {(stream.source, partition): blocks[partition].hi for partition in range(partitions) if partition in blocks}
+    left = await end.left({(stream.source, partition): 0 for partition in range(partitions)} | read)
     over = min((blocks[partition].tick if partition in blocks else -1 for partition in range(partitions)), default=-1)
     published = int(ledger.get("step", -1))
     totals = Counter(sum((Seen.of(block.totals).tally for block in blocks.values()), Counter()))
@@ -170,7 +168,7 @@ async def _stream_status(
         epsilon_spent=float(ledger.get("epsilon_spent", 0.0)),
         epsilon=float(ledger.get("epsilon", float(stream.privacy.epsilon))),
         private=bool(ledger.get("guarantee", {}).get("private", True)),
-        ingest_lag=lag,
+        ingest_lag=sum(left.values()),
         over=over,
         waiting=max(0, over - published),
         totals=nested(totals),

@@ -36,7 +36,7 @@ class Picture(Protocol):
         ...
 
     def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
-        """A record that appears in `step`."""
+        """A record that appears in `step`; one that is there comes again, and is passed over."""
         ...
 
     def remove(self, step: int, key: str) -> None:

@@ -67,34 +67,38 @@ class PointPicture:
     def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
         self.put(step, place(key), float(fields[self._fields[0]]), float(fields[self._fields[1]]))
 
-    def put(self, step: int, where: int, x: float, y: float) -> None:
-        """A point whose key has this `place`. Raises: ValueError if it is nowhere."""
+    def put(self, step: int, where: int, x: float, y: float) -> bool:
+        """A point whose key has this `place`. Returns whether it was not there. Raises: ValueError if it is nowhere."""
         xmin, ymin = self._bounds[:2]
         check_place(x - xmin, y - ymin)
         if self._degrees and x < xmin:
             x += 360.0
+        if where in self._alive:
+            return False
         self._total += 1
         self._newest = max(self._newest, step)
         if where >= limit(self._level):
-            return
+            return True
         if self._used >= self._capacity:
             self._thin()
             if where >= limit(self._level):
-                return
+                return True
         if self._used == len(self._born):
             self._grow()
         at = self._used
         self._alive[where] = at
         self._places[at], self._xy[at], self._born[at], self._died[at] = where, (x - xmin, y - ymin), step, -1
         self._used += 1
+        return True
 
     def remove(self, step: int, key: str) -> None:
-        self._total -= 1
         self._newest = max(self._newest, step)
-        at = self._alive.pop(place(key), None)
+        where = place(key)
+        at = self._alive.pop(where, None)
         if at is not None:
             self._died[at] = step
             self._deaths.append(at)
+        self._total -= at is not None or where >= limit(self._level)
 
     def end(self, step: int) -> None:
         self._newest = max(self._newest, step)

@@ -82,8 +82,10 @@ class TablePicture:
             np.int32,
         )
         self._roll(step)
-        self._total += 1
         where = place(key)
+        if where in self._rows:
+            return
+        self._total += 1
         if where >= limit(self._level):
             return
         self._rows[where] = cells
@@ -97,10 +99,11 @@ class TablePicture:
 
     def remove(self, step: int, key: str) -> None:
         self._roll(step)
-        self._total -= 1
-        cells = self._rows.pop(place(key), None)
+        where = place(key)
+        cells = self._rows.pop(where, None)
         if cells is not None:
             self._counts[cells] -= 1
+        self._total -= cells is not None or where >= limit(self._level)
 
     def end(self, step: int) -> None:
         self._newest = max(self._newest, step)

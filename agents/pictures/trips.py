@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from agents.pictures.contract import HISTORY
-from agents.pictures.points import Box, PointPicture, check_place
+from agents.pictures.points import Box, PointPicture
 from agents.pictures.sampling import place
 from schemas.arrays import FloatArray
 
@@ -72,14 +72,14 @@ class TripPicture:
     def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
         name = str(fields[self._trip])
         x, y = float(fields[self._x]), float(fields[self._y])
-        check_place(x - self._bounds[0], y - self._bounds[1])
+        if not self._points.put(step, place(key), x, y):
+            return
         if self._open != name or not self._steps or self._steps[-1].number != step:
             self._close()
             if not self._steps or self._steps[-1].number != step:
                 self._steps.append(_TripStep(step))
             self._open = name
         self._path.append((x, y))
-        self._points.put(step, place(key), x, y)
 
     def remove(self, step: int, key: str) -> None:
         self._points.remove(step, key)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agents.consume.ledger import Ledger, LedgerEntry, instant_of
+from agents.consume.entries import LedgerEntry
+from agents.consume.ledger import Ledger, instant_of
 from agents.consume.parts import measurements_of
 from agents.consume.reader import ReadingProgress, read_ledger, read_steps
 from agents.query.conditions import condition

@@ -82,7 +82,7 @@ def public_facts(path: Path, read: Callable[[int, int], None] = lambda done, tot
     found: dict[str, PublicField] = {}
     file = open_rows(path)
     total, done = file.count(), 0
-    for rows in file.batches():
+    for rows in file.objects():
         done += len(rows)
         read(done, max(done, total))
         for row in rows:

@@ -62,7 +62,7 @@ def fields_of_file(path: Path) -> tuple[FieldSeen, ...]:
             "e-mail address, which is private and is not shown. Fix: write the columns' names into the first line; a "
             "column whose name is a number or a date needs another name."
         )
-    rows = (row for batch in file.batches(batch_rows=LOOKED_AT) for row in batch)
+    rows = (row for batch in file.batches(batch_rows=LOOKED_AT) for row in batch if isinstance(row, dict))
     return fields_of(islice(rows, LOOKED_AT), names=file.columns() or ())
 
 

@@ -166,8 +166,8 @@ class AuditStreamTask:
             **security_kwargs(kafka),
         )
         consumer.assign([synthetic, ledger])
-        await consumer.start()
         try:
+            await consumer.start()
             consumer.seek(synthetic, self._machine.synthetic_offset)
             await consumer.seek_to_beginning(ledger)
             while self._task.serves(self.name):

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiokafka import AIOKafkaConsumer
 from mode import Service
 
 import agents.kafka.clients
+import agents.kafka.tail
+import agents.worker.audit
 from agents.kafka.clients import close_client
 from agents.lifecycle.cancellations import LongService, to_the_end, told
+from agents.worker.audit import AuditStreamTask
+from agents.worker.ingest import service
+from agents.worker.ingest.service import IngestService
 from agents.worker.partition_tasks import PartitionTask, PartitionTasks
+from schemas.config import Config
+from schemas.config.server import Kafka
 from schemas.errors import BrokerError, StrayCancellationError
+from schemas.topics import Topics
+from tests.kafka.support import job_config, stream_table
 
 
 async def stray() -> None:
@@ -190,3 +200,79 @@ def test_closing_a_client_is_not_cut_off() -> None:
         return closed.is_set()
 
     assert asyncio.run(scenario())
+
+
+def consumer_of(module: Any, patch: pytest.MonkeyPatch) -> list[Any]:
+    """Consumers that a module makes; each waits where it starts, for ever, and takes a moment to stop."""
+    made: list[Any] = []
+
+    class Consumer(SimpleNamespace):
+        def __init__(self, *_: Any, **__: Any) -> None:
+            super().__init__(begun=asyncio.Event(), stopping=asyncio.Event(), stopped=False, _coordinator=None)
+            made.append(self)
+
+        def assign(self, _: Any) -> None: ...
+
+        async def start(self) -> None:
+            self.begun.set()
+            await asyncio.Event().wait()
+
+        async def stop(self) -> None:
+            self.stopping.set()
+            for _ in range(9):
+                await asyncio.sleep(0)
+            self.stopped = True
+
+    patch.setattr(module, "AIOKafkaConsumer", Consumer)
+    return made
+
+
+async def _log(_: Config) -> None:
+    async with agents.kafka.clients.log_reader(Kafka(bootstrap="127.0.0.1:1"), "topic", 0):
+        pass
+
+
+async def _tail(_: Config) -> None:
+    async with agents.kafka.tail.tail(Kafka(bootstrap="127.0.0.1:1"), [("topic", 0)]):
+        pass
+
+
+async def _ingest(config: Config) -> None:
+    await cast(Any, IngestService._run)(IngestService(config, {}))
+
+
+async def _audit(config: Config) -> None:
+    machine = SimpleNamespace(stream=config.streams[0], synthetic_offset=0)
+    job = SimpleNamespace(config=config, topics=Topics(config.job.name, 1))
+    await AuditStreamTask.follow(cast(Any, SimpleNamespace(_task=SimpleNamespace(job=job), _machine=machine)))
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "and while it stops"])
+@pytest.mark.parametrize(
+    ("module", "work"),
+    [(agents.kafka.clients, _log), (agents.kafka.tail, _tail), (agents.worker.audit, _audit), (service, _ingest)],
+    ids=["log", "tail", "audit", "ingest"],
+)
+def test_who_is_cancelled_leaves_no_consumer_open(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: Any, work: Callable[[Any], Any], again: bool
+) -> None:
+    """While the first one starts; and once more while what was made is stopped."""
+
+    async def scenario() -> None:
+        made = consumer_of(module, monkeypatch)
+        config = job_config("127.0.0.1:1", tmp_path, streams=[stream_table("taxi")])
+        task = asyncio.create_task(work(config))
+        while not made:  # noqa: ASYNC110  what is waited for sets no event
+            await asyncio.sleep(0)
+        await made[0].begun.wait()
+        task.cancel()
+        if again:
+            stopping = asyncio.create_task(made[0].stopping.wait())
+            await asyncio.wait([task, stopping], return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert [each.stopped for each in made] == [True] * len(made)
+
+    asyncio.run(scenario())

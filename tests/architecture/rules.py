@@ -161,8 +161,9 @@ RULES = (
     # their records and of what is declared.
     allow(
         "agents.watch.public",
-        ours="agents.kafka.clients agents.kafka.security agents.kafka.topics.admin agents.kafka.topics.ids "
-        "agents.pictures agents.watch.events agents.watch.public schemas",
+        ours="agents.consume.entries agents.consume.steps agents.kafka.clients agents.kafka.security "
+        "agents.kafka.topics.admin agents.kafka.topics.ids agents.pictures agents.watch.events "
+        "agents.watch.public schemas",
         standard=STANDARD,
         others=DATA | {"aiohttp", "aiokafka"},
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -133,10 +134,15 @@ class Seen(RowsProgress):
         super().__init__(None, "")
         self.expected, self.steps = 0, [0]
 
+    @property
+    def told(self) -> list[int]:
+        return list(itertools.accumulate(self.steps))
+
     def begun(self, rows: int, before: int = 0) -> None:
         self.expected = rows
 
     def advance(self, rows: int) -> None:
+        super().advance(rows)
         self.steps.append(rows)
 
 
@@ -146,7 +152,22 @@ def test_the_bar_of_one_stream_follows_its_runs(tmp_path: Path, delta: bool) -> 
     path = tmp_path / "job.toml"
     path.write_text(SERIES if delta else CONFIG)
     seen = Seen()
-    command.audit_case((command.case_names(path, None)[0], 40, path, 1), seen)
-    assert set(seen.steps[1:-1]) == {1}
+    [_] = command.audited(command.case_names(path, None), runs=40, config=path, seed=1, progress=seen)
     assert seen.expected >= 40
-    assert sum(seen.steps[:-1]) == pytest.approx(seen.expected, rel=0.4)
+    assert sum(seen.steps) == seen.expected
+    assert len([steps for steps in seen.steps if steps == 1]) == pytest.approx(seen.expected, rel=0.4)
+
+
+def test_the_bar_of_several_streams_moves_within_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though other processes audit them."""
+    path = tmp_path / "job.toml"
+    path.write_text(SERIES + SERIES[SERIES.index("[[streams]]") :].replace("tiny", "other"))
+    monkeypatch.setattr(command, "LOOK_S", 0.001)
+    names = command.case_names(path, None)
+    seen = Seen()
+    found = list(command.audited(names, runs=40, config=path, seed=1, workers=2, progress=seen))
+    assert [{each.case for each in some} for some in found] == [{name} for name in names]
+    assert sum(seen.steps) == seen.expected
+    assert min(seen.steps) >= 0
+    within = [told for told in seen.told if told not in (0, seen.expected // 2, seen.expected)]
+    assert within, "it counts whole streams"

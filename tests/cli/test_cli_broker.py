@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
+from agents.kafka.tail import tail
 from agents.protocol.partitioner import home_partition
 from schemas.blocks import Block
 from schemas.config import Config, load_config
@@ -43,13 +44,17 @@ def call(*arguments: object, code: int = 0) -> Any:
     return json.loads(result.stdout)
 
 
-async def one_block(config: Config, *, live_from: int) -> None:
-    """Of a worker that has gone live on the first partition of the source."""
-    name = config.streams[0].name
-    home = home_partition(name, config.kafka.partitions)
+async def one_block(config: Config, partition: int, *, live_from: int, unread: int) -> None:
+    """Of a worker that has gone live on a partition of the source, and has not read the last records there."""
+    stream = config.streams[0]
+    home = home_partition(stream.name, config.kafka.partitions)
+    async with tail(config.kafka, [(stream.source, partition)]) as end:
+        newest = await end.newest((stream.source, partition))
+        assert end.ends[stream.source, partition] == newest.offset + 2, "the marker of a transaction is behind it"
     async with producing(config.kafka.bootstrap) as producer:
-        value = Block(name, 0, 0, 1, live_from, {}, live_from=live_from).encode()
-        await producer.send_and_wait(f"{config.job.name}.blocks", value, key=name.encode(), partition=home)
+        hi = newest.offset + 1 - unread
+        value = Block(stream.name, partition, 0, hi, live_from, {}, live_from=live_from).encode()
+        await producer.send_and_wait(f"{config.job.name}.blocks", value, key=stream.name.encode(), partition=home)
 
 
 def test_topics_replay_status_doctor(config: Path) -> None:
@@ -90,14 +95,23 @@ def test_topics_replay_status_doctor(config: Path) -> None:
     assert "has gone live" in call("replay", config, FILE, code=2)["problems"][0]["reason"]
     told = CliRunner().invoke(build_app(), ["replay", str(config), str(FILE), "--then-live"])
     assert "is live: steps after" in told.stderr
+    name = load_config(config, os.environ).streams[0].name
+    assert told.stderr.count(f"{name}: no worker has started it yet") == 1
+    assert live["unstarted"] == [name]
     (stream,) = call("status", config)["streams"]
     assert (stream["live"], stream["partitions"]) == (0, 2), "no worker has read it yet"
-    asyncio.run(one_block(load_config(config, os.environ), live_from=31))
+    loaded = load_config(config, os.environ)
+    asyncio.run(one_block(loaded, 0, live_from=31, unread=0))
     (stream,) = call("status", config)["streams"]
     assert (stream["live"], stream["partitions"]) == (1, 2)
+    assert stream["ingest_lag"] > 5_000, "of the other partition"
     told = CliRunner().invoke(build_app(), ["status", str(config)])
     assert "1 of 2 source partitions are live, and no step ends before all are" in told.stderr
     assert " live " in told.stdout
+    for unread in (1, 0):
+        asyncio.run(one_block(loaded, 1, live_from=31, unread=unread))
+        (stream,) = call("status", config)["streams"]
+        assert stream["ingest_lag"] == unread, "no marker of a transaction is a record that waits"
 
     swapped = config.read_text().replace('x = "pickup_longitude"', 'x = "pickup_latitude"')
     config.write_text(swapped.replace('y = "pickup_latitude"', 'y = "dropoff_latitude"'))

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.consume.entries import PublicRecordsError
 from agents.consume.fold import FoldedTable
-from agents.consume.ledger import Ledger, PublicRecordsError
+from agents.consume.ledger import Ledger
 from agents.consume.parts import measurements_of, together
 from agents.protocol.release.public_records import measurement_records
 from schemas.config import ENGINES

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import math
+import struct
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agents.formats.build import InputFormat
 from agents.formats.contract import SchemaRef, UnreadableError
@@ -17,8 +23,9 @@ from agents.formats.encodings.avro import MOST_DECIMAL_BYTES, AvroEncoding
 from agents.formats.encodings.avro_bounds import DEEPEST, MOST_FREE
 from agents.formats.encodings.protobuf import ProtobufEncoding
 from agents.formats.framing import KEY_HEADER, VALUE_HEADER
-from agents.formats.reader import MOST_MISSING
+from agents.formats.reader import MOST_MISSING, RecordReader
 from agents.formats.schemas import SchemaBook, SchemaText
+from agents.protocol.ingest.decode import EventFields, FormatDecoder
 from agents.protocol.ingest.events import RawRecord
 from schemas.events import Reason
 from tests.formats.forms import AVRO, BOOK, framed, in_avro, records, spec
@@ -57,6 +64,33 @@ def doubled(levels: int) -> dict[str, Any]:
 # --- Avro: schemas ----------------------------------------------------------------------------------------------------
 
 
+NODE = record("Node", "int", ["null", "Node"])
+TREE = record("Tree", "int", {"type": "array", "items": "Tree"})
+
+
+def deep(levels: int) -> bytes:
+    """A list of so many nodes."""
+    return b"\2\2" * (levels - 1) + b"\2\0"
+
+
+def below(calls: int, work: Callable[[], Any]) -> Any:
+    """What it gives so many calls further down."""
+    return below(calls - 1, work) if calls else work()
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [record("A", "A"), record("A", record("B", "A")), record("A", ["null", record("B", "int", record("C", "B"))])],
+    ids=["itself", "by another", "within a union"],
+)
+def test_a_schema_whose_values_have_no_end_is_refused(schema: Any) -> None:
+    assert refused(made(schema), b"\2" * 100) is Reason.UNUSABLE_SCHEMA
+
+
+def test_a_schema_that_is_too_deep_by_itself_is_refused() -> None:
+    assert refused(made(chain(DEEPEST + 5)), b"\2") is Reason.UNUSABLE_SCHEMA
+
+
 @pytest.mark.parametrize(
     "schema",
     [
@@ -65,18 +99,73 @@ def doubled(levels: int) -> dict[str, Any]:
         record("Tree", {"type": "map", "values": "Tree"}),
         record("A", record("B", ["null", "A"])),
         [record("Node", ["null", "Node"]), "null"],
-        chain(DEEPEST + 5),
     ],
-    ids=["union", "array", "map", "by another", "in a union", "chain"],
+    ids=["union", "array", "map", "by another", "in a union"],
 )
-def test_a_schema_whose_values_have_no_depth_is_refused(schema: Any) -> None:
-    assert refused(made(schema), b"\2" * 100_000) is Reason.UNUSABLE_SCHEMA
+def test_a_value_that_is_too_deep_is_refused_and_the_process_lives(schema: Any) -> None:
+    assert refused(made(schema), b"\2" * 900_000) is Reason.UNREADABLE
+    assert refused(made(schema), b"\2" * 2 * DEEPEST) is Reason.UNREADABLE
+
+
+@pytest.mark.parametrize("calls", [0, 300])
+def test_how_deep_a_value_may_be_does_not_depend_on_who_reads_it(calls: int) -> None:
+    encoding = made(NODE)
+    found = below(calls, lambda: encoding.read(framed(REF, deep(DEEPEST)), None))
+    for _ in range(DEEPEST - 1):
+        found = found["f1"]
+    assert found == {"f0": 1, "f1": None}
+    for data in map(deep, (DEEPEST + 1, 150, 250)):
+        assert below(calls, partial(refused, encoding, data)) is Reason.UNREADABLE
+
+
+trees = st.recursive(
+    st.builds(lambda n: {"f0": n, "f1": []}, st.integers(-5, 5)),
+    lambda inner: st.builds(lambda n, each: {"f0": n, "f1": each}, st.integers(-5, 5), st.lists(inner, max_size=3)),
+)
+
+
+@given(tree=trees)
+def test_trees_are_read_as_they_were_written(tree: Any) -> None:
+    import fastavro
+
+    written = io.BytesIO()
+    fastavro.schemaless_writer(written, fastavro.parse_schema(TREE), tree)
+    assert made(TREE).read(framed(REF, written.getvalue()), None) == tree
+
+
+def test_fields_beside_and_within_a_recursion_are_read_and_what_is_none_is_named() -> None:
+    """An event that refers to the one before it."""
+    names = ("user", "at", "x", "y", "before")
+    schema = record("Ride", "string", "long", "double", "double", ["null", "Ride"])
+    for field, name in zip(schema["fields"], names, strict=True):
+        field["name"] = name
+    book = SchemaBook()
+    book.put(REF, SchemaText("AVRO", json.dumps(schema)))
+    ride = struct.pack("<dd", 0.25, 0.75)
+    first, second = (b"\2a" + b"\0" + ride + end for end in (b"\0", b"\2"))
+    for x, of_first, of_second in (
+        ("x", 0, 0),
+        ("before.x", int(Reason.MISSING_FIELD), 0),
+        ("before", int(Reason.WRONG_TYPE), int(Reason.WRONG_TYPE)),
+    ):
+        reader = RecordReader(
+            InputFormat("avro"), ("user", "at", x, "y"), time="at", unit="s", deletes=False, kinds={}, book=book,
+            max_value_bytes=1 << 20,
+        )  # fmt: skip
+        fields = EventFields(time="at", time_is_number=True, user="user", numbers=(x, "y"))
+        decoder = FormatDecoder(fields, reader)
+        feed = records([framed(REF, first), framed(REF, second + first)])
+        decoded, reasons, at_fault = decoder.decode_unfolded(decoder.unfold(feed))
+        assert reasons.tolist() == [of_first, of_second], x
+        assert set(at_fault.values()) <= {x}
+        assert len(decoded) == [of_first, of_second].count(0)
 
 
 def test_a_type_of_another_subject_is_looked_into() -> None:
     """One that holds itself, and one that takes no bytes. What two fields share is no recursion."""
-    node = record("Node", ["null", "Node"])
-    assert refused(made(record("A", "Node"), ("Node", node))) is Reason.UNUSABLE_SCHEMA
+    encoding = made(record("A", "Node"), ("Node", NODE))
+    assert encoding.read(framed(REF, deep(2)), None) == {"f0": {"f0": 1, "f1": {"f0": 1, "f1": None}}}
+    assert refused(encoding, deep(1_000)) is Reason.UNREADABLE
     empty = record("A", {"type": "array", "items": "Node"})
     assert refused(made(empty, ("Node", record("Node")))) is Reason.UNUSABLE_SCHEMA
     shared = made(record("A", "Place", ["null", "Place"]), ("Place", record("Place", "int")))

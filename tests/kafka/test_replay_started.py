@@ -16,6 +16,7 @@ from agents.kafka.fingerprint import check_fingerprints
 from agents.kafka.topics.admin import create_topics
 from agents.offline import started
 from agents.offline.replay import ReplayOptions, last_ticks, replay
+from agents.protocol.replay.plan import ReplayError
 from schemas.config import Config
 from schemas.errors import FingerprintError
 from schemas.events import read_tick
@@ -120,7 +121,18 @@ def test_what_is_configured_otherwise_is_refused_by_name(bootstrap: str, tmp_pat
 def test_all_streams_that_go_live_together_are_held_to_it(bootstrap: str, tmp_path: Path, rows: Path) -> None:
     async def scenario() -> None:
         config = await job(bootstrap, tmp_path, fresh_name("a"), fresh_name("b"))
+        first, second = config.streams
+        said: list[tuple[str, ...]] = []
+        done = await replay(config, first, rows, ReplayOptions(limit=0), unstarted=said.append)
+        assert said.pop() == done.unstarted == (first.name,), "nothing is there to compare with"
+        await start(config.model_copy(update={"streams": (first,)}))
+        future = ReplayOptions(then_live=True, until="2300-01-01")
+        with pytest.raises(ReplayError, match="not over yet"):
+            await replay(config, first, rows, future, unstarted=said.append)
+        assert said.pop() == (second.name,), "they go live together"
         await start(config)
+        done = await replay(config, first, rows, ReplayOptions(limit=0), unstarted=said.append)
+        assert (said, done.unstarted) == ([], ())
         other = changed(config, domain={"bounds": [0.0, 0.0, 2.0, 1.0]})
         with pytest.raises(FingerprintError, match=f"(?s)stream {config.streams[1].name} .*domain.bounds"):
             await run(other, rows, then_live=True)

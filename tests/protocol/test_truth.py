@@ -118,6 +118,8 @@ def test_events_leave_the_truth_when_their_life_is_over(tmp_path: Path) -> None:
     for step in range(4):
         audit.fold(step, Block("taxi", 0, step, step + 1, step, {step: block(step).steps[step]} if step < 2 else {}))
         audit.on_ledger(entry(step, added=0))
-        measured(audit)
+        found = measured(audit)
         alive.append(audit._truth.total)
+        assert found["events_alive"] == alive[-1]
     assert alive == [EVENTS, 2 * EVENTS, EVENTS, 0]
+    assert found["events_total"] == 2 * EVENTS

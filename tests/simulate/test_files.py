@@ -9,6 +9,7 @@ import io
 import json
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.offline.rows import files
-from agents.offline.rows.files import FileError, Row, open_rows
+from agents.offline.rows.files import LOOKED_AT, FileError, open_rows
+from agents.offline.rows.lines import BrokenLine, Row
 
-ROWS: list[Row] = [
+ROWS: list[dict[str, Any]] = [
     {"user": "007", "n": 1, "x": -73.9, "note": "a,b"},
     {"user": 12, "n": None, "x": 40.0, "note": 'say "no"'},
     {"user": "A9", "n": 3, "x": 1e-7, "note": "two\nlines"},
@@ -154,10 +156,12 @@ def test_parquet_values_become_json(tmp_path: Path) -> None:
         ("a.csv", "größe,b\n1,2\n".encode("latin-1"), "line 1, byte 3: not UTF-8.*LATIN1"),
         ("a.csv", "a,b\n1,2\n".encode("utf-16"), "line 1, byte 1: not UTF-8.*iconv -f UTF-16"),
         ("a.csv", b"a,b\n1,2\nsecret\xe9,1,2\n", "line 3: another number of cells"),
-        ("a.jsonl", b'{"a": 1}\n{"a": "secret\xe9"}\n', "line 2, byte 14: not UTF-8"),
+        ("a.jsonl", b'{"a": "secret\xe9"}\n' * 9, "line 1, byte 14: not UTF-8"),
+        ("a.jsonl", '{"a": 1}\n'.encode("utf-16"), "line 1, byte 1: not UTF-8.*iconv -f UTF-16"),
         ("a.csv", b"a;b\n1;2\n", "line 1: one column, in whose name there is a semicolon"),
-        ("a.jsonl", b'{"a": 1}\n\n[1]\n', "line 3: not a JSON object"),
-        ("a.jsonl", b'{"a": secret\n', "line 1: not a JSON object"),
+        ("a.jsonl", b'\n{"a": secret\n', "line 2: not a JSON object, and none of the first lines is one"),
+        ("a.jsonl", b"at,who\n" * 2 * LOOKED_AT, "line 1: not a JSON object, and none of the first"),
+        ("a.jsonl", b'[\n{"a":\n1}\n]\n', "line 1: not a JSON object, and none of the first"),
         ("a.csv.gz", gzip.compress(CSV.encode() * 100, mtime=0)[:-20], "gzip that is damaged or cut off"),
         ("a.csv.gz", CSV.encode(), "not gzip, as its name says. Fix: rename it"),
         ("a.parquet", b"PAR1 and nothing else", "cannot be read"),
@@ -172,6 +176,30 @@ def test_what_cannot_be_read_says_where_and_repeats_nothing(
         read(path)
     assert "secret" not in str(caught.value)
     assert "Fix: " in str(caught.value)
+
+
+@given(
+    lines=st.lists(st.sampled_from([b'{"a": 1}', b'{"a": 2}', b"", b"[1]", b'{"a": ', b"\xff", b"null", b"1"])),
+    batch=st.integers(1, 9),
+    skip=st.integers(0, 5),
+)
+def test_a_line_that_is_no_object_stays_a_row_with_its_number(lines: list[bytes], batch: int, skip: int) -> None:
+    lines = [b'\xef\xbb\xbf{"a": 0}', *lines]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.jsonl"
+        path.write_bytes(b"\n".join(lines))
+        rows = [row for part in open_rows(path).batches(batch_rows=batch, skip=skip) for row in part]
+        there = [(number, line) for number, line in enumerate(lines, 1) if line][skip:]
+        assert len(rows) == len(there)
+        for row, (number, line) in zip(rows, there, strict=True):
+            if isinstance(row, BrokenLine):
+                assert (row, row.number) == (line, number)
+                assert not line.endswith(b"}")
+            else:
+                assert row == json.loads(line.decode("utf-8-sig"))
+        if any(isinstance(row, BrokenLine) for row in rows):
+            with pytest.raises(FileError, match=r"line \d+: not a JSON object\. Fix: correct or remove the line"):
+                list(open_rows(path).objects())
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

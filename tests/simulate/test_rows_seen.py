@@ -9,10 +9,11 @@ import orjson
 import pytest
 
 from agents.offline.rows.columns import rows_for
-from agents.offline.rows.files import FileError
+from agents.offline.rows.files import FileError, open_rows
 from agents.offline.rows.seen import FIRST_ROWS, check_fit, first_rows
 from agents.offline.simulate import Simulated, SimulateOptions, simulate
-from agents.protocol.replay.plan import ReplayError
+from agents.protocol.replay.plan import Progress, ReplayError
+from agents.protocol.replay.rows import clock_of, plan_of, steps_of, times_of
 from schemas.config import Config, parse_config
 
 CONFIG = """
@@ -132,6 +133,43 @@ def test_a_file_that_does_not_fit_is_refused_before_anything_is_written(config: 
     assert run(config, file.path, tmp_path / "out").misfit
 
 
+def test_lines_that_are_no_json_are_refused_one_by_one_and_the_file_goes_on(config: Config, tmp_path: Path) -> None:
+    """As records of a topic are: as many rows, each by its own words, and what is replayed is what stands there."""
+    lines = [orjson.dumps(row(at)) for at in range(100)]
+    lines[3] = lines[50] = b'{"who": "u3", "at": "2016-01-0'
+    lines[7], lines[60] = b'["secret"]', b"\xff\xfe"
+    lines.insert(0, b"")
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"\n".join(lines))
+    done = run(config, path, tmp_path / "out")
+    assert (done.rows, done.events, done.misfit, done.refused_share) == (100, 96, False, 0.04)
+    assert [(each.reason, each.rows, each.first_row, each.first_line) for each in done.refused] == [
+        ("NOT_JSON", 3, 4, 5),
+        ("WRONG_TYPE", 1, 8, 9),
+    ]
+    assert str(done.refused[0]) == "NOT_JSON: 3 rows, 3%, first in line 5"
+    assert "each line must be one JSON object" in done.refused[0].what_to_do
+    [stream] = config.streams
+    found = check_fit(stream, rows_for(path, stream))
+    assert found.seen.tally["NOT_JSON", ""] == 3
+    plan = plan_of(stream, {"raw": 2, "held": 1}, Progress())
+    rows = [each for part in open_rows(path).batches() for each in part]
+    chunk = plan.chunk(rows, steps_of(clock_of(stream), times_of(stream).of(rows)))
+    for place, numbers in {("raw", 0): (51, 61), ("raw", 1): (4, 8), ("held", 0): (4, 8, 51, 61)}.items():
+        unkeyed = [record.value for record in chunk.records[place] if record.tick is None and record.key is None]
+        assert unkeyed == [lines[number] for number in numbers], place
+
+
+def test_a_file_of_broken_lines_is_a_misfit(config: Config, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"\n".join([orjson.dumps(row(at)) if at % 3 == 0 else b"oops" for at in range(60)]))
+    assert run(config, path, tmp_path / "out").misfit
+    with pytest.raises(FileError, match=r"would refuse 67% of the next 60 rows: NOT_JSON: 40 rows, 67%, first in line"):
+        check_fit(config.streams[0], rows_for(path, config.streams[0]))
+    [counted] = simulate(config, path, tmp_path / "counted", SimulateOptions(seed=1, steps_by_count=10))
+    assert counted.steps == 6, "a line that is refused is a row, too"
+
+
 def test_only_so_many_rows_are_looked_at(config: Config, tmp_path: Path) -> None:
     rows = [row(at % 50) for at in range(3 * FIRST_ROWS)]
     file = rows_for(write(tmp_path / "rows.jsonl", rows), config.streams[0])
@@ -155,8 +193,11 @@ def test_an_empty_file_and_a_folder_in_use_are_refused(config: Config, tmp_path:
 def test_a_row_that_is_not_sorted_is_named_as_it_stands_in_the_file(config: Config, tmp_path: Path) -> None:
     rows = [row(at) for at in (0, 60, 120, 0)]
     file = rows_for(write(tmp_path / "rows.jsonl", rows), config.streams[0])
-    with pytest.raises(ReplayError, match="row 4 of the file"):
+    with pytest.raises(ReplayError, match=r"row 4 of the file .*What was replayed in part needs new topics"):
         first_rows(config.streams[0], file, skip=1)
+    with pytest.raises(ReplayError, match=r"row 4 of the file .*Fix: sort the file by at; replay would") as alone:
+        run(config, file.path, tmp_path / "out")
+    assert not any(word in str(alone.value) for word in ("topic", "--until", "--append", "replayed"))
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from agents.consume import steps
 from agents.kafka.topics.ids import TopicIdentity
 from agents.pictures.contract import CountPicture
 from agents.watch import server
 from agents.watch.public import reader as module
-from agents.watch.public import steps
 from agents.watch.public.reader import PublicReader
 from agents.watch.public.seen import StreamSeen
 from schemas.config import Kafka
@@ -263,7 +263,7 @@ def test_the_ledger_is_read_before_the_records(cluster: Cluster, monkeypatch: py
 def test_other_readers_of_public_topics_refuse_or_pass_over_such_a_record(caplog: pytest.LogCaptureFixture) -> None:
     from types import SimpleNamespace
 
-    from agents.consume.ledger import PublicRecordsError
+    from agents.consume.entries import PublicRecordsError
     from agents.consume.reader import Silent, _Steps
     from agents.worker.audit import AuditStreamTask
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from agents.formats.contract import SchemaRef, UnreadableError
-from agents.formats.encodings.avro_bounds import BOUNDED_DECIMAL, bound
+from agents.formats.encodings.avro_bounds import BOUNDED_DECIMAL, bound, too_deep
 from agents.formats.framing import framed, framed_ref
 from agents.formats.schemas import SchemaBook, SchemaText
 from schemas.events import Reason
@@ -55,12 +55,20 @@ def reader_of(text: SchemaText) -> Callable[[io.BytesIO], Any]:
     for _, each in text.references:
         fastavro.parse_schema(msgspec.json.decode(each), named_schemas=named)
     parsed = fastavro.parse_schema(msgspec.json.decode(text.text), named_schemas=named)
-    bound(parsed, named)
+    recursive = bound(parsed, named)
     for kind in ("bytes", "fixed"):  # names of our own: the library's own decimals stay what they are for others
         fastavro.read.LOGICAL_READERS[f"{kind}-{BOUNDED_DECIMAL}"] = _decimal
 
+    if not recursive:
+        return lambda stream: fastavro.schemaless_reader(stream, parsed, None)
+    # A seventh as fast, and where a value is too deep it raises RecursionError, where the reader in C ends the process.
+    from fastavro._read_py import schemaless_reader
+
     def read(stream: io.BytesIO) -> Any:
-        return fastavro.schemaless_reader(stream, parsed, None)
+        found = schemaless_reader(stream, parsed, None)
+        if too_deep(found):
+            raise ValueError("values within each other, beyond what any record needs")
+        return found
 
     return read
 

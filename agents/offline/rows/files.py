@@ -1,5 +1,8 @@
 """Rows of a file as the JSON objects that a raw topic holds: CSV, Parquet and JSON Lines, plain or gzipped.
 
+A line of JSON Lines that is no object is a row as well, and refused as a record of a topic is. CSV and Parquet have no
+such rows: where cells of a CSV do not fit its header, nobody can tell where the next row begins.
+
 Streaming: memory is one batch, whatever the size of the file. A value depends on its own text alone, never on the
 other rows of its batch or column, so a row is the same JSON at every batch size and when a replay is resumed mid-file.
 
@@ -20,17 +23,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
 from agents.offline.rows.cells import csv_column, has_json, values
+from agents.offline.rows.lines import BrokenLine, Lines, Row, json_lines
 from engines.contract import ScalarKind
 from schemas.errors import PrivstreamError
 
-Row = dict[str, Any]
 BATCH_ROWS = 4096
+LOOKED_AT = 100
+"""Lines at most, of which one must be a JSON object: else the file is of another format."""
 _READ_BYTES = 1 << 20
 _KINDS = {
     ".csv": ("csv", False),
@@ -109,8 +113,11 @@ class RowFile:
         return None
 
     def batches(self, *, skip: int = 0, batch_rows: int = BATCH_ROWS) -> Iterator[list[Row]]:
-        """Rows in file order, without the first `skip`, at most `batch_rows` at a time. Raises: FileError."""
-        readers: dict[str, Callable[[int], Iterator[_Rows | _Lines]]]
+        """Rows in file order, without the first `skip`, at most `batch_rows` at a time.
+
+        A line that is no JSON object is a row, too: whoever takes rows in refuses it by itself. Raises: FileError.
+        """
+        readers: dict[str, Callable[[int], Iterator[_Rows | Lines]]]
         readers = {"csv": self._csv, "parquet": self._parquet, "jsonl": self._jsonl}
         try:
             for rows in readers[self.kind](batch_rows):
@@ -123,6 +130,16 @@ class RowFile:
                     yield decoded[at : at + batch_rows]
         except _UNREADABLE as error:
             raise self._unreadable(error) from None
+
+    def objects(self) -> Iterator[list[dict[str, Any]]]:
+        """All rows, for whom one that is none is an error. Raises: FileError."""
+        for rows in self.batches():
+            for row in rows:
+                if isinstance(row, BrokenLine):
+                    raise FileError(
+                        f"{self.path}, line {row.number}: not a JSON object. Fix: correct or remove the line."
+                    )
+            yield [row for row in rows if not isinstance(row, BrokenLine)]
 
     def _csv_names(self) -> tuple[str, ...]:
         """Raises: FileError where two are the same, or the header is one name with what others put between cells."""
@@ -242,21 +259,18 @@ class RowFile:
             for batch in file.iter_batches(batch_size=batch_rows):
                 yield _Rows(batch, values)
 
-    def _jsonl(self, batch_rows: int) -> Iterator[_Lines]:
-        # Line by line instead of Arrow's reader, which adds a null for each missing field and turns texts into times.
-        at, rest = 0, b""
+    def _jsonl(self, batch_rows: int) -> Iterator[Lines]:
         with self._open() as stream:
-            while True:
-                block = stream.read(_READ_BYTES)
-                lines = (rest + block).split(b"\n")
-                rest = lines.pop() if block else b""
-                for first in range(0, len(lines), batch_rows):
-                    part = lines[first : first + batch_rows]
-                    numbered = [(at + first + i + 1, line) for i, line in enumerate(part) if line.strip()]
-                    yield _Lines(self.path, numbered)
-                at += len(lines)
-                if not block:
-                    return
+            first = next((lines for lines in json_lines(stream, LOOKED_AT) if len(lines)), Lines([]))
+        if first.lines and not any(isinstance(row, dict) for row in first.decode(0)):
+            for _, line in first.lines:
+                line.decode("utf-8")  # text that is none is named as that
+            raise FileError(
+                f"{self.path}, line {first.lines[0][0]}: not a JSON object, and none of the first lines is one. "
+                "Fix: write one JSON object on each line; name a file of another format by its ending."
+            )
+        with self._open() as stream:
+            yield from json_lines(stream, batch_rows)
 
 
 def open_rows(path: Path | str) -> RowFile:
@@ -287,28 +301,6 @@ class _Rows:
         names = batch.schema.names
         columns = [self.column(name, column) for name, column in zip(names, batch.columns, strict=True)]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    path: Path
-    lines: list[tuple[int, bytes]]
-
-    def __len__(self) -> int:
-        return len(self.lines)
-
-    def decode(self, skip: int) -> list[Row]:
-        rows = []
-        for number, line in self.lines[skip:]:
-            try:
-                row = orjson.loads(line)
-            except orjson.JSONDecodeError:
-                row = None
-                line.decode("utf-8")  # text that is none is named as that
-            if not isinstance(row, dict):
-                raise FileError(f"{self.path}, line {number}: not a JSON object. Fix: correct or remove the line.")
-            rows.append(row)
-        return rows
 
 
 def _csv_header(block: bytes) -> list[str]:

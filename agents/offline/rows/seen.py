@@ -10,6 +10,7 @@ import orjson
 
 from agents.lifecycle.refusals import REPORT_ROWS, WHAT_TO_DO, Seen, by_reason_and_field, percent
 from agents.offline.rows.files import FileError, RowFile
+from agents.offline.rows.lines import BrokenLine
 from agents.offline.rows.times import LOOKED_AT, how_to_read
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
@@ -40,7 +41,7 @@ class RefusedRows:
 
     Attributes:
         name: the configured field that it is about; "" for the row as a whole.
-        first_row: from 1 on; None where unknown.
+        first_row: from 1 on; None where unknown. first_line: of what is no row of its format; None elsewhere.
     """
 
     reason: str
@@ -49,6 +50,7 @@ class RefusedRows:
     share: float
     first_row: int | None
     what_to_do: str
+    first_line: int | None = None
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -59,6 +61,7 @@ class RefusedRows:
     def __str__(self) -> str:
         about = f" of {self.name}" if self.name else ""
         first = "" if self.first_row is None else f", first in row {self.first_row:,}"
+        first = first if self.first_line is None else f", first in line {self.first_line:,}"
         return f"{self.reason}{about}: {self.rows:,} rows, {percent(self.share)}{first}"
 
 
@@ -76,6 +79,7 @@ class RowsSeen:
     rows: int = 0
     seen: Seen = field(default_factory=Seen)
     _first: dict[tuple[str, str], int] = field(default_factory=dict)
+    _lines: dict[tuple[str, str], int] = field(default_factory=dict)
     _times: list[Any] = field(default_factory=list)
 
     def take(self, records: Sequence[Planned], block: Block, letters: Sequence[DeadLetter]) -> None:
@@ -86,6 +90,8 @@ class RowsSeen:
             if key not in self._first:
                 earlier = sum(record.tick is None for record in records[: letter.offset - block.lo])
                 self._first[key] = self.before + self.rows + earlier + 1
+                if isinstance(line := records[letter.offset - block.lo].value, BrokenLine):
+                    self._lines[key] = line.number
             if letter.field == self.time.field and letter.reason in NO_TIME:
                 self._keep_time(records[letter.offset - block.lo])
         self.rows += sum(record.tick is None for record in records)
@@ -96,6 +102,8 @@ class RowsSeen:
             self._times.append(orjson.loads(record.value).get(self.time.field))
 
     def _what_to_do(self, reason: str, name: str) -> str:
+        if (reason, name) in self._lines:
+            return "each line must be one JSON object in UTF-8: correct or remove those that are not"
         if name == self.time.field and Reason[reason] in NO_TIME:
             return how_to_read(self._times, self.time.format)
         return WHAT_TO_DO.get(reason, REPORT_ROWS)
@@ -111,6 +119,7 @@ class RowsSeen:
                 rows / max(1, self.seen.records),
                 self._first.get((reason, name)),
                 self._what_to_do(reason, name),
+                self._lines.get((reason, name)),
             )
             for (reason, name), rows in self.seen.refused.most_common()
         )

@@ -120,6 +120,7 @@ class HeldOutAudit:
             "time": facts.end,
             "events_total": self._events,
             "events": events.total,
+            "events_alive": self.evaluator.size(self._truth) if self.evaluator.scope == "alive" else None,
             "synthetic_points": len(self._alive),
             "gathered": facts.gathered,
             "metrics": metrics,

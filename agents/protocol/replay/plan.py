@@ -29,7 +29,8 @@ from schemas.errors import PrivstreamError, RecordError
 from schemas.events import LARGEST_JUMP, TICK_HEADER, encode_going_live, encode_tick, read_tick
 from schemas.topics import TopicAndPartition
 
-Row = Mapping[str, Any]
+Row = Mapping[str, Any] | bytes
+"""The fields of an event; or what is none, as it stands in the file: written like that, ingest refuses it by itself."""
 Place = Callable[[Sequence[Row], int, int], tuple[Sequence[bytes | None], Sequence[int]]]
 """`(rows, number of the first, partitions) -> (keys, partitions)`, one of each for every row and by that row alone."""
 
@@ -86,7 +87,8 @@ class ReplayPlan:
         place: see `Place`.
         source: digest of the file.
         until: first step that is not replayed, public; None where the end of the file is.
-        time_field: what the file must be sorted by, for messages.
+        time_field: what the file must be sorted by, for messages. written: whether chunks are; they are not where a
+            replay is tried without Kafka, as `simulate` does, and then messages have other advice.
         last: largest step of a row so far, -1 before any. After a restart: of a row since then.
         left_out: rows so far from the first one at or after `until` on.
         live_from: first step after the history, once the partitions have gone live.
@@ -99,6 +101,7 @@ class ReplayPlan:
     row: int = 0
     until: int | None = None
     time_field: str = "time"
+    written: bool = True
     last: int = -1
     left_out: int = 0
     live_from: int | None = None
@@ -132,7 +135,7 @@ class ReplayPlan:
                 if step > self.step + 1:
                     self.step = step - 1
                     self._tick(written)
-            value = orjson.dumps(row)
+            value = row if isinstance(row, bytes) else orjson.dumps(row)
             for topic, keys, partitions in places:
                 written[topic, partitions[index]].append(Planned(keys[index], value))
             self.row += 1
@@ -186,12 +189,7 @@ class ReplayPlan:
                 ended = True
             elif step is not None and step >= 0:
                 if ended or step <= closed:
-                    raise ReplayError(
-                        f"row {number} of the file comes too late: its step is closed by a row before it, by --until "
-                        "or by what was replayed before, and if it moved to another step, one row could move other "
-                        f"people's. Fix: sort the file by {self.time_field}. What was replayed in part needs new "
-                        "topics; with --append, start behind the steps that are closed."
-                    )
+                    raise ReplayError(self._too_late(number))
                 if step - closed > LARGEST_JUMP:
                     raise ReplayError(
                         f"row {number} of the file lies {step - closed} steps after the row before it. Fix: check "
@@ -201,6 +199,19 @@ class ReplayPlan:
                 closed = max(closed, step - 1)
             kept += not ended
         return kept
+
+    def _too_late(self, row: int) -> str:
+        closed = "a row before it, by --until or by what was replayed before" if self.written else "a row before it"
+        told = (
+            f"row {row} of the file comes too late: its step is closed by {closed}, and if it moved to another step, "
+            f"one row could move other people's. Fix: sort the file by {self.time_field}"
+        )
+        if not self.written:
+            return f"{told}; replay would refuse it, too."
+        return (
+            f"{told}. What was replayed in part needs new topics; with --append, start behind the steps that are "
+            "closed."
+        )
 
     def _tick(self, written: Mapping[TopicAndPartition, list[Planned]]) -> None:
         tick = Planned(None, None, encode_tick(self.step, row=self.row, source=self.source))

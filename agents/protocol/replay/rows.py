@@ -147,8 +147,12 @@ def plan_of(
     *,
     user_field: str | None = None,
     until: int | None = None,
+    written: bool = True,
 ) -> ReplayPlan:
-    """The plan of a stream's rows from `begin` on: by user where there are users, in turn otherwise."""
+    """The plan of a stream's rows from `begin` on: by user where there are users, in turn otherwise.
+
+    Args: written: see `ReplayPlan`.
+    """
     field = user_field or stream.privacy.user
     place = place_in_turn if field is None else place_by_user(field, stream.partitioner)
     return ReplayPlan(
@@ -159,6 +163,7 @@ def plan_of(
         row=begin.row,
         until=until,
         time_field=stream.time.field,
+        written=written,
         live_from=begin.live_from,
     )
 

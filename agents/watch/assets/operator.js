@@ -7,18 +7,22 @@ let streams = new Map();
 let page = null;
 let reading = {};
 
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
 class OperatorPage {
   constructor(summary) {
     Object.assign(this, { name: summary.stream, summary, rows: [], boot: "" });
     this.tiles = element("div", {});
     this.stops = element("div", {});
     this.refusals = element("div", {});
-    this.counts = new Chart("Events in, true, and synthetic records out");
+    this.counts = new Chart("What is there after each step, true and released");
+    this.uncounted = element("p", { class: "small" }, `No counts are drawn: none of the ${summary.records} stands for one ` +
+      `of the ${summary.events}, so that their numbers do not compare. The error does.`);
     this.errors = new Chart("Error against the held-out truth", { unit: summary.error_unit });
     this.said = element("p", { class: "small", role: "status" });
     const panel = (title, ...inside) => element("section", { class: "panel" }, element("h2", {}, title), ...inside);
     this.compared = element("div", { class: "panels" },
-      panel("Truth and release", this.counts.root), panel("Error", this.errors.root));
+      panel("Truth and release", summary.counted ? this.counts.root : this.uncounted), panel("Error", this.errors.root));
     this.root = element("div", {}, this.said, this.stops, this.tiles, this.compared,
       panel("Refusals", this.refusals));
   }
@@ -45,22 +49,26 @@ class OperatorPage {
       ...(state ? [
         ["Health", state.health, state.health === "ok" ? "good" : "bad"],
         ["Clock", state.clock],
-        ["Source offsets to ingest", number.format(state.ingest_lag)],
+        ["Source records to ingest", number.format(state.ingest_lag)],
         ["Steps to publish", number.format(state.waiting)],
         ["Source offsets lost", number.format(state.lost), state.lost ? "bad" : ""],
         ["Records read", number.format(state.records)],
       ] : [["Health", "not known yet"]]),
-      ...(last ? [["Events in, true", number.format(last[2])], ["Synthetic records", number.format(last[3])]] : []),
-      ...(last ? Object.entries(last[4]).slice(0, 4).map(([name, error]) =>
-        [name[0].toUpperCase() + name.slice(1), error === null ? "none" : s.error_unit === "%" ? percent(error) : `${+error.toPrecision(3)} ${s.error_unit}`]) : []),
+      ...(last ? [[`True ${s.events} so far`, number.format(last[2])]] : []),
+      ...(last && last[3] !== null ? [[`True ${s.events} there now`, number.format(last[3])]] : []),
+      ...(last ? [[capital(s.records), number.format(last[4])]] : []),
+      ...(last ? Object.entries(last[5]).slice(0, 4).map(([name, error]) =>
+        [capital(name), error === null ? "none" : s.error_unit === "%" ? percent(error) : `${+error.toPrecision(3)} ${s.error_unit}`]) : []),
     ]));
     replace(this.stops, ...(state?.stopped || []).map((text) => element("p", { class: "notice" }, `STOPPED: ${text}`)),
       ...(state?.source_problem ? [element("p", { class: "notice" }, state.source_problem)] : []));
     const steps = rows.map((row) => row[0]);
-    this.counts.show(steps, [{ label: "true events so far", values: rows.map((row) => row[2]) },
-      { label: "synthetic records", values: rows.map((row) => row[3]) }]);
-    const names = [...new Set(rows.flatMap((row) => Object.keys(row[4])))];
-    this.errors.show(steps, names.map((label) => ({ label, values: rows.map((row) => row[4][label] ?? null) })));
+    if (s.counted) {
+      this.counts.show(steps, [{ label: `true ${s.events}`, values: rows.map((row) => row[3]) },
+        { label: s.records, values: rows.map((row) => row[4]) }]);
+    }
+    const names = [...new Set(rows.flatMap((row) => Object.keys(row[5])))];
+    this.errors.show(steps, names.map((label) => ({ label, values: rows.map((row) => row[5][label] ?? null) })));
     const refused = state?.refusals || [];
     replace(this.refusals,
       element("p", { class: "small" }, state?.recently ? `Of the last records ${state.recently}.` : "Nothing is counted lately."),

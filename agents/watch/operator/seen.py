@@ -11,6 +11,7 @@ import orjson
 from agents.lifecycle.refusals import Seen
 from agents.operator.status import StreamStatus
 from agents.presentation import errors, metrics_of, presentation
+from engines.registry import build_evaluator
 
 if TYPE_CHECKING:
     from schemas.blocks import Tally
@@ -22,17 +23,23 @@ MOST_STEPS = 10_000
 
 @dataclass(slots=True)
 class UtilityRow:
-    """One step as the audit measured it."""
+    """One step as the audit measured it.
+
+    Attributes:
+        events: of the step. total: so far. alive: those that `records` estimates; None where nothing is alive, and
+            where an earlier version did not say it.
+    """
 
     step: int
     events: int
     total: int
+    alive: int | None
     records: int
     errors: dict[str, float | None]
 
     def row(self) -> list[Any]:
         """As the page reads it, see `assets/operator.js`."""
-        return [self.step, self.events, self.total, self.records, self.errors]
+        return [self.step, self.events, self.total, self.alive, self.records, self.errors]
 
 
 class StreamTruth:
@@ -45,6 +52,7 @@ class StreamTruth:
         self.unreadable = 0
         self._shown = presentation(stream)
         self._metrics = metrics_of(stream)
+        self._counted = build_evaluator(stream).scope == "alive"
         self._rows: deque[UtilityRow] = deque(maxlen=MOST_STEPS)
         self._status: StreamStatus | None = None
 
@@ -59,6 +67,7 @@ class StreamTruth:
                 int(told["step"]),
                 int(told["events"]),
                 int(told["events_total"]),
+                None if (alive := told.get("events_alive")) is None else int(alive),
                 int(told["synthetic_points"]),
                 compared,
             )
@@ -87,6 +96,9 @@ class StreamTruth:
             "engine": stream.engine,
             "audited": stream.audit is not None,
             "error_unit": self._shown.error_unit,
+            "events": self._shown.events(stream),
+            "records": self._shown.records(stream),
+            "counted": self._counted,
             "revision": self.revision,
             "last": self._rows[-1].row() if self._rows else None,
             "unreadable": self.unreadable,

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from agents.consume.entries import LedgerEntry, PublicRecordsError
+from agents.consume.steps import StepRecords, Verdict, verdict
 from agents.pictures.contract import Picture
-from agents.watch.public.entries import LedgerRow, entry_of
-from agents.watch.public.steps import StepRecords, verdict
 from schemas.config.timing import to_us
-from schemas.errors import WireError
-from schemas.releases import GENESIS, STEP_LIMIT, Channel, PublicRecord, link
+from schemas.releases import GENESIS, STEP_LIMIT, Channel, PublicRecord
 
 if TYPE_CHECKING:
     from schemas.config import Stream
@@ -27,6 +27,33 @@ MOST_ENTRIES = 10_000
 MOST_OPEN = 1_000
 """Steps beyond the ledger's last entry of which records are held. The job writes a step and its entry in one
 transaction, and the ledger is read first: of a job there are one or two."""
+
+
+@dataclass(slots=True)
+class LedgerRow:
+    """What is kept of an entry, and what became of the comparison."""
+
+    step: int
+    end: str
+    added: int
+    removed: int
+    records: int
+    spent: float
+    gathered: bool
+    digest: str
+    chained: bool
+    verdict: Verdict = "waiting"
+
+    @staticmethod
+    def of(entry: LedgerEntry, *, chained: bool) -> LedgerRow:
+        return LedgerRow(
+            entry.step, str(entry.told["end"]), entry.added, entry.removed, entry.total, entry.spent, entry.gathered,
+            entry.digest, chained,
+        )  # fmt: skip
+
+    def row(self) -> list[Any]:
+        """As the page reads it, see `assets/ledger.js`."""
+        return [getattr(self, name) for name in self.__slots__]
 
 
 class StreamSeen:
@@ -46,6 +73,7 @@ class StreamSeen:
         self._entries: deque[LedgerRow] = deque(maxlen=MOST_ENTRIES)
         self._waiting: dict[int, LedgerRow] = {}
         self._records: dict[int, StepRecords] = {}
+        self._last = StepRecords()
         self._latest: Mapping[str, Any] = {}
         self._chain: str | None = None
         self._verdicts: Counter[str] = Counter()
@@ -74,6 +102,9 @@ class StreamSeen:
         if step is None or not 0 <= step < STEP_LIMIT:
             self.unreadable += 1
             return
+        record = PublicRecord(channel, key or b"", value)
+        if step == self._settled and step == self._newest[channel] and self._last.has(record):
+            return  # a step that an earlier version published twice, in part
         if step <= self._settled or step < self._newest[channel]:
             # The step was whole without it. Steps are in order on a topic: one that comes behind a later step was not
             # written by the job, whatever is known of the ledger yet.
@@ -82,7 +113,7 @@ class StreamSeen:
             if step not in self._records and self._held_beyond(step):
                 self.unreadable += 1
                 return
-            self._records.setdefault(step, StepRecords()).take(PublicRecord(channel, key or b"", value))
+            self._records.setdefault(step, StepRecords()).take(record)
         self._newest[channel] = max(self._newest[channel], step)
         if channel == "synthetic":
             self._on_synthetic(step, key, value)
@@ -106,10 +137,8 @@ class StreamSeen:
 
     def _on_ledger(self, value: bytes | None) -> None:
         try:
-            told = orjson.loads(value or b"")
-            entry, before = entry_of(told), str(told["previous_chain"])
-            chain = link(before, stream=self.stream.name, step=entry.step, digest=entry.digest, ledger=value or b"")
-        except (KeyError, TypeError, ValueError, OverflowError, WireError):
+            entry = LedgerEntry.of(value or b"", self.stream.name)
+        except PublicRecordsError:
             self.unreadable += 1
             return
         last = int(self._latest.get("step", -1))
@@ -119,13 +148,13 @@ class StreamSeen:
             if known is not None and known.digest != entry.digest:
                 self._twice = entry.step
             return
-        follows = before == (self._chain if self._chain is not None else GENESIS if entry.step == 0 else before)
-        entry.chained = follows and chain == told["chain"] and (last < 0 or entry.step == last + 1)
-        if not entry.chained and self._broken is None:
+        before = self._chain if self._chain is not None else GENESIS if entry.step == 0 else entry.previous
+        chained = entry.linked and entry.previous == before and (last < 0 or entry.step == last + 1)
+        if not chained and self._broken is None:
             self._broken = entry.step
-        self._chain, self._latest = str(told["chain"]), told
-        self._entries.append(entry)
-        self._waiting[entry.step] = entry
+        self._chain, self._latest = entry.chain, entry.told
+        row = self._waiting[entry.step] = LedgerRow.of(entry, chained=chained)
+        self._entries.append(row)
         self._steps += 1
 
     def settle(self, now: float, upto: int = -1) -> bool:
@@ -146,17 +175,19 @@ class StreamSeen:
             self._verdicts[found] += 1
             self.picture.end(step)
             self._settled = step
-        for step in [step for step in self._records if step <= self._settled]:
-            self._records.pop(step).close()
         if self._settled == before:
             return False
+        self._last.close()
+        self._last = self._records.pop(self._settled, StepRecords())
+        for step in [step for step in self._records if step < self._settled]:
+            self._records.pop(step).close()
         self.read_at = now
         self.revision += 1
         return True
 
     def close(self) -> None:
         """Nothing more comes."""
-        for records in self._records.values():
+        for records in (*self._records.values(), self._last):
             records.close()
 
     def summary(self) -> dict[str, Any]:

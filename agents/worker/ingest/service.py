@@ -127,13 +127,13 @@ class IngestService(LongService):
         _calm_collector()
         patience_s = WORK_S + 2 * self._config.kafka.session_timeout_s  # a rebalance waits for all members
         self._consumer = consumer = self._new_consumer()
-        with self._pulse.at("connects"):
-            await consumer.start()
-        keep_place(consumer, self.crash)
-        ask_for_missing_topics(consumer)
-        consumer.subscribe(sorted(self._specs), listener=_Listener(self))
-        hand_out_bare_records(consumer)
         try:
+            with self._pulse.at("connects"):
+                await consumer.start()
+            keep_place(consumer, self.crash)
+            ask_for_missing_topics(consumer)
+            consumer.subscribe(sorted(self._specs), listener=_Listener(self))
+            hand_out_bare_records(consumer)
             while not self.should_stop:
                 await self._open_assigned(consumer)
                 self._pulse.works("reads the sources" if self._pulse.ready else "joins its group", patience_s)
