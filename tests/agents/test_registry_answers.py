@@ -1,4 +1,4 @@
-"""What a registry, or whatever stands in its place, can answer: it is understood, or asked again, and quoted nowhere."""
+"""What a registry, or whatever stands in its place, answers: it is understood, or asked again, and quoted nowhere."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def _iso(moment: datetime.datetime, rest: int) -> str:
 
 
 def _python(column: Any) -> list[Any]:
-    """Values as Python has them; None for what it has no word for. No error of Arrow leaves this: some repeat values."""
+    """Values as Python has them, None for what it has no word for. No error of Arrow leaves this: some repeat them."""
     column = column.cast(_to_us(column.type), safe=False)
     try:
         return list(column.to_pylist())
