@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -320,3 +321,32 @@ def test_each_library_that_is_kept_here_has_its_licence_and_is_what_was_publishe
     for folder in (ASSETS / "vendor").iterdir():
         if folder.is_dir():
             assert (folder / "LICENSE.txt").read_text(encoding="utf-8").strip()
+
+
+def test_no_log_repeats_a_request_that_cannot_be_read(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """aiohttp logs the line with a traceback: here the one with the token, with a blank where none may be."""
+    caplog.set_level(logging.DEBUG)
+    token = token_of(SECRET, "operator")
+
+    async def run() -> None:
+        async with served() as (page, session, at):
+            for line in (f"Authorization : Bearer {token}", f"{token}\x01: 1", f"Host: {token}"):
+                reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
+                writer.write(f"GET /operator/allowed HTTP/1.1\r\nHost: localhost\r\n{line}\r\n\r\n".encode())
+                assert b" 400 " in await reader.readline()
+                writer.close()
+            assert await status_of(session, f"{at}/{token}" + "a" * 9_000) == 400
+
+            def fails(_: object, after: int) -> None:
+                raise ValueError(token)
+
+            monkeypatch.setattr(StreamSeen, "ledger", fails)
+            assert await status_of(session, at + PUBLIC[3]) == 500
+
+    asyncio.run(run())
+    said = caplog.text + "".join(capfd.readouterr())
+    assert token not in said
+    assert "a page could not be answered: ValueError" in said
+    assert "Traceback" not in said
