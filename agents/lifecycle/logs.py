@@ -126,6 +126,14 @@ def set_up(level: str, style: LogFormat = "text") -> None:
     sys.unraisablehook = lambda hook: _quietly("an object that was given up", hook.exc_type)
 
 
+def unless_set_up() -> None:
+    """For commands that keep no log: Python would print what libraries log as a warning, tracebacks of errors that are
+    dealt with among them. One line a minute of each is enough.
+    """
+    if isinstance(logging.lastResort, logging.Handler) and not logging.lastResort.filters:
+        logging.lastResort.addFilter(OncePerCause())
+
+
 def _quietly(what: str, kind: type[BaseException] | None) -> None:
     log.debug("%s ended with %s", what, "an error" if kind is None else kind.__name__)
 
