@@ -85,15 +85,20 @@ def test_what_another_life_would_meet_again_ends_the_worker(error: Exception) ->
     assert not passes(error)
 
 
-def test_what_stopped_the_last_stream_ends_the_worker(caplog: pytest.LogCaptureFixture) -> None:
-    """Its chain goes in a circle: raised from inside of the stream that it stopped, it is the reason for its context."""
+def stopped_the_last_stream() -> None:
+    """Raises: what the stream stopped for, as its task raises it."""
     stops = Stops.of(["s"])
+    try:
+        with alone("s"):
+            raise GapError("stream s: blocks 1 to 2 are missing")
+    except StreamStoppedError as stopped:
+        stops.add("s", "publish", 0, stopped.cause)
+
+
+def test_what_stopped_the_last_stream_ends_the_worker() -> None:
+    """Its chain goes in a circle: raised from inside of the stream that it stopped, it is its own context's cause."""
     with pytest.raises(GapError) as caught:
-        try:
-            with alone("s"):
-                raise GapError("stream s: blocks 1 to 2 are missing")
-        except StreamStoppedError as stopped:
-            stops.add("s", "publish", 0, stopped.cause)
+        stopped_the_last_stream()
     assert caught.value.__context__ is not None
     assert caught.value.__context__.__cause__ is caught.value
     assert access_error(caught.value) is None
