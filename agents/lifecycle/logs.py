@@ -52,7 +52,7 @@ class OncePerCause(logging.Filter):
             return False
         self._last[library] = now
         left_out = self._left_out.pop(library, 0)
-        text = record.getMessage().splitlines()[0]
+        text = record.getMessage().partition("\n")[0]
         record.msg, record.args = (f"{text} (and {left_out} lines before)" if left_out else text), ()
         return True
 
