@@ -142,8 +142,8 @@ class Leaving:
 
 
 def _next_signal() -> int:
-    """Wait for one. Once a second this thread wants Python's lock, which is when the main thread notices a signal that a
-    thread of a native library took: a loop that never gives the lock away would go on without.
+    """Wait for one. Once a second this thread wants Python's lock: that is when the main thread notices a signal which
+    a thread of a native library took. A loop that never gives the lock away would go on without.
     """
     while hasattr(signal, "sigtimedwait"):
         found = signal.sigtimedwait((*SIGNALS, NO_MORE), BEAT_S)
