@@ -138,6 +138,13 @@ class BatchReader:
         """A time as the configuration says that it is written; one without a zone is of the configured one."""
         if self.format == "iso":
             return moment.isoformat()
+        try:
+            return self._written(moment)
+        except OverflowError:
+            return None  # no year of a calendar in that zone: refused as a row without a time
+
+    def _written(self, moment: datetime) -> Any:
+        """Raises: OverflowError."""
         aware = moment.replace(tzinfo=self.zone) if moment.tzinfo is None else moment
         if self.format not in UNIT_US:
             return aware.astimezone(self.zone).strftime(self.format)
