@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -12,7 +13,9 @@ from typing import Any
 
 import aiohttp
 import pytest
+from typer.testing import CliRunner
 
+from agents.cli.app import build_app
 from agents.watch import LivePage, serve, serve_in_background, server
 from agents.watch.guard import HEADERS, Guard, token_of
 from agents.watch.public import routes
@@ -350,3 +353,20 @@ def test_no_log_repeats_a_request_that_cannot_be_read(
     assert token not in said
     assert "a page could not be answered: ValueError" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(("mode", "said"), [(0o600, False), (0o640, True), (0o604, True)])
+def test_a_secret_of_the_tokens_that_others_may_read_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, said: bool
+) -> None:
+    async def nothing(*_: object, **__: object) -> None: ...
+
+    monkeypatch.setattr(importlib.import_module("agents.cli.readers.watch"), "_serve", nothing)
+    secret = tmp_path / "page.token"
+    secret.write_bytes(SECRET)
+    secret.chmod(mode)
+    example = Path(__file__).resolve().parents[2] / "examples" / "taxi.toml"
+    result = CliRunner().invoke(build_app(), ["watch", str(example), "--token-file", str(secret)])
+    assert result.exit_code == 0
+    assert ("open to others" in result.output) == said
+    assert SECRET.decode() not in result.output
