@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.formats.contract import SchemaRef, UnreadableError
+from schemas.errors import PrivstreamError
 from schemas.events import Reason
 
 MOST = 10_000
@@ -62,8 +63,8 @@ class SchemaBook:
             if text is not None and text.kind == kind:
                 try:
                     made = make(text)
-                except ImportError:
-                    raise
+                except (ImportError, MemoryError, OSError, PrivstreamError):
+                    raise  # of this machine: the schema may well be good, and its records are not given up
                 except Exception:  # whatever its library finds wrong with a schema
                     made = Reason.UNUSABLE_SCHEMA
             self._made[ref, kind] = made

@@ -21,6 +21,7 @@ from aiokafka.errors import KafkaError
 
 from agents.kafka.clients import close_client, log_reader
 from agents.kafka.security import security_kwargs
+from agents.kafka.topics.admin import altering
 from agents.lifecycle.logs import Reminder
 from schemas.topics import Topics
 
@@ -104,7 +105,7 @@ class BrokerClock:
             self._say(logging.WARNING, "unasked", said)
             return
         if broker_us is None:
-            fix = f"kafka-configs.sh --alter --topic {self._topic} --add-config message.timestamp.type=LogAppendTime"
+            fix = altering(self._config.kafka, self._topic, "message.timestamp.type", "LogAppendTime")
             said = f"topic {self._topic} does not tell the brokers' time, and no step ends. Fix: {fix}"
             self._say(logging.ERROR, "untold", said)
             return

@@ -53,7 +53,10 @@ RIGHTS = (
 def access_error(error: BaseException) -> AccessError | None:
     """The refusal behind an error, if that is what it is. A name in an error of Kafka's is a topic's or a group's."""
     seen: BaseException | None = error
-    while seen is not None:
+    before: list[BaseException] = []
+    # What stopped a stream and then ends the worker is the reason for its own context: such a chain has no end.
+    while seen is not None and not any(each is seen for each in before):
+        before.append(seen)
         if isinstance(seen, AccessError):
             return seen
         if isinstance(seen, AUTHENTICATION):

@@ -29,6 +29,7 @@ NOT_THERE_S = 2.0
 ANSWERS = 3
 MOST_REFERENCES = 200
 MOST_BYTES = 4 << 20
+NO_REGISTRY = "answers, and is no schema registry"
 
 
 class RegistryError(Exception):
@@ -77,7 +78,7 @@ class RegistryClient:
         """Whether it answers as a registry. Raises: RegistryError."""
         found = await self._get("/schemas/types")
         if not isinstance(found, list):
-            raise RegistryError(f"{self._url} answers, and is no schema registry")
+            raise RegistryError(f"{self._url} {NO_REGISTRY}")
 
     async def learn(self, book: SchemaBook, refs: Iterable[SchemaRef]) -> None:
         """Put schemas into the book that it does not have, each as soon as it is known.
@@ -106,14 +107,11 @@ class RegistryClient:
             async with self._places:
                 await self.check()  # of a wrong path, some say as well that there is no such schema
             return None
+        text = self._text(found)
         known: dict[str, str] = {}
         async with self._places:
-            await self._references(found, known)
-        kind = found.get("schemaType", "AVRO")
-        text = found.get("schema")
-        if not isinstance(text, str):
-            raise RegistryError(f"{self._url} answers, and is no schema registry")
-        return SchemaText(str(kind), text, tuple(known.items()))
+            await self._references(found, known, set())
+        return SchemaText(str(found.get("schemaType", "AVRO")), text, tuple(known.items()))
 
     async def register(self, subject: str, schema: dict[str, Any]) -> int:
         """Make a JSON Schema the newest version of a subject, if it is not one already. Returns: its id.
@@ -127,16 +125,37 @@ class RegistryClient:
             raise RegistryError(f"{self._url} does not take the schema of {subject} (HTTP {status}): {said}")
         return int(found["id"])
 
-    async def _references(self, schema: Any, known: dict[str, str]) -> None:
-        """What it is made of, what that is made of first. One that is gone is left out: then nobody can use it."""
-        for each in schema.get("references") or ():
-            name, subject, version = each["name"], each["subject"], each["version"]
-            if name in known or len(known) >= MOST_REFERENCES:
+    async def _references(self, schema: Any, known: dict[str, str], begun: set[str]) -> None:
+        """What it is made of, what that is made of first. One that is gone is left out: then nobody can use it.
+
+        Args: begun: names that were asked for, so that those which lead in a circle are asked for once.
+        """
+        for name, path in self._named(schema):
+            if name in begun or len(begun) >= MOST_REFERENCES:
                 continue
-            found = await self._get(f"/subjects/{quote(str(subject), safe='')}/versions/{version}?deleted=true")
+            begun.add(name)
+            found = await self._get(f"{path}?deleted=true")
             if found is not None:
-                await self._references(found, known)
-                known[name] = str(found["schema"])
+                text = self._text(found)
+                await self._references(found, known, begun)
+                known[name] = text
+
+    def _named(self, schema: Any) -> list[tuple[str, str]]:
+        """Names of references, and where each is asked for. Raises: RegistryError."""
+        try:
+            return [
+                (str(each["name"]), f"/subjects/{quote(str(each['subject']), safe='')}/versions/{int(each['version'])}")
+                for each in schema.get("references") or ()
+            ]
+        except (LookupError, TypeError, ValueError):
+            raise RegistryError(f"{self._url} {NO_REGISTRY}") from None
+
+    def _text(self, schema: Any) -> str:
+        """Its schema, of an answer. Raises: RegistryError."""
+        text = schema.get("schema") if isinstance(schema, dict) else None
+        if not isinstance(text, str):
+            raise RegistryError(f"{self._url} {NO_REGISTRY}")
+        return text
 
     async def _get(self, path: str) -> Any:
         """None: the registry says that there is no such thing. Raises: RegistryError."""
@@ -151,8 +170,11 @@ class RegistryClient:
         """Status and JSON. Raises: RegistryError."""
         try:
             async with self._session.request(method, self._url + path, allow_redirects=False, **request) as response:
-                body = await response.content.read(MOST_BYTES)
-                status = response.status
+                status, body = response.status, bytearray()
+                async for piece in response.content.iter_any():  # it comes in as many as the network makes of it
+                    body += piece
+                    if len(body) > MOST_BYTES:
+                        raise RegistryError(f"{self._url} answers with more than {MOST_BYTES >> 20} MiB")
         except TimeoutError:
             raise RegistryError(f"{self._url} did not answer within {TIMEOUT_S:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
@@ -162,7 +184,7 @@ class RegistryClient:
         try:
             return status, orjson.loads(body)
         except orjson.JSONDecodeError:
-            raise RegistryError(f"{self._url} answers, and is no schema registry (HTTP {status})") from None
+            raise RegistryError(f"{self._url} {NO_REGISTRY} (HTTP {status})") from None
 
 
 def _why(error: Exception) -> str:

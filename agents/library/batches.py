@@ -23,7 +23,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from agents.offline.rows.cells import has_json, values
+from agents.offline.rows.cells import has_json, moments, values
 from agents.protocol.ingest.times import EPOCH, ONE_US, UNIT_US
 from schemas.errors import BatchError
 
@@ -131,14 +131,20 @@ class BatchReader:
             return list(column.to_pylist())
         if not pa.types.is_timestamp(column.type):
             return values(name, column)
-        moments = column.cast(pa.timestamp("us", column.type.tz), safe=False).to_pylist()
         write = self._moment if name == self.time else datetime.isoformat
-        return [None if moment is None else write(moment) for moment in moments]
+        return [None if each is None else write(each[0]) for each in moments(column)]
 
     def _moment(self, moment: datetime) -> Any:
         """A time as the configuration says that it is written; one without a zone is of the configured one."""
         if self.format == "iso":
             return moment.isoformat()
+        try:
+            return self._written(moment)
+        except OverflowError:
+            return None  # no year of a calendar in that zone: refused as a row without a time
+
+    def _written(self, moment: datetime) -> Any:
+        """Raises: OverflowError."""
         aware = moment.replace(tzinfo=self.zone) if moment.tzinfo is None else moment
         if self.format not in UNIT_US:
             return aware.astimezone(self.zone).strftime(self.format)

@@ -27,6 +27,7 @@ def configure(
     *,
     stream: str | None = None,
     state: str | Path | None = None,
+    moved: bool = False,
     insecure_seed: int | None = None,
     **tables: Any,
 ) -> PrivateStream:
@@ -37,6 +38,7 @@ def configure(
         stream: which one, where the configuration has several.
         state: a file that remembers the stream. It is made where there is none; else the stream goes on where it was.
             Without it a stream is remembered as long as the object lives, and to begin anew is a second answer.
+        moved: the file and its lock came here by a copy, such as from another disk, and nobody goes on with the others.
         insecure_seed: repeats the noise, which takes all privacy away: for tests. Every release says so.
         tables: keys of the stream, such as `engine`, `privacy`, `time`, `domain`, `options`; they win over a mapping's.
     Guarantee: that of `PrivateStream`.
@@ -64,7 +66,7 @@ def configure(
     }
     asked = Fingerprint(chosen.name, fields, chosen.time.start)
     begin = JournalEntry(fingerprint=asked.encode(), key=user_key(fresh_seed(), stream=chosen.name))
-    journal = Journal(begin) if state is None else open_file(Path(state), begin)
+    journal = Journal(begin) if state is None else open_file(Path(state), begin, moved=moved)
     try:
         Fingerprint.decode(journal.entry.fingerprint).check(asked)
         return PrivateStream(chosen, journal, insecure_seed=insecure_seed)

@@ -7,7 +7,8 @@ has the same answer as if nothing had happened, and a step with an answer never 
 The file is replaced as a whole, so it is always one of the two. Beside it lies `<file>.lock`: it is locked while a
 stream is open, and says how many steps were begun, whose it is, and who has it open. An older copy of the file is
 thereby refused: its steps would be answered again, with other noise. So is a copy under another name, which has no
-lock, or that of another stream: the lock is on the disk before the file is. Guarantee: as long as both files are there
+lock, or that of another stream: the lock is on the disk before the file is. Of a folder that was copied as a whole the
+lock is another file than the one that it says. Guarantee: as long as both files are there
 and nobody changes them, every step has at most one answer, whatever is run again. PRIVATE: exact counts, seeds and the
 key of the users' hash. The lock holds nothing private.
 """
@@ -178,9 +179,10 @@ _OPEN: weakref.WeakValueDictionary[Path, FileJournal] = weakref.WeakValueDiction
 """Of this process: a cell that opens a file is run again, and takes the place of the stream that it opened before."""
 
 
-def open_file(path: Path, begin: JournalEntry) -> FileJournal:
+def open_file(path: Path, begin: JournalEntry, *, moved: bool = False) -> FileJournal:
     """The journal of a file; `begin` where there is none yet.
 
+    Args: moved: file and lock were copied together, and nobody goes on with those that they were copied from.
     Raises: StateFileError if another process has it open, it is damaged, or it is a copy.
     """
     path = path.expanduser().resolve()
@@ -188,7 +190,7 @@ def open_file(path: Path, begin: JournalEntry) -> FileJournal:
         before.close()
     lock = _lock_of(path)
     try:
-        journal = _locked(path, lock, begin)
+        journal = _locked(path, lock, begin, moved=moved)
     except BaseException:
         os.close(lock)
         raise
@@ -229,7 +231,7 @@ def _lock_of(path: Path) -> int:
         ) from None
 
 
-def _locked(path: Path, lock: int, begin: JournalEntry) -> FileJournal:
+def _locked(path: Path, lock: int, begin: JournalEntry, *, moved: bool) -> FileJournal:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -260,7 +262,14 @@ def _locked(path: Path, lock: int, begin: JournalEntry) -> FileJournal:
             "answer the same steps with other noise. Fix: go on with that one, or put back the file that the lock was "
             "made for."
         )
-    text = LockText(begun, _owner(entry), _holder(entry, path))
+    inode = os.fstat(lock).st_ino
+    if path.exists() and not moved and said.inode not in (0, inode):
+        raise StateFileError(
+            f"{path} was copied together with {path.name}.lock, as in a copy of their folder, and the one that it was "
+            "copied from might answer the same steps with other noise. Fix: go on with that one; where nobody ever "
+            "will, because this is another disk or machine that it moved to, pass moved=True once."
+        )
+    text = LockText(begun, _owner(entry), _holder(entry, path), inode)
     try:
         os.pwrite(lock, text.encode(), 0)
         os.ftruncate(lock, len(text.encode()))
@@ -284,25 +293,27 @@ class LockText:
     Attributes:
         begun: how many steps were begun. owner: names the stream that the lock was made for, see `_owner`; empty: it
             says none, as those of earlier versions. holder: who opened it last, in words.
+        inode: of the lock when it was written, which a renamed one keeps and a copy does not have; 0: it says none.
     """
 
     begun: int
     owner: str
     holder: str
+    inode: int = 0
 
     def encode(self) -> bytes:
-        return f"{self.begun:020d} {self.owner}\n{self.holder}\n".encode()
+        return f"{self.begun:020d} {self.owner}\n{self.holder}\n{self.inode}\n".encode()
 
     @staticmethod
     def read(lock: int) -> LockText:
         found = _LOCK.match(os.pread(lock, 4096, 0).decode(errors="replace"))
         if found is None:
             return LockText(0, "", _NOBODY)
-        return LockText(int(found[1]), found[2] or "", found[3] or _NOBODY)
+        return LockText(int(found[1]), found[2] or "", found[3] or _NOBODY, int(found[4] or 0))
 
 
 _NOBODY = "another process"
-_LOCK = re.compile(r"([0-9]{20})(?: ([0-9a-f]{32}))?(?:\n([^\n]+))?")
+_LOCK = re.compile(r"([0-9]{20})(?: ([0-9a-f]{32}))?(?:\n([^\n]+))?(?:\n([0-9]{1,20})\n)?")
 
 
 def _owner(entry: JournalEntry) -> str:

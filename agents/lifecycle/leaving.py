@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 LIMIT_S = 9.0
 """How long a worker may take to leave in good order; with the end of the process it is gone after ten seconds."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+BEAT_S = 1.0
 NO_MORE = signal.SIGUSR2  # to the listening thread, from this process alone
 
 
@@ -57,7 +58,7 @@ class Leaving:
         signal.pthread_kill(cast(int, self._listener.ident), number)
 
     def _listen(self) -> None:
-        while (number := signal.sigwait((*SIGNALS, NO_MORE))) in SIGNALS or self._listens:
+        while (number := _next_signal()) in SIGNALS or self._listens:
             if number in SIGNALS:
                 self._on_signal(signal.Signals(number).name)
 
@@ -138,3 +139,14 @@ class Leaving:
                 self.end(0)
             logging.shutdown()
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+
+
+def _next_signal() -> int:
+    """Wait for one. Once a second this thread wants Python's lock: that is when the main thread notices a signal which
+    a thread of a native library took. A loop that never gives the lock away would go on without.
+    """
+    while hasattr(signal, "sigtimedwait"):
+        found = signal.sigtimedwait((*SIGNALS, NO_MORE), BEAT_S)
+        if found is not None:
+            return found.si_signo
+    return signal.sigwait((*SIGNALS, NO_MORE))

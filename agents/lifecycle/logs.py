@@ -52,7 +52,7 @@ class OncePerCause(logging.Filter):
             return False
         self._last[library] = now
         left_out = self._left_out.pop(library, 0)
-        text = record.getMessage().splitlines()[0]
+        text = record.getMessage().partition("\n")[0]
         record.msg, record.args = (f"{text} (and {left_out} lines before)" if left_out else text), ()
         return True
 
@@ -124,6 +124,14 @@ def set_up(level: str, style: LogFormat = "text") -> None:
     # A library's thread that ends with an error, and what is thrown while objects are collected, print to the terminal.
     threading.excepthook = lambda hook: _quietly("a thread", hook.exc_type)
     sys.unraisablehook = lambda hook: _quietly("an object that was given up", hook.exc_type)
+
+
+def unless_set_up() -> None:
+    """For commands that keep no log: Python would print what libraries log as a warning, tracebacks of errors that are
+    dealt with among them. One line a minute of each is enough.
+    """
+    if isinstance(logging.lastResort, logging.Handler) and not logging.lastResort.filters:
+        logging.lastResort.addFilter(OncePerCause())
 
 
 def _quietly(what: str, kind: type[BaseException] | None) -> None:

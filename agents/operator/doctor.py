@@ -86,9 +86,22 @@ def config_findings(config: Config) -> Iterator[Finding]:
             yield Finding("privacy unit", "warning", detail, 'set unit = "user" where the data has a user id')
         elif stream.privacy.bounds_users:
             yield _key_file(stream.name, stream.privacy.user_key_file)
+    for key, secret in _secrets(config):
+        if secret is not None and secret.is_file():  # what is missing is said where it is used
+            yield _who_may_read(key, secret, secret.stat())
     yield _data_dir(root_of(config.job, cluster=None))
     if (earlier := earlier_folder(config.job)) is not None:
         yield Finding("data_dir", "warning", earlier_remark(earlier, config.job), "do one of the two")
+
+
+def _secrets(config: Config) -> Iterator[tuple[str, Path | None]]:
+    """Files with secrets by their keys, but for the keys of users."""
+    kafka, registry = config.kafka, config.kafka.registry
+    for key in ("sasl_password_file", "sasl_token_file", "ssl_keyfile", "ssl_key_password_file"):
+        yield f"kafka.{key}", getattr(kafka, key)
+    for key in ("password_file", "ssl_keyfile"):
+        yield f"kafka.registry.{key}", getattr(registry, key, None)
+    yield "job.otlp_headers_file", config.job.otlp_headers_file
 
 
 def _key_file(stream: str, path: Path | None) -> Finding:

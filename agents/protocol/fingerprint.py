@@ -102,10 +102,13 @@ class Fingerprint:
 
         Args: apart_from: fields that may differ.
         """
+        differing = self.differing(now)
+        # Of another engine or mode it is another noise of course, and no version that started the stream would help.
+        apart = {*apart_from, *({"noise"} if differing.keys() & {"engine", "mode"} else ())}
         lines = [
             f"{name} was {before!r} and is {after!r}: {FIXES.get(name, CONFIGURED)}"
-            for name, (before, after) in self.differing(now).items()
-            if name not in apart_from
+            for name, (before, after) in differing.items()
+            if name not in apart
         ]
         if lines:
             raise FingerprintError(f"stream {self.stream} was started with something else\n  " + "\n  ".join(lines))

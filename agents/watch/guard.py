@@ -11,12 +11,15 @@ import base64
 import hashlib
 import hmac
 import ipaddress
+import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from aiohttp import web
+
+log = logging.getLogger(__name__)
 
 View = Literal["public", "operator"]
 VIEWS: tuple[View, ...] = ("public", "operator")
@@ -105,6 +108,10 @@ class Guard:
             return await handler(request)
         except web.HTTPException as error:
             return _with_headers(web.Response(status=error.status, text=error.text, headers=_kept(error)))
+        except Exception as error:
+            if not isinstance(error, ConnectionError):  # whoever asked has gone
+                log.error("a page could not be answered: %s", type(error).__name__)
+            raise
 
     def _refused(self, request: web.Request) -> web.Response | None:
         if not self.known_host(request.host):

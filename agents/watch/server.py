@@ -92,7 +92,7 @@ async def serve(
     locked = views - ({"public"} if unlocked else set())
     runner, work = await asyncio.to_thread(_application, config, operator)
     app, guard_at = runner
-    web_runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2, handler_cancellation=True)
+    web_runner = web.AppRunner(app, access_log=None, logger=_unsaid(), shutdown_timeout=0.2, handler_cancellation=True)
     tasks: list[asyncio.Task[None]] = []
     try:
         await web_runner.setup()
@@ -118,6 +118,13 @@ async def serve(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await web_runner.cleanup()
+
+
+def _unsaid() -> logging.Logger:
+    """For aiohttp, which repeats lines of a request that it cannot read: a token may be in one."""
+    unsaid = logging.getLogger(f"{__name__}.requests")
+    unsaid.disabled = True
+    return unsaid
 
 
 async def _kept_up(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -116,7 +116,8 @@ def data_folder(config: Config) -> Path:
     """
     folder = root_of(config.job, cluster=None) / config.job.name
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for each in (folder.parent, folder):
+            each.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StoreError(f"data_dir {folder} cannot be made: {error.strerror}. {SET_IT}") from error
     return folder

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -69,6 +70,7 @@ def run_worker(
     Raises: ConfigError, before anything starts, if metrics cannot be pushed as configured.
     """
     begun = time.monotonic()
+    no_core_dumps()
     if leaving is None:
         set_up("INFO")
         leaving = Leaving()
@@ -102,6 +104,11 @@ def run_worker(
     log.warning("BEGINS ANEW: %s. Everything is read back from committed records", what_happened(error))
     _pause(time.monotonic() - begun)
     leaving.again()
+
+
+def no_core_dumps() -> None:
+    """A crash of a native library leaves no copy of this process on a disk: events, seeds and passwords are in it."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _pause(life_s: float) -> None:

@@ -219,7 +219,7 @@ def base_address(value: str, *, fix: str, secrets: str) -> SplitResult:
         raise refusal("is not an http or https address", fix) from None
     if not good or not value.isascii() or re.search(r"[\s\\]", value):
         raise refusal("is not an http or https address", fix)
-    if "@" in url.netloc:
+    if "@" in value:  # a slash in a password ends the name of the host, and what is behind it looks like a path
         raise refusal("has a name or password in it", secrets)
     return url
 

@@ -20,6 +20,7 @@ from agents.kafka import refusals
 from agents.kafka.cluster import access_error, passes, probe
 from agents.kafka.topics.admin import admin_client
 from agents.lifecycle.advice import advice
+from agents.lifecycle.stops import Stops, StreamStoppedError, alone
 from schemas.config.server import Kafka
 from schemas.errors import AccessError, BrokerError, ConfigError, GapError, OutcomeUnknownError, StoreError, TopicError
 
@@ -82,6 +83,26 @@ def test_what_the_network_did_is_met_by_another_life(error: Exception) -> None:
 )
 def test_what_another_life_would_meet_again_ends_the_worker(error: Exception) -> None:
     assert not passes(error)
+
+
+def stopped_the_last_stream() -> None:
+    """Raises: what the stream stopped for, as its task raises it."""
+    stops = Stops.of(["s"])
+    try:
+        with alone("s"):
+            raise GapError("stream s: blocks 1 to 2 are missing")
+    except StreamStoppedError as stopped:
+        stops.add("s", "publish", 0, stopped.cause)
+
+
+def test_what_stopped_the_last_stream_ends_the_worker() -> None:
+    """Its chain goes in a circle: raised from inside of the stream that it stopped, it is its own context's cause."""
+    with pytest.raises(GapError) as caught:
+        stopped_the_last_stream()
+    assert caught.value.__context__ is not None
+    assert caught.value.__context__.__cause__ is caught.value
+    assert access_error(caught.value) is None
+    assert not passes(caught.value)
 
 
 def test_a_wrong_password_is_told_by_every_command(monkeypatch: pytest.MonkeyPatch) -> None:

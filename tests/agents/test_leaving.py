@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -120,6 +121,24 @@ def test_a_thread_that_is_older_passes_a_signal_on() -> None:
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=120)
         assert (process.returncode, output.splitlines()[-1]) == (0, "the worker has left")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_thread_of_a_native_library_that_is_older_passes_a_signal_on_to_a_busy_program() -> None:
+    """Python's handler is then in no thread of Python's, and a loop that never waits has no reason to look."""
+    older = "import numpy\nnumpy.ones((400, 400)) @ numpy.ones((400, 400))\n"
+    program = [sys.executable, "-c", older + HEAD + BUSY]
+    many = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True, env=many)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "runs\n"
+        process.terminate()
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0
+        assert output.splitlines()[0].startswith("asked to leave (SIGTERM)")
     finally:
         process.kill()
         process.wait()

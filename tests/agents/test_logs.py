@@ -55,6 +55,25 @@ def test_errors_that_libraries_repeat_with_a_traceback_are_left_out() -> None:
     assert not calm.filter(ours)
 
 
+def test_a_command_without_a_log_prints_no_traceback_of_a_library() -> None:
+    """Such as asyncio's, of an error that the command has told already in words of its own."""
+    program = (
+        "import asyncio, logging, sys\n"
+        "from agents.cli import main\n"
+        "sys.argv = ['privstream', '--version']\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "async def run():\n"
+        "    loop = asyncio.get_running_loop()\n"
+        "    loop.create_future().set_exception(ValueError('c4n4ry'))\n"
+        "asyncio.run(run())\n"
+        "for _ in range(3): logging.getLogger('aiokafka').warning('no broker')\n"
+        "logging.getLogger('agents').warning('ours')\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stderr == "no broker\nours\n"
+
+
 def test_a_reminder_comes_once_a_minute_for_each_reason() -> None:
     clock = Clock()
     reminder = Reminder(every_s=60, now=clock)

@@ -104,3 +104,16 @@ def test_there_is_one_way_to_make_a_pool() -> None:
         if re.search(r"ProcessPoolExecutor\(|multiprocessing\.Pool|\.Process\(target", path.read_text())
     ]
     assert sorted(made) == ["agents/offline/processes.py"]
+
+
+def test_a_worker_that_crashes_leaves_no_copy_of_its_memory() -> None:
+    """Before it has read a secret, whatever becomes of it then: here a cluster that is not there."""
+    program = (
+        "import resource\n"
+        "from agents.worker import process\n"
+        "def settings(*_): print(resource.getrlimit(resource.RLIMIT_CORE)); raise SystemExit\n"
+        "process.otlp_settings = settings\n"
+        "process.run_worker(None)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "(0, 0)\n"

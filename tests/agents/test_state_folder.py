@@ -9,6 +9,7 @@ import pytest
 from agents.lifecycle import state_folder
 from agents.lifecycle.state_folder import earlier_folder, earlier_remark, root_of, state_root
 from agents.operator.doctor import config_findings
+from agents.worker.app import data_folder
 from schemas.config import Config, JobSection
 from schemas.config.load import parse_config
 from schemas.errors import StoreError
@@ -81,3 +82,9 @@ def test_no_home_is_an_error_that_says_what_to_set(home: Path, monkeypatch: pyte
     monkeypatch.setattr(state_folder, "state_root", no_home)
     with pytest.raises(StoreError, match="PRIVSTREAM_JOB__DATA_DIR"):
         root_of(JobSection(), "one")
+
+
+def test_what_a_worker_makes_is_open_to_nobody_else(home: Path) -> None:
+    """And doctor has nothing to say of it."""
+    made = data_folder(config(data_dir=str(home / "new" / "data")))
+    assert [folder.stat().st_mode & 0o777 for folder in (made, made.parent)] == [0o700, 0o700]

@@ -16,7 +16,7 @@ from agents.lifecycle.reading import READ_S, Reach, Reading
 from agents.lifecycle.vitals import BEAT_S, COMPUTE_S, LOOP_S, WORK_S, Vitals
 from agents.worker.metrics import WorkerState
 from agents.worker.partition_tasks import PartitionTask, PartitionTasks
-from agents.worker.probes import PORTS, serve
+from agents.worker.probes import PORTS, application, serve
 from agents.worker.vitals_watch import LOOK_S
 
 
@@ -214,3 +214,28 @@ def test_workers_of_one_machine_take_a_port_each() -> None:
     assert first is not None
     assert second is not None
     assert first < second < 20_100 + PORTS
+
+
+def test_no_page_of_a_stranger_reads_counts_through_the_browser_of_an_operator() -> None:
+    """A name that was pointed at 127.0.0.1 (DNS rebinding). Beyond loopback, who reaches the port is said elsewhere."""
+    vitals, _ = worker()
+
+    def status(host: str | None, *, loopback: bool) -> str:
+        said: list[str] = []
+        environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics", **({} if host is None else {"HTTP_HOST": host})}
+        body = b"".join(application(vitals, loopback=loopback)(environ, lambda line, _: said.append(line[:3])))
+        assert (b"python_info" in body) == (said == ["200"])
+        return said[0]
+
+    for own in (None, "", "localhost", "LOCALHOST:9464", "127.0.0.1:9464", "[::1]:9464", "10.0.0.7"):
+        assert status(own, loopback=True) == "200"
+    for name in ("rebound.example:9464", "rebound.example", "localhost.rebound.example", "1.2.3"):
+        assert status(name, loopback=True) == "421"
+    assert status("worker-0.metrics:9464", loopback=False) == "200"
+
+
+def test_what_listens_on_loopback_asks_for_its_own_name() -> None:
+    port = serve("127.0.0.1", 20_200, worker()[0])
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Host": "rebound.example"})
+    with pytest.raises(urllib.error.HTTPError, match="421"):
+        urllib.request.urlopen(request, timeout=10)

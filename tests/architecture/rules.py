@@ -131,12 +131,12 @@ RULES = (
         standard=PURE | {"datetime"},
         others=frozenset({"google"}),
     ),
-    # protoc reads and writes files.
+    # protoc reads files, by a process of its own.
     allow(
         "agents.formats.encodings.protoc",
         ours="agents.formats schemas",
-        standard=PURE | {"importlib", "pathlib", "tempfile"},
-        others=frozenset({"google", "grpc_tools"}),
+        standard=PURE | {"errno", "importlib", "pathlib", "signal", "subprocess", "sys", "tempfile"},
+        others=frozenset({"google"}),
     ),
     # Whether a library is there is asked when a configuration is built, not when a record comes.
     allow("agents.formats.build", ours="agents.formats schemas", standard=PURE | {"importlib"}, others=frozenset()),

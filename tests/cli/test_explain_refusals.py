@@ -174,6 +174,13 @@ def test_a_stream_does_not_go_on_with_noise_of_another_law(text: str, version: i
             before.check(now)
 
 
+def test_another_mode_is_refused_as_that_and_not_as_noise_of_another_version() -> None:
+    """No version of the program would go on with it."""
+    with pytest.raises(FingerprintError, match="mode was 'default' and is 'paper'") as caught:
+        taken().check(taken(changed('source = "raw.rides"', 'source = "raw.rides"\nmode = "paper"')))
+    assert "noise" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -10,7 +10,7 @@ import pytest
 from aiokafka.admin import NewTopic
 
 from agents.kafka.fingerprint import stored_fingerprints
-from agents.kafka.topics.admin import acl_lines, admin_client, check_topics, create_topics, needed_topics
+from agents.kafka.topics.admin import acl_lines, admin_client, altering, check_topics, create_topics, needed_topics
 from agents.kafka.topics.ids import topic_identities
 from agents.operator.doctor import cluster_findings
 from agents.worker.app import ROLES
@@ -50,7 +50,15 @@ def test_a_topic_of_another_shape_is_named_with_its_fix(bootstrap: str, tmp_path
         # Time retention would delete private records that are still needed, on its own schedule.
         await create(bootstrap, NewTopic(topics.blocks, 2, 1), NewTopic(topics.releases, 5, 1))
         await create_topics(config, source_partitions=2)
-        problems = {(problem.topic, problem.reason) for problem in await check_topics(config)}
+        found = await check_topics(config)
+        # What can be typed as it stands: Kafka's programs know no cluster by themselves.
+        fixes = [problem.fix for problem in found if "retention.ms" in problem.reason]
+        assert (
+            f"kafka-configs.sh --bootstrap-server {bootstrap} --alter --topic {topics.blocks} --add-config " in fixes[0]
+        )
+        secured = config.kafka.model_copy(update={"security_protocol": "SASL_SSL"})
+        assert f"{bootstrap} --command-config admin.properties --alter" in altering(secured, "t", "retention.ms", "-1")
+        problems = {(problem.topic, problem.reason) for problem in found}
         assert (topics.releases, "has 5 partitions and needs 2") in problems
         assert any(topic == topics.blocks and "retention.ms" in reason for topic, reason in problems)
         assert {topic for topic, _ in problems} == {topics.blocks, topics.releases}

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,22 @@ def test_times_are_written_as_the_configuration_says(written: str) -> None:
     one = stream.step({**rows(1, users=1), "at": [datetime(2024, 1, 1, 0, 59, 59)]})
     two = stream.step([{"who": "v", "at": pd.Timestamp("2024-01-01T06:30Z"), "x": 0.5, "y": 0.5}])
     assert (one.taken.accepted, one.taken.waiting, two.taken.accepted, two.taken.late) == (1, 0, 1, 0)
+
+
+@pytest.mark.parametrize("written", ["iso", "s", "%Y-%m-%d %H:%M:%S"])
+def test_a_time_that_no_calendar_has_costs_its_row_alone(written: str) -> None:
+    """Where another zone is, the first and the last hours of the calendar are in no year."""
+    moments = [
+        datetime.min.replace(tzinfo=timezone(timedelta(hours=14))),
+        datetime.max.replace(tzinfo=timezone(timedelta(hours=-14))),
+        datetime.fromisoformat(START),
+    ]
+    batch = [{"who": 1, "at": at, "x": 0.5, "y": 0.5} for at in moments]
+    with pytest.warns(UserWarning, match="refused many of the rows"):
+        released = configure({**TABLES, "time": {**TABLES["time"], "format": written}}).step(batch)
+    assert released.taken.rows == 3
+    assert released.taken.accepted == 1
+    assert sum(released.taken.refused.values()) == 2
 
 
 def test_what_is_refused_is_counted_by_reason_and_column() -> None:

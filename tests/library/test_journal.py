@@ -77,6 +77,24 @@ def test_a_file_in_the_place_of_another_is_refused(tmp_path: Path) -> None:
     assert configure(TABLES, state=state).step(rows(1)).step == 1
 
 
+def test_a_folder_that_was_copied_as_a_whole_is_refused_until_somebody_says_that_it_moved(tmp_path: Path) -> None:
+    """File and lock fit each other there, and both would answer step 1 with noise of their own."""
+    here, there, renamed = tmp_path / "here", tmp_path / "there", tmp_path / "renamed"
+    here.mkdir()
+    with configure(TABLES, state=here / "s.state") as stream:
+        stream.step(rows(0))
+    shutil.copytree(here, there)
+    for _ in range(2):
+        with pytest.raises(StateFileError, match=r"copied together with s\.state\.lock.* Fix: .* pass moved=True once"):
+            configure(TABLES, state=there / "s.state")
+    here.rename(renamed)
+    with configure(TABLES, state=renamed / "s.state") as stream:
+        assert stream.step(rows(1)).step == 1
+    configure(TABLES, state=there / "s.state", moved=True).close()
+    with configure(TABLES, state=there / "s.state") as stream:
+        assert stream.next_step == 1
+
+
 def test_a_lock_of_an_earlier_version_learns_whose_it_is(tmp_path: Path) -> None:
     state, lock = tmp_path / "s.state", tmp_path / "s.state.lock"
     with configure(TABLES, state=state) as stream:

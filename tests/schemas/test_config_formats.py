@@ -82,6 +82,7 @@ BAD: list[tuple[str, str, str, str, str, str]] = [
     (TEXT, REGISTRY, "", f"{S}.format", "no registry is named", "[kafka.registry]"),
     (TEXT.replace(REGISTRY, ""), '"avro"', '"json"\nkey_format = "avro"', f"{S}.key_format", "no registry", "url ="),
     (TEXT, "https://registry.example:8081/", "https://me:secret@r", f"{R}.url", "password in it", "file"),
+    (TEXT, "https://registry.example:8081/", "https://me:12/34@r", f"{R}.url", "password in it", "file"),
     (TEXT, "https://registry.example:8081/", "registry:8081", f"{R}.url", "not an http", "https://"),
     (TEXT, "https://registry.example:8081/", "https://r/?a=b", f"{R}.url", "base address", "https://"),
     (TEXT, "https:", "http:", f"{R}.url", "in the clear", "https://"),

@@ -334,6 +334,7 @@ def test_all_problems_are_listed_at_once_whatever_else_is_broken() -> None:
         GOOD.replace("[kafka]", "[kafka]\nsasl_password = hunter2"),
         GOOD.replace("[kafka]", '[kafka]\nsasl_password = "hunter2'),
         GOOD.replace("[kafka]", 'otlp_endpoint = "https://me:hunter2@collector"\n[kafka]'),
+        GOOD.replace("[kafka]", 'otlp_endpoint = "https://me:1/hunter2@collector"\n[kafka]'),
     ],
 )
 def test_no_value_that_may_be_secret_is_repeated(text: str) -> None:

@@ -255,8 +255,8 @@ def test_a_worker_goes_on_and_shows_nothing(bootstrap: str, tmp_path: Path, at: 
     asyncio.run(play())
 
 
-def started(path: Path, log: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "agents.cli", "run", str(path), "--log-level", "DEBUG"]
+def started(path: Path, log: Path, *options: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "agents.cli", "run", str(path), "--log-level", "DEBUG", *options]
     environment = {**os.environ, "OTEL_METRIC_EXPORT_INTERVAL": "500"}
     with log.open("wb") as output:
         return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)

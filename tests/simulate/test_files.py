@@ -245,3 +245,44 @@ def test_no_thread_of_arrow_holds_a_function_of_ours(tmp_path: Path, monkeypatch
         read(tmp_path / "a.csv")
     assert held
     assert not any(held)
+
+
+MOMENTS = {
+    "ns": (pa.timestamp("ns"), [1_577_836_800_000_000_123, -1, None]),
+    "us": (pa.timestamp("us", "Asia/Tokyo"), [2**62, 0, 1_577_836_800_000_001]),
+    "s": (pa.timestamp("s", "UTC"), [-(10**14), 0, 1]),
+    "zone": (pa.timestamp("ms", "Nowhere/Atall"), [1, None, 0]),
+    "offset": (pa.timestamp("ms", "-02:30"), [1, None, 0]),
+    "lasts": (pa.duration("s"), [2**62, 1, None]),
+    "lasts_ns": (pa.duration("ns"), [1_001, None, 0]),
+    "day": (pa.date32(), [2**31 - 1, 0, None]),
+    "hour": (pa.time64("ns"), [1_001, 0, None]),
+    "listed": (pa.list_(pa.timestamp("ns")), [[1_001], [], None]),
+    "inner": (pa.struct([("at", pa.timestamp("us"))]), [{"at": 2**62}, {"at": 0}, None]),
+}
+
+
+def test_times_that_no_calendar_has_are_null_with_pandas_or_without(tmp_path: Path) -> None:
+    """Arrow ends with an error that repeats the value, and reads nanoseconds otherwise where pandas is there."""
+    path = tmp_path / "moments.parquet"
+    pq.write_table(
+        pa.table({name: pa.array(values, kind) for name, (kind, values) in MOMENTS.items()}), path, version="2.6"
+    )
+    found = [row for rows in open_rows(path).batches() for row in rows]
+    assert found == [
+        {
+            "ns": "2020-01-01T00:00:00.000000123", "us": None, "s": None, "zone": "1970-01-01T00:00:00.001000+00:00",
+            "offset": "1969-12-31T21:30:00.001000-02:30", "lasts": None, "lasts_ns": 0.000001, "day": None,
+            "hour": "00:00:00.000001", "listed": ["1970-01-01T00:00:00.000001"], "inner": None,
+        },
+        {
+            "ns": "1969-12-31T23:59:59.999999999", "us": "1970-01-01T09:00:00+09:00", "s": "1970-01-01T00:00:00+00:00",
+            "zone": None, "offset": None, "lasts": 1.0, "lasts_ns": None, "day": "1970-01-01", "hour": "00:00:00",
+            "listed": [], "inner": {"at": "1970-01-01T00:00:00"},
+        },
+        {
+            "ns": None, "us": "2020-01-01T09:00:00.000001+09:00", "s": "1970-01-01T00:00:01+00:00",
+            "zone": "1970-01-01T00:00:00+00:00", "offset": "1969-12-31T21:30:00-02:30", "lasts": None, "lasts_ns": 0.0,
+            "day": None, "hour": None, "listed": None, "inner": None,
+        },
+    ]  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import logging
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -11,7 +13,9 @@ from typing import Any
 
 import aiohttp
 import pytest
+from typer.testing import CliRunner
 
+from agents.cli.app import build_app
 from agents.watch import LivePage, serve, serve_in_background, server
 from agents.watch.guard import HEADERS, Guard, token_of
 from agents.watch.public import routes
@@ -320,3 +324,49 @@ def test_each_library_that_is_kept_here_has_its_licence_and_is_what_was_publishe
     for folder in (ASSETS / "vendor").iterdir():
         if folder.is_dir():
             assert (folder / "LICENSE.txt").read_text(encoding="utf-8").strip()
+
+
+def test_no_log_repeats_a_request_that_cannot_be_read(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """aiohttp logs the line with a traceback: here the one with the token, with a blank where none may be."""
+    caplog.set_level(logging.DEBUG)
+    token = token_of(SECRET, "operator")
+
+    async def run() -> None:
+        async with served() as (page, session, at):
+            for line in (f"Authorization : Bearer {token}", f"{token}\x01: 1", f"Host: {token}"):
+                reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
+                writer.write(f"GET /operator/allowed HTTP/1.1\r\nHost: localhost\r\n{line}\r\n\r\n".encode())
+                assert b" 400 " in await reader.readline()
+                writer.close()
+            assert await status_of(session, f"{at}/{token}" + "a" * 9_000) == 400
+
+            def fails(_: object, after: int) -> None:
+                raise ValueError(token)
+
+            monkeypatch.setattr(StreamSeen, "ledger", fails)
+            assert await status_of(session, at + PUBLIC[3]) == 500
+
+    asyncio.run(run())
+    said = caplog.text + "".join(capfd.readouterr())
+    assert token not in said
+    assert "a page could not be answered: ValueError" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(("mode", "said"), [(0o600, False), (0o640, True), (0o604, True)])
+def test_a_secret_of_the_tokens_that_others_may_read_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, said: bool
+) -> None:
+    async def nothing(*_: object, **__: object) -> None: ...
+
+    monkeypatch.setattr(importlib.import_module("agents.cli.readers.watch"), "_serve", nothing)
+    secret = tmp_path / "page.token"
+    secret.write_bytes(SECRET)
+    secret.chmod(mode)
+    example = Path(__file__).resolve().parents[2] / "examples" / "taxi.toml"
+    result = CliRunner().invoke(build_app(), ["watch", str(example), "--token-file", str(secret)])
+    assert result.exit_code == 0
+    assert ("open to others" in result.output) == said
+    assert SECRET.decode() not in result.output

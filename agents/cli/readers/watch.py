@@ -60,6 +60,10 @@ def watch(
         from agents.kafka.security import read_secret
 
         secret = read_secret(token_file, key="--token-file")
+        if token_file.stat().st_mode & 0o077:
+            warn(
+                f"{token_file} is open to others, and whoever reads it has the operator's view: chmod 600 {token_file}"
+            )
     asyncio.run(
         _serve(
             loaded,

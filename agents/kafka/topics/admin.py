@@ -40,8 +40,8 @@ ONE_PARTITION = (
     "stream, before it has begun to read"
 )
 DO_NOT_COMPACT = (
-    "kafka-configs.sh --alter --topic {topic} --add-config cleanup.policy=delete, with a retention longer than the "
-    "longest outage; or, where lost events do not matter, set allow_compacted = true in each stream that reads it"
+    "{command}, with a retention longer than the longest outage; or, where lost events do not matter, set "
+    "allow_compacted = true in each stream that reads it"
 )
 
 
@@ -189,9 +189,15 @@ async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicPro
                 )
             )
         else:
-            problems += _setting_problems(topic, settings[topic.name])
+            problems += _setting_problems(topic, settings[topic.name], config.kafka)
             if topic.partitions is None and _loses_events(topic.name, settings[topic.name], config):
-                problems.append(TopicProblem(topic.name, COMPACTED_SOURCE, DO_NOT_COMPACT.format(topic=topic.name)))
+                problems.append(
+                    TopicProblem(
+                        topic.name,
+                        COMPACTED_SOURCE,
+                        DO_NOT_COMPACT.format(command=altering(config.kafka, topic.name, "cleanup.policy", "delete")),
+                    )
+                )
             alone = _kept_together(topic.name, config)
             if alone is not None and identity.partitions > 1:
                 reason = f'has {identity.partitions} partitions, and stream {alone} with partitioner = "none" takes one'
@@ -247,11 +253,16 @@ def acl_lines(
     return lines
 
 
-def _acl_command(kafka: Kafka) -> list[str]:
-    command = ["kafka-acls.sh", "--bootstrap-server", kafka.servers[0]]
+def _of_the_cluster(program: str, kafka: Kafka) -> list[str]:
+    """A program of Kafka's, and which cluster it is for."""
+    command = [program, "--bootstrap-server", kafka.servers[0]]
     if kafka.security_protocol != "PLAINTEXT":
         command += ["--command-config", ADMIN_PROPERTIES]
-    return [*command, "--add"]
+    return command
+
+
+def _acl_command(kafka: Kafka) -> list[str]:
+    return [*_of_the_cluster("kafka-acls.sh", kafka), "--add"]
 
 
 async def _replication(admin: AIOKafkaAdminClient, kafka: Kafka) -> tuple[int, dict[str, str]]:
@@ -290,7 +301,13 @@ def _kept_together(topic: str, config: Config) -> str | None:
     return None
 
 
-def _setting_problems(topic: Topic, found: Mapping[str, Any]) -> list[TopicProblem]:
+def altering(kafka: Kafka, topic: str, name: str, value: str) -> str:
+    """The command that sets a setting of a topic, for somebody who may."""
+    command = [*_of_the_cluster("kafka-configs.sh", kafka), "--alter", "--topic", topic]
+    return " ".join([*command, "--add-config", f"{name}={value}"])
+
+
+def _setting_problems(topic: Topic, found: Mapping[str, Any], kafka: Kafka) -> list[TopicProblem]:
     problems = []
     for name, wanted in topic.settings.items():
         value = found.get(name)
@@ -298,6 +315,6 @@ def _setting_problems(topic: Topic, found: Mapping[str, Any]) -> list[TopicProbl
         if name == "max.message.bytes" and value is not None:
             enough = int(value) >= int(wanted)
         if not enough:
-            fix = f"kafka-configs.sh --alter --topic {topic.name} --add-config {name}={wanted}"
+            fix = altering(kafka, topic.name, name, wanted)
             problems.append(TopicProblem(topic.name, f"has {name} = {value} and needs {wanted}", fix))
     return problems

@@ -1,0 +1,123 @@
+"""What a registry, or whatever stands in its place, answers: it is understood, or asked again, and quoted nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from agents.formats.contract import SchemaRef
+from agents.formats.schemas import SchemaBook, SchemaText
+from agents.kafka import schema_registry
+from agents.kafka.schema_registry import RegistryClient, RegistryError
+from schemas.config.source.registry import Registry
+
+CANARY = "c4n4ry-of-the-registry"
+REF = SchemaRef(7)
+TEXT = json.dumps({"type": "string", "doc": "d" * 200_000})
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def answering(answer: Answer) -> AsyncIterator[RegistryClient]:
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        port = runner.addresses[0][1]
+        async with RegistryClient(Registry(url=f"http://127.0.0.1:{port}"), not_there_s=0.0) as client:
+            yield client
+    finally:
+        await runner.cleanup()
+
+
+def learnt(answer: Answer) -> SchemaText | None:
+    """Raises: what `learn` raises."""
+
+    async def scenario() -> SchemaText | None:
+        book = SchemaBook()
+        async with answering(answer) as client:
+            await client.learn(book, [REF])
+        return book.reader(REF, "AVRO", lambda text: text)  # type: ignore[no-any-return]
+
+    return asyncio.run(scenario())
+
+
+def of_bytes(body: bytes, status: int = 200) -> Answer:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=status, body=body, content_type="application/json")
+
+    return answer
+
+
+def in_pieces(body: bytes) -> Answer:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        for at in range(0, len(body), 50_000):
+            await response.write(body[at : at + 50_000])
+            await asyncio.sleep(0.01)  # what was written so far is there before the rest is
+        return response
+
+    return answer
+
+
+def test_a_schema_that_comes_in_pieces_is_read_to_its_end() -> None:
+    assert learnt(in_pieces(json.dumps({"schema": TEXT}).encode())) == SchemaText("AVRO", TEXT)
+
+
+def test_one_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema_registry, "MOST_BYTES", 1 << 16)
+    with pytest.raises(RegistryError, match="answers with more than"):
+        learnt(in_pieces(json.dumps({"schema": TEXT}).encode()))
+
+
+REFERENCE = {"name": "a", "subject": "s", "version": 1}
+STRANGE: dict[str, Any] = {
+    "a list": [CANARY],
+    "a text": CANARY,
+    "a number": 5,
+    "null": None,
+    "a schema that is none": {"schema": [CANARY]},
+    "references that are a text": {"schema": "{}", "references": CANARY},
+    "references that are a number": {"schema": "{}", "references": 5},
+    "references that are texts": {"schema": "{}", "references": [CANARY]},
+    "a reference without a name": {"schema": "{}", "references": [{"subject": CANARY}]},
+    "a reference to another address": {"schema": "{}", "references": [{**REFERENCE, "version": f"1/../{CANARY}"}]},
+}
+
+
+@pytest.mark.parametrize("answer", STRANGE.values(), ids=STRANGE)
+def test_what_is_no_answer_of_a_registry_is_asked_again(answer: Any) -> None:
+    """A `RegistryError` is waited for; anything else would end the worker."""
+    with pytest.raises(RegistryError) as caught:
+        learnt(of_bytes(json.dumps(answer).encode()))
+    assert CANARY not in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [200, 302, 400, 404, 500])
+def test_a_page_of_html_is_quoted_nowhere(status: int) -> None:
+    with pytest.raises(RegistryError) as caught:
+        learnt(of_bytes(f"<html>{CANARY}".encode(), status))
+    assert CANARY not in str(caught.value)
+
+
+def test_references_in_a_circle_are_asked_for_once() -> None:
+    asked = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.json_response({"schema": '"string"', "references": [REFERENCE, {**REFERENCE, "name": "b"}]})
+
+    found = learnt(answer)
+    assert found is not None
+    assert dict(found.references) == {"a": '"string"', "b": '"string"'}
+    assert len(asked) == 3

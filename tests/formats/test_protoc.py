@@ -1,0 +1,64 @@
+"""Protobuf schemas of a registry are compiled without a word, and what this machine lacks is not laid to a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from agents.formats.contract import SchemaRef, UnreadableError
+from agents.formats.encodings import protobuf, protoc
+from agents.formats.schemas import SchemaBook, SchemaText
+from schemas.errors import StoreError
+
+CANARY = "c4n4ry_of_a_schema"
+GOOD = f'syntax = "proto3"; message A {{ string {CANARY} = 1; }}'
+REF = SchemaRef(1)
+UNUSABLE: Mapping[str, SchemaText] = {
+    "cut off": SchemaText("PROTOBUF", f"message {CANARY} {{"),
+    "an import of nothing": SchemaText("PROTOBUF", f'import "{CANARY}"; message A {{ {CANARY}.B b = 1; }}'),
+    "a file that is a folder": SchemaText("PROTOBUF", GOOD, (("a", GOOD), ("a/b", GOOD))),
+    "a folder": SchemaText("PROTOBUF", GOOD, (("a/b", GOOD), ("a", GOOD))),
+    "no name": SchemaText("PROTOBUF", GOOD, (("", GOOD),)),
+    "a name that is too long": SchemaText("PROTOBUF", GOOD, (("n" * 300, GOOD),)),
+    "a name that is none": SchemaText("PROTOBUF", GOOD, (("n\0", GOOD),)),
+    "another place": SchemaText("PROTOBUF", GOOD, (("../n", GOOD),)),
+}
+
+
+def made(text: SchemaText) -> object:
+    book = SchemaBook()
+    book.put(REF, text)
+    return book.reader(REF, protobuf.KIND, protobuf.reader_of)
+
+
+def test_one_that_is_good_is_compiled(capfd: pytest.CaptureFixture[str]) -> None:
+    code = ("grpc_tools/protoc.py", f"raise SystemExit('{CANARY}')")
+    assert made(SchemaText("PROTOBUF", "message A { optional string b = 1; }", (code,))) is not None
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("text", UNUSABLE.values(), ids=UNUSABLE)
+def test_one_that_is_not_is_unusable_and_repeated_nowhere(text: SchemaText, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UnreadableError, match="UNUSABLE_SCHEMA"):
+        made(text)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_disk_without_room_loses_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its records would be refused as UNUSABLE_SCHEMA, for good."""
+    monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
+    with pytest.raises(StoreError, match=r"cannot be compiled in the folder of TMPDIR: "):
+        made(SchemaText("PROTOBUF", GOOD))
+
+
+def test_a_compiler_that_was_killed_says_nothing_of_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    monkeypatch.setattr(protoc.sys, "executable", "/nowhere/python")
+    with pytest.raises(StoreError, match="No such file"):
+        made(SchemaText("PROTOBUF", GOOD))
+    monkeypatch.undo()
+    real = protoc.subprocess.run
+    monkeypatch.setattr(protoc.subprocess, "run", lambda command, **how: real([command[0], "-c", script], **how))
+    with pytest.raises(StoreError):
+        made(SchemaText("PROTOBUF", GOOD))
