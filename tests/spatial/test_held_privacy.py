@@ -35,6 +35,8 @@ from engines.spatial.partition import Changes
 from engines.spatial.placement import Placement
 from schemas.blocks import Folded
 
+pytestmark = pytest.mark.seconds(1.5)
+
 DEPTH = 9
 BOX = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), DEPTH)
 
