@@ -54,7 +54,7 @@ def jars(progress: Progress | None = None, *, pinned: Path = BROKER) -> str:
     wanted = _pinned_jars(pinned)
     folder = _cache_folder() / f"kafka-{KAFKA_VERSION}"
     class_path = os.pathsep.join(str(folder / jar.filename) for jar in wanted)
-    if all((folder / jar.filename).exists() for jar in wanted):
+    if cached(pinned=pinned):
         return class_path
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -69,6 +69,12 @@ def jars(progress: Progress | None = None, *, pinned: Path = BROKER) -> str:
             f"Fix: set {CACHE_VARIABLE} to a folder that can be written to."
         ) from error
     return class_path
+
+
+def cached(*, pinned: Path = BROKER) -> bool:
+    """Whether this user's cache holds all of them."""
+    folder = _cache_folder() / f"kafka-{KAFKA_VERSION}"
+    return all((folder / jar.filename).exists() for jar in _pinned_jars(pinned))
 
 
 def _pinned_jars(path: Path) -> list[_Jar]:

@@ -75,7 +75,10 @@ def every_site() -> Iterator[Site]:
         if parts[0] in APART:
             continue
         module = ".".join(("engines", *parts)).removesuffix(".py").removesuffix(".__init__")
-        for function, call in _calls(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        if not any(scale in text for scale in SCALES):
+            continue
+        for function, call in _calls(ast.parse(text)):
             called = _called(call)
             if called in SCALES and function not in STATEMENTS and _argument(call, called) is not None:
                 yield Site(SHARED.get(parts[0], parts[0]), module, function, called, call.lineno, _span(call))

@@ -32,7 +32,7 @@ def found_mutant(site: Site) -> str:
     if site.engine == "counters":
         with mutated(site):
             return check_counters()
-    return _found(mutated(site), _attempts(site))
+    return _found(mutated(site), _attempts(site), sealing=False)
 
 
 def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
@@ -76,11 +76,14 @@ def _longer(name: str) -> bool:
     return int(number) >= len(contract_case(engine).tried(mode))
 
 
-def _found(fault: AbstractContextManager[object], attempts: Iterable[tuple[str, Stream, int]]) -> str:
+def _found(
+    fault: AbstractContextManager[object], attempts: Iterable[tuple[str, Stream, int]], *, sealing: bool = True
+) -> str:
     with fault:
         for name, stream, seed in attempts:
             try:
-                verdict: Verdict = couple(name, stream, seed, steps=SHORT if seed % 2 else STEPS)
+                steps = SHORT if seed % 2 else STEPS
+                verdict: Verdict = couple(name, stream, seed, steps=steps, sealing=sealing)
             except (PrivstreamError, ValueError, AssertionError) as error:
                 return f"{name} {seed}: {type(error).__name__}: {error}"
             if verdict.broken:

@@ -26,6 +26,8 @@ from engines.accounting import (
 from engines.noise import DiscreteGaussian
 from schemas.errors import EngineInputError
 
+pytestmark = pytest.mark.seconds(0.5)
+
 
 def losses(sigma_squared: Fraction, shifts: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Every outcome of noise on integers that move by these shifts: its loss times 2 sigma**2, and its mass."""

@@ -14,6 +14,8 @@ from agents.cli.app import build_app
 from agents.cli.output import RowsProgress
 from engines.auditor import AuditFinding
 
+pytestmark = pytest.mark.seconds(1.5)
+
 CONFIG = """
 [kafka]
 bootstrap = "localhost:9092"

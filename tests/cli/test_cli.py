@@ -18,6 +18,8 @@ from agents.explain.sentences import promise
 from agents.operator import doctor
 from schemas.config import load_config, parse_config
 
+pytestmark = pytest.mark.seconds(0.4)
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TAXI = EXAMPLES / "taxi.toml"
 OWN = EXAMPLES / "own-cluster.toml"

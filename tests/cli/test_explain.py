@@ -27,6 +27,8 @@ from schemas.errors import BudgetError, PrivstreamError
 from schemas.guarantee import Mechanism, surest
 from tests.cli.explain_support import EVENT, USER, config, everywhere, explained, toml
 
+pytestmark = pytest.mark.seconds(0.6)
+
 # --- budgets ---
 
 

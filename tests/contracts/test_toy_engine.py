@@ -20,6 +20,8 @@ import pytest
 from schemas.config.discovery import GROUP, specs_of
 from schemas.errors import PrivstreamError
 
+pytestmark = pytest.mark.seconds(3)
+
 ROOT = Path(__file__).resolve().parents[2]
 TOY = Path(__file__).parent / "toy"
 MOST_FILES = 5

@@ -17,6 +17,8 @@ from engines.registry import build_engine
 from schemas.blocks import Folded
 from tests.contracts.test_engines import CASES
 
+pytestmark = pytest.mark.seconds(0.5)
+
 STEPS = 12
 SEED = bytes(range(32))
 

@@ -21,6 +21,8 @@ from tests.couple.plants.tabular import HIDDEN, PEEKS, PLANTS
 from tests.couple.table_pairs import SEED, SLACK, certain_cost, claimed_cost, couple
 from tests.couple.table_streams import Event, batches, stream
 
+pytestmark = pytest.mark.seconds(0.4)
+
 STEPS = 12
 RESTARTS = {2, 9}
 EPSILON = {"default": 4.0, "paper": 0.5, "streaming-mwem": 0.5}

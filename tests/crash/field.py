@@ -232,7 +232,7 @@ class Field:
                     self.start(name)
             if time.monotonic() > end:
                 raise TimeoutError(f"step {step} is not public: {await self.last_public()}\n{self.logs()}")
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.5)  # a look is two clients, which are made and closed
 
     async def settle(self, *, timeout_s: float = 2 * WAIT_AT_MOST_S) -> None:
         """Stop the replay, leave healthy workers alone and wait for every step."""

@@ -20,7 +20,7 @@ from tests.kafka.support import fresh_name, job_config, stream_table
 from tests.kafka.test_engine import crash_of, feed, ledger, log_records, published, running
 from tests.kafka.test_replay import PARTITIONS, assert_every_row_once, text_of, write_rows
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.seconds(4)]
 
 
 @pytest.fixture(autouse=True)

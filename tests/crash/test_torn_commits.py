@@ -40,7 +40,7 @@ from tests.crash.proxy.server import Proxy
 from tests.kafka.ingest_support import OPTIONS, Bench, check, crowd
 from tests.kafka.support import create, fresh_name, job_config, stream_table
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.seconds(2.5)]
 
 ONE_EPOCH = ("Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 

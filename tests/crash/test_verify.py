@@ -13,7 +13,7 @@ from schemas.blocks import Folded
 from tests.crash.field import Field
 from tests.crash.verify import PublicView, StreamEvidence, Verdict, collect, judge
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.seconds(0.7)]
 
 Clean = tuple[Field, dict[str, StreamEvidence]]
 

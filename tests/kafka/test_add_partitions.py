@@ -39,7 +39,7 @@ from tests.kafka.ingest_support import START_S, STEP_S, Bench, event, in_loop
 from tests.kafka.support import producing, records_of, until
 from tests.kafka.test_streams_alone import Twins
 
-pytestmark = [pytest.mark.kafka, pytest.mark.seconds(45)]
+pytestmark = [pytest.mark.kafka, pytest.mark.seconds(10)]
 
 USERS = 12
 BOUND = 3

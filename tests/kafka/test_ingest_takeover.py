@@ -19,6 +19,8 @@ from schemas.config.server import Kafka
 from tests.kafka.ingest_support import Bench, check, crowd, in_loop
 from tests.kafka.support import WAIT_AT_MOST_S, until
 
+pytestmark = pytest.mark.seconds(5)
+
 FAILPOINTS = (
     "ingest_block_appended",
     "ingest_bounds_appended",

@@ -28,6 +28,8 @@ from tests.kafka.ingest_support import Bench, crowd, in_loop
 from tests.kafka.support import producing, records_of, until
 from tests.kafka.test_streams_alone import EVENTS, Twins, admin_of
 
+pytestmark = pytest.mark.seconds(10)
+
 
 async def _history(bench: Bench) -> None:
     """Blocks of which the first are deleted, as the engine does it, and snapshots that stand for them."""

@@ -30,6 +30,8 @@ from schemas.topics import Topics
 from tests.kafka.ingest_support import START_S, STEP_S, in_loop
 from tests.kafka.support import fresh_name, producing, records_of, stream_table, until
 
+pytestmark = pytest.mark.seconds(4)
+
 EVENTS = 20
 SOURCES = 2
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import aiokafka
 import faust
+import pytest
 from aiokafka.admin import NewTopic
 from faust.transport.drivers.aiokafka import Consumer as StockConsumer
 from faust.transport.drivers.aiokafka import Transport as StockTransport
@@ -20,6 +21,8 @@ from yarl import URL
 from agents.kafka.transport import JobConsumer, JobTransport
 from agents.worker.table import DurableTable, durable_table
 from tests.kafka.support import create, fresh_name, producing, until
+
+pytestmark = pytest.mark.seconds(5)
 
 RECORDS = 5_000
 START = 40

@@ -9,7 +9,6 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -137,6 +136,8 @@ def test_wrong_samplers_are_caught(planted: Draw) -> None:
 
 
 def opendp_gaussian(size: int, sigma: float) -> np.ndarray:
+    import opendp.prelude as dp  # half a second: not whenever tests are collected
+
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
     return np.array(dp.m.make_gaussian(*space, scale=sigma)([0] * size))

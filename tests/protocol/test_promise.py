@@ -33,6 +33,8 @@ from tests.protocol.world import (
     golden,
 )
 
+pytestmark = pytest.mark.seconds(0.5)
+
 NAMES = st.sampled_from(["first", "second"])
 TO_THE_END = 4  # effects to the end of a transaction, where one is due
 NETWORKS = st.sampled_from(["held", "twice"])

@@ -15,6 +15,8 @@ from engines.registry import build_evaluator
 from schemas.config import ENGINES, Stream, load_config
 from tests.reports.made import EXAMPLES, Page, simulated, stream_of
 
+pytestmark = pytest.mark.seconds(1)
+
 
 def kinds() -> Iterator[tuple[str, str, int]]:
     """Engine, kind of domain and the first variant of its contract case that has it."""

@@ -44,7 +44,7 @@ from tests.crash.test_crash import ended
 from tests.kafka.support import fresh_name, job_config, records_of, stream_table, until
 from tests.security.secured import DAY, READER, WORKER, Authority, SecuredBroker, apply_acls, environment, token
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.seconds(3)]
 
 
 DENIED = TopicAuthorizationFailedError.errno

@@ -35,6 +35,8 @@ from schemas.config import ENGINES, Stream
 from schemas.errors import ConfigError, EngineInputError
 from tests.sequence.series_support import COUNT, READING, recipe, released, run
 
+pytestmark = pytest.mark.seconds(0.3)
+
 MODES = SeriesConfig.modes | PaperSeriesConfig.modes
 every_mode = pytest.mark.parametrize("mode", sorted(MODES))
 

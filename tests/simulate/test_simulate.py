@@ -23,6 +23,8 @@ from engines.contract import Columns
 from engines.registry import build_domain
 from schemas.config import Config, load_config, parse_config, with_overrides
 
+pytestmark = pytest.mark.seconds(1.5)
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TAXI = EXAMPLES / "nyc_taxi" / "taxi_2016_01_sample_20k.csv.gz"
 

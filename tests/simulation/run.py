@@ -10,7 +10,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import engines.spatial.build  # noqa: F401  # its registry would load it anew in the process of each seed
+import tzdata  # noqa: F401
+
+# What is loaded by name, or when a mode is built: the process of each seed would load it anew.
+import engines.spatial.build
+import engines.spatial.papers.phdstream  # noqa: F401
 from tests.simulation.faults import Switches
 from tests.simulation.oracle import violations
 from tests.simulation.plants import PLANTS

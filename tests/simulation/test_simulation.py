@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.seconds(4)
+
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 50
 STEPS = 2
@@ -34,7 +36,7 @@ def simulate(*arguments: str) -> tuple[int, dict[str, Any], str]:
 
 
 @pytest.mark.slow
-@pytest.mark.seconds(25)
+@pytest.mark.seconds(30)
 def test_fifty_seeds_keep_every_promise() -> None:
     code, last, printed = simulate("--seeds", str(SEEDS), "--steps", str(STEPS))
     assert last["violations"] == 0, printed

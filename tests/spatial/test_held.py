@@ -25,6 +25,8 @@ from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 from tests.spatial.streams import BOX, alive, city, encode
 
+pytestmark = pytest.mark.seconds(0.5)
+
 
 def engine(**changes: Any) -> HeldLeaves:
     return HeldLeaves(HeldConfig(**({"name": "s", "domain": BOX, "epsilon": Fraction(1)} | changes)))

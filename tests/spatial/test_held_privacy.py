@@ -35,6 +35,8 @@ from engines.spatial.partition import Changes
 from engines.spatial.placement import Placement
 from schemas.blocks import Folded
 
+pytestmark = pytest.mark.seconds(1.5)
+
 DEPTH = 9
 BOX = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), DEPTH)
 
@@ -71,10 +73,19 @@ def run(tape: Tape, steps: list[Folded], *, replay: Tape | None = None, **change
         return [subject.step(Batch(i, events), seeded(3).child(i)) for i, events in enumerate(steps)]
 
 
-def shifts(steps: list[Folded], extra: Folded, at: int, **changes: Any) -> dict[str, int]:
-    """How far all measured counts move, over the whole stream, when `extra` joins step `at`."""
-    first, second = Tape(), Tape()
-    releases = run(first, steps, **changes)
+Ran = tuple[Tape, list[Release]]
+
+
+def without(steps: list[Folded], **changes: Any) -> Ran:
+    """A run, to be compared with those of its neighbours."""
+    tape = Tape()
+    return tape, run(tape, steps, **changes)
+
+
+def shifts(steps: list[Folded], extra: Folded, at: int, *, ran: Ran | None = None, **changes: Any) -> dict[str, int]:
+    """How far all measured counts move, over the whole stream, when `extra` joins step `at`. `ran`: without it."""
+    first, releases = ran or without(steps, **changes)
+    second = Tape()
     neighbour = [events.merge(extra) if i == at else events for i, events in enumerate(steps)]
     same = run(second, neighbour, replay=first, **changes)
     assert [contents(a) for a in releases] == [contents(b) for b in same], "a release shows more than what was measured"
@@ -158,8 +169,8 @@ def test_everything_happens_and_still_one_unit(ttl: int | None, monkeypatch: pyt
     monkeypatch.setattr(HeldTree, "split", count_split)
     monkeypatch.setattr(HeldTree, "merge", count_merge)
     monkeypatch.setattr(held_step.Windows, "retired", count_retired)
-    hot = sum(release.notes["hot"] for release in run(Tape(), stress(), ttl_steps=ttl, max_leaves=512))
-    assert hot > 0
+    ran = without(stress(), ttl_steps=ttl, max_leaves=512)
+    assert sum(release.notes["hot"] for release in ran[1]) > 0
     assert happened["split"] > 10
     assert happened["merge"] > 0
     assert happened["held"] > 0
@@ -167,7 +178,8 @@ def test_everything_happens_and_still_one_unit(ttl: int | None, monkeypatch: pyt
     total = {"leaves": 0, "watch": 0}
     keys = [0, 1, 2, 300, 301, 777, 1023]
     for at in range(0, 26, 4):
-        moved = shifts(stress(), Folded.of(np.array([[keys[at // 4]]], np.uint64)), at, ttl_steps=ttl, max_leaves=512)
+        extra = Folded.of(np.array([[keys[at // 4]]], np.uint64))
+        moved = shifts(stress(), extra, at, ran=ran, ttl_steps=ttl, max_leaves=512)
         assert moved["leaves"] <= 1
         assert moved["watch"] == int(at > 0)
         total = {name: total[name] + moved[name] for name in total}

@@ -39,6 +39,8 @@ from schemas.arrays import IntArray
 from schemas.blocks import Folded
 from tests.tabular.tables import folded, growing, one_row, random_rows, streams, table, triples
 
+pytestmark = pytest.mark.seconds(0.5)
+
 TABLE = table(2, 3, 4)
 EPSILON = Fraction(40)
 """High, so that blocks of every kind close within a few hundred events."""

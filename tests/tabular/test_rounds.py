@@ -21,6 +21,8 @@ from engines.tabular.papers.streaming_mwem import StreamingMwem
 from schemas.errors import EngineInputError
 from tests.tabular.small_tables import batch, random_batches, small_domain
 
+pytestmark = pytest.mark.seconds(0.3)
+
 MODES = {"paper": PaperTable, "streaming-mwem": StreamingMwem}
 PURE = [name for name in sorted(COUNTERS) if COUNTERS[name](8).calibrate(Fraction(1)).measure == "epsilon"]
 DOMAIN = small_domain()

@@ -27,7 +27,7 @@ from website.reference.source import attributes
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.seconds(1)
+pytestmark = pytest.mark.seconds(0.1)
 
 
 @pytest.fixture(scope="module")

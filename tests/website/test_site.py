@@ -17,7 +17,7 @@ CONFIG = ROOT / "mkdocs.yml"
 LARGEST_PICTURE = 150_000
 """Bytes of a picture that is made for the site."""
 
-pytestmark = pytest.mark.seconds(8)
+pytestmark = pytest.mark.seconds(1)
 
 
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:

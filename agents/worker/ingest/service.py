@@ -321,9 +321,11 @@ class IngestService(LongService):
         if consumer is None or now_us is None:
             return
         due = self._step_ends.due(self.partition_tasks.values(), now_us, grace_us=self._grace_us)
+        if not due:
+            return
         try:
             async with asyncio.timeout(GIVE_UP_S):
-                ends = await consumer.end_offsets(sorted({task.source for task, _, _ in due})) if due else {}
+                ends = await consumer.end_offsets(sorted({task.source for task, _, _ in due}))
         except TimeoutError:
             return  # asked again at once; the look at the sources sees whether one is gone
         for task, machine, step in due:
