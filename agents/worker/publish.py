@@ -319,16 +319,15 @@ class PublishStreamTask:
         try:
             for publication in due:
                 headers = [(STEP_HEADER, b"%d" % publication.step)]
-                timestamp_ms = self._clock.end_of(publication.step) // 1000
+                time_ms = self._clock.end_of(publication.step) // 1000
                 for channel, key, value in records(publication):
                     batch = batches.get(channel)
-                    given = {"key": key, "value": value, "timestamp": timestamp_ms, "headers": headers}
-                    if batch is None or batch.append(**given) is None:
+                    if batch is None or batch.append(timestamp=time_ms, key=key, value=value, headers=headers) is None:
                         if batch is not None:
                             pending.append(await self._producer.send_batch(batch, topics[channel], partition=0))
                             await asyncio.sleep(0)
                         batch = batches[channel] = self._producer.create_batch()
-                        batch.append(**given)
+                        batch.append(timestamp=time_ms, key=key, value=value, headers=headers)
             for channel, batch in batches.items():
                 pending.append(await self._producer.send_batch(batch, topics[channel], partition=0))
             await asyncio.gather(*pending)
