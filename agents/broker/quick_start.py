@@ -14,6 +14,9 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+KEPT = 4
+"""Caches beside Kafka's jars, the youngest ones."""
+
 
 class QuickStart:
     """The cache for one command.
@@ -59,9 +62,11 @@ class QuickStart:
                 return
             new = self._folder / f".{self._path.name}.new"
             yield (f"-XX:AOTCacheOutput={new}",)
-            for old in self._folder.glob("start-*.aot"):  # of another Java: nobody asks for it again
-                old.unlink(missing_ok=True)
             new.replace(self._path) if new.exists() else self._path.touch()
+            # Each environment of this user has a Java of its own; those of long ago are asked for by nobody.
+            made = sorted(self._folder.glob("start-*.aot"), key=lambda path: path.stat().st_mtime_ns)
+            for old in made[:-KEPT]:
+                old.unlink(missing_ok=True)
             for unfinished in self._folder.glob(".start-*.new*"):
                 unfinished.unlink(missing_ok=True)
 

@@ -6,6 +6,7 @@ than its bound lets through. A record that is taken away leaves a hole: all othe
 
 from __future__ import annotations
 
+import functools
 import random
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import orjson
 
 from agents.protocol.ingest.events import RawRecord
-from agents.protocol.partitioner import partitions_of
+from agents.protocol.partitioner import Partitioner, partitions_of
 from agents.protocol.userhash import IdBytes
 from benchmarks.couple.rows import event, other
 from schemas.config import Stream
@@ -76,7 +77,7 @@ def inputs(stream: Stream, chance: random.Random, *, steps: int, crowd: int) -> 
     for step in range(steps):
         while at < len(events) and events[at].sent == step:
             sent = events[at]
-            home = _home(stream, sent.user, partitions)
+            home = _home(stream.partitioner, sent.user, partitions)
             first[home].append(_record(stream, sent, offsets[home], sent.fields, step_s))
             if not sent.unit or sent.instead is not None:
                 fields = sent.fields if sent.instead is None else sent.instead
@@ -186,10 +187,11 @@ def _span(stream: Stream, chance: random.Random, steps: int) -> list[int]:
     return list(range(begin, min(begin + period, steps)))
 
 
-def _home(stream: Stream, user: str, partitions: int) -> int:
+@functools.cache  # the same people come in each input
+def _home(partitioner: Partitioner, user: str, partitions: int) -> int:
     if partitions == 1:
         return 0
-    return int(partitions_of(IdBytes.of([user]), partitioner=stream.partitioner, partitions=partitions)[0])
+    return int(partitions_of(IdBytes.of([user]), partitioner=partitioner, partitions=partitions)[0])
 
 
 def _record(stream: Stream, sent: Sent, offset: int, fields: dict[str, Any], step_s: int) -> RawRecord:

@@ -31,7 +31,7 @@ def found_mutant(site: Site) -> str:
     """What finds half the noise at a site; empty if nothing does."""
     if site.engine == "counters":
         with mutated(site):
-            return check_counters()
+            return check_counters(site.module)
     return _found(mutated(site), _attempts(site), sealing=False)
 
 

@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from schemas.arrays import FloatArray
 
@@ -44,7 +43,7 @@ def lower(hits: npt.ArrayLike, runs: npt.ArrayLike, *, alpha: float) -> FloatArr
     """
     k: npt.NDArray[Any] = np.asarray(hits, np.float64)
     n: npt.NDArray[Any] = np.asarray(runs, np.float64)
-    bound = special.betaincinv(np.maximum(k, 1e-9), n - k + 1.0, alpha)
+    bound = _special().betaincinv(np.maximum(k, 1e-9), n - k + 1.0, alpha)
     return np.where(k > 0, bound, 0.0)
 
 
@@ -68,7 +67,7 @@ def epsilon_shown(
     each = alpha / 2 if delta else alpha
     given = leaks(watched, alpha=alpha, delta=delta)
     p = lower(np.maximum(np.asarray(right, np.float64) - given, 0.0), made, alpha=each)
-    return np.where(p > 0.5, special.logit(np.clip(p, 0.5, 1 - 1e-15)), 0.0)
+    return np.where(p > 0.5, _special().logit(np.clip(p, 0.5, 1 - 1e-15)), 0.0)
 
 
 def ceiling(guesses: int, *, alpha: float, delta: float = 0.0) -> float:
@@ -90,7 +89,7 @@ def visible(claim: float, guesses: int, *, alpha: float, delta: float = 0.0) -> 
     """
 
     def seen(epsilon: float) -> bool:
-        right = float(_binomial().ppf(1 - POWER, guesses, special.expit(epsilon)))
+        right = float(_binomial().ppf(1 - POWER, guesses, _special().expit(epsilon)))
         return float(epsilon_shown(right, guesses, watched=guesses, alpha=alpha, delta=delta)) > claim
 
     low, high = claim, _LARGEST
@@ -130,7 +129,7 @@ def guesses_to_see(claim: float, *, alpha: float, delta: float = 0.0) -> int:
     """
 
     def seen(guesses: int) -> bool:
-        right = float(_binomial().ppf(1 - POWER, guesses, special.expit(claim)))
+        right = float(_binomial().ppf(1 - POWER, guesses, _special().expit(claim)))
         return float(epsilon_shown(right, guesses, watched=guesses, alpha=alpha, delta=delta)) > 0
 
     high = 1
@@ -146,9 +145,16 @@ def guesses_to_see(claim: float, *, alpha: float, delta: float = 0.0) -> int:
 
 
 def _binomial() -> Any:
-    """Imported where a bound is asked for: scipy.stats takes longer to load than anything else here, and what only
-    names the auditor's fixtures would wait for it.
+    """Imported where a bound is asked for: scipy takes longer to load than anything else here, and what only names the
+    auditor's fixtures would wait for it, as the live page does.
     """
     from scipy.stats import binom
 
     return binom
+
+
+def _special() -> Any:
+    """The same."""
+    from scipy import special
+
+    return special

@@ -10,7 +10,7 @@ import pytest
 
 from agents.broker.embedded import _JVM
 from agents.broker.jars import jars, java_binary
-from agents.broker.quick_start import QuickStart
+from agents.broker.quick_start import KEPT, QuickStart
 
 
 @pytest.fixture
@@ -56,6 +56,17 @@ def test_each_set_of_options_has_its_own(class_path: str) -> None:
         Path(recording[0].partition("=")[2]).write_bytes(b"made")
     assert quick.options
     assert not other.options
+
+
+def test_the_youngest_are_kept(class_path: str, tmp_path: Path) -> None:
+    for age in range(KEPT + 2):
+        old = tmp_path / f"start-{age}.aot"
+        old.touch()
+        os.utime(old, ns=(10**9 - age, 10**9 - age))
+    with QuickStart(java_binary(), class_path, _JVM).made() as recording:
+        Path(recording[0].partition("=")[2]).write_bytes(b"made")
+    assert len(kept := {path.name for path in tmp_path.glob("start-*.aot")}) == KEPT
+    assert {f"start-{age}.aot" for age in range(KEPT - 1)} < kept
 
 
 def test_what_could_not_be_made_is_not_tried_again(class_path: str) -> None:

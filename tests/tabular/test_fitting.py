@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import engines.tabular.papers
 from engines.tabular import Category, Impossible, TableDomain
 from engines.tabular.papers.fitters import FITTERS
 from engines.tabular.papers.fitting import ModelFitter, Observed, starting_potentials, tree_for
@@ -108,6 +110,11 @@ def test_the_joint_table_and_the_graphical_model_agree() -> None:
         potentials = refitted(fitter, noisy, total=joint.sum(), times=40)
         fits.append(fitter.beliefs(potentials, total=joint.sum()).marginal((0, 1, 2, 3)))
     np.testing.assert_allclose(fits[0], fits[1], atol=joint.sum() * 1e-3)
+
+
+def test_no_doctest_is_passed_over_with_what_imports_jax() -> None:
+    """pytest is told to look for none there."""
+    assert ">>>" not in (Path(engines.tabular.papers.__file__).parent / "pgm.py").read_text(encoding="utf-8")
 
 
 def test_a_fit_is_as_good_as_the_librarys_own() -> None:
