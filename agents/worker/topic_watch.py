@@ -14,7 +14,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from mode import Service
 
 from agents.kafka import stop_log
-from agents.kafka.cluster import access_error
+from agents.kafka.cluster import access_error, until_it_answers
 from agents.kafka.topics.admin import admin_client, needed_topics
 from agents.kafka.topics.ids import TopicIdentity, topic_answers
 from agents.lifecycle.advice import explain
@@ -22,7 +22,7 @@ from agents.lifecycle.cancellations import LongService
 from agents.lifecycle.logs import Reminder
 from agents.lifecycle.stops import Part, Stops
 from agents.operator.status import status
-from schemas.errors import BrokerError, LostTopicError
+from schemas.errors import AccessError, BrokerError, LostTopicError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -104,6 +104,16 @@ class TopicWatch(LongService):
                     raise
                 self._say_refused(error)
                 await self.sleep(LOOK_S)  # a cluster that does not answer says nothing of its topics
+                await self._wait_for_it()
+
+    async def _wait_for_it(self) -> None:
+        """While nothing is under way that could fail, clients look for their brokers in silence: who reads the log
+        hears of it here.
+        """
+        try:
+            await until_it_answers(self._config.kafka)
+        except AccessError as error:
+            self._say_refused(error)
 
     async def _look(self, admin: AIOKafkaAdminClient) -> None:
         names = [topic.name for topic in needed_topics(self._config)]

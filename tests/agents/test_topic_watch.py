@@ -157,10 +157,19 @@ def test_a_cluster_that_refuses_it_is_told_once_a_minute(
     async def slept(_: float) -> None:
         pass
 
+    waited: list[object] = []
+
+    async def answered(kafka: object) -> None:
+        """What says in the log that the cluster is waited for."""
+        waited.append(kafka)
+        if tries > 1:
+            raise AccessError("authentication failed")
+
     monkeypatch.setattr(agents.worker.topic_watch, "admin_client", refused)
+    monkeypatch.setattr(agents.worker.topic_watch, "until_it_answers", answered)
     monkeypatch.setattr(watching, "sleep", slept)
     asyncio.run(TopicWatch._watch.fun(watching))  # type: ignore[attr-defined]
-    assert tries == 3
+    assert tries == len(waited) == 3
     [line] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert "authentication failed" in line
 
