@@ -48,8 +48,8 @@ class TripRecords(ManyRecords):
         fields = {
             self.trip_field: trips,
             self.order_field: places,
-            self.fields[0]: self.x[at].astype(np.float64).tolist(),
-            self.fields[1]: self.y[at].astype(np.float64).tolist(),
+            self.fields[0]: self.x[at].tolist(),
+            self.fields[1]: self.y[at].tolist(),
         }
         ids = [f"{trip}-{place}" for trip, place in zip(trips, places, strict=True)]
         return RecordColumns(ids, fields, [self.step] * len(at))

@@ -18,18 +18,15 @@ from urllib.error import HTTPError
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import NewTopic
-from typer.testing import CliRunner
 
-from agents.cli.app import build_app
 from agents.kafka.topics.admin import create_topics
 from schemas.config import Config
 from schemas.config.load import load_config
 from schemas.events import TICK_HEADER, encode_tick
 from schemas.topics import Topics
-from tests.crash.test_crash import ended
 from tests.formats.forms import AVRO_SCHEMA, PROTO_SCHEMA, WRITERS
 from tests.kafka.support import create, fresh_name, producing, until
-from tests.security.test_hostile_worker import public, scraped, started
+from tests.security.test_hostile_worker import public, running, said_by, scraped
 
 pytestmark = [pytest.mark.slow, pytest.mark.seconds(20)]
 
@@ -192,25 +189,15 @@ def test_a_worker_shows_nothing_of_records_secrets_and_a_registry(
         await create(bootstrap, *(NewTopic(stream.source, 1, 1, topic_configs=kept) for stream in config.streams))
         await create_topics(config, source_partitions=1)
         await send(config)
-        worker = started(path, log, "--log-format", "json")
-        try:
+        async with running(path, log, "--log-format", "json"):
             await until(lambda: published(config))
             await wait_for_schemas(config)
             await until(lambda: "waits for schema 11, schema 12" in asked(port, "readyz"))
             await until(lambda: "ingest waits for" in log.read_text())
             said = {path: asked(port, path) for path in ("metrics", "livez", "readyz")}
-            for command in (["status"], ["status", "--json"], ["doctor"], ["dead-letters"], ["dead-letters", "--json"]):
-                result = await asyncio.to_thread(CliRunner().invoke, build_app(), [command[0], str(path), *command[1:]])
-                said[" ".join(command)] = result.output + repr(result.exception)
-            worker.terminate()
-            await ended(worker.poll)
-            assert worker.returncode == 0
-        except BaseException:
-            print(log.read_text(errors="replace")[-5_000:])
-            raise
-        finally:
-            worker.kill()
-            worker.wait()
+            said |= await said_by(
+                path, ["status"], ["status", "--json"], ["doctor"], ["dead-letters"], ["dead-letters", "--json"]
+            )
         said["log"] = log.read_text()
         said |= await read(bootstrap, [letters(config), *(topic for s in config.streams for topic in public(s))])
         assert all(len(said[Topics.ledger(stream.name)]) > 1_000 for stream in config.streams)

@@ -7,6 +7,7 @@ fetches, the log at DEBUG, metrics, the commands, and every topic that anybody m
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import re
@@ -16,7 +17,7 @@ import sys
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -202,8 +203,7 @@ def test_a_worker_goes_on_and_shows_nothing(bootstrap: str, tmp_path: Path, at: 
         await create_topics(config, source_partitions=1)
         await send(config, feeds)
         at.answers.clear()
-        worker = started(path, log)
-        try:
+        async with running(path, log) as worker:
             # All of it while the collector answers nothing.
             await until(lambda: all_public(config, worker))
             assert config.job.http_port is not None
@@ -222,25 +222,9 @@ def test_a_worker_goes_on_and_shows_nothing(bootstrap: str, tmp_path: Path, at: 
             # Between two scrapes, in case something is shown for the first time meanwhile.
             names = {name for name, _ in at.last()} - {CONSUMED}
             assert of_scrape(said["metrics"]) <= names <= of_scrape(scraped(config.job.http_port))
-            for command in (
-                ["status"],
-                ["status", "--json"],
-                ["doctor"],
-                ["explain"],
-                ["topics", "--check"],
-                ["validate"],
-            ):
-                result = await asyncio.to_thread(CliRunner().invoke, build_app(), [command[0], str(path), *command[1:]])
-                said[" ".join(command)] = result.output + repr(result.exception)
-            worker.terminate()
-            await ended(worker.poll)
-            assert worker.returncode == 0
-        except BaseException:
-            print(log.read_text(errors="replace")[-5_000:])
-            raise
-        finally:
-            worker.kill()
-            worker.wait()
+            said |= await said_by(
+                path, ["status"], ["status", "--json"], ["doctor"], ["explain"], ["topics", "--check"], ["validate"]
+            )
         said["log"] = log.read_text(errors="replace")
         for name in [*itertools.chain(*map(public, config.streams)), Topics(config.job.name, 2).dead_letters]:
             records = await records_of(bootstrap, name, committed=False)
@@ -255,11 +239,41 @@ def test_a_worker_goes_on_and_shows_nothing(bootstrap: str, tmp_path: Path, at: 
     asyncio.run(play())
 
 
+@contextlib.asynccontextmanager
+async def running(path: Path, log: Path, *options: str) -> AsyncIterator[subprocess.Popen[bytes]]:
+    """A worker that writes all it can to its log, and leaves in good order at the end."""
+    worker = started(path, log, *options)
+    try:
+        yield worker
+        worker.terminate()
+        await ended(worker.poll)
+        assert worker.returncode == 0
+    except BaseException:
+        print(written_to(log)[-5_000:])
+        raise
+    finally:
+        worker.kill()
+        worker.wait()
+
+
 def started(path: Path, log: Path, *options: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "agents.cli", "run", str(path), "--log-level", "DEBUG", *options]
     environment = {**os.environ, "OTEL_METRIC_EXPORT_INTERVAL": "500"}
     with log.open("wb") as output:
         return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=output)
+
+
+def written_to(log: Path) -> str:
+    return log.read_text(errors="replace")
+
+
+async def said_by(path: Path, *commands: Sequence[str]) -> dict[str, str]:
+    """What commands print of a configuration, and what they end with."""
+    said = {}
+    for name, *options in commands:
+        result = await asyncio.to_thread(CliRunner().invoke, build_app(), [name, str(path), *options])
+        said[" ".join([name, *options])] = result.output + repr(result.exception)
+    return said
 
 
 async def all_public(config: Config, worker: subprocess.Popen[bytes]) -> bool:
