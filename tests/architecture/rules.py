@@ -203,12 +203,6 @@ LAYERS = (
     grimp.Layer("schemas"),
 )
 
-MOST_FILES = 16
-"""Of code in one folder, `__init__.py` among them."""
-MOST_LINES = 400
-"""Of a file, tests and benchmarks among them."""
-LONGER: dict[str, str] = {}
-"""File -> why it is longer all the same."""
 SHOWS_PAPERS = {("agents.presentation.spatial.error", "engines.spatial.papers")}
 """(who, what): beside an engine's `build`, who imports what is there for the papers' sake."""
 
@@ -352,15 +346,6 @@ def clock_breaches(module: Module) -> list[str]:
         for clock in CLOCKS
         if below(name, clock)
     ]
-
-
-def long_files(root: Path = ROOT) -> dict[str, int]:
-    """Files of more than `MOST_LINES` lines -> how many they have."""
-    lengths = {}
-    for folder in (*PACKAGES, "tests", "benchmarks", "examples", "requirements"):
-        for path in (root / folder).rglob("*.py"):
-            lengths[path.relative_to(root).as_posix()] = len(path.read_text(encoding="utf-8").splitlines())
-    return {name: lines for name, lines in lengths.items() if lines > MOST_LINES}
 
 
 def alias_breaches(module: Module) -> list[str]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import grimp
 import pytest
 
 from tests.architecture.rules import (
     LAYERS,
-    MOST_LINES,
     Module,
     alias_breaches,
     below,
     chance_breaches,
     clock_breaches,
     import_breaches,
-    long_files,
     papers_breaches,
     upward_breaches,
 )
@@ -77,13 +73,6 @@ def test_a_planted_import_upwards_and_a_planted_circle_are_caught() -> None:
     graph.add_import(importer="engines.noise.source", imported="engines.counters.tree")
     layers = [layer for layer in LAYERS if not any(below(name, "agents") for name in layer.module_tails)]
     assert graph.find_illegal_dependencies_for_layers(layers)
-
-
-def test_a_planted_long_file_is_caught(tmp_path: Path) -> None:
-    for name, lines in (("schemas/long.py", MOST_LINES + 1), ("tests/there/full.py", MOST_LINES)):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text("\n" * lines)
-    assert long_files(tmp_path) == {"schemas/long.py": MOST_LINES + 1}
 
 
 def test_a_planted_name_for_a_type_of_arrays_is_caught() -> None:

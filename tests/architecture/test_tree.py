@@ -7,10 +7,7 @@ import grimp
 from tests.architecture.rules import (
     CHANCE_ALLOWED,
     LAYERS,
-    LONGER,
-    MOST_FILES,
     PACKAGES,
-    ROOT,
     RULES,
     SHOWS_PAPERS,
     alias_breaches,
@@ -21,7 +18,6 @@ from tests.architecture.rules import (
     import_breaches,
     imports,
     in_functions,
-    long_files,
     ours,
     papers_breaches,
     papers_of,
@@ -64,19 +60,6 @@ def test_papers_are_asked_for_by_what_builds_their_engine_alone() -> None:
     assert not breaches, "\n".join(breaches)
     shown = {(importer, papers_of(imported)) for importer, imported in edges()}
     assert shown >= SHOWS_PAPERS
-
-
-def test_no_folder_is_too_large_to_look_through() -> None:
-    files: dict[str, int] = {}
-    for package in PACKAGES:
-        for path in (ROOT / package).rglob("*.py"):
-            folder = path.parent.relative_to(ROOT).as_posix()
-            files[folder] = files.get(folder, 0) + 1
-    assert {folder for folder, number in files.items() if number > MOST_FILES} == set()
-
-
-def test_no_file_is_too_long_to_read() -> None:
-    assert set(long_files()) == set(LONGER), long_files()
 
 
 def test_types_of_arrays_have_their_names_in_one_place() -> None:
