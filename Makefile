@@ -96,8 +96,9 @@ same: setup  ## hashes of what fixed seeds release (ARGS="--write FILE" before a
 chaos: setup  ## kill workers at random, KILLS times (default 200), then check every promise; FAULTS=network adds faults
 	$(PY) -m benchmarks.chaos --kills $(KILLS) $(FAULTS:%=--%) $(ARGS)
 
-simulate-job: setup  ## the whole job on an in-memory Kafka and virtual time, SEEDS times (at night 10000), and planted faults
+simulate-job: setup  ## the whole job on an in-memory Kafka and virtual time, SEEDS times (at night 10000), planted faults, clusters put back
 	$(PY) -m tests.simulation --seeds $(SEEDS) --plants $(ARGS)
+	$(PY) -m tests.simulation --seeds $(SEEDS) --put-back $(ARGS)
 
 docs: setup  ## build the documentation as a site, strictly, into build/site; open build/site/index.html, also without a network
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
@@ -113,12 +114,12 @@ pictures: setup  ## make the pictures of README.md and docs/reports.md from the 
 COMPILE := $(VENV)/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
 	--no-emit-index-url --no-header
 lock: setup  ## resolve the lock files anew from pyproject.toml (LOCK_ARGS=--upgrade for newer versions)
-	$(COMPILE) $(LOCK_ARGS) --extra demo --extra otlp --extra query --extra registry pyproject.toml requirements/build.in \
+	$(COMPILE) $(LOCK_ARGS) --extra demo --extra query --extra registry --extra witness pyproject.toml requirements/build.in \
 		-o requirements/demo.lock
-	$(COMPILE) $(LOCK_ARGS) --extra otlp --extra query --extra registry -c requirements/demo.lock pyproject.toml \
+	$(COMPILE) $(LOCK_ARGS) --extra query --extra registry --extra witness -c requirements/demo.lock pyproject.toml \
 		requirements/build.in \
 		-o requirements/core.lock
-	$(COMPILE) $(LOCK_ARGS) --extra demo --extra otlp --extra query --extra registry --extra docs --extra dev -c requirements/demo.lock pyproject.toml \
+	$(COMPILE) $(LOCK_ARGS) --extra demo --extra query --extra registry --extra witness --extra docs --extra dev -c requirements/demo.lock pyproject.toml \
 		requirements/build.in -o requirements/all.lock
 	$(COMPILE) $(LOCK_ARGS) --override requirements/price.overrides requirements/price.in -o requirements/price.lock
 	$(COMPILE) $(LOCK_ARGS) requirements/streams.in -o requirements/streams.lock

@@ -7,9 +7,12 @@ Two workers, two streams. A life ends by SIGKILL at a random time or at a random
 past its session and is woken. With `--network` the workers reach the broker through a proxy that delays, drops, cuts,
 holds and answers late by a seeded plan, and now and then the broker is killed and started again, stops for a while, or
 is down for up to a minute; workers' wall clocks step by up to a day, and their disks are full for a while (where this
-user may mount one). The last line is `kills N, faults N, steps N, lost 0, double 0, bytes differing 0, events
-miscounted 0, stuck 0`; anything else exits with code 1. `stuck` are the streams that did not catch up by themselves,
-without a kill, once all was well again. A kill takes 3 to 5 seconds on an idle machine with two cores.
+user may mount one). Now and then the cluster is put back to an earlier moment: see `benchmarks.put_back`. The last line
+is `kills N, faults N, steps N, lost 0, double 0, bytes differing 0, events miscounted 0, stuck 0, put back N, stops N`,
+with two stops for each time that it was put back; anything else exits with code 1. `stuck` are the streams that did not
+catch up by themselves, without a kill, once all was well again; `stops` are those that the witness stopped on a cluster
+that was put back. A kill takes 3 to 5 seconds on an idle machine with two cores, and a cluster that is put back half a
+minute.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from agents.broker.embedded import Broker, broker_from_env
+from agents.broker.embedded import Broker, EmbeddedBroker
+from benchmarks.put_back import Snapshots
 from tests.crash.field import Field
 from tests.crash.machine import Disk, can_mount
 from tests.crash.proxy.faults import Seeded, no_faults
@@ -85,7 +89,19 @@ class Chaos:
         self.most = most
         self.kills = 0
         self.crashes = 0
-        self.lives = {name: Life(field, name, chance) for name in NAMES}
+        self.lives: dict[str, Life] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """Start everybody."""
+        calm = self.kills >= self.most
+        self.lives = {name: Life(self.field, name, self.chance, calm=calm) for name in NAMES}
+
+    def end(self) -> None:
+        """Kill everybody at once."""
+        for life in self.lives.values():
+            self.kills += not life.over
+            life.worker.kill()
 
     def turn(self) -> None:
         """Look at both workers once."""
@@ -119,6 +135,7 @@ class Weather:
     def __init__(self, broker: Broker, plan: Seeded, *, seed: int) -> None:
         self.plan = plan
         self.done: Counter[str] = Counter()
+        self.broker_is_well = True
         self._broker = broker
         self._broker_chance = random.Random(f"broker {seed}")
         self._machine_chance = random.Random(f"machine {seed}")
@@ -162,6 +179,7 @@ class Weather:
             await asyncio.sleep(chance.uniform(*BROKER_EVERY_S))
             kind = chance.choice(sorted(BROKER_KINDS))
             self.done[f"broker {kind}"] += 1
+            self.broker_is_well = False
             (self._broker.pause if kind == "pause" else self._broker.kill)()
             try:
                 await asyncio.sleep(chance.uniform(*BROKER_KINDS[kind]))
@@ -170,6 +188,7 @@ class Weather:
                     self._broker.resume()
                 else:
                     self._broker.start()  # a second or ten in which nobody else is served: it is down anyway
+                self.broker_is_well = True
 
 
 @dataclass(frozen=True)
@@ -179,15 +198,20 @@ class Outcome:
     kills: int
     faults: int
     stuck: int
+    put_back: int
+    stops: int
     verdict: Verdict
     complete: bool
 
     @property
     def kept(self) -> bool:
-        return self.verdict.kept and self.complete and not self.stuck
+        return self.verdict.kept and self.complete and not self.stuck and self.stops == 2 * self.put_back
 
     def __str__(self) -> str:
-        return f"kills {self.kills}, faults {self.faults}, {self.verdict}, stuck {self.stuck}"
+        return (
+            f"kills {self.kills}, faults {self.faults}, {self.verdict}, stuck {self.stuck}, "
+            f"put back {self.put_back}, stops {self.stops}"
+        )
 
 
 async def settled(field: Field, chaos: Chaos) -> int:
@@ -248,20 +272,37 @@ async def run(
         TimeElapsedColumn(),
         TextColumn("{task.fields[seen]}"),
     )
-    with broker_from_env() as broker, Progress(*columns, console=console) as progress:
+    with EmbeddedBroker() as broker, Progress(*columns, console=console) as progress:
         async with weather(broker, network=network, seed=seed) as (wind, bootstrap, proxy):
             field = Field(broker.bootstrap, folder, seed=seed, workers_bootstrap=bootstrap)
             bar = progress.add_task("kills", total=kills, seen="")
             breaking: asyncio.Task[None] | None = None
             disks = disks_of(field, console) if network else {}
+            snapshots = Snapshots(broker, field, random.Random(f"put back {seed}"))
+            stuck = 0
             try:
                 await field.open(pause_s=PAUSE_S)
                 chaos = Chaos(field, random.Random(seed), most=kills)
                 if proxy is not None:
                     breaking = wind.begin(field, disks)
                 shown = 0.0
-                while (chaos.kills < kills or wind.faults < faults) and time.monotonic() < end:
+                while (chaos.kills < kills or wind.faults < faults or snapshots.waits) and time.monotonic() < end:
                     chaos.turn()
+                    if wind.broker_is_well and chaos.kills < kills:
+                        snapshots.take(chaos.kills)
+                    if await snapshots.due(chaos.kills, most=kills):
+                        if breaking is not None:
+                            breaking.cancel()
+                            await asyncio.gather(breaking, return_exceptions=True)
+                        await field.rest()
+                        chaos.end()
+                        await snapshots.use(chaos.kills)
+                        if not snapshots.kept:
+                            break
+                        field.go_on(pause_s=PAUSE_S)
+                        chaos.begin()
+                        if breaking is not None:
+                            breaking = wind.begin(field, disks)
                     if breaking is not None and breaking.done():
                         breaking.result()
                     if time.monotonic() - shown > 5.0:
@@ -281,8 +322,10 @@ async def run(
                     breaking.cancel()
                     await asyncio.gather(breaking, return_exceptions=True)
                     proxy.plan = no_faults
-                stuck = await settled(field, chaos)
-                verdict = await field.verdict()
+                verdict = snapshots.verdict
+                if snapshots.kept:
+                    stuck = await settled(field, chaos)
+                    verdict += await field.verdict()
             except TimeoutError as error:
                 console.print(f"[red]the job did not settle: {error}", markup=False)
                 return None
@@ -297,7 +340,15 @@ async def run(
         console.print(", ".join(f"{what} {count}" for what, count in sorted((kinds + wind.done).items())))
     for note in verdict.notes[:50]:
         console.print(note, markup=False)
-    return Outcome(chaos.kills, wind.faults, stuck, verdict, complete=verdict.steps == 2 * field.steps)
+    return Outcome(
+        chaos.kills,
+        wind.faults,
+        stuck,
+        snapshots.put_back,
+        snapshots.stops,
+        verdict,
+        complete=verdict.steps == 2 * field.steps,
+    )
 
 
 def main() -> int:

@@ -1,11 +1,16 @@
 """`make same`: SHA-256 of what fixed seeds release, to show that a change of the code changed no release.
 
 For each setting of `benchmarks.couple.settings` (every engine, mode and variant): blocks, candidates (with states) and
-public records of one seeded run of the job without Kafka. For each example: `explain --json`, and in every mode of its
-engine what `simulate` writes of its first rows. `--write FILE` keeps the hashes, `--check FILE` compares with kept
-ones and names what differs; both need the same machine, since floats may differ between processors.
+public records of one seeded run of the job without Kafka. Each of these is hashed twice: as the bytes that travel, and
+decoded, so that a change of how they are written can be shown to change nothing else. For each example: `explain
+--json`, and in every mode of its engine what `simulate` writes of its first rows.
 
-The last line is JSON: settings, differing, all (one hash of all).
+`--write FILE` keeps the hashes, `--check FILE` compares with kept ones and names what differs; both need the same
+machine, since floats may differ between processors. `--decoded` compares decoded values alone. `--gone NAME ...` names
+settings that were removed on purpose, or with a last `*` all that begin so: they must be among the kept ones, and no
+longer be there.
+
+The last line is JSON: settings, differing, gone, all (one hash of all).
 """
 
 from __future__ import annotations
@@ -20,16 +25,23 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
+
+import numpy as np
+import orjson
 
 from agents.offline.processes import process_pool
 from benchmarks.couple.inputs import inputs
 from benchmarks.couple.runs import CROWD, Job
 from benchmarks.couple.settings import settings
 from engines.auditor.coupling import OutputAdversary, Recorder
+from schemas.blocks import Block
 from schemas.config import ENGINES
+from schemas.releases import Candidate, each_framed
 
 STEPS = 44
 SEED = 1
@@ -44,19 +56,50 @@ FILES = {
 }
 
 
-def run_hash(name: str) -> str:
-    """Of blocks, candidates and public records of a setting's run."""
+Hashes = dict[str, str]
+"""`bytes`, and of settings `decoded` too."""
+
+
+def run_hashes(name: str) -> Hashes:
+    """Hash the blocks, candidates and public records of a setting's run, as bytes and decoded."""
     stream = dict(settings())[name]
     drawn = inputs(stream, random.Random(f"same {name}"), steps=STEPS, crowd=CROWD)
     job = Job(stream, drawn.first, Recorder(OutputAdversary()), random.Random(SEED), passive=True)
-    found = hashlib.sha256()
+    found, decoded = hashlib.sha256(), hashlib.sha256()
     for records in job.releases():
         for record in records:
             _add(found, record.channel.encode(), record.key, record.value or b"")
-        _add(found, job.candidate.encode())
+            _add_value(decoded, _public(record.channel, record.key, record.value))
+        assert job.candidate is not None
+        body = job.candidate.encode()
+        _add(found, body)
+        _add_value(decoded, _candidate(Candidate.decode(body)))
     for block in job.blocks:
-        _add(found, block.encode())
-    return found.hexdigest()
+        body = block.encode()
+        _add(found, body)
+        _add_value(decoded, Block.decode(body))
+    return {"bytes": found.hexdigest(), "decoded": decoded.hexdigest()}
+
+
+def _candidate(candidate: Candidate) -> Mapping[str, object]:
+    """The meaning of a candidate: without digests, which are of bytes, and without version numbers of stored states."""
+    arrays = {
+        name: array[1:] if name.rpartition("/")[2] == "header" else array for name, array in candidate.arrays.items()
+    }
+    records = [_public(*record) for record in each_framed(candidate.payload)]
+    ledger = orjson.loads(candidate.ledger)
+    return {
+        "stream": candidate.stream,
+        "step": candidate.step,
+        "records": records,
+        "ledger": {name: value for name, value in ledger.items() if name != "chain"},
+        "progress": candidate.progress,
+        "arrays": arrays,
+    }
+
+
+def _public(channel: str, key: bytes, value: bytes | None) -> tuple[object, ...]:
+    return channel, key, None if value is None else orjson.loads(value)
 
 
 def example_hash(name: str) -> str:
@@ -88,12 +131,37 @@ def names() -> Iterator[str]:
         yield from (f"{example}/{mode}" for mode in ENGINES[engine].facts.modes)
 
 
-def hash_of(name: str) -> str:
-    """Of a setting or of an example; a refusal is a result too."""
+def hashes_of(name: str) -> Hashes:
+    """Hash a setting or an example; a refusal is a result too."""
+    if name.partition("/")[0] not in FILES:
+        return run_hashes(name)
     try:
-        return example_hash(name) if name.partition("/")[0] in FILES else run_hash(name)
+        return {"bytes": example_hash(name)}
     except subprocess.CalledProcessError as error:
-        return "refused " + hashlib.sha256(error.stderr).hexdigest()
+        return {"bytes": "refused " + hashlib.sha256(error.stderr).hexdigest()}
+
+
+def differing(
+    hashes: Mapping[str, Hashes], kept: Mapping[str, Hashes], gone: Sequence[str] = (), *, decoded: bool = False
+) -> tuple[list[str], list[str]]:
+    """Return what differs, in words, and the names of settings that are gone on purpose.
+
+    Args:
+        gone: names, or beginnings of names with a last `*`. decoded: compare decoded values where there are such.
+    """
+    left = sorted(name for name in kept.keys() - hashes.keys() if any(fnmatchcase(name, each) for each in gone))
+    told = [
+        f"{each}: no kept setting of this name is gone" for each in gone if not any(fnmatchcase(n, each) for n in left)
+    ]
+
+    def compared(found: Hashes | None) -> str | None:
+        if found is None:
+            return None
+        return found.get("decoded", found["bytes"]) if decoded else found["bytes"]
+
+    others = (hashes.keys() | kept.keys()) - set(left)
+    told += [name for name in sorted(others) if compared(hashes.get(name)) != compared(kept.get(name))]
+    return told, left
 
 
 def main() -> int:
@@ -101,19 +169,21 @@ def main() -> int:
     parser.add_argument("--write", type=Path, help="keep the hashes in this file")
     parser.add_argument("--check", type=Path, help="compare with the hashes of this file")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--decoded", action="store_true", help="compare decoded values, and not how they are written")
+    parser.add_argument("--gone", nargs="+", default=[], metavar="NAME", help="settings that were removed on purpose")
     options = parser.parse_args()
     every = list(names())
     with process_pool(options.workers) as pool:
-        hashes = dict(zip(every, pool.map(hash_of, every), strict=True))
+        hashes = dict(zip(every, pool.map(hashes_of, every), strict=True))
     kept = json.loads(options.check.read_text()) if options.check else hashes
-    differing = sorted(name for name in hashes.keys() | kept.keys() if hashes.get(name) != kept.get(name))
-    for name in differing:
+    told, left = differing(hashes, kept, options.gone, decoded=options.decoded)
+    for name in told:
         print(f"differs: {name}")
     if options.write:
         options.write.write_text(json.dumps(hashes, indent=1, sort_keys=True) + "\n")
     whole = hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()
-    print(json.dumps({"settings": len(hashes), "differing": len(differing), "all": whole}))
-    return int(bool(differing))
+    print(json.dumps({"settings": len(hashes), "differing": len(told), "gone": len(left), "all": whole}))
+    return int(bool(told))
 
 
 def _privstream(*arguments: str) -> bytes:
@@ -125,6 +195,33 @@ def _privstream(*arguments: str) -> bytes:
 def _add(found: hashlib._Hash, *parts: bytes) -> None:
     for part in parts:
         found.update(len(part).to_bytes(8, "big") + part)
+
+
+def _add_value(found: hashlib._Hash, value: object) -> None:
+    """Add a decoded value. Fields at their empty value count as absent, so that one nobody used may go."""
+    match value:
+        case np.ndarray():
+            _add(found, b"array", value.dtype.str.encode(), repr(value.shape).encode(), value.tobytes())
+        case Mapping():
+            _add(found, b"mapping", str(len(value)).encode())
+            for name in sorted(value, key=str):
+                _add(found, str(name).encode())
+                _add_value(found, value[name])
+        case list() | tuple():
+            _add(found, b"list", str(len(value)).encode())
+            for each in value:
+                _add_value(found, each)
+        case bytes():
+            _add(found, b"bytes", value)
+        case _ if is_dataclass(value):
+            said = {field.name: getattr(value, field.name) for field in fields(value)}
+            _add_value(found, {name: each for name, each in said.items() if not _empty(each)})
+        case _:
+            _add(found, b"plain", repr(value).encode())
+
+
+def _empty(value: object) -> bool:
+    return value is None or (len(value) == 0 if isinstance(value, np.ndarray | Mapping) else value == 0)
 
 
 if __name__ == "__main__":

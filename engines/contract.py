@@ -61,7 +61,8 @@ class Release:
         added, removed: records that appear, ids that are withdrawn. All of them in order give the synthetic data.
         measurements: JSON-able objects, what was measured, with variances.
         total: synthetic records alive after this step.
-        gathered: True while the engine still gathers its first steps and therefore released nothing.
+        gathered: True while the engine still gathers its first steps and therefore releases no data. A surplus that was
+            measured meanwhile (`engines.surplus`) is in `notes`, and is paid for.
         notes: public facts for the ledger, such as the number of leaves.
         spans: of records without a step, when what is new came: (since, weight), so much of it in steps since + 1 to
             this one, by what was measured. Public. None: it came in this step.

@@ -9,10 +9,12 @@ from __future__ import annotations
 import pkgutil
 from typing import Any
 
+from engines.accounting.accountant import Accountant
+from engines.accounting.promise import check_promise
 from engines.contract import Domain, Engine, Evaluator
 from engines.surplus import CorrectedEngine
 from schemas.config import ENGINES, Stream
-from schemas.errors import PrivstreamError
+from schemas.errors import BudgetError, PrivstreamError
 
 
 def part(engine: str, name: str) -> Any:
@@ -37,17 +39,27 @@ def build_domain(stream: Stream) -> Domain:
 
 
 def build_engine(stream: Stream) -> Engine:
-    """What runs a configured stream, before its first step. Raises: EngineInputError."""
-    engine = uncorrected_engine(stream)
-    if not stream.surplus:
-        return engine
-    assert stream.privacy.surplus is not None
-    return CorrectedEngine(
-        engine,
-        epsilon=stream.event_epsilon,
-        reach=stream.privacy.surplus,
-        ttl_steps=stream.ttl_steps,
-    )
+    """What runs a configured stream, before its first step.
+
+    Raises: EngineInputError; BudgetError if it would cost the configured unit more than is configured.
+    """
+    try:
+        engine = uncorrected_engine(stream)
+        if stream.surplus:
+            assert stream.privacy.surplus is not None
+            engine = CorrectedEngine(
+                engine,
+                epsilon=stream.event_epsilon,
+                reach=stream.privacy.surplus,
+                ttl_steps=stream.ttl_steps,
+            )
+        check_promise(stream, engine.guarantee(), Accountant.kept(engine.state()))
+    except BudgetError as error:
+        raise BudgetError(
+            f'stream "{stream.name}": engine "{stream.engine}", mode "{stream.mode}" breaks the promise: {error}. '
+            "Nothing was started. Fix: do not run it so, and report your [streams.privacy]."
+        ) from error
+    return engine
 
 
 def uncorrected_engine(stream: Stream) -> Engine:

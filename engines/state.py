@@ -28,6 +28,13 @@ def numbers_of(state: State, version: int, identity: np.ndarray, *, count: int) 
     return [int(number) for number in header[1:]]
 
 
+def flag_of(number: int) -> bool:
+    """A number of a head that says yes or no. Raises: EngineInputError where it says neither."""
+    if number not in (0, 1):
+        raise EngineInputError("state has a number where it should say yes or no")
+    return bool(number)
+
+
 @contextlib.contextmanager
 def reading() -> Iterator[None]:
     """Around what takes arrays out of a state. Raises: EngineInputError that names the array that is not there."""

@@ -21,6 +21,7 @@ from math import fsum, sqrt
 import numpy as np
 
 from engines.accounting.budgets import Budgets
+from engines.accounting.promise import SURPLUS
 from engines.contract import Batch, Engine, Release, State
 from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, private_like, scale_for
 from engines.state import head, numbers_of, reading
@@ -30,7 +31,7 @@ from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
 
 STATE_FORMAT = 1
-ACCOUNT = "surplus"
+ACCOUNT = SURPLUS
 _PREFIX = "surplus/"
 PARTS = 4
 """The surplus is measured when it was gathered for this part of the time that the stream, or its `ttl`, has run."""

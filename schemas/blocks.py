@@ -139,8 +139,7 @@ class Block:
         for step in steps:
             arrays[f"keys/{step}"] = self.steps[step].keys
             arrays[f"counts/{step}"] = self.steps[step].counts
-        unknown_before = self.live_from is not None or self.partitions
-        return encode(Kind.BLOCK, header, arrays, version=2 if unknown_before else 1)
+        return encode(Kind.BLOCK, header, arrays)
 
     @staticmethod
     def decode(data: bytes) -> Block:

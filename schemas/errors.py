@@ -10,18 +10,25 @@ PrivstreamError                     stops
 ├── PromiseError                    stream    history is not what it must be: at most one answer per step is at stake
 │   ├── GapError                              a source offset range is missing or counted twice
 │   ├── ForkError                             two different seeds, candidates or publications of one step
-│   ├── TornError                             half of a transaction is there: an earlier version let that happen
 │   ├── LostTopicError                        a topic of the stream's history is gone, or was made again
+│   ├── WitnessError                          the witness knows of answers that the cluster does not have, or of none
 │   └── FingerprintError                      guarantee-relevant configuration or source changed under a running stream
 │       └── SourceError                       the source is another topic than the one that the stream was started with
 ├── BatchError                      record    a batch of the library is not rows, or was taken in before: none of it is
 ├── StepOrderError                  stream    the library was asked for a step that is released, or not yet the next
 ├── StateFileError                  stream    a state file of the library is in use, damaged, or an older copy
+├── WitnessAwayError                stream    the witness cannot be read or written now: its stream waits
 ├── StoreError                      job       the folder of the state tables cannot be used; a cache, never the truth
+├── DescriptorsError                job       this process may open no further file or connection
 └── BrokerError                     job       the Kafka cluster cannot be used as it is
     ├── TopicError                            a topic is not as the job needs it: waiting does not help
+    │   └── RecordSizeError                   it takes no record of the size that the job must write
     ├── AccessError                           it refuses this worker: password, certificate or ACL
     ├── OutcomeUnknownError                   a transactional request was not answered: only a successor can tell
+    │   └── ForgottenIdError                  the cluster has forgotten a transactional id that nobody used for long
+    ├── HangingTransactionError               a transaction that nobody ends hides what stands behind it
+    ├── RefusalError                          a request is answered with an error, for longer than may pass by itself
+    │   └── UnforeseenAnswerError             with one that nobody foresaw
     └── ReplacedError                         another process works under this one's name
 
 No message ever holds a private value: positions, names and sizes only.
@@ -29,7 +36,8 @@ No message ever holds a private value: positions, names and sizes only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -40,6 +48,19 @@ class PrivstreamError(Exception):
     """Root of every error that privstream raises on purpose."""
 
     stops: ClassVar[Reach] = "job"
+
+
+@contextlib.contextmanager
+def said_alone() -> Iterator[None]:
+    """Let errors of privstream out without those of libraries behind them, whose messages may repeat a private value.
+
+    `from None` hides these from a traceback alone: they stay in `__context__`, where what collects errors finds them.
+    """
+    try:
+        yield
+    except PrivstreamError as error:
+        error.__cause__ = error.__context__ = None
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +137,12 @@ class ForkError(PromiseError):
     """A step has two different seeds, candidates or publications, or the digest chain is broken."""
 
 
-class TornError(PromiseError):
-    """A part of a transaction was committed and the rest was not, in a way that cannot be completed safely."""
-
-
 class LostTopicError(PromiseError):
     """A topic that a stream's history rests on is gone, or another topic has its name."""
+
+
+class WitnessError(PromiseError):
+    """The witness has seen answers that the cluster does not have, or cannot vouch for those that it has."""
 
 
 class FingerprintError(PromiseError):
@@ -150,8 +171,18 @@ class StateFileError(PrivstreamError):
     stops: ClassVar[Reach] = "stream"
 
 
+class WitnessAwayError(PrivstreamError):
+    """The witness cannot be read or written now: a folder that is gone, a server that fails, or no answer in time."""
+
+    stops: ClassVar[Reach] = "stream"
+
+
 class StoreError(PrivstreamError):
     """The folder of the state tables cannot be written or read: a full disk, or rights."""
+
+
+class DescriptorsError(PrivstreamError):
+    """This process, or its machine, has no file descriptor left: no file or connection can be opened."""
 
 
 class BrokerError(PrivstreamError):
@@ -162,12 +193,32 @@ class TopicError(BrokerError):
     """A topic is missing or has other settings than the job needs."""
 
 
+class RecordSizeError(TopicError):
+    """A topic takes no record of the size that the job must write there."""
+
+
 class AccessError(BrokerError):
     """The cluster answers and refuses: wrong password, certificate or rights. Waiting does not help."""
 
 
 class OutcomeUnknownError(BrokerError):
     """A transactional request was not answered: nothing more is sent with its epoch; a new producer reads on."""
+
+
+class ForgottenIdError(OutcomeUnknownError):
+    """The cluster no longer knows a transactional id: what was under way is judged by what is on the topics."""
+
+
+class HangingTransactionError(BrokerError):
+    """A transaction stays open: what was committed behind it cannot be read until somebody ends it."""
+
+
+class RefusalError(BrokerError):
+    """The cluster keeps answering a request with an error that mostly passes."""
+
+
+class UnforeseenAnswerError(RefusalError):
+    """The cluster answers a request with an error that no rule of this job knows."""
 
 
 class StrayCancellationError(BrokerError):

@@ -53,6 +53,7 @@ class Reason(IntEnum):
     NO_BEFORE = 24  # a change that does not say which row it takes away
     WRONG_COLUMNS = 25  # CSV with another header, or another number of cells
     NO_EVENT = 26  # counted, not dead-lettered: what its format has beside events, such as a header or a tombstone
+    TWO_USERS = 27  # a change that hands a row from one user to another
 
 
 MEANING: Mapping[Reason, str] = {
@@ -83,6 +84,7 @@ MEANING: Mapping[Reason, str] = {
     Reason.NO_BEFORE: "A change that does not say which row it takes away.",
     Reason.WRONG_COLUMNS: "CSV with another number of cells, or a header that names a column twice.",
     Reason.NO_EVENT: "Counted alone: what a format has beside events, such as a header or a tombstone.",
+    Reason.TWO_USERS: "It would be events of two users: a change that hands a row from one to the other.",
 }
 """In a sentence, for people."""
 
@@ -101,14 +103,12 @@ def encode_tick(step: int, *, row: int, source: str) -> bytes:
 def encode_going_live(step: int, *, live_from: int, row: int, source: str) -> bytes:
     """The header value of the last tick of a partition, which goes live with it: the wall clock closes later steps.
 
-    Of another version than other ticks: a program that does not know it must refuse it, not take it for a tick.
-
     Args:
         step: last step that is over by the clock where this is written: `live_from - 1` or later.
         live_from: first step that is not of the replayed history.
         row, source: as of `encode_tick`.
     """
-    return orjson.dumps({"live_from": live_from, "row": row, "source": source, "step": step, "version": 2})
+    return orjson.dumps({"live_from": live_from, "row": row, "source": source, "step": step, "version": 1})
 
 
 class Tick(NamedTuple):
@@ -130,12 +130,14 @@ def read_tick(value: bytes) -> Tick:
     try:
         said = orjson.loads(value)
         step, row, source, version = said["step"], said["row"], said["source"], said["version"]
-        live_from = said["live_from"] if version == 2 else None
     except (orjson.JSONDecodeError, KeyError, TypeError):
         raise RecordError(Reason.BAD_TICK.name) from None
-    if version not in (1, 2) or type(step) is not int or type(row) is not int or step < -1:
+    if version != 1 or type(step) is not int or type(row) is not int or step < -1:
         raise RecordError(Reason.BAD_TICK.name)
-    if version == 2 and (type(live_from) is not int or not 0 <= live_from <= step + 1):
+    if "live_from" not in said:
+        return Tick(step, row, str(source))
+    live_from = said["live_from"]
+    if type(live_from) is not int or not 0 <= live_from <= step + 1:
         raise RecordError(Reason.BAD_TICK.name)
     return Tick(step, row, str(source), live_from)
 

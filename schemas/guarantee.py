@@ -28,6 +28,8 @@ class Mechanism:
         account: of the engine's budgets, the one that is charged for it (`engines.accounting.budgets`). Not published.
         mu_squared: what it costs the guarantee's unit, where Gaussian noise adds up by it and not by epsilon; `epsilon`
             is then what it would cost alone.
+        shift: how far one event moves what is hidden, in all of its uses, in the unit of `scale`: the L1 norm; of
+            Gaussian noise the squared L2 norm. None: as `l1_sensitivity` and `uses` say. Not published.
     """
 
     name: str
@@ -39,6 +41,14 @@ class Mechanism:
     events: str = ""
     account: str = ""
     mu_squared: Fraction | None = None
+    shift: Fraction | None = None
+
+    @property
+    def moved(self) -> Fraction:
+        """`shift`, whether or not it is stated apart."""
+        if self.shift is not None:
+            return self.shift
+        return Fraction(self.l1_sensitivity * self.uses if self.mu_squared is None else self.l1_sensitivity**2)
 
     @property
     def title(self) -> str:

@@ -41,9 +41,17 @@ class LedgerRecord(msgspec.Struct, kw_only=True):
     ]
     previous_chain: Hash
     chain: Annotated[Hash, msgspec.Meta(description="Names every public byte since the first step.")]
+    draw: Annotated[
+        str,
+        msgspec.Meta(
+            pattern="^[0-9a-f]{32}$",
+            description="Names the noise of the step. A second answer has another one, and so another chain, even "
+            "where it is the same in all else.",
+        ),
+    ]
     engine: str
     mode: str
-    gathered: Annotated[bool, msgspec.Meta(description="True while first steps are gathered: nothing is released.")]
+    gathered: Annotated[bool, msgspec.Meta(description="True while first steps are gathered: no data is released yet.")]
     synthetic_records: Annotated[int, msgspec.Meta(ge=0, description="Alive after the step.")]
     added: Annotated[int, msgspec.Meta(ge=0)]
     removed: Annotated[int, msgspec.Meta(ge=0)]
@@ -54,6 +62,13 @@ class LedgerRecord(msgspec.Struct, kw_only=True):
     epsilon_spent: float
     guarantee: GuaranteeRecord
     notes: dict[str, Any]
+    witness: Annotated[
+        str | msgspec.UnsetType,
+        msgspec.Meta(
+            description="Only where a cluster that was put back may go unnoticed: `none configured`, or up to which "
+            "step an operator vouched for this ledger."
+        ),
+    ] = msgspec.UNSET
 
 
 class MeasurementRecord(msgspec.Struct, kw_only=True):

@@ -13,9 +13,12 @@ LEDGER: Mapping[str, str] = {
     "digest": "SHA-256 of everything that the step published: records, tombstones and measurements.",
     "previous_chain": "`chain` of the step before; 64 zeros before the first.",
     "chain": "SHA-256 over the chain before, the digest and this entry: who keeps one knows all before it.",
+    "draw": "Names the noise of the step: a second answer has another one, and so another `chain`, even where it is "
+    "the same in all else.",
     "engine": "As configured.",
     "mode": "As configured.",
-    "gathered": "True while the engine gathers its first steps, to release them together: nothing was published.",
+    "gathered": "True while the engine gathers its first steps, to release them together: no data was published; "
+    "`notes` may hold a measured surplus, which is in `epsilon_spent`.",
     "synthetic_records": "Synthetic records alive after the step.",
     "added": "Synthetic records that the step published.",
     "removed": "Synthetic records that it withdrew.",
@@ -23,10 +26,13 @@ LEDGER: Mapping[str, str] = {
     "max_contributions": "Events (trips) of one user that count; null where no user is bounded.",
     "epsilon": "Of the protected unit, over the whole stream or one period.",
     "epsilon_per_us": "Length of the period after which the bound renews, in microseconds; null: it never does.",
-    "epsilon_spent": "What a user has paid at most for this step and all before it, or in this period.",
+    "epsilon_spent": "What a user has paid at most for this step and all before it, or in this period: the sum of what "
+    "was charged for them, at the `delta` of the guarantee.",
     "guarantee": "What one event is promised: `epsilon` (and exactly, as a fraction), `delta`, `neighbouring`, "
     "`private`, `note`, and `mechanisms`, each with its noise, scale, sensitivity and epsilon.",
     "notes": "Public facts of the engine, such as the number of leaves.",
+    "witness": "Only where a cluster that was put back may go unnoticed: `none configured`, or up to which step an "
+    "operator vouched for this ledger.",
 }
 """Of `<stream>.ledger`, one record a step."""
 

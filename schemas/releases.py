@@ -26,7 +26,7 @@ CHANNELS: tuple[Channel, ...] = ("synthetic", "measurements", "ledger")
 STEP_HEADER = "privstream-step"
 """Header of every public record: its step, as decimal digits."""
 STEP_LIMIT = 1 << 31
-"""Steps are below: at one each millisecond that is enough for 24 days, at one each minute for 4,000 years."""
+"""Steps are below: at one each second that is enough for 68 years, at one each minute for 4,000."""
 _STEP_DIGITS = 10
 
 
@@ -175,12 +175,8 @@ class Candidate:
 
     @property
     def measured(self) -> int:
-        """Last step, up to this one, of which measurements are published; -1: of none. An earlier version did not say
-        it: then it is this step or none.
-        """
-        if "measured" in self.progress:
-            return int(self.progress["measured"])
-        return self.step if any(each.channel == "measurements" for each in unframe_records(self.payload)) else -1
+        """Last step, up to this one, of which measurements are published; -1: of none."""
+        return int(self.progress["measured"])
 
     @property
     def live(self) -> bool:

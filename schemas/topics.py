@@ -12,6 +12,10 @@ TopicAndPartition = tuple[str, int]
 
 FOREVER = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 COMPACTED = {"cleanup.policy": "compact"}
+BATCH_BYTES = 1 << 20
+"""Most records that a transaction writes together: a broker's limit is on these."""
+BATCHES = {"max.message.bytes": str(BATCH_BYTES + 12)}
+"""What Kafka has by default: a batch, and what a log puts before it."""
 CLOCK = {"message.timestamp.type": "LogAppendTime", "retention.ms": str(86_400_000)}
 
 
@@ -132,7 +136,9 @@ class Topics:
             Topic(self.held_out, "operator", self.partitions, {**FOREVER, **size}, "folded held-out audit events"),
             Topic(self.releases, "private", self.partitions, {**FOREVER, **size}, "seeds and candidates"),
             Topic(self.bounds, "private", self.partitions, {**COMPACTED, **size}, "contribution bounds"),
-            Topic(self.dead_letters, "private", 1, {"retention.ms": str(14 * 86_400_000)}, "refused records"),
+            Topic(
+                self.dead_letters, "private", 1, {"retention.ms": str(14 * 86_400_000), **BATCHES}, "refused records"
+            ),
             Topic(self.clock, "private", 1, CLOCK, "what time it is for the brokers, and for each worker"),
             Topic(self.fingerprints, "private", 1, FOREVER, "what each stream was started with"),
             Topic(self.stops, "operator", 1, COMPACTED, "which streams have stopped"),
@@ -141,8 +147,14 @@ class Topics:
 
     def public(self, stream: str) -> list[Topic]:
         return [
-            Topic(self.synthetic(stream), "public", 1, COMPACTED, "synthetic records, keyed by synthetic id"),
-            Topic(self.measurements(stream), "public", 1, FOREVER, "noisy measurements with variances"),
-            Topic(self.ledger(stream), "public", 1, COMPACTED, "what each step cost"),
+            Topic(
+                self.synthetic(stream),
+                "public",
+                1,
+                {**COMPACTED, **BATCHES},
+                "synthetic records, keyed by synthetic id",
+            ),
+            Topic(self.measurements(stream), "public", 1, {**FOREVER, **BATCHES}, "noisy measurements with variances"),
+            Topic(self.ledger(stream), "public", 1, {**COMPACTED, **BATCHES}, "what each step cost"),
             Topic(self.utility(stream), "operator", 1, COMPACTED, "true error: operator only"),
         ]

@@ -38,23 +38,26 @@ class Kind(Enum):
     JOURNAL = b"PSJO"
 
 
-VERSIONS: Mapping[Kind, range] = {**dict.fromkeys(Kind, range(1, 2)), Kind.BLOCK: range(1, 3)}
-"""What is read of each kind. The first is written, but where a record says what earlier programs must not pass over."""
+VERSION = 1
+"""Of every kind."""
 
 
-def encode(kind: Kind, header: Mapping[str, Any], arrays: Arrays, *, level: int = 1, version: int = 1) -> bytes:
+def encode(kind: Kind, header: Mapping[str, Any], arrays: Arrays, *, level: int = 1) -> bytes:
     """Pack a header and arrays into one record.
 
     Args:
         header: JSON-able; keys are sorted, so equal headers give equal bytes.
         arrays: numpy arrays of fixed-width types, any shape; names must not be empty.
         level: zstd level; 1 is right for hot paths.
-        version: one of `VERSIONS`.
+    Raises: TypeError or ValueError for a header that would be read back as another one, such as one with NaN.
     """
-    metadata = {"header": orjson.dumps(header, option=orjson.OPT_SORT_KEYS).decode()}
-    tensors = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    text = orjson.dumps(header, option=orjson.OPT_SORT_KEYS)
+    if orjson.loads(text) != header:
+        raise ValueError(f"the header of a {kind.name} record is not what JSON holds: texts, numbers, lists, objects")
+    metadata = {"header": text.decode()}
+    tensors = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     body = zstandard.ZstdCompressor(level=level, write_checksum=True).compress(save_tensors(tensors, metadata=metadata))
-    return kind.value + bytes([version]) + body
+    return kind.value + bytes([VERSION]) + body
 
 
 def decode(kind: Kind, data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -64,9 +67,8 @@ def decode(kind: Kind, data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarra
     """
     if len(data) < 5 or data[:4] != kind.value:
         raise WireError(f"expected a {kind.name} record, found another kind ({len(data)} bytes)")
-    if data[4] not in VERSIONS[kind]:
-        known = " and ".join(map(str, VERSIONS[kind]))
-        raise WireError(f"{kind.name} record of format version {data[4]}; this release reads {known}")
+    if data[4] != VERSION:
+        raise WireError(f"{kind.name} record of format version {data[4]}; this release reads {VERSION}")
     try:
         body = zstandard.ZstdDecompressor().decompress(
             data[5:], max_output_size=MAX_DECODED_BYTES, allow_extra_data=False

@@ -1,7 +1,9 @@
 """Where private values may be looked at: a list, so that one place more is a decision. Part of `make check`.
 
-`aggregate` functions fold private records into counts, out of the sight of sealed runs (`engines.noise.private`). Only
-mechanisms open counts. Only mechanisms and counters call a sampler: noise that is drawn elsewhere meets no witness.
+`aggregate` functions fold private records into counts, out of the sight of sealed runs (`engines.noise.private`). The
+door alone opens counts, and adds noise to them; these modules go through it. Only mechanisms and counters call a
+sampler: noise that is drawn elsewhere meets no witness. An engine makes no source: the calls of a path are counted in
+the one that it is given.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from engines.noise.private import MECHANISMS
+from engines.noise.private import OPENING
 from tests.architecture.rules import Module, project
 
 AGGREGATES = """
@@ -55,7 +57,9 @@ AGGREGATES = """
     engines.trajectory.papers.uniform._fine
     engines.trajectory.papers.uniform._histograms
 """
-SAMPLERS = ("discrete_laplace", "laplace_values", "discrete_gaussian", "centred_binomial")
+ADDING = ("engines.counters.linear", "engines.noise.mechanisms")
+DECIDING = ("engines.noise.exponential", "engines.noise.split")
+SAMPLERS = ("discrete_laplace", "laplace_values", "discrete_gaussian", "centred_binomial", "centred_binomials")
 DRAWING = ("engines.noise", "engines.counters.draws", "engines.audited", "engines.auditor", "engines.contract_checks")
 
 
@@ -88,10 +92,29 @@ def test_functions_that_see_private_records_are_these() -> None:
     assert found == listed, f"new: {found - listed}; gone: {listed - found}"
 
 
-def test_only_mechanisms_open_private_values() -> None:
-    opening = [module.name for module in project() if named(module, ("revealed",))]
-    assert opening
-    assert [name for name in opening if not name.startswith(MECHANISMS)] == []
+def calls(module: Module, name: str) -> bool:
+    """Whether a module calls something of this name."""
+    return any(
+        isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == name
+        for node in ast.walk(ast.parse(module.source))
+    )
+
+
+def test_the_door_alone_opens_private_values() -> None:
+    assert sorted(module.name for module in project() if named(module, ("revealed",))) == sorted(OPENING)
+
+
+@pytest.mark.parametrize(
+    ("door", "through"), [("engines.noise.door.released", ADDING), ("engines.noise.door.opened", DECIDING)]
+)
+def test_private_values_go_through_the_door_in_these_modules(door: str, through: tuple[str, ...]) -> None:
+    found = {module.name for module in project() if any(full == door for _, full in module.mentions)}
+    assert found == set(through)
+
+
+def test_engines_are_given_their_source() -> None:
+    made = {module.name for module in project() if module.name.startswith("engines.") and calls(module, "NoiseSource")}
+    assert made == {"engines.noise.source", "engines.auditor.audit"}
 
 
 def test_only_mechanisms_and_counters_draw_noise() -> None:

@@ -181,6 +181,13 @@ class EmbeddedBroker:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def disk(self) -> Path:
+        """What its machine keeps: a copy of it, put back while the broker is down, is the cluster of that moment."""
+        if self._folder is None:
+            raise BrokerError("the embedded broker has no disk before it is started; call start() first")
+        return self._folder / "data"
+
+    @property
     def log_path(self) -> Path:
         """Kafka's own warnings and errors; exists between `start` and `stop`."""
         if self._folder is None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,10 +13,6 @@ from agents.cli.output import FOUND, AsJson, config_of, print_json, problems_of
 from agents.cli.terminal.manual import Example, manual
 from agents.cli.terminal.progress import working
 from schemas.errors import ConfigError
-
-if TYPE_CHECKING:
-    from agents.operator.findings import Finding
-    from schemas.config import Config
 
 SIGNS = {"ok": ("ok", "green"), "warning": ("look", "yellow"), "problem": ("FIX", "red")}
 
@@ -39,7 +33,7 @@ def doctor(
 
     Every problem comes with its fix. Exit code 1 if there is one; warnings do not count.
     """
-    from agents.operator.doctor import cluster_findings, config_findings, local_findings
+    from agents.operator.doctor import cluster_findings, config_findings, local_findings, witness_finding
     from agents.operator.findings import Finding
 
     findings = list(local_findings())
@@ -54,9 +48,8 @@ def doctor(
         else:
             findings.append(Finding("configuration", "ok", str(config)))
             findings += config_findings(loaded)
-            findings += otlp_findings(loaded, os.environ)
             with working("asking the cluster", quiet=as_json):
-                findings += asyncio.run(cluster_findings(loaded))
+                findings += [*asyncio.run(cluster_findings(loaded)), asyncio.run(witness_finding(loaded))]
     bad = any(finding.verdict == "problem" for finding in findings)
     if as_json:
         print_json({"ok": not bad, "findings": [asdict(finding) for finding in findings]})
@@ -68,20 +61,3 @@ def doctor(
                 typer.echo(f"      fix: {finding.fix}")
     if bad:
         raise typer.Exit(FOUND)
-
-
-def otlp_findings(config: Config, environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Whether a worker would push metrics. Nothing is sent."""
-    from agents.operator.findings import Finding
-    from agents.worker.otlp.settings import otlp_settings
-
-    if config.job.otlp_endpoint is None:
-        return
-    try:
-        settings = otlp_settings(config, environment)
-    except ConfigError as error:
-        for each in error.problems:
-            yield Finding("metrics by OTLP", "problem", f"{each.key}: {each.reason}", each.fix)
-        return
-    detail = "off: OTEL_SDK_DISABLED is true" if settings is None else f"every {settings.every_s:g} s"
-    yield Finding("metrics by OTLP", "ok", detail)

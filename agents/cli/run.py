@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agents.cli.output import ConfigFile, config_of, warn
 from agents.cli.terminal.manual import Example, manual
 from schemas.errors import PrivstreamError
+
+if TYPE_CHECKING:
+    from schemas.config import Config
 
 ROLES = ("ingest", "engine", "publish", "audit")
 FORMATS = ("text", "json")
@@ -29,6 +33,14 @@ def run(
     insecure_seed: Annotated[
         int | None,
         typer.Option(help="Make the noise repeatable, for tests. NOT PRIVATE: every ledger entry will say so."),
+    ] = None,
+    trust_ledger: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STREAM=STEP",
+            help="Go on where the witness has not seen a stream: you say that its public ledger, which ends at STEP, "
+            "has lost nothing. May be repeated.",
+        ),
     ] = None,
     roles: Annotated[
         str, typer.Option(metavar="LIST", help="Parts to run: ingest,engine,publish,audit or some of them.")
@@ -60,6 +72,7 @@ def run(
     loaded = config_of(config)
     if insecure_seed is not None:
         warn("--insecure-seed makes the noise repeatable. What this worker publishes is NOT PRIVATE.")
+    trusted = trusted_steps(loaded, trust_ledger or [])
     from agents.offline.domains import check_streams
     from agents.worker.process import run_worker
 
@@ -67,4 +80,25 @@ def run(
     for stream in loaded.streams:
         if (said := stream.privacy.epsilon_warning) is not None:
             warn(f"stream {stream.name}: {said}")
-    run_worker(loaded, insecure_seed=insecure_seed, roles=wanted, leaving=leaving)
+    run_worker(loaded, insecure_seed=insecure_seed, trusted=trusted, roles=wanted, leaving=leaving)
+
+
+def trusted_steps(config: Config, given: Sequence[str]) -> dict[str, int]:
+    """Stream -> step of `--trust-ledger`; in a job of one stream its name may be left out. Raises: PrivstreamError."""
+    names = [stream.name for stream in config.streams]
+    found: dict[str, int] = {}
+    for each in given:
+        name, _, step = each.rpartition("=")
+        name = name or (names[0] if len(names) == 1 else "")
+        if name not in names or not (step.isascii() and step.isdigit()) or name in found:
+            raise PrivstreamError(
+                f"--trust-ledger {each} names no stream and step. Fix: write STREAM=STEP, once for each stream: one of "
+                f"{', '.join(names)}, and the last step of its public ledger (privstream status)."
+            )
+        found[name] = int(step)
+    if found and config.job.witness is None:
+        raise PrivstreamError(
+            "--trust-ledger has nothing to do: no [job] witness is configured, so ledgers are taken on their word. "
+            "Fix: leave it out, or configure a witness."
+        )
+    return found

@@ -30,6 +30,7 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     loaded = config_of(config)
     from agents.kafka.broker_clock import WHAT_TO_DO, worker_clocks
     from agents.operator.status import status as ask
+    from agents.witness.state import UNCONFIGURED
 
     with working("asking the cluster", quiet=as_json):
         streams = asyncio.run(ask(loaded))
@@ -74,6 +75,11 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     for each in streams:
         for stop in each.stopped:
             typer.echo(f"\nSTOPPED: {stop}")
+    for each in streams:
+        if each.witness is not None:
+            say(f"witness of {each.stream}: {each.witness}")
+    if loaded.job.witness is None:
+        say(f"no [job] witness is configured: {UNCONFIGURED}")
     say(
         "operator only: lag is a count of private events. Records to ingest have ticks among them; where they are very "
         "many, markers of transactions are counted, too"
@@ -84,6 +90,8 @@ def _remarks(stream: StreamStatus) -> Iterator[str]:
     """What an operator should know beyond the table."""
     from agents.lifecycle.refusals import Seen
 
+    if stream.doubt is not None:
+        yield stream.doubt.detail
     if stream.source_problem:
         yield stream.source_problem
     if stream.live and stream.live < stream.partitions:

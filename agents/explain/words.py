@@ -271,6 +271,12 @@ def unprotected(stream: Stream, *, job: str) -> Iterator[Point]:
         "anew under another name. Streams of this file that add up are listed; nobody can list the others.",
     )
     yield Point(
+        "a cluster that is put back to yesterday",
+        "Topics that are put back, all of them, to before the last answered step are noticed by the witness, if it was "
+        "not put back with them: [job] witness outside the cluster, for all workers; without that key the data_dir of "
+        "each, by a worker that has kept it. What nobody notices is answered again, at its epsilon.",
+    )
+    yield Point(
         "the timing of Kafka itself",
         "When the job's clients talk to the brokers, how much they read, whether a publication is late: visible to "
         "whoever watches "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from agents.formats.build import NEEDS, ROWS, InputFormat
@@ -69,6 +69,8 @@ class RecordReader:
     Args:
         names: of the fields; `time` is one of them.
         unit: of the time: `s`, `ms`, `us`; None where it is a text.
+        user: the field with the user of an event, one of the names; None where users are not bounded.
+        id_of: what two users have in common who are one; b"" of what is no user.
         deletes: whether changes of a table may take rows away.
         kinds: what each field can be, for formats that hold texts alone.
     """
@@ -80,6 +82,8 @@ class RecordReader:
         *,
         time: str,
         unit: str | None,
+        user: str | None,
+        id_of: Callable[[object], bytes],
         deletes: bool,
         kinds: Kinds,
         book: SchemaBook,
@@ -87,6 +91,8 @@ class RecordReader:
     ) -> None:
         self._form, self._time, self._unit, self._deletes = form, time, unit, deletes
         self._paths = paths_of(form, names)
+        self._user = next((path for path in self._paths if path.name == user), None)
+        self._id_of = id_of
         self._values = form.encoding(book, kinds)
         self._keys = form.key_encoding(book) if any(path.root == "$key" for path in self._paths) else None
         self._book = book
@@ -140,7 +146,11 @@ class RecordReader:
             return None
 
     def unfold(self, records: Sequence[KeyedRecord]) -> list[ReadRecord]:
-        """The events of the records in order: one for each, or two; one as well for what cannot be read."""
+        """The events of the records in order: one for each, or two; one as well for what cannot be read.
+
+        Events of one record are of one user at most, whatever its format: else no bound on users would bound what goes
+        with the records of one of them.
+        """
         events: list[ReadRecord] = []
         for record in records:
             headers = record.headers
@@ -149,6 +159,7 @@ class RecordReader:
                 continue
             try:
                 documents = self._documents(record)
+                self._check_user(record, documents)
             except UnreadableError as error:
                 events.append(_unreadable(record, error))
                 continue
@@ -173,6 +184,17 @@ class RecordReader:
         found = self._values.read(value, header)
         return debezium.changes(found, deletes=self._deletes) if envelope == "debezium" else [Document(found)]
 
+    def _check_user(self, record: KeyedRecord, documents: Sequence[Document]) -> None:
+        """Raises: UnreadableError where the events would be of two users, or one does not say whose it is."""
+        if self._user is None or len(documents) == 1:
+            return
+        found = [self._find(self._user, record, document) for document in documents]
+        if ABSENT in found:
+            raise UnreadableError(Reason.MISSING_FIELD, self._user.name)
+        users = {self._id_of(self._plain(self._user, each)) for each in found}
+        if len(users - {b""}) > 1:
+            raise UnreadableError(Reason.TWO_USERS, self._user.name)
+
     def _fields(self, record: KeyedRecord, document: Document) -> dict[str, Any]:
         value = document.value
         if not isinstance(value, Mapping):
@@ -180,23 +202,24 @@ class RecordReader:
         found = {}
         for path in self._paths:
             name = path.name
-            if name in value and path.root == "":
-                each = value[name]
-            elif path.root == "":
-                each = path.find(value)
-            else:
-                each = self._beside(path, record, document)
+            each = value[name] if name in value and path.root == "" else self._find(path, record, document)
             if type(each) in PLAIN:
                 found[name] = each
             elif each is not ABSENT:
-                try:
-                    found[name] = instant(each, self._unit) if name == self._time else plain(each)
-                except UnreadableError as error:
-                    raise UnreadableError(error.reason, name) from None
+                found[name] = self._plain(path, each)
         return found
 
-    def _beside(self, path: FieldPath, record: KeyedRecord, document: Document) -> Any:
-        """A field that is not in the value."""
+    def _plain(self, path: FieldPath, value: Any) -> Any:
+        """Raises: UnreadableError, with the field."""
+        try:
+            return instant(value, self._unit) if path.name == self._time else plain(value)
+        except UnreadableError as error:
+            raise UnreadableError(error.reason, path.name) from None
+
+    def _find(self, path: FieldPath, record: KeyedRecord, document: Document) -> Any:
+        """What stands at a path of an event, or of its record; `ABSENT` where nothing does."""
+        if path.root == "":
+            return path.find(document.value)
         if path.root == "$envelope":
             return path.find(document.envelope)
         if path.root == "$operation":

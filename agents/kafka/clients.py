@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,20 +13,27 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from agents.kafka.answers import Answers, heed
 from agents.kafka.refusals import no_answer
 from agents.kafka.security import security_kwargs
 from agents.kafka.transactions import OneChanceProducer
+from agents.lifecycle.advice import explain
 from agents.lifecycle.cancellations import to_the_end
-from schemas.errors import BrokerError
+from agents.lifecycle.logs import Reminder
+from schemas.errors import BrokerError, HangingTransactionError
+from schemas.topics import BATCH_BYTES
 
 if TYPE_CHECKING:
     from schemas.config.server import Kafka
+
+log = logging.getLogger(__name__)
 
 TRANSACTION_TIMEOUT_MS = 10_000
 REQUEST_TIMEOUT_MS = 8_000
 FENCE_TIMEOUT_S = 30.0
 MAX_REQUEST_BYTES = 6 << 20  # above any block (4 MiB) and any chunk of a candidate
 READ_TIMEOUT_S = 60.0
+SOON_S = 5.0  # after which it is said that reading does not go on
 CLOSE_S = 10.0
 
 
@@ -48,7 +56,7 @@ async def fenced_producer(
         transaction_timeout_ms=timeout_ms,
         request_timeout_ms=REQUEST_TIMEOUT_MS,
         max_request_size=MAX_REQUEST_BYTES,
-        max_batch_size=1 << 20,
+        max_batch_size=BATCH_BYTES,
         linger_ms=0,
         **security_kwargs(kafka),
     )
@@ -58,7 +66,8 @@ async def fenced_producer(
     except BaseException as error:
         await close_client(producer)
         if isinstance(error, (KafkaError, OSError, TimeoutError)):
-            raise await no_answer(kafka, f"no transactions as {transactional_id}", error) from error
+            what = f"no transactions as {transactional_id}"
+            raise await no_answer(kafka, what, error, producer.answers) from error
         raise
     return producer
 
@@ -92,6 +101,14 @@ async def _over(work: asyncio.Future[None]) -> bool:
     return bool((await asyncio.wait([work], timeout=CLOSE_S))[0])
 
 
+def hanging(topic: str, partition: int, what: str) -> HangingTransactionError:
+    """What to raise where committed records cannot be read for a transaction that stays open."""
+    return HangingTransactionError(
+        f"a transaction stays open on topic {topic}, partition {partition}, and hides what was committed behind it "
+        f"({what})"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class LogReader:
     """A partition of a private topic, from its first record to where it ended when it was opened.
@@ -106,12 +123,13 @@ class LogReader:
     beginning: int
     end: int
     _consumer: AIOKafkaConsumer
+    _answers: Answers
 
     async def read(self, start: int = 0, *, timeout_s: float = READ_TIMEOUT_S) -> AsyncIterator[list[Any]]:
         """Committed records from `start` to `end`, in batches. Raises: BrokerError if nothing moves for `timeout_s`."""
         position = max(start, self.beginning)
         self._consumer.seek(self.topic, position)
-        moved = time.monotonic()
+        moved, reminder = time.monotonic(), Reminder()
         while position < self.end:
             for records in (await self._consumer.getmany(timeout_ms=200)).values():
                 yield [record for record in records if record.offset < self.end]
@@ -119,7 +137,16 @@ class LogReader:
             if position > before:
                 moved = time.monotonic()
             elif time.monotonic() - moved > timeout_s:
-                raise BrokerError(f"{self.topic.topic}-{self.topic.partition} stands at {position} of {self.end}")
+                raise self._stands(position)
+            elif time.monotonic() - moved > SOON_S and reminder.due("stands"):
+                log.warning("WAITING: %s", explain(self._stands(position)))
+
+    def _stands(self, position: int) -> BrokerError:
+        """Why reading does not come to the end: the cluster says so, or a transaction is in the way."""
+        where = f"{self.topic.topic}-{self.topic.partition} is read up to offset {position} of {self.end}"
+        if (refused := self._answers.lasting()) is not None:
+            return type(refused)(f"{where}: {refused}")
+        return hanging(self.topic.topic, self.topic.partition, where)
 
 
 @asynccontextmanager
@@ -131,15 +158,17 @@ async def log_reader(kafka: Kafka, topic: str, partition: int) -> AsyncIterator[
     # that are committed, held back by another's open transaction.
     everything = AIOKafkaConsumer(**common, isolation_level="read_uncommitted")
     committed = AIOKafkaConsumer(**common, isolation_level="read_committed", max_partition_fetch_bytes=4 << 20)
+    answers = heed(everything._client)
     try:
         await everything.start()
         end = (await everything.end_offsets([tp]))[tp]
+        answers = heed(committed._client)
         await committed.start()
         committed.assign([tp])
         beginning = (await committed.beginning_offsets([tp]))[tp]
-        yield LogReader(tp, beginning, end, committed)
+        yield LogReader(tp, beginning, end, committed, answers)
     except (KafkaError, OSError) as error:
-        raise await no_answer(kafka, f"{topic}-{partition} cannot be read", error) from error
+        raise await no_answer(kafka, f"{topic}-{partition} cannot be read", error, answers) from error
     finally:
         await close_client(everything, committed)
 

@@ -23,10 +23,18 @@ from aiokafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
+from agents.kafka.answers import refusal
 from agents.kafka.refusals import CUT_OFF, no_answer, unanswered
 from agents.kafka.security import security_kwargs
+from agents.lifecycle.descriptors import no_descriptors
 from agents.lifecycle.logs import Reminder
-from schemas.errors import AccessError, BrokerError, PrivstreamError, ReplacedError, TopicError
+from schemas.errors import (
+    AccessError,
+    BrokerError,
+    PrivstreamError,
+    ReplacedError,
+    TopicError,
+)
 
 if TYPE_CHECKING:
     from schemas.config import Kafka
@@ -68,6 +76,18 @@ def access_error(error: BaseException) -> AccessError | None:
             return AccessError(f"an ACL is missing: {type(seen).__name__}{what}")
         seen = seen.__cause__ or seen.__context__
     return None
+
+
+def said(error: BaseException) -> BaseException:
+    """What is to be said of an error, and decided by: what a client met, where that is behind what it raised."""
+    return access_error(error) or no_descriptors(error) or _refused(error) or error
+
+
+def _refused(error: BaseException) -> BrokerError | None:
+    """An answer of the cluster after which nobody may go on."""
+    return (
+        refusal("a request", ("", None), error.errno, "this worker") if isinstance(error, BrokerResponseError) else None
+    )
 
 
 async def probe(kafka: Kafka) -> None:
@@ -119,7 +139,8 @@ async def until_it_answers(kafka: Kafka, *, look_s: float = LOOK_S) -> None:
 
 def passes(error: BaseException) -> bool:
     """Whether an error is one of the cluster or the network, which another life of the worker may not meet again."""
-    if access_error(error) is not None:
+    error = said(error)
+    if isinstance(error, AccessError):
         return False
     if isinstance(error, PrivstreamError):
         return isinstance(error, BrokerError) and not isinstance(error, (ReplacedError, TopicError))

@@ -26,17 +26,25 @@ from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    KafkaError,
+    NotCoordinatorForGroupError,
+    for_code,
+)
 from aiokafka.protocol.admin import DescribeGroupsRequest_v1
 from aiokafka.protocol.api import Request, RequestStruct
 from aiokafka.protocol.group import HeartbeatRequest, HeartbeatResponse_v1
 from aiokafka.protocol.types import Int32, Schema, String
 
-from schemas.errors import ReplacedError
+from schemas.errors import BrokerError, ReplacedError
 
 log = logging.getLogger(__name__)
 
 MOST_WORKERS = 256  # that share a data folder
+TRIES, TRY_AGAIN_S = 300, 0.1
 FENCED_INSTANCE_ID = 82
 HEARTBEAT_S = 1.0
 """How often a worker asks whether the group is the same: a rebalance waits until all have asked. A session is 6 s."""
@@ -180,11 +188,24 @@ class _DescribeGroups(Request[DescribeGroupsRequest_v1]):
         return request_struct_class(self._groups)
 
 
-async def members_of(admin: AIOKafkaAdminClient, group: str) -> int:
-    """How many members a consumer group has; a killed one is a member until its session ends. Raises: KafkaError."""
-    node = await admin.find_coordinator(group)
-    answer = await admin._send_request(_DescribeGroups([group]), node)
-    [(error, _, _, _, _, members)] = answer.groups
-    if error:
-        raise for_code(error)(group)
-    return len(members)
+async def members_of(admin: AIOKafkaAdminClient, group: str) -> list[frozenset[str] | None]:
+    """The topics to which each member of a consumer group subscribes; None while the group is made anew, which hides
+    them. A killed member is one until its session ends.
+
+    Raises: KafkaError; BrokerError if nobody knows: a cluster on which no group has been yet makes their topic first.
+    """
+    for _ in range(TRIES):
+        try:
+            node = await admin.find_coordinator(group)
+            answer = await admin._send_request(_DescribeGroups([group]), node)
+            [(error, _, _, _, _, members)] = answer.groups
+            if error:
+                raise for_code(error)(group)
+            return [_topics_of(metadata) for _, _, _, metadata, _ in members]
+        except (GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError, GroupLoadInProgressError):
+            await asyncio.sleep(TRY_AGAIN_S)
+    raise BrokerError(f"the brokers do not say who is in group {group}. Fix: try again")
+
+
+def _topics_of(metadata: bytes) -> frozenset[str] | None:
+    return frozenset(ConsumerProtocolMemberMetadata.decode(metadata).subscription) if metadata else None

@@ -23,9 +23,11 @@ from aiokafka.errors import (
 from aiokafka.protocol.metadata import MetadataRequest
 
 from agents.kafka.security import security_kwargs
+from agents.lifecycle.descriptors import no_descriptors
 from schemas.errors import AccessError, BrokerError
 
 if TYPE_CHECKING:
+    from agents.kafka.answers import Answers
     from schemas.config.server import Kafka
 
 ASK_TIMEOUT_MS = 8_000
@@ -48,22 +50,28 @@ class NoAnswer:
         return self.reason
 
 
-async def no_answer(kafka: Kafka, what: str, error: BaseException) -> BrokerError:
+async def no_answer(kafka: Kafka, what: str, error: BaseException, answers: Answers | None = None) -> BrokerError:
     """The error to raise where a client could not be started: AccessError where every server refuses it.
 
     Args:
         what: what cannot be done, to begin the sentence with.
         error: what the client said, which is named where asking again finds nothing wrong.
+        answers: what the client was answered.
+    Raises: DescriptorsError.
     """
     if isinstance(error, KafkaError) and "AuthorizationFailed" in type(error).__name__:
         return AccessError(f"{what}: {error}. {may_not(kafka)}")
-    return await unanswered(kafka, what) or BrokerError(f"{what}: {type(error).__name__}")
+    if (away := await unanswered(kafka, what)) is not None:
+        return away
+    if answers is not None and (refused := answers.lasting()) is not None:
+        return type(refused)(f"{what}: {refused}")
+    return BrokerError(f"{what}: {type(error).__name__}")
 
 
 async def unanswered(kafka: Kafka, what: str) -> BrokerError | None:
     """Ask all servers at once: None as soon as one answers, else the error to raise, AccessError where each refuses.
 
-    Raises: ConfigError.
+    Raises: ConfigError, DescriptorsError.
     """
     settings = security_kwargs(kafka)
     asking = [asyncio.ensure_future(ask(server, settings, kafka)) for server in kafka.servers]
@@ -103,6 +111,8 @@ async def ask(server: str, settings: Mapping[str, Any], kafka: Kafka) -> NoAnswe
             refused=True,
         )
     except (KafkaError, OSError, TimeoutError) as error:
+        if (too_few := no_descriptors(error)) is not None:
+            raise too_few from error
         seen = await _alert(host.strip("[]"), int(port), settings.get("ssl_context")) or error
         refused = isinstance(seen, ssl.SSLError) and not isinstance(seen, CUT_OFF)
         return NoAnswer(f"{server} {_why(seen, kafka)}", refused=refused)

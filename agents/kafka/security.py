@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import faust
 from aiokafka.abc import AbstractTokenProvider
@@ -17,6 +19,10 @@ from schemas.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
     from schemas.config.server import Kafka
+
+_HEADERS_FIX = "write name=value, several separated by commas, with a percent code for what is no plain ASCII"
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[\x20-\x7e]*")
 
 
 def security_kwargs(kafka: Kafka) -> dict[str, Any]:
@@ -100,6 +106,25 @@ def read_secret(path: Path, *, key: str) -> bytes:
     if not secret:
         raise _refused(key, "the file is empty", "write the secret into it")
     return secret
+
+
+def read_headers(path: Path, *, key: str) -> Mapping[str, str]:
+    """Headers of a secret file. Raises: ConfigError naming `key`, never the content."""
+    found = _headers(read_secret(path, key=key).decode("utf-8", errors="replace"))
+    if not found:
+        raise _refused(key, "the file holds no list of headers", _HEADERS_FIX)
+    return found
+
+
+def _headers(text: str) -> Mapping[str, str] | None:
+    """Headers as `name=value`, separated by commas; None where one of them is none."""
+    found = {}
+    for entry in filter(None, (each.strip() for each in text.split(","))):
+        name, joint, value = (unquote(part).strip() for part in entry.partition("="))
+        if not joint or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            return None
+        found[name.lower()] = value
+    return found
 
 
 def _password(kafka: Kafka) -> str:

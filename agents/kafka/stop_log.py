@@ -1,12 +1,16 @@
-"""What has stopped, for `privstream status`: kept in a topic, because no worker need be up to be asked.
+"""What has stopped, for `status`, `doctor`, the live page and metrics: kept in a topic, because no worker need be up
+to be asked.
 
-A record stays until a worker starts that finds nothing wrong with the stream; whether the stream has come further
-meanwhile is for the reader to see. What still stands in another worker, that one writes down again. Losing the topic
-loses nothing else.
+Each stop is written at once, and all that is not written yet when a worker ends, before it gives anything up
+(`agents.worker.process`). A record stays until a worker has read again all that the stop could have come of, and has
+not met it (`agents.worker.topic_watch`); whether the stream has come further meanwhile is for the reader to see. What
+still stands in another worker, that one writes down again. Where a worker ends and cannot write, it is in no consumer
+group any more, which `agents.operator.status` sees.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 from collections.abc import Collection, Iterable
@@ -18,7 +22,7 @@ from aiokafka.errors import KafkaError
 
 from agents.kafka.clients import close_client, read_to_end
 from agents.kafka.security import security_kwargs
-from agents.lifecycle.stops import Stop
+from agents.lifecycle.stops import Stop, Stops
 from schemas.errors import BrokerError
 from schemas.topics import Topics
 
@@ -28,6 +32,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NOT_KEPT = (KafkaError, BrokerError, OSError, TimeoutError)
+REQUEST_MS = 3_000
+LAST_S = 4.0
+"""What writing may take of the time that a worker has to leave (`agents.lifecycle.leaving`)."""
+NOTHING = b"nothing"
+"""Key of a record that says nothing: its writer may write."""
 
 
 def encode(stop: Stop) -> bytes:
@@ -50,23 +59,52 @@ async def recorded(config: Config) -> dict[bytes, Stop]:
     return {key: stop for key, stop in found.items() if stop is not None}
 
 
+async def may_write(config: Config) -> None:
+    """For a start: a worker that could not write down why it stops would be taken for one that is well.
+
+    Raises: any of `NOT_KEPT`.
+    """
+    await _write(config, {NOTHING: None})
+
+
+async def keep(config: Config, stops: Stops) -> None:
+    """Write down what is not written yet. Raises: any of `NOT_KEPT`."""
+    unkept = stops.unkept
+    await _write(config, {_key(stop): encode(stop) for stop in unkept})
+    stops.kept(unkept)
+
+
+async def last_words(config: Config, stops: Stops) -> None:
+    """`keep` of a worker that ends: within `LAST_S`, whatever the cluster does."""
+    keeping = asyncio.ensure_future(keep(config, stops))
+    await asyncio.wait([keeping], timeout=LAST_S)
+    if not keeping.done() or keeping.cancelled() or keeping.exception() is not None:
+        log.warning("what has stopped could not be written to %s: status says that no worker is there", _topic(config))
+
+
 async def record(config: Config, stops: Iterable[Stop]) -> None:
-    """Write down what is not there, or is there from before. Raises: any of `NOT_KEPT`."""
+    """Write down again what is not there, or is there from before. Raises: any of `NOT_KEPT`."""
     there = await recorded(config)
     new = {_key(stop): stop for stop in stops}
     # Another worker's newer stop of the same part stays: the stream may have come further there.
     await _write(config, {k: encode(s) for k, s in new.items() if k not in there or there[k].at_ms < s.at_ms})
 
 
-async def clear(config: Config, streams: Collection[str]) -> None:
-    """A worker starts, and at its start nothing is wrong with these streams. Raises: any of `NOT_KEPT`."""
-    await _write(config, {key: None for key, stop in (await recorded(config)).items() if stop.stream in streams})
+async def clear(config: Config, stops: Collection[Stop]) -> None:
+    """Nothing is wrong there any more; what stopped since stays. Raises: any of `NOT_KEPT`."""
+    there = await recorded(config)
+    await _write(config, {_key(stop): None for stop in stops if there.get(_key(stop)) == stop})
 
 
 async def _write(config: Config, records: dict[bytes, bytes | None]) -> None:
     if not records:
         return
-    producer = AIOKafkaProducer(bootstrap_servers=config.kafka.bootstrap, acks="all", **security_kwargs(config.kafka))
+    producer = AIOKafkaProducer(
+        bootstrap_servers=config.kafka.bootstrap,
+        acks="all",
+        request_timeout_ms=REQUEST_MS,
+        **security_kwargs(config.kafka),
+    )
     try:
         await producer.start()
         for key, value in records.items():

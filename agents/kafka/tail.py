@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,14 +12,18 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from agents.kafka.clients import close_client
+from agents.kafka.answers import heed
+from agents.kafka.clients import SOON_S, close_client, hanging
 from agents.kafka.refusals import no_answer
 from agents.kafka.security import security_kwargs
-from schemas.errors import BrokerError
+from agents.lifecycle.advice import explain
+from agents.lifecycle.logs import Reminder
 from schemas.topics import TopicAndPartition
 
 if TYPE_CHECKING:
     from schemas.config import Kafka
+
+log = logging.getLogger(__name__)
 
 SETTLE_S = 30.0
 FIRST_WINDOW = 64  # records at the end of a partition that are looked at first
@@ -95,32 +100,34 @@ async def tail(kafka: Kafka, tps: Sequence[TopicAndPartition], *, wait: bool = T
 
     Args:
         wait: until no transaction is open on them: a record behind an open one cannot be seen.
-    Raises: BrokerError if one stays open, or the cluster does not answer.
+    Raises: HangingTransactionError if one stays open; BrokerError if the cluster does not answer.
     """
     common: dict[str, Any] = {"bootstrap_servers": kafka.bootstrap, "group_id": None, "enable_auto_commit": False}
     # A seek waits for the fetch under way, and that one waits where nothing comes: by default half a second.
     common |= {"fetch_max_wait_ms": 20, **security_kwargs(kafka)}
     everything = AIOKafkaConsumer(**common, isolation_level="read_uncommitted")
     committed = AIOKafkaConsumer(**common, isolation_level="read_committed")
+    answers = heed(committed._client)
     partitions = [TopicPartition(*tp) for tp in tps]
+    reminder = Reminder()
     try:
         await everything.start()
         await committed.start()
         committed.assign(partitions)
         begins = await committed.beginning_offsets(partitions)
         ends = await committed.end_offsets(partitions)
-        deadline = time.monotonic() + SETTLE_S
+        begun = time.monotonic()
         while wait and (behind := _behind(ends, await everything.end_offsets(partitions))) is not None:
-            if time.monotonic() > deadline:
-                raise BrokerError(
-                    f"a transaction stays open on topic {behind.topic}, partition {behind.partition}. Fix: wait for "
-                    "its producer to end it, or end it yourself (kafka-transactions.sh find-hanging)."
-                )
+            open_there = hanging(behind.topic, behind.partition, f"read up to offset {ends[behind]}")
+            if (waited_s := time.monotonic() - begun) > SETTLE_S:
+                raise open_there
+            if waited_s > SOON_S and reminder.due("open"):
+                log.warning("WAITING: %s", explain(open_there))
             await asyncio.sleep(0.2)
             ends = await committed.end_offsets(partitions)
         yield Tail(committed, _by_partition(begins), _by_partition(ends))
     except (KafkaError, OSError) as error:
-        raise await no_answer(kafka, "the topics cannot be read", error) from error
+        raise await no_answer(kafka, "the topics cannot be read", error, answers) from error
     finally:
         await close_client(everything, committed)
 

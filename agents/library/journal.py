@@ -292,7 +292,7 @@ class LockText:
 
     Attributes:
         begun: how many steps were begun. owner: names the stream that the lock was made for, see `_owner`; empty: it
-            says none, as those of earlier versions. holder: who opened it last, in words.
+            says none. holder: who opened it last, in words.
         inode: of the lock when it was written, which a renamed one keeps and a copy does not have; 0: it says none.
     """
 
@@ -302,17 +302,27 @@ class LockText:
     inode: int = 0
 
     def encode(self) -> bytes:
-        return f"{self.begun:020d} {self.owner}\n{self.holder}\n{self.inode}\n".encode()
+        """Raises: ValueError for what would be read back as something else."""
+        text = f"{self.begun:020d} {self.owner}\n{self.holder}\n{self.inode}\n"
+        if LockText.decode(text.encode()) != self:
+            raise ValueError("a lock has no room for these numbers or words")
+        return text.encode()
 
     @staticmethod
     def read(lock: int) -> LockText:
-        found = _LOCK.match(os.pread(lock, 4096, 0).decode(errors="replace"))
+        return LockText.decode(os.pread(lock, _MOST_BYTES, 0))
+
+    @staticmethod
+    def decode(data: bytes) -> LockText:
+        """What another program wrote says nothing."""
+        found = _LOCK.match(data[:_MOST_BYTES].decode(errors="replace"))
         if found is None:
             return LockText(0, "", _NOBODY)
         return LockText(int(found[1]), found[2] or "", found[3] or _NOBODY, int(found[4] or 0))
 
 
 _NOBODY = "another process"
+_MOST_BYTES = 4096
 _LOCK = re.compile(r"([0-9]{20})(?: ([0-9a-f]{32}))?(?:\n([^\n]+))?(?:\n([0-9]{1,20})\n)?")
 
 
@@ -325,7 +335,9 @@ def _holder(entry: JournalEntry, path: Path) -> str:
     """This process, with what it has open."""
     name = Fingerprint.decode(entry.fingerprint).stream
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return f"process {os.getpid()} on {socket.gethostname()} (stream {name}, {path.name}, since {now})"
+    said = f"process {os.getpid()} on {socket.gethostname()} (stream {name}, {path.name}, since {now})"
+    # A file may have any name: a line break in it would hide the number of the lock, which stands on the next line.
+    return " ".join(said.encode(errors="replace").decode().split())
 
 
 def _say(path: Path, lock: int, begun: int) -> None:

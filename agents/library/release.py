@@ -87,7 +87,8 @@ class StepRelease:
         measurements: what was measured, with its variance.
         ledger: the public account of the step, as the job publishes it: digest, budget, guarantee, and a chain over all
             steps before.
-        gathered: True while the engine gathers its first steps and releases nothing.
+        gathered: True while the engine gathers its first steps and releases no data; what a surplus cost meanwhile is
+            in `epsilon_spent`.
         taken: what became of the rows. PRIVATE.
     """
 
@@ -145,7 +146,8 @@ class StepRelease:
         length = self.end - self.start
         when = self.start.isoformat(" ", "seconds" if length >= timedelta(seconds=1) else "auto")
         if self.gathered:
-            return f"step {self.step}, from {when}: gathered, nothing is released yet"
+            paid = f"; epsilon spent {self.epsilon_spent:g}" if self.epsilon_spent else ""
+            return f"step {self.step}, from {when}: gathered, no data is released yet{paid}"
         return (
             f"step {self.step}, from {when}: {len(self.records):,} synthetic records appear, {len(self.removed):,} go, "
             f"{len(self.measurements):,} measurements; epsilon spent {self.epsilon_spent:g}"

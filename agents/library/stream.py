@@ -33,7 +33,7 @@ from agents.protocol.replay.rows import clock_of, steps_of, times_of
 from engines.noise import fresh_seed, repeated_seed
 from engines.registry import build_domain
 from schemas.blocks import Block
-from schemas.errors import BatchError, StateFileError, StepOrderError
+from schemas.errors import BatchError, StateFileError, StepOrderError, said_alone
 from schemas.releases import Candidate, unframe_records
 
 if TYPE_CHECKING:
@@ -197,7 +197,8 @@ class PrivateStream:
             entry = self._journal.entry
             if not self._whole or self._stepper.step != entry.begun - bool(entry.seed):
                 self._restore()
-            yield
+            with said_alone():
+                yield
         except (BatchError, StepOrderError):
             raise  # refused before anything was done
         except BaseException:

@@ -16,19 +16,25 @@ from schemas.errors import (
     BrokerError,
     BudgetError,
     ConfigError,
+    DescriptorsError,
     EngineInputError,
     FingerprintError,
     ForkError,
     GapError,
+    HangingTransactionError,
     LostTopicError,
     PrivstreamError,
+    RecordSizeError,
+    RefusalError,
     ReplacedError,
     SourceError,
     StepError,
     StoreError,
     TopicError,
-    TornError,
+    UnforeseenAnswerError,
     WireError,
+    WitnessAwayError,
+    WitnessError,
 )
 
 PAGE = "docs/operations.md"
@@ -72,10 +78,11 @@ ADVICE = (
         "under another name",
     ),
     Advice(
-        "Half a transaction",
-        (TornError,),
-        "A commit came late over a bad network, before versions that rule that out. No record was deleted.",
-        "keep all topics as they are and do what the message says",
+        "The witness",
+        (WitnessError, WitnessAwayError),
+        "Where answered steps are noted outside the cluster, it says that the cluster was put back, has never seen the "
+        "stream, or cannot be reached.",
+        "do what the message says. A witness that cannot be reached is waited for: bring it back",
     ),
     Advice(
         "A source has changed",
@@ -115,6 +122,20 @@ ADVICE = (
         "give the disk room, or job.data_dir to the user of the worker, then start it again",
     ),
     Advice(
+        "Too few file descriptors",
+        (DescriptorsError,),
+        "The process, or its machine, may open no further file or connection. Nothing is wrong with disk or brokers.",
+        "raise the limit of open files (ulimit -n, LimitNOFILE= of systemd), at best to 65536, and start the worker "
+        "again",
+    ),
+    Advice(
+        "A record that is too large",
+        (RecordSizeError,),
+        "A topic takes no record of the size that the job writes there: its max.message.bytes was lowered.",
+        "raise max.message.bytes of the topic by the command of privstream topics CONFIG --check, and restart the "
+        "workers",
+    ),
+    Advice(
         "A topic that is not as needed",
         (TopicError,),
         "A topic does not exist yet, or has other settings than those on which the promise rests.",
@@ -132,6 +153,26 @@ ADVICE = (
         "A newer process has this worker's place in the consumer groups.",
         "where that is a copy of this machine, give it a host name or a data_dir of its own; else it is this worker's "
         "successor, and there is nothing to do",
+    ),
+    Advice(
+        "A transaction that hangs",
+        (HangingTransactionError,),
+        "A producer's transaction was begun and is not ended: readers of committed records come no further.",
+        "wait for its producer to end it, at most its transaction.timeout.ms; one that stays is ended by hand: "
+        "kafka-transactions.sh find-hanging, then abort",
+    ),
+    Advice(
+        "An answer that nobody foresaw",
+        (UnforeseenAnswerError,),
+        "The cluster answers a request with an error that the job has no rule for.",
+        "look the error up by its name and at the logs of the brokers; if nothing there explains it, report it",
+    ),
+    Advice(
+        "The cluster refuses a request for now",
+        (RefusalError,),
+        "The cluster answers, and keeps refusing a request with an error that mostly passes.",
+        "look at the brokers for what the error names: partitions without a leader or with too few replicas "
+        "(kafka-topics.sh --describe --unavailable-partitions), a coordinator that does not load",
     ),
     Advice(
         "The cluster does not answer",
@@ -154,9 +195,17 @@ def advice(error: BaseException) -> Advice:
 
 
 def what_happened(error: BaseException) -> str:
-    """Our own errors name stream and step and hold no private value; of others only the type is told."""
-    what = str(error).rstrip(".") if isinstance(error, PrivstreamError) else type(error).__name__
+    """Our own errors name stream and step and hold no private value; of others type and place alone are told."""
+    what = str(error).rstrip(".") if isinstance(error, PrivstreamError) else type(error).__name__ + place_of(error)
     return "; ".join([what, *getattr(error, "__notes__", ())])
+
+
+def place_of(error: BaseException) -> str:
+    """Where it was raised, as a part of a sentence; empty where it never was."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f" in {trace.tb_frame.f_globals.get('__name__', '?')}, line {trace.tb_lineno}"
 
 
 def what_to_do(error: BaseException) -> str:

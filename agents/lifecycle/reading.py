@@ -31,6 +31,14 @@ class Reading:
     now: Callable[[], float] = time.monotonic
     _waited: dict[TopicAndPartition, tuple[int, float]] = field(default_factory=dict)
     _last: float | None = None
+    _first: dict[TopicAndPartition, int] = field(default_factory=dict)
+
+    def caught_up(
+        self, places: Mapping[TopicAndPartition, Reach], busy: Collection[TopicAndPartition]
+    ) -> set[TopicAndPartition]:
+        """Partitions of which all is read and worked on that was there at the first look at them."""
+        self._first = {tp: self._first.get(tp, place.end) for tp, place in places.items()}
+        return {tp for tp, place in places.items() if place.position >= self._first[tp] and tp not in busy}
 
     def look(self, places: Mapping[TopicAndPartition, Reach], busy: Collection[TopicAndPartition] = ()) -> list[str]:
         """Args: busy: partitions whose reader is at work, or told to wait: it reads on when it has ended that."""

@@ -62,6 +62,8 @@ WHAT_TO_DO: Mapping[str, str] = {
     Reason.NO_ENVELOPE.name: "set envelope to what stands around the events, or correct the source",
     Reason.NO_BEFORE.name: "let the database log whole rows (PostgreSQL: REPLICA IDENTITY FULL; MySQL: "
     "binlog_row_image=full)",
+    Reason.TWO_USERS.name: "rows must stay their user's: a change of owner counts where the database deletes the row "
+    "of the one and inserts that of the other",
     Reason.WRONG_COLUMNS.name: "compare [streams.csv] columns and delimiter with what the producer writes",
     Reason.BAD_TICK.name: "ticks come from privstream replay alone, under clock = replay: see who writes to the source",
     Reason.TICK_TOO_FAR.name: "a tick closes 10,000 steps at most: see who writes ticks to the source",

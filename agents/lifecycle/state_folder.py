@@ -17,8 +17,6 @@ from schemas.errors import StoreError
 if TYPE_CHECKING:
     from schemas.config import JobSection
 
-EARLIER = Path("privstream-data")
-"""Below the working folder: where earlier versions kept it by default."""
 SET_IT = "Fix: set data_dir in [job], or PRIVSTREAM_JOB__DATA_DIR, to a folder of this user."
 
 
@@ -27,31 +25,14 @@ def state_root() -> Path:
     return user_state_path("privstream", appauthor=False)
 
 
-def earlier_folder(job: JobSection) -> Path | None:
-    """What an earlier version left in the working folder, while nobody has said another place."""
-    folder = EARLIER / job.name
-    return EARLIER.absolute() if job.data_dir is None and folder.is_dir() else None
-
-
 def root_of(job: JobSection, cluster: str | None) -> Path:
-    """The folder in which the job's own is made: as configured, as an earlier version left it, or of the cluster.
+    """The folder in which the job's own is made: as configured, or of the cluster.
 
     Raises: StoreError if there is no home for it.
     """
     if job.data_dir is not None:
         return job.data_dir.absolute()
-    if (earlier := earlier_folder(job)) is not None:
-        return earlier
     try:
         return (state_root() / (cluster or "cluster")).absolute()
     except RuntimeError:  # no HOME, and a user without an entry
         raise StoreError(f"this user has no home folder for the state tables. {SET_IT}") from None
-
-
-def earlier_remark(folder: Path, job: JobSection) -> str:
-    """Said at each start, for as long as it is there."""
-    return (
-        f"the state folder of an earlier version, {folder / job.name}, is used. The default is now {state_root()}, by "
-        f'cluster: write data_dir = "{folder}" into [job] to keep this one, or delete it: states are read back from '
-        "the release log"
-    )

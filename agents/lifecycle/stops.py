@@ -10,6 +10,7 @@ committed records, which nobody trims meanwhile.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import time
@@ -19,13 +20,13 @@ from typing import Literal
 
 from prometheus_client import Gauge
 
-from agents.lifecycle.advice import what_happened, what_to_do
+from agents.lifecycle.advice import place_of, what_happened, what_to_do
 from agents.lifecycle.logs import Subject, about
-from schemas.errors import ForkError, PrivstreamError, StepError
+from schemas.errors import ForkError, PrivstreamError, ReplacedError, StepError
 
 log = logging.getLogger(__name__)
 
-Part = Literal["start", "topics", "ingest", "engine", "publish", "audit"]
+Part = Literal["start", "topics", "ingest", "engine", "publish", "audit", "worker"]
 ANSWERS: frozenset[Part] = frozenset({"start", "topics", "engine", "publish"})
 """Where one of these has stopped, nothing more of the stream is answered. Its ingest may go on: what it
 takes in is counted once, and is there when the stream goes on."""
@@ -67,11 +68,7 @@ def alone(stream: str) -> Iterator[None]:
 
 def unforeseen(stream: str, error: Exception) -> StepError:
     """An error of the program, by its type and place; its text may hold values."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    place = "" if trace is None else f" in {trace.tb_frame.f_globals.get('__name__', '?')}, line {trace.tb_lineno}"
-    return StepError(f"stream {stream}: {type(error).__name__}{place}")
+    return StepError(f"stream {stream}: {type(error).__name__}{place_of(error)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +76,7 @@ class Stop:
     """A part of a stream that has stopped in this process.
 
     Attributes:
+        stream: "" where part is "worker": what ends a worker reaches all that it serves.
         partition: of the private topics, or for the ingest of the source; None: the stream as a whole.
         step: that would have come next, None where that is not known.
     """
@@ -105,25 +103,30 @@ class Stop:
         return about(**subject)
 
     def __str__(self) -> str:
+        if self.part == "worker":
+            return f"a worker: {self.reason}. What to do: {self.what_to_do}"
         reason = self.reason.removeprefix(f"stream {self.stream}: ")
         return f"stream {self.stream} ({self.where}): {reason}. What to do: {self.what_to_do}"
 
 
 @dataclass(eq=False)
 class Stops:
-    """What has stopped in this process.
+    """What has stopped in this process: nothing stops a stream, or the worker, but by `add` or `end`.
 
     Args: streams: all that this job is to serve.
     Attributes:
         watched: whether somebody ends the worker when nothing is left to publish (`agents.worker.topic_watch`). If not,
             it ends when every stream has stopped.
         error: of what stopped last.
+        news: set by each stop, for whoever writes it down (`agents.kafka.stop_log`).
     """
 
     streams: frozenset[str]
     watched: bool = False
     error: PrivstreamError | None = None
+    news: asyncio.Event = field(default_factory=asyncio.Event)
     _stops: dict[tuple[str, Part, int | None], Stop] = field(default_factory=dict)
+    _kept: set[Stop] = field(default_factory=set)
     _doubtful: set[str] = field(default_factory=set)
 
     @classmethod
@@ -137,18 +140,38 @@ class Stops:
         self, stream: str, part: Part, partition: int | None, error: PrivstreamError, *, step: int | None = None
     ) -> None:
         """Note and say that a part of a stream stops. Raises: `error`, if nothing is left to do in this job."""
-        at_ms = int(time.time() * 1000)
-        stop = Stop(stream, part, partition, what_happened(error), what_to_do(error), at_ms, step)
-        self._stops.setdefault((stream, part, partition), stop)
+        stop = self._note(stream, part, partition, error, step)
         self.error = error
         if isinstance(error, ForkError):
             self._doubtful.add(stream)
-        STOPPED.labels(stream, part).set(1)
         left = len(self.streams) - len({each.stream for each in self if each.part in NEEDED})
         with stop.about():
             log.critical("STOPPED: %s. %s", stop, f"The other streams go on ({left})" if left else "No stream is left")
         if self.nothing_left and not (self.watched and not all(map(self.silent, self.streams))):
             raise error
+
+    def end(self, error: BaseException) -> None:
+        """Note what ends the worker; not a second time where a stop of a stream does, and not of one whose place
+        another process has: that one says how it is.
+        """
+        if error is not self.error and not isinstance(error, ReplacedError):
+            self._note("", "worker", None, error, None)
+
+    def _note(self, stream: str, part: Part, partition: int | None, error: BaseException, step: int | None) -> Stop:
+        stop = Stop(stream, part, partition, what_happened(error), what_to_do(error), int(time.time() * 1000), step)
+        stop = self._stops.setdefault((stream, part, partition), stop)
+        STOPPED.labels(stream, part).set(1)
+        self.news.set()
+        return stop
+
+    @property
+    def unkept(self) -> list[Stop]:
+        """What is not written down yet."""
+        return [stop for stop in self if stop not in self._kept]
+
+    def kept(self, stops: Iterable[Stop]) -> None:
+        """These are written down."""
+        self._kept.update(stops)
 
     def stopped(self, stream: str) -> bool:
         """Whether nothing more of the stream may be answered."""

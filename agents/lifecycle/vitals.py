@@ -84,12 +84,14 @@ class Vitals:
 
     Attributes:
         phase: what the worker as a whole waits for before its parts begin; "" once they have.
-        lags: by whose consumer, where reading of each partition is.
+        lags: by whose consumer, where reading of each partition is. caught_up: of which partitions all is read that
+            was there when it began with them.
     """
 
     now: Callable[[], float] = time.monotonic
     phase: str = "starts"
     lags: dict[str, Mapping[TopicAndPartition, Reach]] = field(default_factory=dict)
+    caught_up: dict[str, set[TopicAndPartition]] = field(default_factory=dict)
     _parts: dict[str, Pulse] = field(default_factory=dict)
     _faults: dict[str, str] = field(default_factory=dict)
 

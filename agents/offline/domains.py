@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agents.presentation import presentation
 from engines.registry import build_domain, build_engine
-from schemas.errors import ConfigError, ConfigProblem, EngineInputError
+from schemas.errors import BudgetError, ConfigError, ConfigProblem, EngineInputError
 
 if TYPE_CHECKING:
     from schemas.config import Config
@@ -37,6 +37,9 @@ def check_streams(config: Config) -> Mapping[str, Sequence[str]]:
             reason = f'stream "{stream.name}": {error}'
             fix = "raise epsilon, lower max_contributions, or fix [streams.options] as it says"
             problems.append(ConfigProblem(f"streams[{index}].privacy.epsilon", reason, fix))
+            continue
+        except BudgetError as error:
+            problems.append(ConfigProblem(f"streams[{index}].privacy", str(error), "as it says"))
             continue
         remarks[stream.name] = tuple(presentation(stream).warnings(stream))
     if problems:

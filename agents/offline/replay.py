@@ -155,7 +155,7 @@ async def replay(
                     committed = chunk.progress
                 progress(plan.row + plan.left_out)
         await start.again()
-        if going_live is not None:  # again where it is live already: a worker of an earlier version refused it then
+        if going_live is not None:  # where it is live already, too: for streams that were added since
             await _commit(producer, plan.go_live(await going_live.over()))
     except ProducerFenced:
         raise ReplayError(

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
-from agents.lifecycle.state_folder import earlier_folder, earlier_remark, root_of
+from agents.lifecycle.state_folder import root_of
 from agents.operator.findings import Finding
-from schemas.errors import BrokerError, ConfigError, WireError
+from schemas.errors import BrokerError, ConfigError, WireError, WitnessAwayError
 
 if TYPE_CHECKING:
     from agents.kafka.topics.admin import TopicProblem
@@ -90,8 +90,6 @@ def config_findings(config: Config) -> Iterator[Finding]:
         if secret is not None and secret.is_file():  # what is missing is said where it is used
             yield _who_may_read(key, secret, secret.stat())
     yield _data_dir(root_of(config.job, cluster=None))
-    if (earlier := earlier_folder(config.job)) is not None:
-        yield Finding("data_dir", "warning", earlier_remark(earlier, config.job), "do one of the two")
 
 
 def _secrets(config: Config) -> Iterator[tuple[str, Path | None]]:
@@ -101,7 +99,7 @@ def _secrets(config: Config) -> Iterator[tuple[str, Path | None]]:
         yield f"kafka.{key}", getattr(kafka, key)
     for key in ("password_file", "ssl_keyfile"):
         yield f"kafka.registry.{key}", getattr(registry, key, None)
-    yield "job.otlp_headers_file", config.job.otlp_headers_file
+    yield "job.witness_headers_file", config.job.witness_headers_file
 
 
 def _key_file(stream: str, path: Path | None) -> Finding:
@@ -166,6 +164,23 @@ def _data_dir(path: Path) -> Finding:
             f"chmod 700 {path}",
         )
     return Finding("data_dir", "ok", str(path))
+
+
+async def witness_finding(config: Config) -> Finding:
+    """Whether the witness of answered steps is there and can be read."""
+    from agents.witness.places import store_of
+    from agents.witness.state import UNCONFIGURED
+    from agents.witness.store import within
+
+    if config.job.witness is None:
+        return Finding("witness", "warning", UNCONFIGURED, "set [job] witness to a place outside the cluster")
+    try:
+        store = store_of(config.job)
+        for stream in config.streams:
+            await within(store.read(stream.name), store.place)
+    except (ConfigError, WitnessAwayError) as error:
+        return Finding("witness", "problem", str(error), "bring it back, or correct [job] witness")
+    return Finding("witness", "ok", store.place)
 
 
 async def cluster_findings(config: Config) -> list[Finding]:

@@ -12,7 +12,7 @@ from agents.kafka.schema_registry import RegistryClient, RegistryError
 from agents.kafka.source_check import changed_source
 from agents.kafka.topics.admin import admin_client
 from agents.kafka.topics.ids import TopicIdentity, topic_identities
-from agents.lifecycle.advice import what_to_do
+from agents.lifecycle.advice import PAGE, what_to_do
 from agents.lifecycle.backlog import MANY_STEPS, backlog_sentence, steps_over
 from agents.lifecycle.refusals import NEARLY_ALL, Seen
 from agents.operator.findings import Finding, Verdict
@@ -38,6 +38,7 @@ async def source_findings(config: Config) -> list[Finding]:
     states = {each.stream: each for each in await status(config)}
     findings = []
     for stream in config.streams:
+        findings += _stopped(states[stream.name])
         if change := changed_source(stream, stored.get(stream.name), found):
             findings.append(Finding(f"source of {stream.name}", "problem", str(change), what_to_do(change)))
             continue
@@ -93,6 +94,17 @@ async def _events(config: Config, stream: Stream, start_us: int | None, source: 
     verdict: Verdict = "problem" if seen.share >= NEARLY_ALL else "warning" if seen.much else "ok"
     detail = f"of the newest {seen.records:,} records {seen.sentence()}"
     return Finding(what, verdict, detail, "" if verdict == "ok" else seen.what_to_do())
+
+
+def _stopped(state: StreamStatus) -> list[Finding]:
+    """What `status` says has stopped, and why it may have."""
+    what = f"stream {state.stream}"
+    findings = [
+        Finding(what, "problem", f"{stop.where} has stopped: {stop.reason}", stop.what_to_do) for stop in state.stopped
+    ]
+    if state.doubt is not None:
+        findings.append(Finding(what, "warning", state.doubt.detail, f"see {PAGE}"))
+    return findings
 
 
 def _counted(state: StreamStatus) -> list[Finding]:

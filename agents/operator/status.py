@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from agents.kafka.fingerprint import stored_fingerprints
+from agents.kafka.membership import members_of
 from agents.kafka.source_check import changed_source
 from agents.kafka.stop_log import recorded
 from agents.kafka.tail import Tail, tail
@@ -24,17 +25,36 @@ from agents.lifecycle.refusals import Seen, by_reason_and_field, percent
 from agents.lifecycle.stops import Stop
 from agents.protocol.ingest.pending import nested
 from agents.protocol.partitioner import home_partition
+from agents.witness.state import witness_state
 from schemas.blocks import Block, Tally
 from schemas.errors import BrokerError, SourceError, WireError
 from schemas.topics import TopicAndPartition, Topics
 
 if TYPE_CHECKING:
+    from aiokafka.admin import AIOKafkaAdminClient
+
     from schemas.config import Config, Stream
 
 MOST_BLOCKS = 2_000  # looked at from the end for the newest of each source partition
 LOOKS = 5
 """At the blocks, which are deleted as soon as nothing needs them: maybe between two questions."""
 RECENT_RECORDS, RECENT_BLOCKS = 1_000, 200  # looked at for what is refused lately; older blocks may be deleted
+
+
+NO_WORKER = "no worker"
+ROLES = 3  # of `_idle`
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why a stream cannot be said to be well, though nothing of it is known to have stopped.
+
+    Attributes:
+        health: in a word or two. detail: a sentence, with what to do.
+    """
+
+    health: str
+    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +73,10 @@ class StreamStatus:
         totals: all records ever read, by reason and configured field. recent: the same of the last ones.
         lost: source offsets that were deleted before they were read.
         source_problem: why the source is no longer the one with which the stream was started; None: it is.
-        stopped: what has stopped of it and has not gone on since, with reason and advice.
+        witness: the last step that the configured witness has seen, or what is wrong with it; None: none is configured.
+        stopped: what has stopped of it and has not gone on since, with reason and advice; and what ended the worker,
+            where no worker is there.
+        doubt: see there; None: workers serve it.
     """
 
     stream: str
@@ -72,7 +95,9 @@ class StreamStatus:
     source_problem: str | None
     live: int | None
     partitions: int
+    witness: str | None = None
     stopped: tuple[Stop, ...] = ()
+    doubt: Doubt | None = None
 
     @property
     def refusing(self) -> Seen | None:
@@ -88,37 +113,81 @@ class StreamStatus:
             return "stopped"
         if self.source_problem:
             return "source has changed"
+        if self.doubt is not None:
+            return self.doubt.health
         return f"refuses {percent(seen.share)}" if (seen := self.refusing) is not None else "ok"
 
 
 async def status(config: Config) -> list[StreamStatus]:
-    """The status of every stream. Raises: BrokerError if a topic is missing."""
+    """The status of every stream. Raises: BrokerError if a topic is missing, or the cluster does not say who works."""
     topics = Topics(config.job.name, config.kafka.partitions)
     sources = {stream.source for stream in config.streams}
-    wanted = {topics.blocks, topics.fingerprints, *(topics.ledger(stream.name) for stream in config.streams)}
+    wanted = {
+        topics.blocks,
+        topics.fingerprints,
+        topics.stops,
+        *(topics.ledger(stream.name) for stream in config.streams),
+    }
     async with admin_client(config.kafka) as admin:
         found = await topic_identities(admin, sorted({*wanted, *sources}))
+        idle = await _idle(admin, config)
     stored = await stored_fingerprints(config) if topics.fingerprints in found else {}
     # The source of a stream that has run is told apart from one that was never there; what has lost its ledger is a
     # stream that has stopped, and is shown as one.
     needed = {topics.blocks} | {stream.source for stream in config.streams if stream.name not in stored}
     if missing := sorted(needed - found.keys()):
         raise BrokerError(f"topic {', '.join(missing)} does not exist. Fix: privstream topics CONFIG --create.")
-    read = sorted(found.keys() - {topics.fingerprints})
+    read = sorted(found.keys() - {topics.fingerprints, topics.stops})
     tps = [(topic, partition) for topic in read for partition in range(found[topic].partitions)]
-    try:
-        stops = list((await recorded(config)).values())
-    except BrokerError:  # the job is older than this topic, or it was lost: that loses nothing else
-        stops = []
+    stops = list((await recorded(config)).values()) if topics.stops in found else []
+    doubt, ended = _doubt(config, idle, stops, kept=topics.stops in found)
     async with tail(config.kafka, tps, wait=False) as end:
         streams = [
             await _stream_status(config, stream, end, changed_source(stream, stored.get(stream.name), found), found)
             for stream in config.streams
         ]
         return [
-            replace(each, stopped=tuple([stop for stop in stops if await _still(config, stop, each, end)]))
+            replace(
+                each,
+                stopped=(*[stop for stop in stops if await _still(config, stop, each, end)], *ended),
+                doubt=doubt,
+                witness=await witness_state(config, each.stream, each.published),
+            )
             for each in streams
         ]
+
+
+async def _idle(admin: AIOKafkaAdminClient, config: Config) -> list[str]:
+    """The roles that no worker has. Each that has one is in a consumer group for as long as it gives signs of life, and
+    subscribes there to what it reads.
+    """
+    topics = Topics(config.job.name, config.kafka.partitions)
+    job, ingest = await members_of(admin, config.job.name), await members_of(admin, f"{config.job.name}-ingest")
+    there = {"ingest": bool(ingest)}
+    for role, topic in (("engine", topics.blocks), ("publish", topics.releases)):
+        there[role] = any(subscribed is None or topic in subscribed for subscribed in job)
+    return [role for role, at_work in there.items() if not at_work]
+
+
+def _doubt(
+    config: Config, idle: Sequence[str], stops: Iterable[Stop], *, kept: bool
+) -> tuple[Doubt | None, list[Stop]]:
+    """What speaks against all streams, and what ended the worker where that explains it.
+
+    Args:
+        idle: roles that no worker has.
+        kept: whether there is a record of what has stopped.
+    """
+    ended = [stop for stop in stops if stop.part == "worker"]
+    if idle:
+        what = NO_WORKER if len(idle) == ROLES else f"no {' and no '.join(idle)}"
+        why = f"no worker is in its consumer group for {', '.join(idle)}"
+        return Doubt(what, f"{why}: none runs, or it waits. Start one, or see its log"), ended
+    if not kept:
+        topic = Topics(config.job.name, config.kafka.partitions).stops
+        fix = "stop all workers and run privstream topics CONFIG --create"
+        return Doubt("unknown", f"topic {topic} is gone, and with it what has stopped. Fix: {fix}"), []
+    return next((Doubt("a worker stopped", str(stop)) for stop in ended), None), []
 
 
 async def _still(config: Config, stop: Stop, stream: StreamStatus, end: Tail) -> bool:

@@ -15,7 +15,8 @@ import numpy as np
 from schemas.arrays import IntArray, ReasonArray
 from schemas.errors import ConfigError, ConfigProblem
 from schemas.events import Reason
-from schemas.steps.sequence import FAR, Steps
+from schemas.releases import STEP_LIMIT
+from schemas.steps.sequence import Steps
 
 if TYPE_CHECKING:
     from schemas.config import Stream
@@ -56,12 +57,12 @@ class StepClock:
         return self.start_of(step + 1)
 
     def last_over(self, now_us: int, *, grace_us: int) -> int:
-        """The last step whose end plus grace is reached; -1 or less before any.
+        """The last step whose end plus grace is reached, of all that there can be; -1 or less before any.
 
         >>> StepClock(FixedSteps(start_us=100, step_us=10), max_ahead=1).last_over(125, grace_us=5)
         1
         """
-        return self.steps.of_one(now_us - grace_us) - 1
+        return min(self.steps.of_one(now_us - grace_us), STEP_LIMIT) - 1
 
     def assign(
         self, times_us: IntArray, *, ticked: IntArray | int, arrivals_us: IntArray | None = None
@@ -79,7 +80,7 @@ class StepClock:
         | before the start                          | BEFORE_START    |
         | in a closed step                          | the open step   |
         | in the open step, or up to max_ahead later | its own step    |
-        | later                                     | TOO_FAR_AHEAD   |
+        | later, or none of the first `STEP_LIMIT`  | TOO_FAR_AHEAD   |
         """
         own = self.step_of(times_us)
         open_step = np.asarray(ticked, np.int64) + 1
@@ -87,6 +88,8 @@ class StepClock:
         present = open_step
         if arrivals_us is not None:
             present = np.maximum(open_step, np.where(arrivals_us < 0, -1, self.step_of(arrivals_us)))
-        reasons[(own > present + self.max_ahead) | (own >= FAR)] = Reason.TOO_FAR_AHEAD
+        joined = np.maximum(own, open_step)
+        # Bounds, blocks and public records have no room for more steps.
+        reasons[(own > present + self.max_ahead) | (joined >= STEP_LIMIT)] = Reason.TOO_FAR_AHEAD
         reasons[own < 0] = Reason.BEFORE_START
-        return np.maximum(own, open_step), reasons
+        return joined, reasons

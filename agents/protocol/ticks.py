@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from schemas.errors import RecordError
 from schemas.events import TICK_HEADER, Tick, read_tick
-
-MAX_STEP = 1 << 40  # a tick beyond is nonsense, and would not fit into the arrays
+from schemas.releases import STEP_LIMIT
 
 
 def tick_values(headers: Sequence[tuple[str, bytes | None]]) -> list[bytes | None]:
@@ -21,4 +20,4 @@ def usable_tick(value: bytes | None) -> Tick | None:
         tick = read_tick(value or b"")
     except RecordError:
         return None
-    return tick if tick.step <= MAX_STEP else None
+    return tick if tick.step < STEP_LIMIT else None

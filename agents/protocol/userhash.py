@@ -89,19 +89,20 @@ class IdBytes:
 
 
 def _checked(ids: Sequence[object]) -> bytes:
-    return b"\0".join([_id_bytes(each) for each in ids])
+    return b"\0".join([id_bytes(each) for each in ids])
 
 
-def _id_bytes(value: object) -> bytes:
-    """One id, one at a time: what the fast path could not join. b"" stands for an unusable one."""
+def id_bytes(value: object) -> bytes:
+    """One id, one at a time; b"" stands for an unusable one. Ids that have the same bytes are one user."""
     if type(value) is int and -_LARGEST_INT < value < _LARGEST_INT:
         return str(value).encode()
     if type(value) is not str or "\0" in value:
         return b""
     try:
-        return value.encode()
+        encoded = value.encode()
     except UnicodeEncodeError:
         return b""
+    return encoded if len(encoded) <= MAX_ID_BYTES else b""
 
 
 def hash_ids(ids: IdBytes, key: bytes) -> Words:

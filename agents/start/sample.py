@@ -1,6 +1,8 @@
 """What private records look like: the names of their fields and what kind of value each holds. Never a value.
 
 Names are shown and written into a public file, so what reads as a value is no name: it is refused, and not repeated.
+Nor is a key that some of the objects lack: keys that differ by record may be people's names, ids or number plates. That
+the keys which all have are names of fields, and may be public, is the assumption.
 Of a time its form is told too ("%Y-%m-%d", milliseconds): how it is written, not when it is.
 """
 
@@ -81,11 +83,22 @@ def fields_of_topic(kafka: Kafka, topic: str) -> tuple[FieldSeen, ...]:
 
 
 def fields_of(rows: Iterable[Mapping[str, Any]], *, names: Iterable[str] = ()) -> tuple[FieldSeen, ...]:
-    """Fields of some rows, in order of appearance. Raises: PrivstreamError where a name reads as a value."""
+    """Fields of some rows, in order of appearance.
+
+    Args: names: of columns, where a header says them.
+    Raises: PrivstreamError where a name reads as a value, or is a key that some of the rows lack.
+    """
     values: dict[str, list[Any]] = {name: [] for name in names}
-    for row in rows:
+    count = 0
+    for count, row in enumerate(rows, 1):  # noqa: B007
         for name, value in row.items():
             values.setdefault(name, []).append(value)
+    if any(len(found) < count for found in values.values()):
+        raise PrivstreamError(
+            "the records do not all have the same keys, and a key that some lack may be a value, such as a person's "
+            "name or an id; it is private and is not shown. Fix: write null where a record has no value; or name a "
+            "file with --from whose records have all fields."
+        )
     if any(map(reads_as_value, values)):
         raise PrivstreamError(
             "the records have a key that is a number, a time or an e-mail address, so it is a value and no name of a "

@@ -7,6 +7,7 @@ clients send `Authorization: Bearer TOKEN`. Tokens are compared in constant time
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -18,6 +19,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from aiohttp import web
+
+from agents.lifecycle.connections import REQUEST_S
 
 log = logging.getLogger(__name__)
 
@@ -134,9 +137,10 @@ class Guard:
         if "Origin" in request.headers and origin not in (f"http://{host}", f"https://{host}"):
             raise web.HTTPForbidden(text="asked for by a page of another site\n")
         try:
-            asked = await request.json()
+            async with asyncio.timeout(REQUEST_S):
+                asked = await request.json()
             view, token = asked["view"], str(asked["token"])
-        except (ValueError, LookupError, TypeError, RecursionError):
+        except (ValueError, LookupError, TypeError, RecursionError, TimeoutError):
             raise web.HTTPBadRequest(text="a JSON object with view and token\n") from None
         if view not in VIEWS:
             raise web.HTTPBadRequest(text="view is public or operator\n")

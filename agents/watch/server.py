@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from agents.lifecycle.connections import ConnectionLimits, LimitedRunner
 from agents.presentation import presentation
 from agents.watch.guard import VIEWS, Guard, View, is_loopback, secure_headers, token_of
 from agents.watch.public.reader import PublicReader
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 SHORTEST_SECRET = 32
 AGAIN_S = 1.0
+LIMITS = ConnectionLimits(most=512, most_each=256)
+"""Each open page is a connection, and behind a proxy all are of one address."""
 ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  what to type where it listens everywhere
 TYPES = {
     ".html": "text/html",
@@ -92,7 +95,7 @@ async def serve(
     locked = views - ({"public"} if unlocked else set())
     runner, work = await asyncio.to_thread(_application, config, operator)
     app, guard_at = runner
-    web_runner = web.AppRunner(app, access_log=None, logger=_unsaid(), shutdown_timeout=0.2, handler_cancellation=True)
+    web_runner = LimitedRunner(app, "live page", LIMITS)
     tasks: list[asyncio.Task[None]] = []
     try:
         await web_runner.setup()
@@ -118,13 +121,6 @@ async def serve(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await web_runner.cleanup()
-
-
-def _unsaid() -> logging.Logger:
-    """For aiohttp, which repeats lines of a request that it cannot read: a token may be in one."""
-    unsaid = logging.getLogger(f"{__name__}.requests")
-    unsaid.disabled = True
-    return unsaid
 
 
 async def _kept_up(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -18,6 +18,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from agents.kafka.clients import close_client, fenced_producer, log_reader
+from agents.kafka.forgotten import fenced_anew
 from agents.lifecycle.stops import alone
 from agents.lifecycle.vitals import COMPUTE_S
 from agents.protocol.release.candidates import Effects, StreamCandidates
@@ -28,6 +29,7 @@ from agents.worker.metrics import FENCES, PHASES, STATE_BYTES
 from agents.worker.partition_tasks import AckList, StreamsTask, streams_of
 from agents.worker.trimming import Trimmer
 from schemas.blocks import Block
+from schemas.errors import BrokerError, ForgottenIdError
 from schemas.releases import LogRecord, Seed, decode_log_record
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ class EngineTask(StreamsTask):
         self._job = job
         self._table = table
         self._producer: Any = None
+        self._id = f"{job.config.job.name}-engine-{partition}"
+        self._newest = -1  # offset of the last record on its partition of the release log, as far as it knows
         self._streams: dict[str, StreamCandidates] = {}
         self._positions: dict[str, int] = {}
         self._floors: dict[str, int] = {}
@@ -55,7 +59,7 @@ class EngineTask(StreamsTask):
 
     async def open(self) -> None:
         job, partition = self._job, self.partition
-        self._producer = await fenced_producer(job.config.kafka, f"{job.config.job.name}-engine-{partition}")
+        self._producer = await fenced_producer(job.config.kafka, self._id)
         FENCES.labels("engine").inc()
         # Only now: whatever a former task had under way is settled, and the log ends where it ends.
         await job.meet_all()
@@ -70,11 +74,17 @@ class EngineTask(StreamsTask):
                 self.leave_out(stream.name)
                 continue
             with self.serving(stream.name), alone(stream.name):
-                stepper = Stepper.of(stream, job.source_partitions[stream.name], caveat=job.caveat)
+                stepper = Stepper.of(
+                    stream,
+                    job.source_partitions[stream.name],
+                    caveat=job.caveat,
+                    witness=job.witness_remark(stream.name),
+                )
                 self._streams[stream.name] = StreamCandidates(stepper)
         # Batch by batch: where a stream has stopped nothing is trimmed, and the log grows for as long as nobody comes.
         async with log_reader(job.config.kafka, job.topics.releases, partition) as releases:
             async for records in releases.read():
+                self._newest = records[-1].offset if records else self._newest
                 await self._read_log(records)
         for name, machine in list(self._streams.items()):
             with self.serving(name):
@@ -175,17 +185,35 @@ class EngineTask(StreamsTask):
 
     async def _commit(self, what: str, stream: str, records: Sequence[LogRecord]) -> None:
         """All records in one transaction. On an error the worker ends: only reading the log tells what came of it."""
-        topic, key = self._job.topics.releases, stream.encode()
         with PHASES.labels(stream, what).time():
-            await self._producer.begin_transaction()
-            sent = [
-                await self._producer.send(topic, each.encode(), key=key, partition=self.partition) for each in records
-            ]
-            for each in sent:
-                await each
-                failpoint(f"{what}_appended")
-            await self._producer.commit_transaction()
+            try:
+                await self._transact(what, stream, records)
+            except ForgottenIdError:
+                await self._fence_anew()
+                await self._transact(what, stream, records)
         failpoint(f"{what}_committed")
+
+    async def _transact(self, what: str, stream: str, records: Sequence[LogRecord]) -> None:
+        topic, key = self._job.topics.releases, stream.encode()
+        await self._producer.begin_transaction()
+        sent = [await self._producer.send(topic, each.encode(), key=key, partition=self.partition) for each in records]
+        newest = self._newest
+        for each in sent:
+            newest = (await each).offset
+            failpoint(f"{what}_appended")
+        await self._producer.commit_transaction()
+        self._newest = newest
+
+    async def _fence_anew(self) -> None:
+        """Where the cluster has forgotten this writer. Raises: BrokerError where somebody has written meanwhile."""
+        if self.closed:
+            raise BrokerError(f"{self._id} was forgotten, and its partition is somebody else's by now")
+        await close_client(self._producer)
+        place = (self._job.topics.releases, self.partition)
+        self._producer = await fenced_anew(
+            self._job.config.kafka, self._id, place, lambda newest: self._newest == (newest.offset if newest else -1)
+        )
+        FENCES.labels("engine").inc()
 
 
 def blocks_start(job: Job, table: DurableTable) -> Callable[[int], int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from agents.kafka.fingerprint import stored_fingerprints
@@ -12,6 +13,8 @@ from agents.lifecycle.advice import PAGE
 from agents.lifecycle.stops import Stops
 from agents.lifecycle.vitals import Vitals
 from agents.protocol.partitioner import home_partition
+from agents.witness.places import store_of
+from agents.witness.store import Store
 from engines.noise import fresh_seed, repeated_seed
 from schemas.topics import Topics
 
@@ -27,6 +30,7 @@ class Job:
 
     Attributes:
         source_partitions: stream -> partitions of its source topic; `audit_partitions` the same of its audit topic.
+        trusted: stream -> step up to which `--trust-ledger` says that the public ledger is whole.
         instance_id: the worker's place in its consumer groups (`agents.kafka.membership`); None: a new one each time.
         insecure_seed: makes every run repeatable and therefore not private; None draws from the operating system.
         kept: streams that have a history and are not configured here: it stays as it is, see `meet`.
@@ -38,6 +42,7 @@ class Job:
     source_partitions: Mapping[str, int]
     audit_partitions: Mapping[str, int] = field(default_factory=dict)
     insecure_seed: int | None = None
+    trusted: Mapping[str, int] = field(default_factory=dict)
     instance_id: str | None = None
     kept: frozenset[str] = field(init=False, default=frozenset())
     stops: Stops = field(init=False)
@@ -50,6 +55,17 @@ class Job:
     @property
     def topics(self) -> Topics:
         return Topics(self.config.job.name, self.config.kafka.partitions)
+
+    @cached_property
+    def witness(self) -> Store:
+        """Where the last answered steps are noted. Raises: ConfigError."""
+        return store_of(self.config.job)
+
+    def witness_remark(self, stream: str) -> str:
+        """For the ledger: what its steps are released with in place of a configured witness; empty: with one."""
+        if self.config.job.witness is None:
+            return "none configured"
+        return f"trusted up to step {self.trusted[stream]}" if stream in self.trusted else ""
 
     @property
     def caveat(self) -> str:

@@ -1,7 +1,7 @@
 """What a worker shows of itself: Prometheus names and units by its conventions.
 
-Operator only. Each help text says what is PRIVATE, a count of private records or what follows from one, and what is
-public, since anybody who reads the public topics knows it.
+Operator only. Each help text says what is PRIVATE, a count of private records or what follows from one, such as the
+time of computing (docs/guarantee.md, section 8), and what is public, as anybody who reads the public topics knows it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,16 @@ PHASES = Histogram(
 )  # fmt: skip
 DELAY = Histogram(
     "privstream_release_delay_seconds",
-    "Public. From the public time of a step (end, grace and publish_delay) to its release; not of replays",
+    "PRIVATE: it holds the time of computing. From the public time of a step (end, grace and publish_delay) to its "
+    "release; not of replays",
     ["stream"], buckets=SECONDS,
 )  # fmt: skip
 PUBLISHED = Counter("privstream_published_steps", "Public. Steps made public by this worker", ["stream"])
-LATE = Counter("privstream_late_publications", "Public. Steps made public more than a second late", ["stream"])
+LATE = Counter(
+    "privstream_late_publications",
+    "PRIVATE: it holds the time of computing. Steps made public more than a second late",
+    ["stream"],
+)
 STEP = Gauge("privstream_public_step", "Public. The last public step", ["stream"])
 STEP_END = Gauge("privstream_public_step_end_timestamp_seconds", "Public. When the last public step ended", ["stream"])
 SPENT = Gauge("privstream_epsilon_spent", "Public. Epsilon of a unit that is spent", ["stream"])

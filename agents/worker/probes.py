@@ -1,31 +1,33 @@
-"""`/livez`, `/readyz` and `/metrics` of a worker, answered by threads of their own: a frozen event loop still gets one.
+"""`/livez`, `/readyz` and `/metrics` of a worker, answered by a thread of its own: a frozen event loop still gets one.
 
 Operator only: metrics count private records. On loopback unless `[job] http_host` says otherwise.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
 import logging
-import socket
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import orjson
-from prometheus_client import REGISTRY, make_wsgi_app
-from prometheus_client.exposition import ThreadingWSGIServer
+from aiohttp import web
+from prometheus_client import REGISTRY
+from prometheus_client.aiohttp import make_aiohttp_handler
 
+from agents.lifecycle.connections import ConnectionLimits, LimitedRunner
 from agents.lifecycle.vitals import Vitals
 
 log = logging.getLogger(__name__)
 
 PORTS = 10
 """Tried from `http_port` on: workers of one machine take one each."""
-JSON, TEXT = "application/json", "text/plain; charset=utf-8"
-
-Application = Callable[[Mapping[str, Any], Any], Iterable[bytes]]
+LIMITS = ConnectionLimits(most=64, most_each=32)
+"""Those who probe and scrape are few."""
 
 
 def meant_for_loopback(host: str) -> bool:
@@ -42,63 +44,75 @@ def meant_for_loopback(host: str) -> bool:
         return False
 
 
-def application(vitals: Vitals, *, loopback: bool = False) -> Application:
+def application(vitals: Vitals, *, loopback: bool = False) -> web.Application:
     """What is answered, by path.
 
     Args: loopback: it listens on loopback alone; what calls it by another machine's name is refused.
     """
-    metrics = make_wsgi_app(REGISTRY)
-    reasons = {"/livez": lambda: vitals.dead, "/readyz": lambda: vitals.dead + vitals.unready}
 
-    def answer(environ: Mapping[str, Any], start: Any) -> Iterable[bytes]:
-        path = str(environ.get("PATH_INFO", ""))
-        if environ.get("REQUEST_METHOD") not in ("GET", "HEAD"):
-            start("405 Method Not Allowed", [("Content-Type", TEXT), ("Allow", "GET, HEAD")])
-            return [b"GET or HEAD\n"]
-        if loopback and not meant_for_loopback(str(environ.get("HTTP_HOST", ""))):
-            start("421 Misdirected Request", [("Content-Type", TEXT)])
-            return [b"this worker is called localhost, or by its address\n"]
-        if path == "/metrics":
-            found: Iterable[bytes] = metrics(environ, start)
-            return found
-        if path not in reasons:
-            start("404 Not Found", [("Content-Type", TEXT)])
-            return [b"/livez, /readyz, /metrics\n"]
-        why = reasons[path]()
-        start("503 Service Unavailable" if why else "200 OK", [("Content-Type", JSON), ("Cache-Control", "no-store")])
-        parts = {pulse.name: pulse.doing for pulse in vitals.parts}
-        return [orjson.dumps({"ok": not why, "reasons": why, "parts": parts}), b"\n"]
+    @web.middleware
+    async def guarded(request: web.Request, handler: Any) -> web.StreamResponse:
+        if loopback and not meant_for_loopback(request.headers.get("Host", "")):
+            return web.Response(status=421, text="this worker is called localhost, or by its address\n")
+        answer: web.StreamResponse = await handler(request)
+        return answer
 
-    return answer
+    def shown(reasons: Callable[[], list[str]]) -> Any:
+        async def answer(_: web.Request) -> web.Response:
+            why = reasons()
+            told = {"ok": not why, "reasons": why, "parts": {pulse.name: pulse.doing for pulse in vitals.parts}}
+            headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
+            return web.Response(status=503 if why else 200, body=orjson.dumps(told) + b"\n", headers=headers)
 
+        return answer
 
-class _Silent(WSGIRequestHandler):
-    def log_message(self, *_: Any) -> None:
-        """A probe every few seconds is no news."""
+    app = web.Application(middlewares=[guarded])
+    app.router.add_get("/livez", shown(lambda: vitals.dead))
+    app.router.add_get("/readyz", shown(lambda: vitals.dead + vitals.unready))
+    app.router.add_get("/metrics", make_aiohttp_handler(REGISTRY))
+    return app
 
 
 def serve(host: str, port: int, vitals: Vitals) -> int | None:
     """Answer from now on, at the first free port of `PORTS`. Returns it; None where none can be had, which is said."""
-
-    class Server(ThreadingWSGIServer):
-        daemon_threads = True
-        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # The successor of this process takes the port at once; two that live at a time cannot share it all the same.
-        allow_reuse_address = True
-
     loopback = ipaddress.ip_address(host).is_loopback
-    reason = ""
-    for at in range(port, min(port + PORTS, 65536)):
+    bound: Future[int] = Future()
+
+    async def run() -> None:
+        runner = LimitedRunner(application(vitals, loopback=loopback), "probes", LIMITS)
+        await runner.setup()
+        bound.set_result(await _listen(runner, host, port))
+        await asyncio.Event().wait()
+
+    def work() -> None:
         try:
-            server = make_server(host, at, application(vitals, loopback=loopback), Server, handler_class=_Silent)
-        except OSError as error:
-            # Another worker of this machine has it. Probes are no reason not to work.
-            reason = error.strerror or type(error).__name__
-            continue
-        threading.Thread(target=server.serve_forever, name="probes", daemon=True).start()
-        log.info("probes and metrics at http://%s:%d (/livez, /readyz, /metrics)", host, at)
-        if not loopback:
-            log.warning("metrics count private records: see to it that operators alone reach %s:%d", host, at)
-        return at
-    log.warning("no probes and metrics of this worker: no port from %d on can be used on %s (%s)", port, host, reason)
-    return None
+            asyncio.run(run())
+        except BaseException as error:
+            if bound.done():
+                raise
+            bound.set_exception(error)
+
+    threading.Thread(target=work, name="probes", daemon=True).start()
+    try:
+        at = bound.result()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        log.warning(
+            "no probes and metrics of this worker: no port from %d on can be used on %s (%s)", port, host, reason
+        )
+        return None
+    log.info("probes and metrics at http://%s:%d (/livez, /readyz, /metrics)", host, at)
+    if not loopback:
+        log.warning("metrics count private records: see to it that operators alone reach %s:%d", host, at)
+    return at
+
+
+async def _listen(runner: web.AppRunner, host: str, port: int) -> int:
+    """At the first free port; the successor of this process takes it at once. Raises: OSError of the last one."""
+    last = min(port + PORTS, 65536) - 1
+    for at in range(port, last):
+        with contextlib.suppress(OSError):  # another worker of this machine has it: probes are no reason not to work
+            await web.TCPSite(runner, host, at).start()
+            return at
+    await web.TCPSite(runner, host, last).start()
+    return last

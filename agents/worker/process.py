@@ -9,27 +9,27 @@ nothing.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import resource
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from prometheus_client import REGISTRY
-
 from agents.kafka import stop_log
-from agents.kafka.cluster import access_error, passes, until_it_answers
+from agents.kafka.cluster import passes, said, until_it_answers
 from agents.kafka.fingerprint import check_fingerprints
 from agents.kafka.membership import take_place
 from agents.kafka.topics.admin import TopicProblem, admin_client, check_topics, needed_topics, restore_changelog
 from agents.kafka.topics.ids import topic_identities
-from agents.lifecycle.advice import explain, what_happened
+from agents.lifecycle.advice import explain
 from agents.lifecycle.leaving import LIMIT_S, Leaving
+from agents.lifecycle.lives import Lives
 from agents.lifecycle.logs import set_up
-from agents.lifecycle.state_folder import earlier_folder, earlier_remark, root_of
+from agents.lifecycle.state_folder import root_of
+from agents.lifecycle.stops import Stops
 from agents.lifecycle.vitals import Vitals
+from agents.witness.state import UNCONFIGURED
 from agents.worker.app import ROLES, build_app, data_folder
 from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.metrics import expose_ingest
@@ -37,10 +37,9 @@ from agents.worker.ingest.service import ingest_service
 from agents.worker.ingest.user_keys import user_key_ids
 from agents.worker.job import Job
 from agents.worker.metrics import RESTARTS, expose_worker
-from agents.worker.otlp.settings import otlp_settings
 from agents.worker.probes import serve
 from agents.worker.topic_watch import watch_service
-from schemas.errors import LostTopicError, TopicError
+from schemas.errors import LostTopicError, PrivstreamError, TopicError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
@@ -49,9 +48,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NOT_PRIVATE = "NOT PRIVATE: an insecure seed makes the noise repeatable. Every ledger entry of this run says so"
-SHORT_S = 60.0  # a life that is shorter makes the next one wait
-MOST_S = 30.0
-LIVES = "_PRIVSTREAM_SHORT_LIVES"
 AGAIN = "_PRIVSTREAM_RESTARTS"
 
 
@@ -59,6 +55,7 @@ def run_worker(
     config: Config,
     *,
     insecure_seed: int | None = None,
+    trusted: Mapping[str, int] | None = None,
     roles: Iterable[str] = ROLES,
     leaving: Leaving | None = None,
 ) -> NoReturn:
@@ -66,43 +63,38 @@ def run_worker(
 
     Args:
         insecure_seed: repeat the noise of another run; every ledger entry then says that it is not private.
+        trusted: stream -> step up to which a person says that its public ledger is whole.
         leaving: installed already, and the log set up, by a program that took time before it came here.
-    Raises: ConfigError, before anything starts, if metrics cannot be pushed as configured.
     """
-    begun = time.monotonic()
     no_core_dumps()
     if leaving is None:
         set_up("INFO")
         leaving = Leaving()
         leaving.install()
-    otlp = otlp_settings(config, os.environ)
     vitals = Vitals()
-    if config.job.shows_metrics:
-        expose_worker(vitals)
-    if otlp is not None:
-        # Only now: nobody else needs the libraries.
-        from agents.worker.otlp.push import MetricsPush
-
-        MetricsPush(config, otlp, REGISTRY).start()
     if config.job.http_port is not None:
+        expose_worker(vitals)
         serve(config.job.http_host, config.job.http_port, vitals)
     RESTARTS.inc(int(os.environ.get(AGAIN, "0")))
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
+    stops = Stops.of(stream.name for stream in config.streams)
+    live = _live(config, leaving, vitals, stops, insecure_seed=insecure_seed, trusted=trusted or {}, roles=tuple(roles))
     try:
-        error = loop.run_until_complete(_live(config, leaving, vitals, insecure_seed=insecure_seed, roles=tuple(roles)))
+        error = loop.run_until_complete(live)
     except BaseException as failed:
         error = failed
     if error is None or (leaving.asked and passes(error)):
         leaving.end(0)
-    if not passes(error):
-        leaving.begin(explain(access_error(error) or error))
+    lives = Lives.before()
+    if not passes(error) or lives.over(error):
+        leaving.begin(explain(said(error)))
         leaving.end(1)
     leaving.waits()
     vitals.phase = "begins anew"
     os.environ[AGAIN] = str(int(os.environ.get(AGAIN, "0")) + 1)
-    log.warning("BEGINS ANEW: %s. Everything is read back from committed records", what_happened(error))
-    _pause(time.monotonic() - begun)
+    log.warning("BEGINS ANEW: %s. Everything is read back from committed records", explain(error))
+    time.sleep(lives.pause_s)
     leaving.again()
 
 
@@ -111,22 +103,55 @@ def no_core_dumps() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _pause(life_s: float) -> None:
-    """Between lives that are short, longer each time."""
-    short = int(os.environ.get(LIVES, "0")) if life_s < SHORT_S else 0
-    os.environ[LIVES] = str(short + 1)
-    if short:
-        time.sleep(min(2.0 ** min(short, 10), MOST_S))
-
-
 async def _live(
-    config: Config, leaving: Leaving, vitals: Vitals, *, insecure_seed: int | None, roles: tuple[str, ...]
+    config: Config,
+    leaving: Leaving,
+    vitals: Vitals,
+    stops: Stops,
+    *,
+    insecure_seed: int | None,
+    trusted: Mapping[str, int],
+    roles: tuple[str, ...],
 ) -> BaseException | None:
-    """One life of a worker. Returns the error that ended it, None after a signal."""
-    vitals.phase = "waits for the cluster"
-    await until_it_answers(config.kafka)
-    vitals.phase = "checks topics and fingerprints"
-    app = await prepare(config, insecure_seed=insecure_seed, roles=roles, vitals=vitals)
+    """One life of a worker. Returns the error that ended it, None after a signal.
+
+    However it ends, what has stopped is written down here, before anything is given up.
+    """
+    begun = time.monotonic()
+    app: Any = None
+    error: BaseException | None
+    try:
+        vitals.phase = "waits for the cluster"
+        await until_it_answers(config.kafka)
+        vitals.phase = "checks topics and fingerprints"
+        app = await prepare(
+            config, insecure_seed=insecure_seed, trusted=trusted, roles=roles, vitals=vitals, stops=stops
+        )
+        error = await _serve(app, leaving)
+    except BaseException as failed:
+        error = failed
+    if error is not None:
+        error = said(error)
+        lives = Lives.before().ended(error, time.monotonic() - begun)
+        lives.keep()
+        if lives.alike > 1:
+            error.add_note(str(lives))
+        if ends := not passes(error) or lives.over(error):
+            leaving.begin(explain(error))
+        if ends or lives.told:
+            stops.end(error)
+    await stop_log.last_words(config, stops)
+    if app is not None:
+        # An application that waits for a cluster that is away cannot be waited for: whatever it holds is fenced.
+        stopping = asyncio.ensure_future(app.stop())
+        await asyncio.wait([stopping], timeout=LIMIT_S)
+        if stopping.done() and not stopping.cancelled():
+            stopping.exception()
+    return error
+
+
+async def _serve(app: Any, leaving: Leaving) -> BaseException | None:
+    """Start an application and wait for its end. Returns the error that ended it, None after a signal."""
     loop, asked = asyncio.get_running_loop(), asyncio.Event()
     leaving.serves(lambda: loop.call_soon_threadsafe(asked.set))
     starting = asyncio.ensure_future(app.start())
@@ -136,13 +161,6 @@ async def _live(
     if error is None:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         error = app.crash_reason
-    if error is not None and not passes(error):
-        leaving.begin(explain(access_error(error) or error))
-    # An application that waits for a cluster that is away cannot be waited for: whatever it holds is fenced.
-    stopping = asyncio.ensure_future(app.stop())
-    await asyncio.wait([stopping], timeout=LIMIT_S)
-    if stopping.done() and not stopping.cancelled():
-        stopping.exception()
     return error
 
 
@@ -150,8 +168,6 @@ async def with_folder(config: Config) -> Config:
     """The same, with the folder that its state tables have by default on this cluster."""
     if config.job.data_dir is not None:
         return config
-    if (earlier := earlier_folder(config.job)) is not None:
-        log.warning("%s", earlier_remark(earlier, config.job))
     async with admin_client(config.kafka) as admin:
         cluster: str = (await admin.describe_cluster())["cluster_id"]
     folder = root_of(config.job, cluster)
@@ -160,10 +176,17 @@ async def with_folder(config: Config) -> Config:
 
 
 async def prepare(
-    config: Config, *, insecure_seed: int | None, roles: Iterable[str], vitals: Vitals | None = None
+    config: Config,
+    *,
+    insecure_seed: int | None,
+    roles: Iterable[str],
+    trusted: Mapping[str, int] | None = None,
+    vitals: Vitals | None = None,
+    stops: Stops | None = None,
 ) -> Any:
     """Check topics and fingerprints, and build the application. A stream that is refused stops alone.
 
+    Args: clears: whether a stream of which nothing is wrong now is no longer said to have stopped.
     Raises: TopicError, BrokerError, FingerprintError, ConfigError; what is wrong with a stream, if no other is left.
     """
     roles = tuple(roles)
@@ -183,25 +206,31 @@ async def prepare(
         source_partitions=checked.source_partitions,
         audit_partitions=checked.audit_partitions,
         insecure_seed=insecure_seed,
+        trusted=trusted or {},
         instance_id=instance_id,
         vitals=Vitals() if vitals is None else vitals,
     )
+    if config.job.witness is None:
+        log.warning("no [job] witness is configured: %s", UNCONFIGURED)
+    else:
+        log.info("what was answered is noted at %s", job.witness.place)
     for name in sorted(checked.others):
         job.meet(name)
+    if stops is not None:
+        job.stops = stops
     job.stops.watched = True
     for name, error in {**refused, **checked.refused}.items():
         job.stops.add(name, "start", None, error)
     for name, error in checked.changed.items():
         job.stops.add(name, "ingest", None, error)
-    with contextlib.suppress(*stop_log.NOT_KEPT):
-        await stop_log.clear(config, [s.name for s in config.streams if not job.stops.stopped(s.name)])
+    await stop_log.may_write(config)
     async with admin_client(config.kafka) as admin:
         known = await topic_identities(admin, [topic.name for topic in needed_topics(config)])
-    services: list[type] = [watch_service(checked.config, job.stops, known)]
+    services: list[type] = [watch_service(checked.config, job.stops, known, job.vitals)]
     taken_in = {name: number for name, number in checked.source_partitions.items() if name not in checked.changed}
     if "ingest" in roles and taken_in:
         counters = IngestCounters()
-        if config.job.shows_metrics:
+        if config.job.http_port is not None:
             expose_ingest(counters)
         services.append(
             ingest_service(
@@ -218,17 +247,18 @@ async def prepare(
     return build_app(job, roles=roles, services=services)
 
 
-def _by_stream(config: Config, problems: Iterable[TopicProblem]) -> dict[str, LostTopicError]:
+def _by_stream(config: Config, problems: Iterable[TopicProblem]) -> dict[str, PrivstreamError]:
     """The streams that cannot start as their own topics are. Raises: TopicError, if it is one of the job's topics."""
     problems = list(problems)
     by_topic = {problem.topic: problem for problem in problems}
     own = {topic for stream in config.streams for topic in _topics_of(stream)}
     if any(topic not in own for topic in by_topic):
         raise TopicError("\n".join(map(str, problems)))
-    refused = {}
+    refused: dict[str, PrivstreamError] = {}
     for stream in config.streams:
-        if mine := [str(by_topic[topic]) for topic in _topics_of(stream) if topic in by_topic]:
-            refused[stream.name] = LostTopicError("\n".join(mine))
+        if mine := [by_topic[topic] for topic in _topics_of(stream) if topic in by_topic]:
+            kind = LostTopicError if any(problem.gone for problem in mine) else TopicError
+            refused[stream.name] = kind("\n".join(map(str, mine)))
     if len(refused) == len(config.streams):
         raise TopicError("\n".join(map(str, problems)))
     return refused

@@ -12,26 +12,29 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
 from aiokafka.errors import KafkaError
 
 from agents.kafka.clients import close_client, fenced_producer, log_reader
+from agents.kafka.forgotten import fenced_anew
 from agents.kafka.log_queue import LogQueue
 from agents.kafka.tail import tail
 from agents.lifecycle.cancellations import told
-from agents.lifecycle.stops import Stops, alone
+from agents.lifecycle.stops import Stops, StreamStoppedError, alone
 from agents.lifecycle.vitals import Pulse
 from agents.protocol.clock import StepClock
 from agents.protocol.release.candidates import ENOUGH_BYTES, MOST_STEPS
+from agents.protocol.release.log import LogView
 from agents.protocol.release.publisher import Publication, StreamPublisher
+from agents.witness.keeper import StreamWitness
 from agents.worker.failpoints import failpoint
 from agents.worker.metrics import DELAY, FENCES, LATE, PHASES, PUBLISHED, show_public
 from agents.worker.partition_tasks import AckList, StreamsTask, streams_of
 from agents.worker.trimming import Trimmer
-from schemas.errors import LostTopicError
+from schemas.errors import BrokerError, ForgottenIdError, LostTopicError, RecordSizeError
 from schemas.releases import STEP_HEADER, Channel, LogRecord, PublicRecord, decode_log_record, public_step
 from schemas.topics import Topics
 
@@ -58,11 +61,15 @@ class PublishTask(StreamsTask):
         self._acks = AckList()
         self._trimmer = Trimmer(job.config, job.topics.releases, partition, held=lambda: job.holds_back(partition))
 
+    @property
+    def kafka(self) -> Kafka:
+        return self._job.config.kafka
+
     async def open(self) -> None:
         for stream in self._job.streams_on(self.partition):
             stream_task = self._stream_tasks[stream.name] = PublishStreamTask(self, stream, self._job.stops)
             with self.serving(stream.name):
-                await stream_task.open(self._job.config.kafka)
+                await stream_task.open(self.kafka)
 
     async def run(self) -> None:
         await self.opened()
@@ -99,6 +106,23 @@ class PublishTask(StreamsTask):
             event.ack()
             self._acknowledge()
 
+    def witness(self, stream: str, pulse: Pulse) -> StreamWitness:
+        """Of a stream."""
+        job = self._job
+        return StreamWitness(job.config, stream, job.witness, pulse, trusted=job.trusted.get(stream))
+
+    async def logged(self, stream: str, step: int) -> str | None:
+        """The digest of a step's candidate on the release log as it is now; None where it is not there."""
+        view, found = LogView(stream), None
+        async with log_reader(self._job.config.kafka, self._job.topics.releases, self.partition) as releases:
+            async for records in releases.read():
+                for record in records:
+                    if record.key == stream.encode():
+                        complete = await asyncio.to_thread(view.apply, record.offset, decode_log_record(record.value))
+                        if complete is not None and complete.candidate.step == step:
+                            found = complete.candidate.chain
+        return found
+
     def new_queue(self) -> LogQueue:
         """For what a stream reads here."""
         return LogQueue(self._job.config.kafka, self._job.topics.releases, self.partition)
@@ -134,14 +158,19 @@ class PublishStreamTask:
         self.name = stream.name
         self.pulse = Pulse(f"publisher of {stream.name}")
         self._producer: Any = None
+        self._id = Topics.publisher_id(stream.name)
         self.machine = StreamPublisher(stream.name)
-        self._ledger: bytes | None = None
+        self._ledger: bytes | None = None  # what the newest entry is, as far as it knows
         self._first_offsets: dict[int, int] = {}
 
     @cached_property
     def queue(self) -> LogQueue:
         """What is on the release log and was not looked at yet."""
         return self._task.new_queue()
+
+    @cached_property
+    def _witness(self) -> StreamWitness:
+        return self._task.witness(self.name, self.pulse)
 
     @cached_property
     def _clock(self) -> StepClock:
@@ -156,9 +185,7 @@ class PublishStreamTask:
         """Fence, then learn what is public: nobody adds to it any more. Raises: StreamStoppedError, BrokerError."""
         if not self.serves():
             return
-        self._producer = await fenced_producer(
-            kafka, Topics.publisher_id(self._stream.name), timeout_ms=TRANSACTION_TIMEOUT_MS
-        )
+        self._producer = await fenced_producer(kafka, self._id, timeout_ms=TRANSACTION_TIMEOUT_MS)
         FENCES.labels("publish").inc()
         showed = False
         async with log_reader(kafka, Topics.ledger(self._stream.name), 0) as ledger:
@@ -169,17 +196,19 @@ class PublishStreamTask:
                     self._ledger = records[-1].value
                 showed = showed or any(orjson.loads(record.value).get("added") for record in records)
         await self._look_behind(kafka, showed=showed)
+        # Behind the fence: what a predecessor noted is there, and it commits nothing any more.
+        with alone(self.name):
+            await self._witness.open(self.machine, partial(self._task.logged, self.name))
         if self._ledger is not None:
             show_public(self._stream, self.machine.last_step, self._clock, self._ledger)
         log.info("publisher of %s: step %s is public", self._stream.name, self.machine.last_step)
 
     async def _look_behind(self, kafka: Kafka, *, showed: bool) -> None:
-        """What the other public topics hold: what the steps up to the ledger's last one have published, and nothing
-        behind it, unless an earlier version was torn there.
+        """Compare the other public topics with the ledger, by the newest step of each.
 
         Args: showed: whether the ledger says that there were synthetic records.
         """
-        name, last = self._stream.name, self.machine.last_step
+        name = self._stream.name
         topics: dict[str, Channel] = {Topics.synthetic(name): "synthetic", Topics.measurements(name): "measurements"}
         async with tail(kafka, [(topic, 0) for topic in topics]) as end:
             if showed and end.ends[Topics.synthetic(name), 0] == 0:
@@ -189,33 +218,21 @@ class PublishStreamTask:
                         "records of it, and it never held any"
                     )
             for topic, channel in topics.items():
-                found: list[PublicRecord] = []
                 newest = -1 if end.begins[topic, 0] == 0 else None
                 async for record in end.backwards((topic, 0)):
                     step = public_step(record.headers)
-                    if step is None:
-                        log.warning(
-                            "stream %s: the record at offset %d of %s names no step: the job did not write it. It is "
-                            "passed over", name, record.offset, topic,
-                        )  # fmt: skip
-                        continue
-                    if step <= last:
+                    if step is not None:
                         newest = step
                         break
-                    found.append(PublicRecord(channel, record.key, record.value))
-                    if step > last + 1:  # more than one step: to be refused, however many they are
-                        with alone(name):
-                            self.machine.found(step, found)
-                if channel == "measurements" and newest is not None:
-                    self.machine.measured(newest)
-                if found:
                     log.warning(
-                        "stream %s: %d records of step %s were committed to %s without their ledger entry, by a commit "
-                        "that came late. They are not published again; the rest of the step is",
-                        name, len(found), last + 1, topic,
+                        "stream %s: the record at offset %d of %s names no step: the job did not write it. It is "
+                        "passed over", name, record.offset, topic,
                     )  # fmt: skip
+                if newest is not None:
                     with alone(name):
-                        self.machine.found(last + 1, reversed(found))
+                        self.machine.check_end(channel, newest)
+                    if channel == "measurements":
+                        self.machine.measured(newest)
 
     async def close(self) -> None:
         if self._producer is not None:
@@ -295,15 +312,44 @@ class PublishStreamTask:
     async def publish(self, due: Sequence[Publication]) -> None:
         """Steps, one after the other, in one transaction. On any error the worker ends and its successor reads the
         ledger.
+
+        The witness has the last of them before anything is sent: readers of uncommitted records see what is.
+
+        Raises: StreamStoppedError where a topic of the stream takes no record of their size: nothing is committed.
         """
         failpoint("publish_due")
+        await self._witness.note(due[-1].step, due[-1].chain)
+        failpoint("publish_witnessed")
+        try:
+            try:
+                await self._transact(due)
+            except ForgottenIdError:
+                await self._fence_anew()
+                await self._transact(due)
+        except RecordSizeError as error:
+            raise StreamStoppedError(self.name, error) from error
+        self._ledger = due[-1].ledger
+        failpoint("publish_committed")
+
+    async def _fence_anew(self) -> None:
+        """Where the cluster has forgotten this writer. Raises: BrokerError where somebody has published meanwhile."""
+        if self._task.closed:
+            raise BrokerError(f"{self._id} was forgotten, and its partition is somebody else's by now")
+        await close_client(self._producer)
+        self._producer = await fenced_anew(
+            self._task.kafka, self._id, (Topics.ledger(self.name), 0),
+            lambda newest: self._ledger == (newest.value if newest else None),
+            timeout_ms=TRANSACTION_TIMEOUT_MS,
+        )  # fmt: skip
+        FENCES.labels("publish").inc()
+
+    async def _transact(self, due: Sequence[Publication]) -> None:
         await self._producer.begin_transaction()
         await self._send(due, lambda each: each.data)
         failpoint("publish_data_appended")
         await self._send(due, lambda each: [each.ledger_record])
         failpoint("publish_ledger_appended")
         await self._producer.commit_transaction()
-        failpoint("publish_committed")
 
     async def _send(self, due: Sequence[Publication], records: Callable[[Publication], Iterable[PublicRecord]]) -> None:
         """Append these records of each step."""

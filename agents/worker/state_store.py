@@ -18,7 +18,8 @@ from typing import Any
 from faust.stores.rocksdb import Store
 from faust.types import TP
 
-from schemas.errors import StoreError
+from agents.lifecycle.descriptors import too_few
+from schemas.errors import DescriptorsError, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -27,17 +28,20 @@ UNUSABLE = re.compile(r"(?:IO error|os error)")
 MISSING = re.compile(r"No such file or directory")
 REASON = re.compile(
     r"No space left on device|Disk quota exceeded|File too large|Permission denied|Read-only file system"
-    r"|Too many open files|Input/output error|Not a directory"
+    r"|Input/output error|Not a directory"
 )
+NO_FILES = re.compile(r"Too many open files")
 
 
 class DamagedError(Exception):
     """The files of a partition do not fit together."""
 
 
-def meaning_of(error: Exception, path: Path) -> StoreError | DamagedError:
+def meaning_of(error: Exception, path: Path) -> StoreError | DescriptorsError | DamagedError:
     """What an error of RocksDB says of the folder at `path`."""
     text = str(error)
+    if NO_FILES.search(text):
+        return too_few()
     if LOCKED.search(text):
         return StoreError(f"{path} is locked by another worker on this machine: each needs a data_dir of its own")
     if UNUSABLE.search(text) and not MISSING.search(text):

@@ -20,8 +20,10 @@ from agents.kafka.topics.ids import TopicIdentity, topic_answers
 from agents.lifecycle.advice import explain
 from agents.lifecycle.cancellations import LongService
 from agents.lifecycle.logs import Reminder
-from agents.lifecycle.stops import Part, Stops
+from agents.lifecycle.stops import STOPPED, Part, Stop, Stops
+from agents.lifecycle.vitals import Vitals
 from agents.operator.status import status
+from agents.protocol.partitioner import home_partition
 from schemas.errors import AccessError, BrokerError, LostTopicError
 from schemas.topics import Topics
 
@@ -80,16 +82,22 @@ def concerned(topic: str, config: Config) -> list[tuple[str, Part]]:
 
 
 class TopicWatch(LongService):
-    """A Faust service. Also writes down what has stopped, see `agents.kafka.stop_log`."""
+    """A Faust service. Also writes down what stops while the worker lives, see `agents.kafka.stop_log`."""
 
     def __init__(
-        self, config: Config, stops: Stops, known: Mapping[str, TopicIdentity], **service_settings: Any
+        self,
+        config: Config,
+        stops: Stops,
+        known: Mapping[str, TopicIdentity],
+        vitals: Vitals,
+        **service_settings: Any,
     ) -> None:
         super().__init__(**service_settings)
         self._config = config
         self._stops = stops
         self._looks = Looks(known)
-        self._recorded = 0
+        self._vitals = vitals
+        self._before: list[Stop] | None = None
         self._record_s = 0.0
         self._reminder = Reminder()
 
@@ -119,7 +127,6 @@ class TopicWatch(LongService):
         names = [topic.name for topic in needed_topics(self._config)]
         while not self.should_stop:
             await self.sleep(LOOK_S)
-            await self.record()
             await self.end_if_nothing_waits()
             found, untold = await topic_answers(admin, names)
             for error in untold.values():
@@ -152,26 +159,62 @@ class TopicWatch(LongService):
         if not any(self._stops.waits(each.stream, published=each.published, closed=each.over) for each in states):
             raise self._stops.error
 
+    @Service.task
+    async def _keep_record(self) -> None:
+        while not self.should_stop:
+            await self.record()
+            await self.wait(self._stops.news, timeout=LOOK_S)
+
     async def record(self) -> None:
         """Write down what has stopped. The log has it too: nothing waits for this."""
-        stops = list(self._stops)
-        if len(stops) == self._recorded and (not stops or time.monotonic() < self._record_s):
-            return
+        self._stops.news.clear()
         try:
             async with asyncio.timeout(2 * LOOK_S):
-                await stop_log.record(self._config, stops)
+                await stop_log.keep(self._config, self._stops)
+                await self._look_back()
+                if (stops := list(self._stops)) and time.monotonic() >= self._record_s:
+                    await stop_log.record(self._config, stops)
+                    self._record_s = time.monotonic() + AGAIN_S
         except stop_log.NOT_KEPT as error:
             self._say_refused(error)
             log.debug("what has stopped was not written down: %s", type(error).__name__)
-            return
-        self._recorded, self._record_s = len(stops), time.monotonic() + AGAIN_S
+
+    async def _look_back(self) -> None:
+        """What had stopped before this worker started counts until it is over."""
+        if self._before is None:
+            mine = {"", *(stream.name for stream in self._config.streams)}
+            self._before = [each for each in (await stop_log.recorded(self._config)).values() if each.stream in mine]
+            for stop in self._before:
+                STOPPED.labels(stop.stream, stop.part).set(1)
+        if over := [stop for stop in self._before if self.over(stop)]:
+            await stop_log.clear(self._config, over)
+            self._before = [stop for stop in self._before if stop not in over]
+            still = {(stop.stream, stop.part) for stop in (*self._before, *self._stops)}
+            for stop in over:
+                STOPPED.labels(stop.stream, stop.part).set((stop.stream, stop.part) in still)
+
+    def over(self, stop: Stop) -> bool:
+        """Whether this worker has read again all that a stop before its time could have come of, and has not met it."""
+        vitals, topics = self._vitals, Topics(self._config.job.name, self._config.kafka.partitions)
+        if vitals.unready or self._stops.has(stop.stream, stop.part, stop.partition):
+            return False
+        if stop.part == "worker":
+            return True
+        stream = next(each for each in self._config.streams if each.name == stop.stream)
+        if stop.part == "audit" and stream.audit is None:
+            return True
+        read = set[tuple[str, int]]().union(*vitals.caught_up.values())
+        if stop.part == "ingest":
+            return any(topic == stream.source and stop.partition in (None, at) for topic, at in read)
+        topic = {"publish": topics.releases, "audit": topics.held_out}.get(stop.part, topics.blocks)
+        return (topic, home_partition(stream.name, topics.partitions)) in read
 
 
-def watch_service(config: Config, stops: Stops, known: Mapping[str, TopicIdentity]) -> type[TopicWatch]:
+def watch_service(config: Config, stops: Stops, known: Mapping[str, TopicIdentity], vitals: Vitals) -> type[TopicWatch]:
     """The service as a class, which is what `app.service` takes."""
 
     class ConfiguredWatch(TopicWatch):
         def __init__(self, **service_settings: Any) -> None:
-            super().__init__(config, stops, known, **service_settings)
+            super().__init__(config, stops, known, vitals, **service_settings)
 
     return ConfiguredWatch

@@ -49,7 +49,9 @@ class VitalsWatch(LongService):
             except (KafkaError, OSError, TimeoutError):
                 continue  # a cluster that does not answer says nothing of what waits in it
             self._vitals.lags["private topics"] = places
-            told = self._reading.look(places, self._busy())
+            busy = self._busy()
+            self._vitals.caught_up["private topics"] = self._reading.caught_up(places, busy)
+            told = self._reading.look(places, busy)
             self._vitals.fault("consumer of the private topics", "; ".join(told) or None)
 
     async def _places(self) -> dict[TopicAndPartition, Reach]:

@@ -35,9 +35,7 @@ class Choosing(OutputAdversary):
             case ExponentialLaw():
                 return self._chance.randrange(len(private))
             case CounterLaw():
-                increments, state = drawn
-                moved = self._moved(increments, 40.0 * law.counter.resolution)
-                return moved, {**state, "running_sum": state["running_sum"] + moved - increments}
+                return self._moved(drawn, 40.0 * law.resolution)
             case _:
                 return drawn
 

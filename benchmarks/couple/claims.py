@@ -36,5 +36,10 @@ class Claim:
             shares.append(composed_epsilon(losses.coins, self.delta) / float(self.epsilon))
         return sum(shares)
 
+    def covers(self, losses: Losses, spent: float) -> bool:
+        """Whether these losses are within the part of epsilon that is said to be spent."""
+        noisy = bool(losses.mu_squared or losses.coins)
+        return losses.pure <= spent * (1 + ROUNDING) and not (noisy and not spent)
+
     def holds(self, losses: Losses) -> bool:
         return self.share(losses) <= 1 + ROUNDING

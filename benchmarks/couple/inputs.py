@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import random
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,8 @@ from schemas.events import TICK_HEADER, encode_tick
 UNIT = "ann"
 QUIET = 4
 """Steps at the begin, in one arrangement in four, in which there is nobody but a few beside the unit."""
+SPREAD = 10_000
+"""From so many events in a burst on, they are anywhere, and records have Kafka timestamps, which go back and forth."""
 START_S = 1_577_836_800
 """Of step 0: 2020-01-01."""
 
@@ -53,20 +56,35 @@ class Inputs:
     arrangement: str
 
 
-def inputs(stream: Stream, chance: random.Random, *, steps: int, crowd: int) -> Inputs:
+Unit = Callable[[Stream, random.Random, int], list[Sent]]
+"""From a stream, chance and a number of steps to all events of one unit."""
+
+
+def inputs(stream: Stream, chance: random.Random, *, steps: int, crowd: int, unit: Unit | None = None) -> Inputs:
     """Random neighbouring inputs of a stream whose source has one partition or two.
 
     Args:
-        crowd: events of a burst, of which there are a few.
+        crowd: events of a burst, of which there are a few. unit: makes those in which they differ; None: by chance.
     """
     step_s = stream.time.shortest_us // 1_000_000
     arrangement = chance.choice(["spread", "bunched", "early", "many"])
     quiet = QUIET if arrangement == "early" else 0
-    events = [
-        *_others(stream, chance, range(quiet, steps), crowd=crowd),
-        *_neighbours_of_unit(stream, chance, range(quiet)),
-        *_unit(stream, chance, arrangement, steps=steps),
-    ]
+
+    def own() -> list[Sent]:
+        return _unit(stream, chance, arrangement, steps=steps) if unit is None else unit(stream, chance, steps)
+
+    if crowd >= SPREAD:
+        # Where the unit is, there are many: only then do they show what is done to them because of it.
+        events = own()
+        events += _others(stream, chance, range(steps), bursts={chance.choice(events).sent: crowd})
+    else:
+        readings = getattr(stream.domain, "readings", False)
+        bursts = {} if readings else _bursts(chance, range(quiet, steps), crowd)
+        events = [
+            *_others(stream, chance, range(quiet, steps), bursts=bursts),
+            *_neighbours_of_unit(stream, chance, range(quiet)),
+            *own(),
+        ]
     chance.shuffle(events)
     events.sort(key=lambda sent: sent.sent)
     partitions = chance.choice([1, 2]) if stream.partitioner != "none" and stream.privacy.bounds_users else 1
@@ -78,10 +96,11 @@ def inputs(stream: Stream, chance: random.Random, *, steps: int, crowd: int) -> 
         while at < len(events) and events[at].sent == step:
             sent = events[at]
             home = _home(stream.partitioner, sent.user, partitions)
-            first[home].append(_record(stream, sent, offsets[home], sent.fields, step_s))
+            stamped = (START_S + step * step_s + chance.randrange(step_s)) * 1000 if crowd >= SPREAD else -1
+            first[home].append(_record(stream, sent, offsets[home], sent.fields, step_s, stamped))
             if not sent.unit or sent.instead is not None:
                 fields = sent.fields if sent.instead is None else sent.instead
-                second[home].append(_record(stream, sent, offsets[home], fields, step_s))
+                second[home].append(_record(stream, sent, offsets[home], fields, step_s, stamped))
             offsets[home] += 1
             at += 1
         for home in range(partitions):
@@ -107,12 +126,16 @@ def _neighbours_of_unit(stream: Stream, chance: random.Random, steps: range) -> 
     return made
 
 
-def _others(stream: Stream, chance: random.Random, steps: range, *, crowd: int) -> list[Sent]:
+def _bursts(chance: random.Random, steps: range, crowd: int) -> dict[int, int]:
+    """Events of a burst by step."""
+    return {step: chance.choice([crowd // 4, crowd]) for step in chance.sample(steps, k=max(1, len(steps) // 12))}
+
+
+def _others(stream: Stream, chance: random.Random, steps: range, *, bursts: Mapping[int, int]) -> list[Sent]:
     if getattr(stream.domain, "readings", False):
         return []
     deletes = stream.domain.operation_field is not None
     made = []
-    bursts = {step: chance.choice([crowd // 4, crowd]) for step in chance.sample(steps, k=max(1, len(steps) // 12))}
     for step in steps:
         for index in range(chance.choice([0, 2, 8, 20])):
             about = max(0, step + chance.choice([0] * 8 + [-1, -2, 1, min(2, stream.time.max_ahead)]))
@@ -120,7 +143,8 @@ def _others(stream: Stream, chance: random.Random, steps: range, *, crowd: int) 
             user = chance.choice([f"user {step}.{index}", f"user {index}"])
             made.append(Sent(step, about, user, fields, delete=deletes and chance.random() < 0.25))
         for index in range(bursts.get(step, 0)):
-            fields = event(stream, chance, hot=True, place=index % 3 if deletes else 0)
+            hot = bursts[step] < SPREAD or index % 4 == 0
+            fields = event(stream, chance, hot=hot, place=index % 3 if deletes else 0)
             if stream.domain.trip_field is not None:
                 fields |= {stream.domain.trip_field: "t"}
             made.append(Sent(step, step, f"crowd {step}.{index}", fields, delete=deletes and index % 3 == 2))
@@ -131,7 +155,7 @@ def _unit(stream: Stream, chance: random.Random, arrangement: str, *, steps: int
     """The unit's events, within one aligned period where the bound renews."""
     privacy, domain = stream.privacy, stream.domain
     most = privacy.max_contributions or 1
-    span = _span(stream, chance, steps)
+    span = span_of(stream, chance, steps)
     if getattr(domain, "readings", False):
         return _readings(stream, chance, span, steps=steps)
     if privacy.unit == "event":
@@ -175,7 +199,7 @@ def _readings(stream: Stream, chance: random.Random, span: list[int], *, steps: 
     return made
 
 
-def _span(stream: Stream, chance: random.Random, steps: int) -> list[int]:
+def span_of(stream: Stream, chance: random.Random, steps: int) -> list[int]:
     """Steps in which a unit may differ: one aligned period, or all, or all but the last ones, or late ones."""
     per_us = stream.privacy.per_us
     # Beyond a horizon nothing is measured.
@@ -194,10 +218,10 @@ def _home(partitioner: Partitioner, user: str, partitions: int) -> int:
     return int(partitions_of(IdBytes.of([user]), partitioner=partitioner, partitions=partitions)[0])
 
 
-def _record(stream: Stream, sent: Sent, offset: int, fields: dict[str, Any], step_s: int) -> RawRecord:
+def _record(stream: Stream, sent: Sent, offset: int, fields: dict[str, Any], step_s: int, stamped: int) -> RawRecord:
     words: dict[str, Any] = {stream.time.field: START_S + sent.about * step_s + offset % step_s, **fields}
     if stream.privacy.user is not None:
         words[stream.privacy.user] = sent.user
     if stream.domain.operation_field is not None:
         words[stream.domain.operation_field] = "delete" if sent.delete else "insert"
-    return RawRecord(offset, -1, sent.user.encode(), orjson.dumps(words), ())
+    return RawRecord(offset, stamped, sent.user.encode(), orjson.dumps(words), ())

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 
 from benchmarks.couple.counters import check_counters
+from benchmarks.couple.dearest import couple_wide
 from benchmarks.couple.mutants import Site, mutated
 from benchmarks.couple.runs import STEPS, Verdict, couple
 from benchmarks.couple.settings import settings
@@ -16,15 +17,18 @@ from tests.couple.plants import Plant
 
 TRIES = 60
 """Pairs of runs for a fault, every other one of them short."""
+WIDE_TRIES = 6
 SHORT = 8
 
 
 def found_plant(plant: Plant) -> str:
     """What finds a planted fault; empty if nothing does."""
-    stream = contract_case(plant.engine).stream(plant.mode, plant.variant)
+    case = contract_case(plant.engine)
+    wide = plant.wide is not None
+    stream = case.stream(plant.mode, plant.variant if plant.wide is None else case.coupled_wide(plant.mode)[plant.wide])
     name = f"{plant.engine}/{plant.mode}/{plant.name}"
-    seeds = dict.fromkeys((plant.shown_by, *range(TRIES)))
-    return _found(plant.planted(), ((name, stream, seed) for seed in seeds))
+    seeds = dict.fromkeys((plant.shown_by, *range(WIDE_TRIES if wide else TRIES)))
+    return _found(plant.planted(), ((name, stream, seed) for seed in seeds), wide=wide)
 
 
 def found_mutant(site: Site) -> str:
@@ -77,13 +81,21 @@ def _longer(name: str) -> bool:
 
 
 def _found(
-    fault: AbstractContextManager[object], attempts: Iterable[tuple[str, Stream, int]], *, sealing: bool = True
+    fault: AbstractContextManager[object],
+    attempts: Iterable[tuple[str, Stream, int]],
+    *,
+    sealing: bool = True,
+    wide: bool = False,
 ) -> str:
     with fault:
         for name, stream, seed in attempts:
             try:
                 steps = SHORT if seed % 2 else STEPS
-                verdict: Verdict = couple(name, stream, seed, steps=steps, sealing=sealing)
+                verdict: Verdict = (
+                    couple_wide(name, stream, seed)
+                    if wide
+                    else couple(name, stream, seed, steps=steps, sealing=sealing)
+                )
             except (PrivstreamError, ValueError, AssertionError) as error:
                 return f"{name} {seed}: {type(error).__name__}: {error}"
             if verdict.broken:

@@ -18,7 +18,7 @@ from agents.protocol.release.stepper import Stepper
 from benchmarks.couple.adversary import Choosing
 from benchmarks.couple.claims import Claim
 from benchmarks.couple.declared import check_declared
-from benchmarks.couple.inputs import inputs
+from benchmarks.couple.inputs import Unit, inputs
 from engines.auditor.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, guarded_run
 from engines.contract import Batch, Engine, Release
 from engines.noise import NoiseSource
@@ -59,26 +59,39 @@ class Verdict:
 
 
 def couple(
-    name: str, stream: Stream, seed: int, *, steps: int = STEPS, crowd: int = CROWD, sealing: bool = True
+    name: str,
+    stream: Stream,
+    seed: int,
+    *,
+    steps: int = STEPS,
+    crowd: int = CROWD,
+    sealing: bool = True,
+    unit: Unit | None = None,
+    adversary: OutputAdversary | None = None,
 ) -> Verdict:
     """Run neighbouring inputs, drawn by `seed`; the second is forced through what the first one released.
 
     The unit is removed, added or replaced: by chance the first run has it, or the second. `sealing`: the engine also
     runs once on sealed events, which finds what reads a private value, and cannot find noise that is too small.
+
+    Args:
+        unit: as of `inputs`. adversary: of the first run, which then has the unit; None: by chance, as the unit is.
     """
     chance = random.Random(f"{name}/{seed}")
-    drawn = inputs(stream, chance, steps=steps, crowd=crowd)
+    drawn = inputs(stream, chance, steps=steps, crowd=crowd, unit=unit)
     sides = [drawn.first, drawn.second]
-    # With the unit first, or without: what only a unit that is ADDED does to the second run shows in the latter.
-    random.Random(f"sides of {name}/{seed}").shuffle(sides)
     verdict = Verdict(name, seed)
-    adversary = Choosing(chance) if chance.random() < 0.5 else OutputAdversary()
+    if adversary is None:
+        # With the unit first, or without: what only a unit that is ADDED does to the second run shows in the latter.
+        random.Random(f"sides of {name}/{seed}").shuffle(sides)
+        adversary = Choosing(chance) if chance.random() < 0.5 else OutputAdversary()
     recorder = Recorder(adversary)
     forced = Forced(recorder)
     first: list[tuple[PublicRecord, ...]] = []
     try:
         job = Job(stream, sides[0], recorder, random.Random(seed), passive=type(adversary) is OutputAdversary)
         first = list(job.releases())
+        recorder.check_words()
         check_declared(build_engine(stream).guarantee(), recorder)
         if sealing:
             make = partial(build_engine, stream)
@@ -88,6 +101,7 @@ def couple(
         ):
             forced.check_complete(step)
             _compare(step, expected, found)
+            _check_account(step, expected, Claim.of(stream, steps), forced)
     except (CouplingBroken, PrivateValueRead) as broken:
         verdict.broken.append(str(broken))
     except PrivstreamError as stopped:
@@ -126,6 +140,13 @@ def _compare(step: int, expected: tuple[PublicRecord, ...], found: tuple[PublicR
     )
     channels = {records[at].channel for records in (expected, found) if at < len(records)}
     raise CouplingBroken(f"step {step}: public record {at} differs ({', '.join(sorted(channels))})")
+
+
+def _check_account(step: int, records: tuple[PublicRecord, ...], claim: Claim, forced: Forced) -> None:
+    """Once all is spent, no step costs more than the ledger says: what is spent then is compared at the end."""
+    spent = orjson.loads(records[-1].value or b"")["epsilon_spent"]
+    if spent < claim.epsilon and not claim.covers(Losses.of(forced.pairs), spent):
+        raise CouplingBroken(f"step {step}: one unit has cost more than the ledger says is spent, {spent:g}")
 
 
 class Watched:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from benchmarks.couple.dearest import couple_wide, dearest
 from benchmarks.couple.mutants import Site
 from benchmarks.couple.planted import found_mutant, found_plant
 from benchmarks.couple.runs import Verdict, couple
-from benchmarks.couple.settings import settings
+from benchmarks.couple.settings import settings, wide
+from engines.contract_case import contract_case
 from tests.couple.plants.all import PLANTS
 
 
-def pair(number: int, begin: int) -> Verdict:
-    """The pair of a number: settings in turn, each time with another seed."""
-    every = list(settings())
+def pair(number: int, begin: int, only: str) -> Verdict:
+    """The pair of a number: settings whose names begin with `only` in turn, each time with another seed."""
+    every = [each for each in settings() if each[0].startswith(only)]
     name, stream = every[number % len(every)]
     return couple(name, stream, begin + number)
+
+
+def dearest_pair(name: str) -> tuple[Verdict, float]:
+    """The dearest pair of a setting, and the share of its claim that it has to reach."""
+    stream = dict(settings())[name]
+    return dearest(name, stream), contract_case(stream.engine).reach(stream)
+
+
+def wide_pair(name: str, begin: int) -> Verdict:
+    """A pair of a wide setting."""
+    return couple_wide(name, dict(wide())[name], begin)
 
 
 def plant(index: int) -> tuple[str, str]:

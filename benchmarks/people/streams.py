@@ -103,6 +103,6 @@ SETS = (
             },
         },
         # Relative errors are least for an empty table wherever a cell is rare.
-        ("mean workload error", "largest workload error"),
+        ("mean workload error (AvgWE)", "largest workload error (MaxWE)"),
     ),
 )

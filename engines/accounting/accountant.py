@@ -15,6 +15,7 @@ Units: epsilon in nats, of one user (one event, where contributions = 1).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -169,6 +170,19 @@ class Accountant:
 
     def _budget(self) -> str:
         return f"{_VERSION} {self.rule} {self.epsilon} {self.delta!r} {self.contributions}"
+
+
+def paid(accountants: Iterable[Accountant]) -> Fraction:
+    """Return the epsilon that was charged to these accountants together: 0 before any noise.
+
+    Pure charges add up. A promise with a delta counts as a whole from its first charge on, and once for all accountants
+    that share it: part of a mu^2 has a smaller epsilon at the same delta, but only where nobody chooses, by what came
+    out, when to look ([rogers2016]).
+    """
+    accountants = list(accountants)
+    pure = sum((accountant.spent.pure for accountant in accountants if not accountant.delta), Fraction(0))
+    promised = {(each.epsilon, each.delta) for each in accountants if each.delta and each.spent != NOTHING}
+    return sum((epsilon for epsilon, _ in promised), pure)
 
 
 def _refuse(what: str, spent: Fraction, budget: Fraction) -> None:

@@ -19,7 +19,7 @@ Guarantee. Let w = D z (D the decoder, z independent noise, one entry a node) an
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from typing import ClassVar
 
@@ -28,8 +28,8 @@ from numpy.typing import ArrayLike
 
 from engines.counters.contract import CounterState, Measure, check_activation
 from engines.noise import DiscreteGaussian, DiscreteLaplace, NoiseSource, int64_vector
-from engines.noise.private import revealed
-from engines.noise.witness import CounterLaw, released
+from engines.noise.door import released
+from engines.noise.witness import CounterLaw, drawn
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
@@ -113,27 +113,17 @@ class LinearCounter(ABC):
 
     def step(self, values: ArrayLike, state: CounterState, source: NoiseSource) -> tuple[IntArray, CounterState]:
         """Activate all counters once: `(width,)` noisy increments, and the next state. See `Counter.step`."""
-        # A counter is a mechanism: it opens private values, and hides them in its increments.
-        values = int64_vector("values", revealed(values))
         self._check(state)
-        if values.shape != state["activations"].shape:
-            raise EngineInputError("values must have the width of the state")
         t = state["activations"] + 1
         check_activation(int(t.max(initial=0)), self.horizon)
-        law = CounterLaw(self, t)
-        return released(source, law, values, lambda: self._stepped(values, t, state, source))
-
-    def _stepped(
-        self, values: IntArray, t: IntArray, state: CounterState, source: NoiseSource
-    ) -> tuple[IntArray, CounterState]:
-        memory = {name: array for name, array in state.items() if name not in _COMMON}
-        noise, memory = self._advance(t, memory, source)
-        increment = values * self.resolution + noise
+        noise = _Noise(self, t, state, source)
+        # A counter is a mechanism: private values meet its noise at the door, and are hidden in its increments.
+        increment: IntArray = released(values, noise.law, noise, source, checked=partial(int64_vector, "values"))
         return increment, {
             "kind": state["kind"].copy(),
             "activations": t,
             "running_sum": state["running_sum"] + increment,
-            **memory,
+            **noise.memory,
         }
 
     def running_sum(self, state: CounterState) -> IntArray:
@@ -239,6 +229,28 @@ class GaussianCounter(LinearCounter):
     def node_noise(self, t: int) -> tuple[Fraction, ...]:
         """Return sigma_squared, once for each activation."""
         return (self.sigma_squared,) * t
+
+
+class _Noise:
+    """Draws the noise of one activation, at the door. It has not seen the values.
+
+    Attributes:
+        memory: of the counter; once the noise is drawn, the next one.
+    """
+
+    def __init__(self, counter: LinearCounter, t: IntArray, state: CounterState, source: NoiseSource) -> None:
+        self.law = CounterLaw(counter, t)
+        self.memory = {name: array for name, array in state.items() if name not in _COMMON}
+        self._before, self._counter, self._t, self._source = self.memory, counter, t, source
+
+    def __call__(self, count: int) -> IntArray:
+        if count != self._t.size:
+            raise EngineInputError("values must have the width of the state")
+        return drawn(self._source, self.law, self._sample)
+
+    def _sample(self, source: NoiseSource) -> IntArray:
+        noise, self.memory = self._counter._advance(self._t, self._before, source)
+        return noise
 
 
 _COMMON = {"kind", "activations", "running_sum"}

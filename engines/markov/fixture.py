@@ -79,7 +79,17 @@ def _event(domain: Any, chance: Chance) -> dict[str, Any]:
     return {domain.field: chance.choice(domain.values)}
 
 
+def _wide(mode: str) -> list[Variant]:
+    """More states than are worked out exactly, or learnt."""
+    states = 150
+    rows = [",".join("0.5" if to in (at, (at + 1) % states) else "0" for to in range(states)) for at in range(states)]
+    chain = {"path": "chain.csv", "sha256": "", "content": "\n".join(rows).encode() + b"\n"}
+    values = [f"state {at}" for at in range(states)]
+    return [{"domain": {"values": values, "population": 50_000, "transition": chain}}]
+
+
 CONTRACT = EngineCase(
+    wide=_wide,
     engine="markov",
     tables={
         "domain": {

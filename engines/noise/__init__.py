@@ -8,10 +8,11 @@ from engines.noise.arguments import int64_vector
 from engines.noise.bernoulli import bernoulli, bernoulli_exp, bernoulli_exp_multiples
 from engines.noise.binomial import centred_binomial
 from engines.noise.digits import geometric
+from engines.noise.door import check_zero
 from engines.noise.exponential import exponential_mechanism
 from engines.noise.gaussian import DiscreteGaussian, discrete_gaussian, sigma_squared_for
 from engines.noise.laplace import LEAST_VARIANCE, DiscreteLaplace, discrete_laplace, scale_for
-from engines.noise.mechanisms import binomial_mechanism, check_zero, gaussian_mechanism, laplace_mechanism
+from engines.noise.mechanisms import binomial_mechanism, gaussian_mechanism, laplace_mechanism
 from engines.noise.private import aggregate, private_like
 from engines.noise.source import SEED_BYTES, Label, NoiseSource, fresh_seed, repeated_seed, seeded
 from engines.noise.split import laplace_exceeds

@@ -7,6 +7,7 @@ Source: [canonne2020], algorithm 1. Whole
 """
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +16,7 @@ from engines.noise.arguments import INT64_MAX, int64_vector
 from engines.noise.digits import TOP, below_exp
 from engines.noise.source import NoiseSource
 from engines.noise.uniform import MAX_BOUND, random_bits, uniform_below
+from engines.noise.witness import CoinsLaw, drawn
 from schemas.arrays import BoolArray, IntArray, WordArray
 from schemas.errors import EngineInputError
 
@@ -80,6 +82,11 @@ def bernoulli_exp_multiples(multiples: IntArray | WordArray, unit: Fraction, sou
     whole: IntArray = (products // unit.denominator).astype(np.int64)
     rest: IntArray = (products % unit.denominator).astype(np.int64)
     return _coins_exp(whole, rest, unit.denominator, source)
+
+
+def private_coins(multiples: IntArray | WordArray, rate: Fraction, source: NoiseSource) -> BoolArray:
+    """Draw the coins of `bernoulli_exp_multiples` for private multiples: what mechanisms decide by."""
+    return drawn(source, CoinsLaw(multiples, rate), partial(bernoulli_exp_multiples, multiples, rate))
 
 
 def _coins_exp(whole: IntArray, rest: IntArray, denominator: int, source: NoiseSource) -> BoolArray:

@@ -6,10 +6,14 @@ Source: [dwork2006]; [zhang2022], appendix A.3.
 Units: integers.
 """
 
+from functools import partial
+
 import numpy as np
 
+from engines.noise.arguments import check_count
 from engines.noise.source import NoiseSource
 from engines.noise.witness import BinomialLaw, drawn
+from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
 
 MAX_HALF = 2**32
@@ -30,9 +34,22 @@ def centred_binomial(half: int, source: NoiseSource) -> int:
     >>> centred_binomial(50, seeded(1))
     -10
     """
+    return int(centred_binomials(1, half, source)[0])
+
+
+def centred_binomials(count: int, half: int, source: NoiseSource) -> IntArray:
+    """Draw `(count,)` as `centred_binomial` does, one after the other."""
+    check_count(count)
     if not 0 <= half <= MAX_HALF:
         raise EngineInputError("half must be between 0 and 2**32")
-    drawn(source, BinomialLaw(half))
+    return drawn(source, BinomialLaw(half), partial(_values, count, half))
+
+
+def _values(count: int, half: int, source: NoiseSource) -> IntArray:
+    return np.array([_value(half, source) for _ in range(count)], dtype=np.int64)
+
+
+def _value(half: int, source: NoiseSource) -> int:
     heads, coins = 0, 2 * half
     while coins:
         words = source.words(min(_WORDS, -(-coins // _WORD_BITS)))

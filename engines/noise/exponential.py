@@ -8,16 +8,18 @@ Units: a utility is a whole multiple of `quantum`; `sensitivity` is in the units
 """
 
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from engines.noise.arguments import check_fraction, int64_vector
-from engines.noise.bernoulli import bernoulli_exp_multiples
-from engines.noise.private import revealed
+from engines.noise.bernoulli import private_coins
+from engines.noise.door import opened
 from engines.noise.source import NoiseSource
 from engines.noise.uniform import uniform_below
-from engines.noise.witness import ExponentialLaw, released
+from engines.noise.witness import ExponentialLaw, UniformLaw, drawn
 from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
 
@@ -46,14 +48,18 @@ def exponential_mechanism(
     >>> exponential_mechanism([0, 100, 3], **args, source=seeded(1))
     1
     """
-    scores = int64_vector("utilities", revealed(utilities))
-    if not scores.size:
-        raise EngineInputError("utilities must not be empty")
     check_fraction("quantum", quantum)
     check_fraction("sensitivity", sensitivity)
     check_fraction("epsilon", epsilon)
-    law = ExponentialLaw(quantum, sensitivity, epsilon)
-    return released(source, law, scores, lambda: _chosen(scores, epsilon * quantum / (2 * sensitivity), source))
+    chosen = partial(_chosen, rate=epsilon * quantum / (2 * sensitivity), source=source)
+    return opened(utilities, ExponentialLaw(quantum, sensitivity, epsilon), chosen, source, checked=_scores)
+
+
+def _scores(utilities: Any) -> IntArray:
+    scores = int64_vector("utilities", utilities)
+    if not scores.size:
+        raise EngineInputError("utilities must not be empty")
+    return scores
 
 
 def _chosen(utilities: IntArray, rate: Fraction, source: NoiseSource) -> int:
@@ -64,8 +70,12 @@ def _chosen(utilities: IntArray, rate: Fraction, source: NoiseSource) -> int:
     # no more work than reading the utilities took.
     batch = _FIRST_BATCH
     while True:
-        proposed = uniform_below(utilities.size, batch, source)
-        accepted = bernoulli_exp_multiples(gaps[proposed], rate, source)
+        proposed = _proposals(utilities.size, batch, source)
+        accepted = private_coins(gaps[proposed], rate, source)
         if accepted.any():
             return int(proposed[np.argmax(accepted)])
         batch = min(2 * batch, _LAST_BATCH)
+
+
+def _proposals(bound: int, count: int, source: NoiseSource) -> IntArray:
+    return drawn(source, UniformLaw(bound, count), partial(uniform_below, bound, count))

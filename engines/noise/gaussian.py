@@ -11,6 +11,7 @@ Units: `sigma_squared` is in squares of the integers that are protected.
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -47,7 +48,10 @@ def discrete_gaussian(count: int, sigma_squared: Fraction, source: NoiseSource) 
     """
     check_count(count)
     check_sigma_squared(sigma_squared)
-    drawn(source, GaussianLaw(sigma_squared))
+    return drawn(source, GaussianLaw(sigma_squared), partial(_values, count, sigma_squared))
+
+
+def _values(count: int, sigma_squared: Fraction, source: NoiseSource) -> IntArray:
     scale = _proposal_scale(sigma_squared)
     kept: list[IntArray] = []
     missing = count

@@ -10,6 +10,7 @@ Units: `scale` is in those of the integers that are protected.
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -47,8 +48,7 @@ def discrete_laplace(count: int, scale: Fraction, source: NoiseSource) -> IntArr
     """
     check_count(count)
     check_scale(scale)
-    drawn(source, LaplaceLaw(scale))
-    return laplace_values(count, scale, source)
+    return drawn(source, LaplaceLaw(scale), partial(laplace_values, count, scale))
 
 
 def laplace_values(count: int, scale: Fraction, source: NoiseSource) -> IntArray:

@@ -1,26 +1,27 @@
-"""Mechanisms that add noise: the doors through which private integers leave an engine.
+"""Mechanisms that add noise: what leaves an engine, leaves through them.
 
-Each takes private values and gives what may be published; `exponential_mechanism` and `laplace_exceeds`, in modules of
-their own, and the counters are the others. They alone open `Private` values.
+Each takes private values and gives what may be published: a law, and a function that draws from it, for the door
+(`engines.noise.door`). `exponential_mechanism` and `laplace_exceeds`, in modules of their own, and the counters are the
+others.
 Guarantee: that of their noise, see `laplace`, `gaussian` and `binomial`; exact.
 Units: integers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
-from typing import overload
+from functools import partial
+from typing import Any, overload
 
 import numpy as np
 
 from engines.noise.arguments import int64_vector
-from engines.noise.binomial import centred_binomial
+from engines.noise.binomial import centred_binomials
+from engines.noise.door import released
 from engines.noise.gaussian import discrete_gaussian
 from engines.noise.laplace import discrete_laplace
-from engines.noise.private import revealed
 from engines.noise.source import NoiseSource
-from engines.noise.witness import BinomialLaw, GaussianLaw, LaplaceLaw, Law, released
+from engines.noise.witness import BinomialLaw, GaussianLaw, LaplaceLaw
 from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
 
@@ -43,7 +44,9 @@ def laplace_mechanism(values: int | IntArray, scale: Fraction, source: NoiseSour
     >>> laplace_mechanism(np.array([100, 0]), Fraction(5, 2), seeded(1))
     array([103,   1])
     """
-    return _noisy(values, LaplaceLaw(scale), lambda count: discrete_laplace(count, scale, source), source)
+    draw = partial(discrete_laplace, scale=scale, source=source)
+    noisy: int | IntArray = released(values, LaplaceLaw(scale), draw, source, checked=_whole)
+    return noisy
 
 
 @overload
@@ -59,9 +62,9 @@ def gaussian_mechanism(values: int | IntArray, sigma_squared: Fraction, source: 
     Guarantee: rho-zCDP where one unit moves the values by at most `sqrt(2 rho sigma_squared)` in L2 norm.
     Raises: EngineInputError if sigma_squared is out of range or the values are not integers.
     """
-    return _noisy(
-        values, GaussianLaw(sigma_squared), lambda count: discrete_gaussian(count, sigma_squared, source), source
-    )
+    draw = partial(discrete_gaussian, sigma_squared=sigma_squared, source=source)
+    noisy: int | IntArray = released(values, GaussianLaw(sigma_squared), draw, source, checked=_whole)
+    return noisy
 
 
 def binomial_mechanism(value: int, half: int, source: NoiseSource) -> int:
@@ -70,32 +73,17 @@ def binomial_mechanism(value: int, half: int, source: NoiseSource) -> int:
     Guarantee: what `engines.series.papers.binomial` works out.
     Raises: EngineInputError if `half` is out of range.
     """
-    value = revealed(value)
-    return released(source, BinomialLaw(half), value, lambda: value + centred_binomial(half, source))
+    draw = partial(centred_binomials, half=half, source=source)
+    noisy: int = released(value, BinomialLaw(half), draw, source, checked=_whole)
+    return noisy
 
 
-def _noisy(values: int | IntArray, law: Law, draw: Callable[[int], IntArray], source: NoiseSource) -> int | IntArray:
-    values = revealed(values)
+def _whole(values: Any) -> Any:
+    """An integer, int64, or Python's integers: sums with noise are such, too, so that none is too large."""
     if isinstance(values, int):
-        number = values
-        return released(source, law, number, lambda: number + int(draw(1)[0]))
-    array = _whole(values)
-    return released(source, law, array, lambda: array + draw(array.size))
-
-
-def _whole(values: IntArray) -> IntArray:
-    """int64, or Python's integers: sums with noise are such, too, so that none is too large."""
+        return values
     if np.asarray(values).dtype != object:
         return int64_vector("values", values)
     if values.ndim != 1 or not all(isinstance(value, int) for value in values):
         raise EngineInputError("values must be integers, in one dimension")
     return values
-
-
-def check_zero(values: IntArray, what: str) -> None:
-    """Stop where private values are not all zero that are so by construction, whatever the data. Says no value.
-
-    Raises: AssertionError naming `what`.
-    """
-    if np.any(revealed(values)):
-        raise AssertionError(what)

@@ -1,13 +1,15 @@
 """The one source of randomness: a 32-byte seed, expanded by SHAKE-256 into words that can be drawn again.
 
 Guarantee: none of its own. Every mechanism is private under the assumption that SHAKE-256 with a secret uniform seed
-    can not be told from uniform words (FIPS 202, 256-bit strength), and that no stream of words is used twice.
+    can not be told from uniform words (FIPS 202, 256-bit strength), and that no word is used twice: words are an
+    expansion of (labels, number of the call), and a source and all its children count the calls of a path together.
 Source: the release log commits the seed of a step before anything is computed from it, so a step that is computed
     again after a crash draws the same noise (design: architecture, "seed first").
 """
 
 import hashlib
 import secrets
+from typing import Self
 
 import numpy as np
 
@@ -65,7 +67,8 @@ class NoiseSource:
 
     Each call of `words` is a SHAKE-256 stream of its own, over the domain name, the seed, the context and the number
     of the call. So the k-th call depends on k and not on how much earlier calls took, and a longer request begins
-    with the words of a shorter one. Equal seed, context and calls give equal words on every platform.
+    with the words of a shorter one. Equal seed, context and number give equal words on every platform. A number is
+    given once: a source counts the calls of each context for itself and all its children.
 
     Args:
         seed: 32 bytes, secret until the end of time: whoever knows it subtracts the noise.
@@ -76,16 +79,19 @@ class NoiseSource:
     array([4377933093429605968, 1524391797222202299], dtype=uint64)
     """
 
-    __slots__ = ("_context", "_draws", "_seed", "_state")
+    __slots__ = ("_calls", "_context", "_path", "_seed", "_state")
 
     def __init__(self, seed: bytes, *context: Label) -> None:
         _check_seed(seed)
         self._seed = seed
+        self._calls: dict[bytes, int] = {}
+        self._begin(context)
+
+    def _begin(self, context: tuple[Label, ...]) -> None:
         self._context = context
-        self._draws = 0
-        encoded = b"".join(_encode(label) for label in context)
         # The number of labels and their lengths come first, so no context is the beginning of another one's bytes.
-        self._state = hashlib.shake_256(_DOMAIN + seed + len(context).to_bytes(8, "little") + encoded)
+        self._path = len(context).to_bytes(8, "little") + b"".join(_encode(label) for label in context)
+        self._state = hashlib.shake_256(_DOMAIN + self._seed + self._path)
 
     def words(self, count: int) -> WordArray:
         """Draw `(count,)` uniform uint64 words, read-only.
@@ -95,30 +101,40 @@ class NoiseSource:
         check_count(count)
         if count > MAX_WORDS:
             raise EngineInputError(f"count must be at most {MAX_WORDS} words: draw in chunks")
+        number = self._calls.get(self._path, 0)
+        self._calls[self._path] = number + 1
         stream = self._state.copy()
-        stream.update(self._draws.to_bytes(8, "little"))
-        self._draws += 1
+        stream.update(number.to_bytes(8, "little"))
         return np.frombuffer(stream.digest(count * WORD_BYTES), dtype="<u8").astype(np.uint64, copy=False)
 
-    def child(self, *labels: Label) -> "NoiseSource":
+    def child(self, *labels: Label) -> Self:
         """Return the source of the longer context: independent of this one, however much this one has drawn.
 
-        The same labels give the same child, from its first word: give each use its own labels, for noise that is
-        used twice cancels.
+        The same labels give the same context, and its words go on: none comes twice.
 
         Raises: EngineInputError if there are no labels, since that would be this source again.
 
         >>> parent = seeded(1)
         >>> bool(parent.child("left").words(1) == parent.child("right").words(1))
         False
+        >>> bool(parent.child("left").words(1) == seeded(1).child("left").words(1))
+        False
         """
         if not labels:
             raise EngineInputError("a child needs at least one label")
-        return NoiseSource(self._seed, *self._context, *labels)
+        child = self._alike()
+        child._begin((*self._context, *labels))
+        return child
+
+    def _alike(self) -> Self:
+        """A source that counts calls with this one, before its context is begun."""
+        made = object.__new__(type(self))
+        made._seed, made._calls = self._seed, self._calls
+        return made
 
     def __repr__(self) -> str:
         """Show the context, never the seed."""
-        return f"NoiseSource(<seed>, context={self._context!r}, draws={self._draws})"
+        return f"NoiseSource(<seed>, context={self._context!r}, draws={self._calls.get(self._path, 0)})"
 
 
 def seeded(n: int) -> NoiseSource:

@@ -9,16 +9,17 @@ Units: thresholds are whole multiples of `unit`, e.g. `Fraction(1, 2**20)` event
 """
 
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from engines.noise.arguments import check_fraction, int64_vector
-from engines.noise.bernoulli import bernoulli_exp_multiples
-from engines.noise.private import revealed
+from engines.noise.bernoulli import private_coins
+from engines.noise.door import opened
 from engines.noise.source import NoiseSource
 from engines.noise.uniform import random_bits
-from engines.noise.witness import ExceedsLaw, released
+from engines.noise.witness import ExceedsLaw, UniformLaw, drawn
 from schemas.arrays import BoolArray, IntArray
 
 
@@ -40,18 +41,22 @@ def laplace_exceeds(thresholds: ArrayLike, *, unit: Fraction, scale: Fraction, s
     >>> laplace_exceeds([-5, 0, 5], unit=Fraction(1, 2), scale=Fraction(1), source=seeded(1))
     array([ True,  True, False])
     """
-    limits = int64_vector("thresholds", revealed(thresholds))
     check_fraction("unit", unit)
     check_fraction("scale", scale)
-    return released(source, ExceedsLaw(unit, scale), limits, lambda: _drawn(limits, unit / scale, source))
+    bits = partial(_bits, rate=unit / scale, source=source)
+    return opened(thresholds, ExceedsLaw(unit, scale), bits, source, checked=partial(int64_vector, "thresholds"))
 
 
-def _drawn(thresholds: IntArray, rate: Fraction, source: NoiseSource) -> BoolArray:
+def _bits(thresholds: IntArray, rate: Fraction, source: NoiseSource) -> BoolArray:
     outside = np.zeros(thresholds.size, dtype=np.bool_)
     # Outside: the noise lies beyond the threshold, seen from zero. A fair coin picks the side, exp(-|x|/scale) the
     # rest. A threshold below zero is exceeded unless the noise lies beyond it.
-    heads = np.flatnonzero(random_bits(thresholds.size, source))
+    heads = np.flatnonzero(_sides(thresholds.size, source))
     # Taken as unsigned, the magnitude of -2**63 is right as well.
     magnitudes = np.abs(thresholds[heads]).view(np.uint64)
-    outside[heads] = bernoulli_exp_multiples(magnitudes, rate, source)
+    outside[heads] = private_coins(magnitudes, rate, source)
     return outside ^ (thresholds < 0)
+
+
+def _sides(count: int, source: NoiseSource) -> BoolArray:
+    return drawn(source, UniformLaw(2, count), partial(random_bits, count))

@@ -1,8 +1,8 @@
 """What watches mechanisms as they run: the coupling tests' window on an engine. A running job has none.
 
-A mechanism says which law its noise has (`Law`), which private integers go in, and how to draw; a `Witness` may look,
-and may decide what comes out. Samplers report every draw, so that the noise a mechanism HAS can be compared with the
-law that it DECLARES.
+A mechanism says which law its noise has (`Law`), and how it lets private integers out; a `Witness` may look, and may
+decide what comes out. Samplers report every draw, and give what the witness makes of it: so it is seen whether what
+left is the private number with that noise, of the law that was declared, and of no word that was used before.
 Guarantee: none; a source with a witness is for tests and audits.
 """
 
@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
 from engines.noise.source import Label, NoiseSource
-from schemas.arrays import IntArray
+from schemas.arrays import IntArray, WordArray
 
 T = TypeVar("T")
 
@@ -25,6 +25,7 @@ T = TypeVar("T")
 class LaplaceLaw:
     """Discrete Laplace noise on integers. `scale` in their units."""
 
+    resolution: ClassVar[int] = 1
     scale: Fraction
 
 
@@ -32,6 +33,7 @@ class LaplaceLaw:
 class GaussianLaw:
     """Discrete Gaussian noise on integers."""
 
+    resolution: ClassVar[int] = 1
     sigma_squared: Fraction
 
 
@@ -39,6 +41,7 @@ class GaussianLaw:
 class BinomialLaw:
     """Centred binomial noise of 2 `half` coins on an integer."""
 
+    resolution: ClassVar[int] = 1
     half: int
 
 
@@ -61,7 +64,7 @@ class ExponentialLaw:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CounterLaw:
-    """One activation of continual counters.
+    """One activation of continual counters: what it adds to the noise of their running sums.
 
     Attributes:
         counter: `engines.counters.Counter`. activations: `(n,)` int64 of each coordinate, this one included; public.
@@ -72,6 +75,11 @@ class CounterLaw:
 
     __hash__ = None  # type: ignore[assignment]
 
+    @property
+    def resolution(self) -> int:
+        """Noise is in whole multiples of one event divided by this."""
+        return int(self.counter.resolution)
+
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, CounterLaw)
@@ -80,62 +88,80 @@ class CounterLaw:
         )
 
 
-Law = LaplaceLaw | GaussianLaw | BinomialLaw | ExceedsLaw | ExponentialLaw | CounterLaw
-Noise = LaplaceLaw | GaussianLaw | BinomialLaw
+@dataclass(frozen=True, slots=True)
+class UniformLaw:
+    """So many integers below a bound: sides of a fair coin, proposals."""
+
+    bound: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CoinsLaw:
+    """Coins that show heads with probability exp(-multiples * rate). `multiples` `(n,)` are private."""
+
+    multiples: IntArray | WordArray
+    rate: Fraction
+
+
+NoiseLaw = LaplaceLaw | GaussianLaw | BinomialLaw | CounterLaw
+"""Of noise that is added. Private numbers times `resolution` are in its units."""
+Law = NoiseLaw | ExceedsLaw | ExponentialLaw
+Drawn = NoiseLaw | UniformLaw | CoinsLaw
 
 
 class Witness(Protocol):
     """Sees every mechanism of an engine."""
 
-    def released(self, source: WitnessedSource, law: Law, private: Any, draw: Callable[[], T]) -> T:
-        """Return what the mechanism lets out: `draw()`, or something else of its kind.
+    def released(self, source: WitnessedSource, law: Law, private: Any, mechanism: Callable[[Any], T]) -> T:
+        """Return what the mechanism lets out: `mechanism(private)`, or something else of its kind.
 
         Args:
             private: what the noise hides, an integer or `(n,)` integers.
+            mechanism: what is let out of any such numbers.
         """
         ...
 
-    def drawn(self, noise: Noise) -> None:
-        """A sampler was asked for noise of this law."""
+    def drawn(self, source: WitnessedSource, law: Drawn, sample: Callable[[NoiseSource], T]) -> T:
+        """Return what a sampler gives: `sample(source)`, or something else of its kind."""
+        ...
+
+    def gave(self, source: WitnessedSource, words: WordArray) -> None:
+        """A source gave these words."""
         ...
 
 
 class WitnessedSource(NoiseSource):
-    """A source whose mechanisms, and those of its children, are watched.
+    """A source whose mechanisms, and those of its children, are watched."""
 
-    Attributes:
-        labels: of the source, from the stream's name on.
-        draws: how often it was drawn from.
-    """
-
-    __slots__ = ("_seed_bytes", "labels", "witness")
+    __slots__ = ("witness",)
 
     def __init__(self, witness: Witness, seed: bytes, *labels: Label) -> None:
         super().__init__(seed, *labels)
         self.witness: Witness = witness
-        self.labels = labels
-        self._seed_bytes = seed
+
+    def _alike(self) -> Self:
+        made = super()._alike()
+        made.witness = self.witness
+        return made
 
     @property
-    def draws(self) -> int:
-        return self._draws
+    def labels(self) -> tuple[Label, ...]:
+        """Of the source, from the stream's name on."""
+        return self._context
 
-    @draws.setter
-    def draws(self, count: int) -> None:
-        self._draws = count
-
-    def child(self, *labels: Label) -> WitnessedSource:
-        return WitnessedSource(self.witness, self._seed_bytes, *self.labels, *labels)
+    def words(self, count: int) -> WordArray:
+        words = super().words(count)
+        self.witness.gave(self, words)
+        return words
 
 
-def released(source: NoiseSource, law: Law, private: Any, draw: Callable[[], T]) -> T:
-    """Run a mechanism: `draw()`, or what the witness of the source makes of it."""
+def drawn(source: NoiseSource, law: Drawn, sample: Callable[[NoiseSource], T]) -> T:
+    """Draw `sample(source)`, or what the witness of the source makes of it.
+
+    Args:
+        sample: a function of the source alone: equal words, equal draws.
+    """
     if isinstance(source, WitnessedSource):
-        return source.witness.released(source, law, private, draw)
-    return draw()
-
-
-def drawn(source: NoiseSource, noise: Noise) -> None:
-    """Report a draw to the witness of the source, if it has one."""
-    if isinstance(source, WitnessedSource):
-        source.witness.drawn(noise)
+        return source.witness.drawn(source, law, sample)
+    return sample(source)

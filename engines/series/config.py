@@ -158,6 +158,7 @@ class SeriesConfig:
                     l1_sensitivity=ceil((field.sensitivity or field.shift * field.unit) * self.presence.per_step),
                     scale=Fraction(sigma(index) * field.unit).limit_denominator(_SHORT),
                     epsilon=max(epsilon, Fraction(1, _SHORT)),
+                    shift=(field.shift * Fraction(field.unit)) ** 2,
                 )
             )
         return tuple(mechanisms)

@@ -11,7 +11,7 @@ from engines.auditor.cases import Case
 from engines.auditor.engines import case, faintly
 from engines.auditor.features import Features
 from engines.auditor.fixture import DENSE, VISITED, AuditFixture, Focus
-from engines.contract_case import Chance, EngineCase, Variant
+from engines.contract_case import WHOLE, Chance, EngineCase, Variant
 from schemas.blocks import Folded
 from schemas.config import ENGINES, Stream
 
@@ -88,7 +88,30 @@ def _event(domain: Any, chance: Chance) -> dict[str, Any]:
     return fields
 
 
+def _dearest(domain: Any, chance: Chance) -> list[dict[str, Any]]:
+    """At the limit that is farther from zero, in every field."""
+    return [{field.name: max(field.limits, key=abs) for field in domain.series if field.of != "count"}]
+
+
+def _reach(stream: Stream) -> float:
+    """Budget distribution gives each step half of what its window has left, so that a part of a window of w steps is
+    never spent: half of epsilon over 2**w. Binomial noise is on coarse totals, and a reading that moves a total by a
+    power of two moves the coarse one by 4 where 5 are paid for (`BinomialBudget.shift`).
+    """
+    if stream.mode == "paper-binomial" and getattr(stream.domain, "readings", False):
+        return 0.78
+    return WHOLE * (1 - 0.5 ** (1 + (stream.period_steps or 0))) if stream.mode == "bd" else WHOLE
+
+
+def _wide(mode: str) -> list[Variant]:
+    """Many fields, of limits whose lower end is the larger one, and a horizon far beyond what is run."""
+    fields = [{"name": f"f{at}", "of": "sum", "limits": [-40.0, 4.0]} for at in range(9)]
+    many = {"max_contributions": 12, "max_per_step": 5}
+    return [{"domain": {"fields": fields}, "options": {"horizon": 20_000}, "privacy": many}]
+
+
 CONTRACT = EngineCase(
+    wide=_wide,
     engine="series",
     tables={
         "domain": {"kind": "series", "fields": [{"name": "km", "of": "sum", "limits": [0.0, 4.0]}]},
@@ -97,6 +120,8 @@ CONTRACT = EngineCase(
     privacy={"max_contributions": 4, "max_per_step": 2},
     keys=lambda pick: (pick(0, SERIES_HIGHEST),),
     event=_event,
+    dearest=_dearest,
+    reach=_reach,
     crowd=(SERIES_HIGHEST,),
     foreign=(SERIES_HIGHEST + 1,),
     # Each event moves every measurement of its step; tests/sequence checks by how much.

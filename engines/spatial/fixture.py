@@ -14,7 +14,7 @@ from engines.auditor.cases import Case
 from engines.auditor.engines import THREE_KINDS, case, faintly
 from engines.auditor.fixture import DENSE, VISITED, AuditFixture
 from engines.contract import Release
-from engines.contract_case import Chance, EngineCase
+from engines.contract_case import WHOLE, Chance, EngineCase, Variant
 from engines.spatial.domain import BoxDomain
 from engines.spatial.focus import centre, spatial_focus
 from engines.spatial.life import TTL, living
@@ -126,7 +126,29 @@ def _event(domain: Any, chance: Chance) -> dict[str, Any]:
     return point_at(domain, chance)
 
 
+def _reach(stream: Stream) -> float:
+    """A tree's bits are charged for paths without end, at thresholds as close as can be: one of a few levels costs
+    about two thirds of that, and bits have half of epsilon. Where all that is alive is measured anew, epsilon is
+    that of every step, and a unit is not alive in all of them; under a ttl in few."""
+    if not stream.private:
+        return 0.3 if stream.ttl_steps is None else 0.05
+    return WHOLE if stream.mode == "default" else 0.7
+
+
+def _wide(mode: str) -> list[Variant]:
+    """More leaves than 2**16 where a mode divides evenly; charges of two, several of them in a step."""
+    grid = {"grid": 17} if mode == "fixed-tree" else {}
+    return [
+        {
+            "options": {"depth": 18, "max_leaves": 2**17, **grid},
+            "domain": {"ttl": "2h"},
+            "privacy": {"max_contributions": 8, "max_per_step": 6},
+        }
+    ]
+
+
 CONTRACT = EngineCase(
+    wide=_wide,
     engine="spatial",
     tables={
         "domain": {"kind": "box", "x": "lon", "y": "lat", "bounds": [-1.0, 40.0, 1.0, 41.0]},
@@ -134,6 +156,7 @@ CONTRACT = EngineCase(
     },
     keys=lambda pick: (pick(0, 2 ** (SPATIAL_DEPTH + 1) - 1),),
     event=_event,
+    reach=_reach,
     crowd=(8,),
     foreign=(2 ** (SPATIAL_DEPTH + 1),),
     measured=_cells,

@@ -11,7 +11,7 @@ from engines.auditor.cases import Case
 from engines.auditor.engines import THREE_KINDS, case, faintly
 from engines.auditor.features import Features
 from engines.auditor.fixture import VISITED, AuditFixture, Focus
-from engines.contract_case import Chance, EngineCase
+from engines.contract_case import WHOLE, Chance, EngineCase, Variant
 from engines.tabular.keys import RowKeys
 from schemas.blocks import Folded
 from schemas.config import ENGINES, Stream
@@ -132,7 +132,34 @@ def _event(domain: Any, chance: Chance) -> dict[str, Any]:
     return fields
 
 
+def _reach(stream: Stream) -> float:
+    """Of rounds, counts have half of epsilon, and every unit uses that up. A choice costs all that it is charged only
+    where a row moves one marginal towards the model and another one away from it; in a first round it moves all alike.
+    `tests/couple/test_tabular_claims.py` makes tables where it does not.
+    """
+    return WHOLE if stream.mode == "default" else WHOLE / 2
+
+
+def _wide(mode: str) -> list[Variant]:
+    """In `default` more cells of one marginal than 2**16, once among more marginals than its early blocks hold, and
+    once among so few, and with so much epsilon, that a crowd has them measured.
+    """
+    large = [{"field": f"large {at}", "values": list(range(260))} for at in range(2)] if mode == "default" else []
+    small = [{"field": f"small {at}", "values": [0, 1]} for at in range(15 if mode == "default" else 9)]
+
+    def table(attributes: Sequence[dict[str, Any]], **privacy: Any) -> Variant:
+        return {
+            "domain": {"attributes": attributes, "ttl": "2h"},
+            "options": {"fit": None, "records": False},
+            "privacy": {"max_contributions": 8, "max_per_step": 6, **privacy},
+        }
+
+    few = [table([*large, *small[:2]], epsilon=40.0)] if mode == "default" else []
+    return [table([*large, *small]), *few]
+
+
 CONTRACT = EngineCase(
+    wide=_wide,
     engine="tabular",
     tables={
         "domain": {
@@ -147,6 +174,7 @@ CONTRACT = EngineCase(
     },
     keys=lambda pick: (pick(0, 2 * 2 * 3 * 2 - 1),),
     event=_event,
+    reach=_reach,
     crowd=(8,),
     foreign=(2 * 2 * 3 * 2,),
     variants=(

@@ -20,7 +20,7 @@ from engines.noise import NoiseSource, uniform_below
 from engines.tabular.domain import TableDomain
 from engines.tabular.fitted import Fitted
 from engines.tabular.marginals import Marginals
-from schemas.arrays import BoolArray, FloatArray, IntArray
+from schemas.arrays import BoolArray, FloatArray, IntArray, narrowed
 from schemas.errors import EngineInputError
 
 CANDIDATES = 4
@@ -74,7 +74,8 @@ class Rows:
             raise EngineInputError("state lacks rows") from None
         if not len(keys) == len(ids) == len(origins):
             raise EngineInputError("the state's rows do not fit together")
-        return Rows(domain.keys.codes(keys).astype(np.int16), ids, origins, serial)
+        domain.keys.check(keys)
+        return Rows(narrowed(domain.keys.codes(keys), np.int16), ids, origins, serial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ class Keeper:
                     places[:, there] = _choices(table if here == left else table.T, places[:, here], noise)
                     drawn[there] = True
                     waiting.append(there)
-        return places[self.possible(places)].astype(np.int16)
+        return narrowed(places[self.possible(places)], np.int16)
 
     def whole(self, codes: np.ndarray) -> np.ndarray:
         """Rows of all attributes from active codes: an attribute with one value has code 0."""

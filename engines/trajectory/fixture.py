@@ -14,7 +14,7 @@ from engines.auditor.cases import Case
 from engines.auditor.engines import case, faintly
 from engines.auditor.features import Features
 from engines.auditor.fixture import DENSE, VISITED, AuditFixture, Focus, Key
-from engines.contract_case import Chance, EngineCase, Variant
+from engines.contract_case import WHOLE, Chance, EngineCase, Variant
 from engines.spatial.fixture import point_at
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.grid import Grid
@@ -135,7 +135,32 @@ def _event(domain: Any, chance: Chance) -> dict[str, Any]:
     return {**point_at(domain, chance), **end, domain.trip: f"trip {chance.randint(0, 2)}"}
 
 
+def _dearest(domain: Any, chance: Chance) -> list[dict[str, Any]]:
+    """A trip of one point or of two that ends where it is: all of its weight is in one bin of each histogram."""
+    points = [point_at(domain, chance) for _ in range(chance.randint(1, 2))]
+    under_way, over = ({}, {}) if domain.end is None else ({domain.end: "no"}, {domain.end: domain.end_value})
+    return [*({**point, **under_way} for point in points), {**points[-1], **over}]
+
+
+def _reach(stream: Stream) -> float:
+    """No trip is the dearest one to all histograms at once: one that stays has no moves, one that moves has its points
+    in several cells, and with a delta the squares of halves count. So they add up to more than any trip pays
+    (`tests/couple/test_trajectory_delta.py`: each histogram alone reaches its part). In modes of the papers trees are
+    charged for paths without end, too."""
+    if stream.mode == "default":
+        return 0.7 if stream.privacy.delta else WHOLE
+    return 0.5
+
+
+def _wide(mode: str) -> list[Variant]:
+    """Finer grids, and longer trips."""
+    grid = {"grid": 20} if mode == "grid" else {}
+    many = {"max_contributions": 8, "max_per_step": 6}
+    return [{"options": {"max_points": 100, "max_moves": 60, "side": 48, **grid}, "privacy": many}]
+
+
 CONTRACT = EngineCase(
+    wide=_wide,
     engine="trajectory",
     tables={
         "domain": {"kind": "trips", "trip": "n", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0], "end": "e"},
@@ -144,6 +169,8 @@ CONTRACT = EngineCase(
     # Name, admitting step, time, place, end record.
     keys=lambda pick: (pick(1, 6), 0, 0, pick(0, 9), pick(0, 2**40 - 1), pick(0, 1)),
     event=_event,
+    reach=_reach,
+    dearest=_dearest,
     crowd=(1, 0, 0, 1, 5, 1),
     foreign=(1, 0, 0, 1, 2**40, 1),
     words=6,

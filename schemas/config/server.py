@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
@@ -44,16 +43,23 @@ def _host(value: str) -> str:
 Host = Annotated[str, Field(strict=True), AfterValidator(_host)]
 
 
-def _collector(value: str) -> str:
-    fix = 'write otlp_endpoint = "https://collector:4318"'
-    secrets = "write them into otlp_headers_file, as authorization=Basic ..."
-    url = base_address(value, fix=fix, secrets=secrets)
-    if url.query or url.fragment or url.path.rstrip("/").endswith("/v1/metrics"):
-        raise refusal("is not the collector's base address", f"{fix}: /v1/metrics is added to it")
-    return value
+def _witness(value: str) -> str:
+    fix = 'write an absolute folder, "s3://bucket/folder", or "https://host/path"'
+    if value.startswith("/"):
+        return value
+    if value.startswith("s3://"):
+        if not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?:/[A-Za-z0-9._-]+)*/?", value):
+            raise refusal("is not the address of a bucket", fix)
+        return value.rstrip("/")
+    url = base_address(value, fix=fix, secrets="write them into witness_headers_file, as authorization=Basic ...")
+    if url.query or url.fragment:
+        raise refusal("is not the address of a folder", fix)
+    if url.scheme == "http" and not is_loopback(url):
+        raise refusal("could be answered by anybody on the way", "write https://, or an address on loopback")
+    return value.rstrip("/")
 
 
-Collector = Annotated[str, Field(strict=True), AfterValidator(_collector)]
+Witness = Annotated[str, Field(strict=True), AfterValidator(_witness)]
 
 
 class JobSection(Section):
@@ -62,18 +68,18 @@ class JobSection(Section):
     name: PlainName = Field("privstream", examples=["privstream"])
     """Prefix of what the job owns on the cluster (groups, transactional ids, private topics): keep it for ever."""
     data_dir: Path | None = Field(None, examples=["/var/lib/privstream"])
-    """Folder of the RocksDB tables, a cache but as sensitive as the raw topics; absent: below the user's state folder,
-    such as ~/.local/state/privstream, one for each cluster."""
+    """Folder of the RocksDB tables, a cache but as sensitive as the raw topics, and without `witness` of what this
+    worker has seen answered; absent: below the user's state folder, such as ~/.local/state/privstream, one for each
+    cluster."""
+    witness: Witness | None = Field(None, examples=["s3://witness-of-kafka/production"])
+    """Place outside the cluster where each step is noted before it is public, so that a cluster that was put back does
+    not answer again: a folder that all workers share, `s3://bucket/folder` or `https://`; absent: below `data_dir`."""
+    witness_headers_file: Path | None = Field(None, examples=["/run/secrets/witness-headers"])
+    """Headers sent to an `https://` witness, `name=value` separated by commas; a secret."""
     http_port: Whole | None = Field(None, ge=1, le=65535, examples=[9464])
     """TCP port of /livez, /readyz and /metrics, or one of the nine after it where it is taken; absent: none."""
     http_host: Host = Field("127.0.0.1", examples=["127.0.0.1"])
     """Address on which that is served. Metrics count private records: beyond loopback, let operators alone reach it."""
-    otlp_endpoint: Collector | None = Field(None, examples=["https://collector.example:4318"])
-    """Base address of an OpenTelemetry collector to which metrics are pushed (OTLP/HTTP). It sees private counts."""
-    otlp_headers_file: Path | None = Field(None, examples=["/run/secrets/otlp-headers"])
-    """Headers sent with them, `name=value` separated by commas as in OTEL_EXPORTER_OTLP_HEADERS; a secret."""
-    otlp_insecure: Flag = Field(False, examples=[False])
-    """Push over plain http beyond loopback: whoever listens there reads private counts."""
     max_clock_skew: PositiveDuration = Field(timedelta(seconds=10), examples=["10s"])
     """How far a worker's clock may be ahead of the brokers': no step is closed earlier than this before its end."""
     keep_private_log: Flag = Field(False, examples=[False])
@@ -86,27 +92,11 @@ class JobSection(Section):
         """The same in microseconds."""
         return microseconds(self.max_clock_skew)
 
-    @property
-    def shows_metrics(self) -> bool:
-        """Whether anybody is shown metrics."""
-        return self.http_port is not None or self.otlp_endpoint is not None
-
     def problems(self) -> Iterator[ConfigProblem]:
-        """Private counts that would go over an open link, and keys that would silently be ignored."""
-        if self.otlp_endpoint is None:
-            for key in ("otlp_headers_file", "otlp_insecure"):
-                if getattr(self, key):
-                    yield ConfigProblem(key, "would be ignored: there is no otlp_endpoint", "set it, or remove the key")
-            return
-        url = urlsplit(self.otlp_endpoint)
-        needed = url.scheme == "http" and not is_loopback(url)
-        if needed and not self.otlp_insecure:
-            reason = "would send counts of private records in the clear to another machine"
-            fix = "write https://, push to a collector on loopback, or set otlp_insecure = true on a network you trust"
-            yield ConfigProblem("otlp_endpoint", reason, fix)
-        elif self.otlp_insecure and not needed:
-            reason = "would be ignored: the link of otlp_endpoint is encrypted, or does not leave this machine"
-            yield ConfigProblem("otlp_insecure", reason, "remove the key")
+        """Keys that would silently be ignored."""
+        if self.witness_headers_file is not None and not (self.witness or "").startswith("http"):
+            reason = "would be ignored: witness is no http or https address"
+            yield ConfigProblem("witness_headers_file", reason, "remove the key, or correct witness")
 
 
 def _servers(value: str) -> str:

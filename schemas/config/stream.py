@@ -89,6 +89,12 @@ class Stream(Source):
         return found
 
     @property
+    def decay(self) -> Fraction:
+        """What is left, in each step, of the precision of the step before; 1 where it does not fall."""
+        found: Fraction | None = getattr(self.options, "decay_fraction", None)
+        return Fraction(1) if found is None else found
+
+    @property
     def private(self) -> bool:
         """False in a mode that measures events again at every step: `privacy.epsilon` is then the price of ONE step."""
         return self.mode not in self.facts.not_private

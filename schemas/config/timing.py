@@ -18,11 +18,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from schemas.config.section import Section, refusal
 from schemas.config.values import Duration, FieldName, StepLength, Whole, microseconds
 from schemas.errors import ConfigProblem
+from schemas.releases import STEP_LIMIT
 from schemas.steps import zones
 from schemas.steps.lengths import CalendarLength, least_us, length_fields
 from schemas.steps.sequence import EPOCH, LAST_YEAR, CalendarSteps, FixedSteps, Steps
 
 NUMERIC_FORMATS = ("s", "ms", "us")
+_LEAST_US = 366 * 86_400_000_000
 _OF_OLD = datetime(1900, 1, 1)
 """A Monday on which a year begins."""
 _PROBE = datetime(2019, 11, 23, 17, 45, 56)
@@ -231,7 +233,13 @@ class Timing(Section):
             )
 
     def problems(self) -> Iterator[ConfigProblem]:
-        """A start that does not exist, or that a replay cannot have."""
+        """Steps that are soon used up, a start that does not exist, or that a replay cannot have."""
+        if STEP_LIMIT * self.shortest_us < _LEAST_US:
+            yield ConfigProblem(
+                "step",
+                f"is so short that all {STEP_LIMIT:,} steps that a stream can have are over within a year",
+                'write a step of 15 ms or more; one such as "1min" has enough of them for 4,000 years',
+            )
         if self.start == "now":
             if self.clock == "replay":
                 yield ConfigProblem(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import ssl
 from typing import Any
@@ -17,12 +18,21 @@ from aiokafka.errors import (
 )
 
 from agents.kafka import refusals
-from agents.kafka.cluster import access_error, passes, probe
+from agents.kafka.cluster import access_error, passes, probe, said
 from agents.kafka.topics.admin import admin_client
-from agents.lifecycle.advice import advice
+from agents.lifecycle.advice import advice, explain
 from agents.lifecycle.stops import Stops, StreamStoppedError, alone
 from schemas.config.server import Kafka
-from schemas.errors import AccessError, BrokerError, ConfigError, GapError, OutcomeUnknownError, StoreError, TopicError
+from schemas.errors import (
+    AccessError,
+    BrokerError,
+    ConfigError,
+    DescriptorsError,
+    GapError,
+    OutcomeUnknownError,
+    StoreError,
+    TopicError,
+)
 
 KAFKA = Kafka(bootstrap="127.0.0.1:1")
 
@@ -119,6 +129,30 @@ def test_a_wrong_password_is_told_by_every_command(monkeypatch: pytest.MonkeyPat
     for question in (lambda: probe(KAFKA), ask):
         with pytest.raises(AccessError, match=r"authentication failed: 127\.0\.0\.1:1 refused"):
             asyncio.run(question())
+
+
+def test_too_few_descriptors_are_no_fault_of_disk_or_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a question to the brokers meets it, whatever a client then made of it, and in an error of the system."""
+
+    async def no_more(*_: Any, **__: Any) -> None:
+        raise KafkaConnectionError from OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(refusals, "create_conn", no_more)
+    with pytest.raises(DescriptorsError) as caught:
+        asyncio.run(probe(KAFKA))
+    for error in (caught.value, OSError(errno.ENFILE, "")):
+        assert not passes(error)
+        assert "ulimit -n" in explain(said(error))
+        assert "disk" not in explain(said(error))
+
+
+@pytest.mark.parametrize("kind", [AssertionError, KeyError])
+def test_an_error_of_the_program_says_where_it_was(kind: type[Exception]) -> None:
+    with pytest.raises(kind) as caught:
+        raise kind("a value of somebody")
+    told = explain(said(caught.value))
+    assert f"{kind.__name__} in {__name__}, line " in told
+    assert "somebody" not in told
 
 
 def test_nobody_there_is_told_for_each_server() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import agents.worker.topic_watch
 from agents.lifecycle.stops import Part, Stops
+from agents.lifecycle.vitals import Vitals
 from agents.protocol.release.publisher import Publication
 from agents.protocol.release.stepper import Stepper
 from agents.worker.publish import PublishStreamTask
@@ -113,7 +114,7 @@ def test_the_worker_ends_when_nothing_is_left_to_publish(
     stops = Stops.of(["a", "b"])
     stops.watched = True
     config = job_config("localhost:1", tmp_path, streams=[stream_table("a"), stream_table("b")], job="j")
-    watching = TopicWatch(config, stops, {})
+    watching = TopicWatch(config, stops, {}, Vitals())
 
     async def status(_: Any) -> list[Any]:
         return [

@@ -43,10 +43,10 @@ class Producer:
     async def begin_transaction(self) -> None:
         self.open = []
 
-    async def send(self, topic: str, value: bytes, key: bytes, partition: int) -> asyncio.Future[None]:
+    async def send(self, topic: str, value: bytes, key: bytes, partition: int) -> asyncio.Future[Any]:
         self.open.append((key, value))
         sent = asyncio.get_running_loop().create_future()
-        sent.set_result(None)
+        sent.set_result(SimpleNamespace(offset=len(self.log) + len(self.open) - 1))
         return sent
 
     async def commit_transaction(self) -> None:

@@ -128,7 +128,7 @@ def test_ends_of_replayed_streams_get_their_places_too_and_nobody_is_warned_of_t
         service._consumer = partition
         service.partition_tasks[task.source] = task
         await service._place_ticks()
-        assert partition.asked == 0, "a job that only replays may have nobody to ask for the time"
+        assert partition.asked == 0, "nobody has told the time yet"
         service._broker_clock._bound.measured((START_S + 10**8) * 10**6, at_s=time.monotonic())
         for _ in range(3):
             await service._place_ticks()
@@ -140,16 +140,3 @@ def test_ends_of_replayed_streams_get_their_places_too_and_nobody_is_warned_of_t
 
     asyncio.run(scenario())
     assert "are over and not published" not in caplog.text
-
-
-def test_a_job_that_only_replays_asks_for_the_time_where_it_can_and_must_once_it_is_live() -> None:
-    async def scenario() -> None:
-        task = task_of("replay")
-        (machine,) = task.machines
-        service = IngestService(task._config, {"raw.s": [machine.spec]})
-        assert not await service._step_ends.needed([task]), "no cluster answers, and nothing is missed"
-        await task.take([marker(0, 0)])
-        assert await service._step_ends.needed([task])
-        assert await IngestService(task._config, {"raw.s": [task_of("wall").machines[0].spec]})._step_ends.needed([])
-
-    asyncio.run(scenario())

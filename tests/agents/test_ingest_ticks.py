@@ -71,7 +71,7 @@ def test_nobody_sleeps_until_the_next_end_while_a_tick_has_no_place() -> None:
     """The main loop polls briefly until then: with a poll that lasts until the next end the tick would wait for it."""
     task = task_of()
     (machine,) = task.machines
-    ends = StepEnds(task._config, {SOURCE_TOPIC: [machine.spec]})
+    ends = StepEnds()
     over = machine.spec.clock.end_of(0)
 
     def found(now_us: int) -> list[int]:

@@ -112,7 +112,7 @@ def test_a_worker_that_crashes_leaves_no_copy_of_its_memory() -> None:
         "import resource\n"
         "from agents.worker import process\n"
         "def settings(*_): print(resource.getrlimit(resource.RLIMIT_CORE)); raise SystemExit\n"
-        "process.otlp_settings = settings\n"
+        "process.Vitals = settings\n"
         "process.run_worker(None)\n"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

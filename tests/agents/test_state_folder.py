@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.lifecycle import state_folder
-from agents.lifecycle.state_folder import earlier_folder, earlier_remark, root_of, state_root
-from agents.operator.doctor import config_findings
+from agents.lifecycle.state_folder import root_of
 from agents.worker.app import data_folder
 from schemas.config import Config, JobSection
 from schemas.config.load import parse_config
@@ -57,22 +56,7 @@ def test_it_is_below_the_users_state_folder_and_one_for_each_cluster(home: Path)
 
 
 def test_a_configured_one_wins_and_stays_relative_to_the_working_folder(home: Path) -> None:
-    (home / "work" / "privstream-data" / "privstream").mkdir(parents=True)
     assert root_of(config(data_dir="here").job, "one") == home / "work" / "here"
-    assert earlier_folder(config(data_dir="here").job) is None
-
-
-def test_the_one_of_an_earlier_version_is_found_and_said(home: Path) -> None:
-    earlier = home / "work" / "privstream-data"
-    (earlier / "another-job").mkdir(parents=True)
-    assert earlier_folder(config().job) is None, "of another job"
-    (earlier / "privstream").mkdir()
-    job = config().job
-    assert root_of(job, "one") == earlier_folder(job) == earlier
-    said = earlier_remark(earlier, job)
-    assert f'data_dir = "{earlier}"' in said
-    assert str(state_root()) in said
-    assert ("warning", said) in [(each.verdict, each.detail) for each in config_findings(config())]
 
 
 def test_no_home_is_an_error_that_says_what_to_set(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.worker.state_store import DamagedError, StateStore
-from schemas.errors import StoreError
+from schemas.errors import DescriptorsError, StoreError
 
 
 class Nowhere(StateStore):
@@ -22,6 +22,10 @@ class Nowhere(StateStore):
     [
         (Exception("Corruption: block checksum mismatch"), DamagedError),
         (Exception("IO error: No space left on device: While appending to file"), StoreError),
+        (
+            Exception("IO error: While open a file for appending: store/0/000004.log: Too many open files"),
+            DescriptorsError,
+        ),
         (Exception("IO error: While lock file: store/0/LOCK: Resource temporarily unavailable"), StoreError),
         (KeyError("a fault of the program"), KeyError),
         (MemoryError(), MemoryError),

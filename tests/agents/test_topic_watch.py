@@ -17,10 +17,13 @@ from agents.kafka import stop_log
 from agents.kafka.cluster import passes
 from agents.kafka.topics.admin import needed_topics
 from agents.kafka.topics.ids import MetadataWithIds, TopicIdentity
-from agents.lifecycle.stops import Stops
+from agents.lifecycle.reading import Reach, Reading
+from agents.lifecycle.stops import Part, Stop, Stops
+from agents.lifecycle.vitals import Vitals
 from agents.worker.topic_watch import LOOKS, Looks, TopicWatch, concerned
 from schemas.config import Config
 from schemas.errors import AccessError, BrokerError, LostTopicError
+from schemas.topics import TopicAndPartition
 from tests.kafka.support import job_config, stream_table
 
 
@@ -35,7 +38,7 @@ def known(config: Config) -> dict[str, TopicIdentity]:
 
 def watch(config: Config) -> tuple[TopicWatch, Stops]:
     stops = Stops.of(["a", "b"])
-    return TopicWatch(config, stops, known(config)), stops
+    return TopicWatch(config, stops, known(config), Vitals()), stops
 
 
 def without(config: Config, topic: str) -> dict[str, TopicIdentity]:
@@ -115,7 +118,7 @@ def test_a_topic_that_it_may_not_see_is_told_and_the_others_are_judged(
     names = {topic.name: TopicIdentity(bytes(16).hex(), 1) for topic in needed_topics(config)}
     cluster = Cluster({n: i for n, i in names.items() if n != "a.ledger"}, refuses=["b.measurements"])
     stops, looks = Stops.of(["a", "b"]), 0
-    watching = TopicWatch(config, stops, names)
+    watching = TopicWatch(config, stops, names, Vitals())
 
     async def slept(_: float) -> None:
         nonlocal looks
@@ -196,3 +199,47 @@ def test_every_topic_that_a_stream_cannot_do_without_concerns_it(tmp_path: Path)
     jobs_own = [topic.name for topic in needed_topics(config) if topic.partitions]
     nobodys = {name for name in jobs_own if not concerned(name, config)}
     assert nobodys == {"j.dead-letters", "j.stops", "j.clock", "j-state-changelog", "a.utility"}
+
+
+@pytest.mark.parametrize(
+    ("part", "partition", "read"),
+    [
+        ("engine", 0, ("j.blocks", 0)),
+        ("publish", 0, ("j.releases", 0)),
+        ("audit", None, ("j.truth", 0)),
+        ("topics", None, ("j.blocks", 0)),
+        ("start", None, ("j.blocks", 0)),
+        ("ingest", 1, ("raw.b", 1)),
+        ("ingest", None, ("raw.b", 0)),
+    ],
+)
+def test_a_stop_is_over_when_all_that_it_came_of_is_read_again(
+    tmp_path: Path, part: Part, partition: int | None, read: TopicAndPartition
+) -> None:
+    """Not when a worker starts, is ready, or has read what others need: `status` would say ok until it stops again."""
+    config = two_streams(tmp_path)
+    config = config.model_copy(update={"kafka": config.kafka.model_copy(update={"partitions": 1})})
+    vitals, stops = Vitals(), Stops.of(["a", "b"])
+    watching = TopicWatch(config, stops, {}, vitals)
+    stop = Stop("b", part, partition, "a reason", "advice", at_ms=0)
+    everything = {(topic, at) for topic in ("j.blocks", "j.releases", "j.truth", "raw.a", "raw.b") for at in (0, 1)}
+    vitals.caught_up["all"] = set(everything)
+    assert not watching.over(stop), "it is not ready"
+    vitals.phase = ""
+    assert watching.over(stop)
+    vitals.caught_up["all"] = everything - {read} - ({("raw.b", 1)} if partition is None else set())
+    assert not watching.over(stop)
+    vitals.caught_up["all"] = {read}
+    assert watching.over(stop)
+    assert watching.over(Stop("", "worker", None, "a reason", "advice", at_ms=0))
+    stops.add("b", part, partition, LostTopicError("stream b: again"))
+    assert not watching.over(stop), "it has stopped again"
+
+
+def test_a_partition_is_read_again_once_its_first_end_is_reached_and_its_reader_idle() -> None:
+    reading, tp = Reading(), ("j.blocks", 0)
+    assert reading.caught_up({tp: Reach(3, 9)}, ()) == set()
+    assert reading.caught_up({tp: Reach(9, 20)}, {tp}) == set(), "it is at work on what it read"
+    assert reading.caught_up({tp: Reach(9, 20)}, ()) == {tp}
+    assert reading.caught_up({}, ()) == set(), "somebody else has it"
+    assert reading.caught_up({tp: Reach(12, 20)}, ()) == set(), "it came back, and is read anew"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import REGISTRY
 
 from agents.lifecycle.reading import READ_S, Reach, Reading
@@ -220,18 +221,20 @@ def test_no_page_of_a_stranger_reads_counts_through_the_browser_of_an_operator()
     """A name that was pointed at 127.0.0.1 (DNS rebinding). Beyond loopback, who reaches the port is said elsewhere."""
     vitals, _ = worker()
 
-    def status(host: str | None, *, loopback: bool) -> str:
-        said: list[str] = []
-        environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/metrics", **({} if host is None else {"HTTP_HOST": host})}
-        body = b"".join(application(vitals, loopback=loopback)(environ, lambda line, _: said.append(line[:3])))
-        assert (b"python_info" in body) == (said == ["200"])
-        return said[0]
+    async def run() -> None:
+        async def status(host: str, *, loopback: bool) -> int:
+            async with TestClient(TestServer(application(vitals, loopback=loopback))) as client:
+                answer = await client.get("/metrics", headers={"Host": host})
+                assert ("python_info" in await answer.text()) == (answer.status == 200)
+                return answer.status
 
-    for own in (None, "", "localhost", "LOCALHOST:9464", "127.0.0.1:9464", "[::1]:9464", "10.0.0.7"):
-        assert status(own, loopback=True) == "200"
-    for name in ("rebound.example:9464", "rebound.example", "localhost.rebound.example", "1.2.3"):
-        assert status(name, loopback=True) == "421"
-    assert status("worker-0.metrics:9464", loopback=False) == "200"
+        for own in ("", "localhost", "LOCALHOST:9464", "127.0.0.1:9464", "[::1]:9464", "10.0.0.7"):
+            assert await status(own, loopback=True) == 200
+        for name in ("rebound.example:9464", "rebound.example", "localhost.rebound.example", "1.2.3"):
+            assert await status(name, loopback=True) == 421
+        assert await status("worker-0.metrics:9464", loopback=False) == 200
+
+    asyncio.run(run())
 
 
 def test_what_listens_on_loopback_asks_for_its_own_name() -> None:

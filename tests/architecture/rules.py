@@ -63,7 +63,8 @@ RULES = (
     # What an engine refers to by name is loaded when it is asked for.
     allow(
         "engines.registry",
-        ours="engines.contract engines.surplus schemas",
+        # What is built is compared with what is configured.
+        ours="engines.accounting engines.contract engines.surplus schemas",
         standard=PURE | {"pkgutil"},
         others=frozenset(),
     ),
@@ -97,9 +98,10 @@ RULES = (
     ),
     allow(
         "agents.protocol",
-        # The registry is the table of names and builders that belongs to the contract: no engine is named here.
+        # The registry is the table of names and builders that belongs to the contract: no engine is named here. What
+        # the ledger says was spent is read from the accountants that are part of every engine's state.
         ours="agents.formats agents.protocol schemas "
-        "engines.contract engines.many_records engines.noise engines.registry",
+        "engines.accounting.accountant engines.contract engines.many_records engines.noise engines.registry",
         standard=PURE | {"datetime", "zoneinfo"},  # to write a given time, never to ask for one: see CLOCKS
         others=frozenset({"numpy", "orjson", "msgspec"}),
     ),
@@ -150,13 +152,8 @@ RULES = (
         standard=STANDARD,
         others=frozenset({"numpy", "orjson", "pyarrow", "shapely"}),
     ),
-    # OpenTelemetry has one door: workers that push no metrics must not pay for it, and need not have it.
-    allow(
-        "agents.worker.otlp",
-        ours="agents schemas",
-        standard=STANDARD,
-        others=frozenset({"opentelemetry", "prometheus_client", "requests"}),
-    ),
+    # S3 has one door: jobs whose witness is elsewhere need not have the library.
+    allow("agents.witness.s3", ours="agents.witness schemas", standard=STANDARD, others=frozenset({"obstore"})),
     # The public view has no door to anything else: it is given the names of public topics, and what it shows is made of
     # their records and of what is declared.
     allow(
@@ -179,6 +176,7 @@ LAYERS = (
     grimp.Layer("agents.dev", "agents.start", "agents.worker", "agents.library", "agents.query"),
     grimp.Layer("agents.watch"),
     grimp.Layer("agents.operator", "agents.offline", "agents.consume"),
+    grimp.Layer("agents.witness"),
     grimp.Layer("agents.explain", "agents.kafka"),
     grimp.Layer("agents.presentation", "agents.lifecycle"),
     grimp.Layer("agents.protocol", "agents.pages", "agents.pictures", "agents.broker"),

@@ -271,22 +271,21 @@ def test_doctor_says_who_else_may_read_a_key(
 
 
 def test_doctor_looks_at_every_file_with_a_secret(tmp_path: Path) -> None:
-    files = {key: tmp_path / key for key in ("password", "key", "key-password", "registry", "headers")}
+    files = {key: tmp_path / key for key in ("password", "key", "key-password", "registry")}
     for file in files.values():
         file.write_text("s3cret")
         file.chmod(0o644)
-    files["headers"].chmod(0o600)
+    files["key"].chmod(0o600)
     secured = (
         f'bootstrap = "{NOWHERE}"\nsecurity_protocol = "SASL_SSL"\nsasl_mechanism = "PLAIN"\nsasl_username = "me"\n'
         f'sasl_password_file = "{files["password"]}"\nssl_certfile = "none.pem"\nssl_keyfile = "{files["key"]}"\n'
         f'ssl_key_password_file = "{files["key-password"]}"\n[kafka.registry]\nurl = "https://localhost:1"\n'
         f'username = "me"\npassword_file = "{files["registry"]}"\n'
     )
-    job = f'[job]\notlp_endpoint = "https://localhost:1"\notlp_headers_file = "{files["headers"]}"\n'
-    config = parse_config(f"{job}[kafka]\n{secured}{RIDES[RIDES.index('[[streams]]') :]}")
+    config = parse_config(f"[kafka]\n{secured}{RIDES[RIDES.index('[[streams]]') :]}")
     found = {each.what: each.verdict for each in doctor.config_findings(config) if each.what.endswith("file")}
-    open_ones = ("sasl_password_file", "ssl_keyfile", "ssl_key_password_file", "registry.password_file")
-    assert found == {**{f"kafka.{key}": "problem" for key in open_ones}, "job.otlp_headers_file": "ok"}
+    open_ones = ("sasl_password_file", "ssl_key_password_file", "registry.password_file")
+    assert found == {**{f"kafka.{key}": "problem" for key in open_ones}, "kafka.ssl_keyfile": "ok"}
 
 
 def test_doctor_reports_a_refused_configuration(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from agents.kafka import broker_clock
 from agents.lifecycle.refusals import MUCH, WHAT_TO_DO
 from agents.lifecycle.stops import Stop
 from agents.operator import status as operator
-from agents.operator.status import StreamStatus
+from agents.operator.status import Doubt, StreamStatus
 from schemas.blocks import Tally
 
 TAXI = Path(__file__).parents[2] / "examples" / "taxi.toml"
@@ -43,6 +43,7 @@ def of(name: str, recent: Tally, totals: Tally, **others: Any) -> StreamStatus:
         (of("taxi", AT_THE_SHARE, AT_THE_SHARE), "ok"),
         (of("taxi", {}, {}), "ok"),
         (of("taxi", {"OVER_BOUND": {"": 9}, "LOST": {"": 9}}, {}), "ok"),
+        (of("taxi", MISSPELT, {}, doubt=Doubt("no worker", "start one")), "no worker"),
         (of("taxi", MISSPELT, MISSPELT, source_problem="gone"), "source has changed"),
         (of("taxi", MISSPELT, MISSPELT, source_problem="gone", stopped=(STOP,)), "stopped"),
     ],

@@ -83,7 +83,7 @@ def test_the_ledger_has_the_fields_of_its_type_and_no_other(engine: str) -> None
     fields = {field.name for field in msgspec.structs.fields(LedgerRecord)}
     for record in records(engine, "ledger"):
         msgspec.json.decode(record.value or b"", type=LedgerRecord)
-        assert set(orjson.loads(record.value or b"")) == fields
+        assert set(orjson.loads(record.value or b"")) == fields - {"witness"}  # of jobs without a configured one
     for record in records(engine, "measurements"):
         msgspec.json.decode(record.value or b"", type=MeasurementRecord)
 

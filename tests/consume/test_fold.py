@@ -75,16 +75,6 @@ def test_any_change_of_a_public_record_is_seen(data: st.DataObject) -> None:
         FoldedTable(entry.told["stream"]).take(entry, *parts)
 
 
-def test_a_part_of_a_step_that_came_twice_is_one() -> None:
-    _, candidates = case_run(SPATIAL)
-    entry = ledger_of(candidates).entries[0]
-    synthetic, measured = (records_of(candidates[0], channel) for channel in ("synthetic", "measurements"))
-    table = FoldedTable(candidates[0].stream)
-    table.take(entry, [*synthetic[:5], *synthetic], [*measured[:1], *measured])
-    table.whole(entry)
-    assert table.verified == 1
-
-
 def test_compaction_leaves_the_last_table_whole_and_no_earlier_one() -> None:
     _, candidates = case_run(SPATIAL)
     ledger, left = ledger_of(candidates), kept_by_compaction(list(candidates))

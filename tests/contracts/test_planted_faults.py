@@ -11,12 +11,13 @@ import pytest
 from engines import contract_checks as checks
 from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Engine, Release, State
-from engines.noise import NoiseSource
+from engines.noise import NoiseSource, seeded
 from engines.spatial import BoxDomain
 from engines.spatial.papers.config import PHDStreamConfig
 from engines.spatial.papers.phdstream import PHDStream
 from schemas.blocks import Folded
 from schemas.guarantee import Guarantee
+from tests.couple.plants import anew
 
 DEPTH = 6
 
@@ -48,6 +49,17 @@ class HoldsObjects(Broken):
         return super().state() | {"more": np.array([None])}
 
 
+class HoldsFewBytes(Broken):
+    def state(self) -> State:
+        state = super().state()
+        return state | {"pending/counts": state["pending/counts"].astype(np.int32)}
+
+
+class ReadsFewBytes(Broken):
+    def restore(self, state: State) -> None:
+        super().restore(state | {"pending/counts": state["pending/counts"] & 0xFFFFFFFF})
+
+
 class DependsOnTheProcess(Broken):
     runs = 0
 
@@ -59,7 +71,7 @@ class DependsOnTheProcess(Broken):
 class DrawsTheSameNoiseAgain(Broken):
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
         noise.child("again").words(1)
-        noise.child("again").words(2)
+        anew(noise).child("again").words(2)
         return super().step(batch, noise)
 
 
@@ -126,7 +138,7 @@ def test_records_of_no_time_or_a_wrong_one_are_caught(fault: type[Engine]) -> No
 @pytest.mark.parametrize("fault", [ClaimsLess, ChargesNothing, ChargesMore])
 def test_a_charge_that_is_not_the_claim_is_caught(fault: type[Engine]) -> None:
     batches = [Batch(step, Folded.of(np.array([[8], [20]], np.uint64), np.array([300, 200]))) for step in range(3)]
-    assert checks.check_charges(Broken, batches)
+    checks.check_charges(Broken, batches)
     with pytest.raises(checks.ContractBroken):
         checks.check_charges(fault, batches)
 
@@ -136,6 +148,18 @@ def test_a_planted_fault_is_caught(fault: type[Engine]) -> None:
     events = Folded.of(np.array([[8], [20]], np.uint64), np.array([300, 200]))
     with pytest.raises(checks.ContractBroken):
         checks.check_engine(fault, [Batch(step, events) for step in range(3)])
+
+
+def test_a_width_that_is_too_small_is_caught() -> None:
+    engine = Broken()
+    engine.step(Batch(0, Folded.of(np.array([[8], [20]], np.uint64), np.array([300, 200]))), seeded(1))
+    checks.check_state_is_arrays(engine.state())
+    assert checks.check_state_is_kept(Broken, engine.state())
+    with pytest.raises(checks.ContractBroken, match="pending/counts"):
+        checks.check_state_is_kept(ReadsFewBytes, engine.state())
+    narrow = HoldsFewBytes()
+    with pytest.raises(checks.ContractBroken, match="eight bytes"):
+        checks.check_state_is_arrays(narrow.state())
 
 
 def test_noise_used_twice_is_caught() -> None:

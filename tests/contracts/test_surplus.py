@@ -6,16 +6,18 @@ from fractions import Fraction
 from math import sqrt
 
 import numpy as np
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.protocol.release.stepper import Stepper
 from engines.contract import Batch, Release
 from engines.contract_case import contract_case
 from engines.noise import seeded
 from engines.registry import build_engine, uncorrected_engine
 from engines.surplus import ACCOUNT, PARTS, CorrectedEngine, Measured
-from schemas.blocks import Folded
+from schemas.blocks import Block, Folded
 from schemas.config import ENGINES, Stream
 from schemas.errors import BudgetError, EngineInputError
 
@@ -73,11 +75,17 @@ def test_expired_surplus_is_gone(name: str, mode: str) -> None:
     assert releases[-1].notes["beyond_bound"] < MANY / 10
 
 
-def test_what_is_measured_while_events_are_gathered_is_published() -> None:
+def test_what_is_measured_while_events_are_gathered_is_published_and_stands_in_the_account() -> None:
     """It is paid for, and later estimates rest on it."""
-    releases = run(counting("spatial", "default", options={"initial_steps": 3}), [MANY] * 4)
+    stream = counting("spatial", "default", options={"initial_steps": 3})
+    releases = run(stream, [MANY] * 4)
     assert [release.gathered for release in releases] == [True, True, False, False]
     assert len(_measured(releases)) == 4
+    stepper = Stepper.of(stream, 1)
+    stepper.fold(0, Block(stream="s", partition=0, lo=0, hi=1, tick=3, steps={}))
+    spent = [orjson.loads(stepper.compute(bytes(32)).ledger)["epsilon_spent"] for _ in range(4)]
+    leaves = 0.9 * 0.95
+    assert spent == pytest.approx([0.1 * 2, 0.1 * 2, (0.1 + leaves) * 2, 2.0])
 
 
 @pytest.mark.parametrize(("name", "mode"), CASES)

@@ -5,8 +5,11 @@ draw. A strategy of `blt` bounds what happens; the two unbounded Gaussian counte
 stream, never use it all.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -21,14 +24,17 @@ from engines.counters import (
     HonakerConfig,
     HybridConfig,
     KaryConfig,
+    KaryCounter,
     SimpleConfig,
     TreeConfig,
     TreeCounter,
     UnboundedBlockConfig,
+    concatenate,
     spent,
 )
-from engines.noise import DiscreteGaussian, DiscreteLaplace
-from tests.counters.doctored import sums_of_single_draws
+from engines.noise import DiscreteGaussian, DiscreteLaplace, seeded
+from schemas.arrays import BoolArray, IntArray
+from tests.counters.doctored import drawing, sums_of_single_draws
 
 LARGEST = 64
 every_counter = pytest.mark.parametrize("name", sorted(COUNTERS))
@@ -117,6 +123,47 @@ def test_the_code_does_what_the_matrices_say(name: str) -> None:
         # The order of draws within one activation does not matter: compare columns as a set.
         got, expected = (np.array(sorted(matrix.T.round(6).tolist())) for matrix in (got, expected))
     assert np.allclose(got, expected, atol=atol)
+
+
+LONG, SIZE = 300, 8
+AGES = (0, 1, 64, 201)
+"""Activations before each coordinate begins."""
+
+
+def furthest(counter: Counter, t: int) -> float:
+    """By how many events running sums are off what the decoder makes of nodes whose noise is SIZE events, all of it."""
+    lattice = counter.resolution if counter.measure == "rho" else 1
+    expected = counter.decoder(t).sum(axis=1) * lattice * SIZE
+    state, off = counter.initial(0), 0.0
+    with drawing(lambda count: np.full(count, SIZE * lattice)):
+        for now in range(t):
+            state = concatenate([state, counter.initial(AGES.count(now))])
+            ages = counter.activations(state)
+            increments, state = counter.step(np.zeros(len(ages), np.int64), state, seeded(0))
+            before = np.concatenate([[0.0], expected])
+            off = max(off, np.abs(increments / counter.resolution - before[ages + 1] + before[ages]).max())
+    return float(off)
+
+
+@every_counter
+def test_noise_is_that_of_the_nodes_at_every_activation_and_age(name: str) -> None:
+    """All nodes have the same noise, so that it does not matter which coordinate's is drawn first. Rounding: 0.01."""
+    assert furthest(COUNTERS[name](LONG).calibrate(Fraction(1)), LONG) < 0.01
+
+
+@pytest.mark.parametrize(
+    "spared", [lambda t: t & (t - 1) == 0, lambda t: t == 2**8, lambda t: t < t.max(initial=0) - 200]
+)
+def test_noise_that_is_left_out_somewhere_is_seen(spared: Callable[[IntArray], BoolArray]) -> None:
+    """At powers of two, at one of them, or of the youngest coordinate: in `_advance`, which no door sees."""
+    advance = KaryCounter._advance
+
+    def sparing(self: KaryCounter, t: IntArray, *rest: Any) -> Any:
+        noise, memory = advance(self, t, *rest)
+        return np.where(spared(t), 0, noise), memory
+
+    with mock.patch.object(KaryCounter, "_advance", sparing):
+        assert furthest(KaryConfig(horizon=LONG).calibrate(Fraction(1)), LONG) > 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,7 +14,7 @@ from engines.noise import NoiseSource
 from engines.noise.private import PrivateValueRead
 from engines.registry import build_engine
 from schemas.config import Stream
-from tests.couple.plants import Plant
+from tests.couple.plants import Plant, unasked
 from tests.couple.sequence_pairs import SEED, Distant, Pair, Wild, anyhow, bunched, check_pair
 
 STEPS = 16
@@ -60,5 +60,5 @@ def check_forced_run_finds(plant: Plant, make_pair: MakePair) -> None:
             check_pair(configured, one, adversary=adversary, restarts=RESTARTS)
 
     check()
-    with plant.planted(), pytest.raises(CouplingBroken):
+    with plant.planted(), unasked(), pytest.raises(CouplingBroken):
         check()

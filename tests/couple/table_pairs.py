@@ -44,8 +44,7 @@ class Wild(OutputAdversary):
             case ExceedsLaw():
                 return np.array([self._chance.random() < 0.5 for _ in drawn])
             case CounterLaw(counter):
-                far = self._far(drawn[0].shape) * counter.resolution
-                return drawn[0] + far, {**drawn[1], "running_sum": drawn[1]["running_sum"] + far}
+                return drawn + self._far(drawn.shape) * counter.resolution
             case BinomialLaw():
                 return drawn
         return drawn + (int(self._far((1,))[0]) if np.ndim(drawn) == 0 else self._far(np.shape(drawn)))

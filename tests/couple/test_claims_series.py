@@ -26,6 +26,7 @@ from engines.registry import build_engine
 from engines.series.config import SeriesConfig
 from engines.series.engine import Series
 from schemas.config import ENGINES, Stream
+from tests.couple.plants import unasked
 from tests.couple.sequence_pairs import (
     Arrangement,
     Distant,
@@ -195,5 +196,6 @@ def test_half_the_scale_of_a_counter_is_found() -> None:
     assert isinstance(scale, property)
     assert scale.fget is not None
     whole = scale.fget
-    with patch.object(TreeCounter, "scale", property(lambda self: whole(self) / 2)), pytest.raises(AssertionError):
+    halved = patch.object(TreeCounter, "scale", property(lambda self: whole(self) / 2))
+    with halved, unasked(), pytest.raises(AssertionError):
         test_noise_has_the_declared_scale("tree", "users")

@@ -16,7 +16,9 @@ def test_the_last_line_says_what_was_found() -> None:
         "-m",
         "benchmarks.couple",
         "--runs",
-        "3",
+        "2",
+        "--only",
+        "markov/raw/6",
         "--faults",
         "1",
         "--seed",
@@ -27,6 +29,14 @@ def test_the_last_line_says_what_was_found() -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     last = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == 0, done.stdout
-    assert (last["runs"], last["violations"]) == (3, 0)
+    assert (last["engines"], last["modes"], last["settings"]) == (1, 1, 1)
+    assert (last["runs"], last["violations"], last["unreached"], last["uncoupled"]) == (2 + 1, 0, [], [])
     assert last["worst_loss"] <= 1 + 1e-9
     assert last["planted"] == last["planted_caught"] == 2
+
+
+def test_runs_that_leave_a_setting_out_are_refused() -> None:
+    command = [sys.executable, "-m", "benchmarks.couple", "--runs", "20"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2
+    assert "settings with less than 2 pairs. Fix: --runs" in done.stderr

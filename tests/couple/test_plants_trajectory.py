@@ -17,7 +17,7 @@ from engines.noise.private import PrivateValueRead
 from engines.registry import build_engine
 from engines.trajectory.engine import Trajectories
 from schemas.config import Stream
-from tests.couple.plants import Plant
+from tests.couple.plants import Plant, unasked
 from tests.couple.plants.trajectory import HIDDEN, PEEKS
 from tests.couple.trip_runs import SEED, Magnifying, Trip, batches, check_price, coupled, drive
 
@@ -93,7 +93,7 @@ def check_coupled(plant: Plant, scene: Scene, planted: Any) -> None:
     configured = stream(plant)
     engine = build_engine(configured)
     assert isinstance(engine, Trajectories)
-    with planted:
+    with planted, unasked():
         (pairs,) = coupled(
             partial(build_engine, configured),
             batches([*scene.others, *scene.gone], steps=STEPS),

@@ -18,7 +18,7 @@ import pytest
 from engines.auditor.coupling import CouplingBroken, OutputAdversary, check_guarded
 from engines.counters import COUNTERS
 from engines.noise import NoiseSource
-from engines.noise.witness import CounterLaw, ExponentialLaw, LaplaceLaw, Law, WitnessedSource
+from engines.noise.witness import CounterLaw, Drawn, ExponentialLaw, LaplaceLaw, Law, WitnessedSource
 from engines.registry import build_engine
 from engines.tabular.batches import EventRows
 from engines.tabular.growing.learn import Learning
@@ -179,37 +179,39 @@ class Boundary(Watching):
         low, high = -(10**9), 10**9
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if self._due(drawn, middle, law.counter.resolution)[larger] else (middle, high)
+            low, high = (low, middle) if self._due(middle, law.resolution)[larger] else (middle, high)
         inserts = high if closes else low
-        self.hit.append(self._due(drawn, inserts, law.counter.resolution))
+        self.hit.append(self._due(inserts, law.resolution))
         assert self.hit[-1][larger] == closes
-        return _released(drawn, inserts, law.counter.resolution)
+        return _released(inserts, law.resolution)
 
-    def _due(self, drawn: Any, inserts: int, resolution: int) -> tuple[bool, bool]:
+    def _due(self, inserts: int, resolution: int) -> tuple[bool, bool]:
         """What would be due if this were released; asked of the real code, with no rows."""
         engine = self.engine
-        source = WitnessedSource(_Gives(_released(drawn, inserts, resolution)), SEED, "s", engine._next)
+        source = WitnessedSource(_Gives(_released(inserts, resolution)), SEED, "s", engine._next)
         work = Learning(engine._parts, engine._learnt, engine._next, source)
         nothing = np.zeros((0, len(engine._parts.active)), np.int64)
         work.arrive(EventRows(nothing, np.zeros(0, np.int64)))
         return work.due()
 
 
-def _released(drawn: Any, inserts: int, resolution: int) -> Any:
-    increment = np.array([inserts * resolution, 0])
-    return increment, {**drawn[1], "running_sum": drawn[1]["running_sum"] + increment - drawn[0]}
+def _released(inserts: int, resolution: int) -> Any:
+    return np.array([inserts * resolution, 0])
 
 
 class _Gives:
-    """A witness under which every mechanism lets the same out."""
+    """A witness under which the noise of every mechanism is this: of numbers that are zero."""
 
-    def __init__(self, output: Any) -> None:
-        self._output = output
+    def __init__(self, noise: Any) -> None:
+        self._noise = noise
 
-    def released(self, source: WitnessedSource, law: Law, private: Any, draw: Any) -> Any:
-        return self._output
+    def released(self, source: WitnessedSource, law: Law, private: Any, mechanism: Any) -> Any:
+        return mechanism(private)
 
-    def drawn(self, noise: Any) -> None:
+    def drawn(self, source: WitnessedSource, law: Drawn, sample: Any) -> Any:
+        return self._noise
+
+    def gave(self, source: WitnessedSource, words: Any) -> None:
         raise AssertionError("nothing is drawn")
 
 

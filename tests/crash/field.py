@@ -50,7 +50,9 @@ def two_streams(bootstrap: str, folder: Path, *, job: str | None = None, names: 
         table = stream_table(name, options={"depth": 8, "initial_steps": 1})
         table["privacy"] = {**table["privacy"], "user_key_file": str(secret)}
         tables.append(table)
-    return job_config(bootstrap, folder / "data", streams=tables, job=job)
+    witness = folder / "witness"
+    witness.mkdir(exist_ok=True)
+    return job_config(bootstrap, folder / "data", streams=tables, job=job, witness=str(witness))
 
 
 @dataclass
@@ -300,4 +302,5 @@ def to_toml(config: Config, *, bootstrap: str) -> str:
         table = stream_table(stream.name, source=stream.source, options={"depth": 8, "initial_steps": 1})
         streams.append(table | {"privacy": {**table["privacy"], "user_key_file": str(stream.privacy.user_key_file)}})
     given = {"bootstrap": bootstrap, "partitions": kafka.partitions, "session_timeout_s": kafka.session_timeout_s}
-    return tomli_w.dumps({"job": {"name": config.job.name}, "kafka": given, "streams": streams})
+    job = {"name": config.job.name, **({"witness": config.job.witness} if config.job.witness else {})}
+    return tomli_w.dumps({"job": job, "kafka": given, "streams": streams})

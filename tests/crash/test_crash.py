@@ -40,6 +40,7 @@ FAILPOINTS = (
     "table_after_head:2",
     "adopted:3",
     "publish_due:2",
+    "publish_witnessed:2",
     "publish_data_appended:2",
     "publish_ledger_appended:2",
     "publish_committed:2",

@@ -11,7 +11,7 @@ import pytest
 
 from schemas.blocks import Folded
 from tests.crash.field import Field
-from tests.crash.verify import PublicView, StreamEvidence, Verdict, collect, judge
+from tests.crash.verify import PublicView, StreamEvidence, Verdict, answered_again, collect, judge
 
 pytestmark = [pytest.mark.kafka, pytest.mark.seconds(0.7)]
 
@@ -124,3 +124,34 @@ def test_a_planted_fault_is_found(clean: Clean, plant: Callable[[StreamEvidence]
     verdict = judged(clean, plant)
     assert not verdict.kept
     assert getattr(verdict, broken) > 0, verdict.notes
+
+
+def keep_the_beginning(evidence: StreamEvidence) -> None:
+    """As a cluster that was put back to step 2, half of which was shown then, and stopped."""
+    evidence.committed["ledger"] = [view for view in evidence.committed["ledger"] if (view.step or 0) < 2]
+    evidence.uncommitted["synthetic"] = [view for view in evidence.uncommitted["synthetic"] if (view.step or 0) <= 2][
+        :-1
+    ]
+
+
+def answer_another_step(evidence: StreamEvidence) -> None:
+    evidence.uncommitted["ledger"].append(PublicView(10_000, b"10000", b"an answer"))
+
+
+@pytest.mark.parametrize(
+    ("plant", "double"),
+    [
+        (lambda evidence: None, False),
+        (keep_the_beginning, False),
+        (show_another_draw_to_uncommitted_readers, True),
+        (answer_another_step, True),
+        (publish_twice, True),
+    ],
+)
+def test_a_cluster_that_was_put_back_has_no_answer_of_its_own(
+    clean: Clean, plant: Callable[[StreamEvidence], None], double: bool
+) -> None:
+    field, before = clean
+    after = copy.deepcopy(before)
+    plant(after[field.config.streams[0].name])
+    assert (answered_again(before, after).double > 0) is double

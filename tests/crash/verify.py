@@ -136,6 +136,25 @@ def judge(
     return verdict
 
 
+def answered_again(before: Mapping[str, StreamEvidence], after: Mapping[str, StreamEvidence]) -> Verdict:
+    """Compare a cluster that was put back and ran again with what readers saw before: it has no answer of its own."""
+    verdict = Verdict()
+    for name, old in before.items():
+        for channel in CHANNELS:
+            public, public_now = (_grouped(views.committed[channel]) for views in (old, after[name]))
+            shown, shown_now = (_grouped(views.uncommitted[channel]) for views in (old, after[name]))
+            for step, records in shown_now.items():
+                one, other = set(shown.get(step, ())), set(records)
+                # What was interrupted is a part of what became public; of what was public nothing is to come.
+                same = bool(one) and (other <= one or (step not in public and one <= other))
+                if step in public and step in public_now:
+                    same = same and public[step] == public_now[step]
+                if not same:
+                    note = f"{name}.{channel}: step {step} was answered again by a cluster that was put back"
+                    verdict += Verdict(double=1, notes=(note,))
+    return verdict
+
+
 def _ingest(machine: PartitionIngest, records: Sequence[RawRecord]) -> list[Block]:
     """All records of a partition in as few blocks as fit."""
     blocks: list[Block] = []

@@ -182,7 +182,7 @@ def test_secrets_are_files_by_reference(least: dict[str, Object], most: dict[str
         "kafkaCa": ("kafka-ca", "ca.crt"),
         "registryPassword": ("registry", "password"),
         "registryCa": ("registry", "ca.crt"),
-        "otlpHeaders": ("collector", "headers"),
+        "witnessHeaders": ("witness", "headers"),
     }
     for container in containers(most):
         (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "secrets"]
@@ -220,20 +220,27 @@ def test_there_is_a_secret_for_each_file_that_the_job_and_the_cluster_name() -> 
     assert set(re.findall(r"`(\w+)`", row)) == secrets.keys()
 
 
+def test_what_a_pod_has_seen_answered_outlives_it(least: dict[str, Object], most: dict[str, Object]) -> None:
+    policy = least["StatefulSet"]["spec"]["persistentVolumeClaimRetentionPolicy"]
+    assert policy == {"whenDeleted": "Retain", "whenScaled": "Retain"}
+    for container in containers(most):
+        assert container["envFrom"] == [{"secretRef": {"name": "witness-bucket"}}]
+
+
 def test_metrics_are_reached_from_the_named_namespace_only(most: dict[str, Object]) -> None:
     spec = most["NetworkPolicy"]["spec"]
     assert sorted(spec["policyTypes"]) == ["Egress", "Ingress"]
     (ingress,) = spec["ingress"]
     assert ingress["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
     assert [port["port"] for port in ingress["ports"]] == ["http"]
-    names, kafka, registry, otlp = spec["egress"]
+    names, kafka, registry, witness = spec["egress"]
     assert {port["port"] for port in names["ports"]} == {53}
     assert [port["port"] for port in kafka["ports"]] == [9093, 9094]
     assert kafka["to"]
     assert [port["port"] for port in registry["ports"]] == [8081]
     assert registry["to"]
-    assert [port["port"] for port in otlp["ports"]] == [4318]
-    assert otlp["to"]
+    assert [port["port"] for port in witness["ports"]] == [443]
+    assert witness["to"]
 
 
 def test_nothing_is_pushed_unless_a_port_is_named(least: dict[str, Object]) -> None:

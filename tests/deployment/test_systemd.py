@@ -72,15 +72,13 @@ def test_the_job_takes_the_secrets_that_are_there_to_be_uncommented(tmp_path: Pa
     registry = '[kafka.registry]\nurl = "https://registry:8081"\nusername = "privstream"\n'
     secured = tmp_path / "job.toml"
     secured.write_text(
-        example.replace("[kafka]\n", f"[kafka]\n{security}")
-        .replace("[job]\n", '[job]\notlp_endpoint = "https://collector:4318"\n')
-        .replace("[[streams]]", f"{registry}\n[[streams]]", 1),
+        example.replace("[kafka]\n", f"[kafka]\n{security}").replace("[[streams]]", f"{registry}\n[[streams]]", 1),
         encoding="utf-8",
     )
     config = load_config(secured, environment(UNIT, drop_in))
     held = re.findall(r"^LoadCredential=([\w-]+):", drop_in.read_text(encoding="utf-8"), re.MULTILINE)
     assert config.kafka.registry is not None
-    files = config.kafka.sasl_password_file, config.kafka.registry.password_file, config.job.otlp_headers_file
+    files = config.kafka.sasl_password_file, config.kafka.registry.password_file
     assert held == ["user-key", *(str(file and file.name) for file in files)]
 
 

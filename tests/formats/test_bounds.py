@@ -27,6 +27,7 @@ from agents.formats.reader import MOST_MISSING, RecordReader
 from agents.formats.schemas import SchemaBook, SchemaText
 from agents.protocol.ingest.decode import EventFields, FormatDecoder
 from agents.protocol.ingest.events import RawRecord
+from agents.protocol.userhash import id_bytes
 from schemas.events import Reason
 from tests.formats.forms import AVRO, BOOK, framed, in_avro, records, spec
 
@@ -149,8 +150,8 @@ def test_fields_beside_and_within_a_recursion_are_read_and_what_is_none_is_named
         ("before", int(Reason.WRONG_TYPE), int(Reason.WRONG_TYPE)),
     ):
         reader = RecordReader(
-            InputFormat("avro"), ("user", "at", x, "y"), time="at", unit="s", deletes=False, kinds={}, book=book,
-            max_value_bytes=1 << 20,
+            InputFormat("avro"), ("user", "at", x, "y"), time="at", unit="s", user="user", id_of=id_bytes,
+            deletes=False, kinds={}, book=book, max_value_bytes=1 << 20,
         )  # fmt: skip
         fields = EventFields(time="at", time_is_number=True, user="user", numbers=(x, "y"))
         decoder = FormatDecoder(fields, reader)

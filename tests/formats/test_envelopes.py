@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -129,15 +130,42 @@ def test_changes_are_inserts_and_deletes(wrapped: bool) -> None:
     assert sum(block.increments.sum() for block in blocks) == 5, "an update is charged twice"
 
 
-def test_an_update_that_changes_its_user_is_charged_to_both() -> None:
-    """Each half counts against the bound of the user of its own row, so nobody has more events than the bound."""
-    feed = records([change("u", row("ann", 0.3), row("bob", 0.7)) for _ in range(5)])
-    counts, _, blocks = outcome(TABLE, feed)
-    assert counts == {"ACCEPTED": 6, "OVER_BOUND": 4}
-    charged: Counter[tuple[int, ...]] = Counter()
-    for block in blocks:
-        charged.update(dict(zip(map(tuple, block.users.tolist()), block.increments.tolist(), strict=True)))
-    assert sorted(charged.values()) == [3, 3]
+def test_who_hands_rows_to_others_moves_no_more_events_than_the_bound() -> None:
+    """The neighbours of the guarantee: all records of one user there, or not. A row that changes hands is of two."""
+    handed = [change("u", row("ann", 0.3), row(f"customer {at}", 0.7)) for at in range(50)]
+    ours = [change("c", None, row("ann", 0.3)) for _ in range(50)]
+    theirs = [change("c", None, row(f"customer {at}", 0.1)) for at in range(50)]
+    counts, letters, blocks = outcome(TABLE, records([*ours, *handed, *theirs]))
+    assert counts == {"ACCEPTED": 53, "OVER_BOUND": 47, "TWO_USERS": 50}
+    assert {(reason, field) for reason, field, _ in letters} == {("TWO_USERS", "user")}
+    with_ann, without = events_of(blocks), events_of(outcome(TABLE, records(theirs))[2])
+    assert (with_ann - without).total() == 3
+    assert without - with_ann == Counter()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "accepted"),
+    [("ann", "ann", 2), (7, "7", 2), ("ann", "ann ", 0), ("ann", "Ann", 0), (None, "ann", 1), ("ann", None, 1),
+     ("ann", "x" * 257, 1), ("", 7, 1), (True, "true", 1), (7, 8, 0)],
+)  # fmt: skip
+def test_whose_row_it_is(before: Any, after: Any, accepted: int) -> None:
+    """An id that the bounds take no user for is nobody's; two that they take for one are one user's."""
+    counts, letters, _ = outcome(TABLE, records([change("u", {**row(), "user": before}, {**row(), "user": after})]))
+    assert counts["ACCEPTED"] == accepted
+    assert (letters == [("TWO_USERS", "user", 0)]) is (accepted == 0)
+
+
+def test_half_an_update_that_cannot_be_read_hides_no_other_user() -> None:
+    for before in ({"user": "ann"}, {**row("ann"), "x": "0.5"}, {**row("ann"), "x": 7.0}):
+        assert outcome(TABLE, records([change("u", before, row("bob"))]))[0] == {"TWO_USERS": 1}
+    unsaid = {name: value for name, value in row().items() if name != "user"}
+    _, letters, _ = outcome(TABLE, records([change("u", unsaid, row("bob")), change("u", row("bob"), unsaid)]))
+    assert letters == [("MISSING_FIELD", "user", 0), ("MISSING_FIELD", "user", 1)]
+
+
+def test_where_nobody_is_bounded_rows_may_change_hands() -> None:
+    truth = replace(TABLE, role="held_out", fields=replace(TABLE.fields, user=None), key=None, bounds=None)
+    assert outcome(truth, records([change("u", row("ann"), row("bob"))]))[0] == {"ACCEPTED": 2}
 
 
 def test_halves_of_an_update_are_refused_each_by_itself() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import signal
@@ -18,6 +19,7 @@ import tomli_w
 from aiokafka import TopicPartition
 from aiokafka.errors import ProducerFenced
 
+from agents.kafka import stop_log
 from agents.kafka.clients import close_client, fenced_producer
 from agents.kafka.fingerprint import check_fingerprints, stored_fingerprints
 from agents.kafka.topics.admin import admin_client
@@ -141,6 +143,7 @@ async def test_users_at_the_bound_stay_there_and_each_step_is_public_once(bootst
     for failpoint in ("partitions_added:1", "partition_block_committed:2", "partitions_stored:1"):
         assert await job.command(job.source, 4, failpoint=failpoint) == -signal.SIGKILL
         assert await job.changed() == {job.a, job.b}
+        assert await what_a_start_is_told(job) == {job.a, job.b}
     assert await job.command(job.source, 4) == 0, job.said
     assert await job.changed() == set()
     assert (await add_partitions(config, job.source, 4)).streams == []
@@ -174,6 +177,21 @@ async def test_users_at_the_bound_stay_there_and_each_step_is_public_once(bootst
         assert sum(block.counts.get("ACCEPTED", 0) for block in moved) > 0
         assert {block.partitions for block in moved} == {4}
         assert not any(block.counts.get("WRONG_PARTITION", 0) for block in blocks)
+
+
+async def what_a_start_is_told(job: Growing) -> set[str]:
+    """Streams of which a worker that starts now says how to complete what is half done."""
+    found: set[str] = set()
+
+    async def told() -> bool:
+        stops = (await stop_log.recorded(job.config())).values()
+        found.update(stop.stream for stop in stops if "--add-partitions" in stop.reason + stop.what_to_do)
+        return len(found) == 2
+
+    with contextlib.suppress(SourceError, TimeoutError):
+        async with job.worker(job.config()):
+            await until(told, timeout_s=15)
+    return found
 
 
 async def go_live(job: Growing, replay: Any) -> None:

@@ -145,7 +145,6 @@ def test_what_is_probably_not_meant_is_refused_before_anything_is_written(bootst
 
 
 def test_without_the_brokers_time_nothing_goes_live(bootstrap: str, tmp_path: Path) -> None:
-    """A job that only replayed under an earlier version has no topic to ask by."""
     config = job(bootstrap)
     clock = Topics(config.job.name, 1).clock
 

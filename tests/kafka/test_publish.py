@@ -180,13 +180,14 @@ def test_two_jobs_with_one_stream_name_cannot_both_publish(bootstrap: str, tmp_p
         home = home_partition(name, first.kafka.partitions)
         stream_tasks = []
         for config in (first, second):
+            config.job.data_dir.mkdir()
             task = PublishTask(Job(config=config, source_partitions={name: 2}), home)
             stream_tasks.append(PublishStreamTask(task, config.streams[0]))
         await stream_tasks[0].open(first.kafka)
         await stream_tasks[1].open(second.kafka)
 
         def step(value: bytes) -> Publication:
-            return Publication(name, 0, b"", value, 0)
+            return Publication(name, 0, b"", value, "0" * 64, 0)
 
         with pytest.raises((ProducerFenced, InvalidProducerEpoch)):
             await stream_tasks[0].publish([step(b"first")])
@@ -229,6 +230,7 @@ def test_steps_of_many_batches_are_public_once_whole_and_in_order(
                     ]
                 ),
                 worker,
+                "0" * 64,
                 0,
             )
             for step, keys in enumerate(synthetic)
@@ -239,7 +241,11 @@ def test_steps_of_many_batches_are_public_once_whole_and_in_order(
         home = home_partition(name, config.kafka.partitions)
 
         async def publish(worker: bytes) -> None:
-            task = PublishTask(Job(config=config, source_partitions={name: 2}), home)
+            # A machine of its own: these steps were never on the release log, where a witness would look for them.
+            there = {"data_dir": tmp_path / worker.decode()}
+            there["data_dir"].mkdir()
+            its_own = config.model_copy(update={"job": config.job.model_copy(update=there)})
+            task = PublishTask(Job(config=its_own, source_partitions={name: 2}), home)
             stream_task = PublishStreamTask(task, config.streams[0])
             await stream_task.open(config.kafka)
             try:

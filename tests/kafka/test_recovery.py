@@ -58,7 +58,7 @@ async def one_answer_each(config: Config, steps: int) -> None:
 
 PLACES = """
     seed_appended seed_committed candidate_appended candidate_committed table_chunk table_before_head table_after_head
-    adopted publish_due publish_data_appended publish_ledger_appended publish_committed
+    adopted publish_due publish_witnessed publish_data_appended publish_ledger_appended publish_committed
 """
 
 

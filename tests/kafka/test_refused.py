@@ -63,14 +63,14 @@ async def test_four_wrong_configurations(bootstrap: str, tmp_path: Path, caplog:
         assert "What to do: " in line
         assert f'{{field="{field}",reason="{reason}",role="blocks",stream="{stream}"}}' in metrics
         assert set(states[stream].recent) == {reason}
-        assert states[stream].health == "refuses 100%"
+        assert states[stream].refusing is not None
         assert states[stream].totals == {reason: {field: 3 * EVENTS}}
         assert findings[f"events of {stream}"].verdict == "problem"
         assert f"{reason} of {field} 100%" in findings[f"events of {stream}"].detail
         assert findings[f"refused records of {stream}"].verdict == "warning"
         assert (stream, reason, field) in letters
     assert findings[f"events of {bench.job}-right"].verdict == "ok"
-    assert states[f"{bench.job}-right"].health == "ok"
+    assert states[f"{bench.job}-right"].refusing is None
     assert states[f"{bench.job}-right"].totals == {"ACCEPTED": {"": 9}, "OVER_BOUND": {"": 111}}
     said = " ".join([*caplog.messages, metrics, *map(str, findings.values()), *map(str, states.values())])
     assert not any(value in said for value in ("10.25", "0.75", "u1", "1577836830"))

@@ -95,8 +95,8 @@ class Twins:
                     await producer.send_and_wait(topic, b"", partition=partition, headers=[(TICK_HEADER, tick)])
 
     @contextlib.asynccontextmanager
-    async def worker(self, config: Config) -> AsyncIterator[Any]:
-        app = await prepare(config, insecure_seed=None, roles=ROLES)
+    async def worker(self, config: Config, *roles: str) -> AsyncIterator[Any]:
+        app = await prepare(config, insecure_seed=None, roles=roles or ROLES)
         async with app:
             yield app
 

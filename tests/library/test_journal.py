@@ -77,6 +77,16 @@ def test_a_file_in_the_place_of_another_is_refused(tmp_path: Path) -> None:
     assert configure(TABLES, state=state).step(rows(1)).step == 1
 
 
+def test_a_name_with_a_line_break_does_not_hide_that_a_folder_was_copied(tmp_path: Path) -> None:
+    """A line of the lock names the file, and the next one has the number that tells a copy."""
+    here = tmp_path / "here"
+    here.mkdir()
+    configure(TABLES, state=here / "s\nt.state").close()
+    shutil.copytree(here, tmp_path / "there")
+    with pytest.raises(StateFileError, match="copied together with"):
+        configure(TABLES, state=tmp_path / "there" / "s\nt.state")
+
+
 def test_a_folder_that_was_copied_as_a_whole_is_refused_until_somebody_says_that_it_moved(tmp_path: Path) -> None:
     """File and lock fit each other there, and both would answer step 1 with noise of their own."""
     here, there, renamed = tmp_path / "here", tmp_path / "there", tmp_path / "renamed"

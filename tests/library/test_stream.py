@@ -6,6 +6,7 @@ import copy
 import fcntl
 import os
 import pickle
+import re
 import shutil
 from collections import defaultdict
 from pathlib import Path
@@ -106,7 +107,7 @@ def test_a_column_of_several_types_is_of_texts() -> None:
 
 
 def test_nothing_private_is_shown_unasked() -> None:
-    stream = configure(TABLES, insecure_seed=2)  # so that no digest holds the number by chance
+    stream = configure(TABLES, insecure_seed=3)
     release = stream.step(rows(0, users=37))
     for shown in (
         repr(stream),
@@ -115,7 +116,7 @@ def test_nothing_private_is_shown_unasked() -> None:
         stream.guarantee()._repr_markdown_(),
         repr(release.ledger),
     ):
-        assert "37" not in shown
+        assert "37" not in re.sub("[0-9a-f]{32,}", "", shown), "but in a digest, by chance"
     assert "37" in repr(release.taken)
 
 

@@ -74,6 +74,62 @@ def test_a_call_depends_on_its_number_and_not_on_the_size_of_others(count: int, 
     assert one.words(count).tolist() == two.words(count + more)[:count].tolist()
 
 
+def test_a_path_goes_on_however_its_source_is_come_by() -> None:
+    """One child after the other, or a child of a child: the calls of a path are counted in one place."""
+    one, two = seeded(4), seeded(4)
+    parts = [one.child("a", 1).words(2), one.child("a").child(1).words(3), one.child("b").words(1)]
+    parts += [one.child("a", 1).words(1)]
+    path = two.child("a", 1)
+    expected = [path.words(2), path.words(3), two.child("b").words(1), path.words(1)]
+    assert [part.tolist() for part in parts] == [part.tolist() for part in expected]
+
+
+def all_words(source: NoiseSource) -> np.ndarray:
+    """Words of more calls than any field of 8, 16 or 17 bits counts; of calls across chunks; and of paths as long."""
+    words = [source.words(1) for _ in range(2**17 + 2**8 + 2)]
+    words += [source.words(size) for size in (2**8 + 1, 2**16 + 1, 2**17 + 1, 2**18 + 1)]
+    for size in (1, 2, 3, 5, 9, 17, 33, 2**8 + 1):
+        words += [source.child(*range(size - 1), last).words(2) for last in ("x", "y", b"x", 0)]
+    for size in (2**8, 2**16, 2**17):
+        words += [source.child("x" * size + more).words(2) for more in ("", "x", "y")]
+        words += [source.child(size + more).words(2) for more in (0, 1)]
+    return np.concatenate(words)
+
+
+def test_no_word_comes_twice_beyond_any_width_of_a_counter() -> None:
+    """Of 590,000 words two are equal by chance with probability 10^-8, and the seed is fixed."""
+    words = all_words(seeded(8))
+    assert len(words) > 580_000
+    assert np.unique(words).size == words.size
+
+
+def masked(bits: int) -> type[NoiseSource]:
+    class Masked(NoiseSource):
+        __slots__ = ()
+
+        def words(self, count: int) -> np.ndarray:
+            self._calls[self._path] = self._calls.get(self._path, 0) % 2**bits
+            return super().words(count)
+
+    return Masked
+
+
+class Forgetful(NoiseSource):
+    """Expands the first 300 bytes of a path: a child of many labels, or of a long one, is its sister too."""
+
+    __slots__ = ()
+
+    def _begin(self, context: tuple) -> None:
+        super()._begin(context)
+        self._state = hashlib.shake_256(self._seed + self._path[:300])
+
+
+@pytest.mark.parametrize("fault", [masked(8), masked(16), masked(17), Forgetful])
+def test_planted_sources_give_words_twice(fault: type[NoiseSource]) -> None:
+    words = all_words(fault(bytes(32)))
+    assert np.unique(words).size < words.size
+
+
 def test_calls_seeds_and_numbers_are_separate() -> None:
     source = seeded(1)
     drawn = [source.words(4), source.words(4), seeded(2).words(4), seeded(-1).words(4), source.child(0).words(4)]

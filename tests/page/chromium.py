@@ -15,7 +15,13 @@ from playwright.async_api import Browser, Page, async_playwright
 from tests.missing import missing
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-GONE = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
+GONE = (
+    "ERR_CONNECTION_REFUSED",
+    "ERR_INCOMPLETE_CHUNKED_ENCODING",
+    "ERR_CONNECTION_RESET",
+    "ERR_EMPTY_RESPONSE",
+    "ERR_SOCKET_NOT_CONNECTED",
+)
 """What Chromium says of a server that was killed. It says it whatever the page does."""
 LEVELS = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
 """Rules of axe-core."""

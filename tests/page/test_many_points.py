@@ -108,7 +108,15 @@ def _fill(seen: StreamSeen) -> None:
             seen.picture.put(step, place, x, y)  # type: ignore[attr-defined]
         release = Release(step, [], [], [], each * (step + 1))
         words, chain = ledger_entry(
-            release, stream, guarantee, start_us=step, end_us=step + 1, digest=sha256(b""), previous_chain=chain
+            release,
+            stream,
+            guarantee,
+            spent=guarantee.epsilon,
+            start_us=step,
+            end_us=step + 1,
+            digest=sha256(b""),
+            previous_chain=chain,
+            draw="00" * 16,
         )
         assert orjson.loads(words)["chain"] == chain
         seen.take("ledger", step, b"%d" % step, words)

@@ -194,8 +194,8 @@ TICKS: tuple[bytes | None, ...] = (
     b'{"row":null,"source":"s","step":1,"version":1}', b'{"row":0,"step":1,"version":1}',
     b'{"row":0,"source":"s","version":1}', b'{"row":0,"source":"s","step":' + b"9" * 30 + b',"version":1}',
     encode_tick(1 << 62, row=0, source=CANARY), encode_tick(20_000, row=0, source="far"),
-    b'{"row":0,"source":"s","step":1,"version":2,"live_from":null}', b'{"row":0,"step":1,"version":2,"live_from":1}',
-    b'{"row":0,"source":"s","step":1,"version":2,"live_from":3}', b'{"row":0,"source":"s","step":1,"version":[2]}',
+    b'{"row":0,"source":"s","step":1,"version":1,"live_from":null}', b'{"row":0,"step":1,"version":1,"live_from":1}',
+    b'{"row":0,"source":"s","step":1,"version":1,"live_from":3}', b'{"row":0,"source":"s","step":1,"version":[2]}',
     encode_going_live(1 << 62, live_from=0, row=0, source=CANARY),
     encode_going_live(30_000, live_from=20_000, row=0, source="far"),
 )  # fmt: skip

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agents.protocol.clock import StepClock
 from schemas.events import Reason
+from schemas.releases import STEP_LIMIT
 from schemas.steps.sequence import FixedSteps
 
 CLOCK = StepClock(FixedSteps(start_us=1_000, step_us=100), max_ahead=2)
@@ -28,6 +29,9 @@ CLOCK = StepClock(FixedSteps(start_us=1_000, step_us=100), max_ahead=2)
         (1_300, -1, Reason.TOO_FAR_AHEAD),
         (1_300, 0, 3),
         (1 << 60, 0, Reason.TOO_FAR_AHEAD),
+        (1_000 + 100 * (STEP_LIMIT - 1), STEP_LIMIT - 2, STEP_LIMIT - 1),
+        (1_000 + 100 * STEP_LIMIT, STEP_LIMIT - 2, Reason.TOO_FAR_AHEAD),
+        (1_000, STEP_LIMIT - 1, Reason.TOO_FAR_AHEAD),  # late, and no step is open any more
     ],
 )
 def test_the_step_of_an_event(time_us: int, ticked: int, expected: int | Reason) -> None:
@@ -36,6 +40,11 @@ def test_the_step_of_an_event(time_us: int, ticked: int, expected: int | Reason)
         assert reasons.tolist() == [expected]
     else:
         assert (steps.tolist(), reasons.tolist()) == ([expected], [0])
+
+
+def test_the_wall_clock_closes_no_step_that_there_cannot_be() -> None:
+    assert CLOCK.last_over(1_000 + 100 * STEP_LIMIT, grace_us=0) == STEP_LIMIT - 1
+    assert CLOCK.last_over(1 << 60, grace_us=0) == STEP_LIMIT - 1
 
 
 def test_after_an_outage_events_that_arrived_in_their_step_are_not_ahead() -> None:

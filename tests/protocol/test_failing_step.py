@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agents.protocol.release.candidates import MOST_STEPS
 from schemas.releases import Seed
 from tests.protocol.test_promise import BULKS
 from tests.protocol.world import PARTITIONS, EngineProcess, PublisherProcess, World, golden
@@ -27,6 +28,21 @@ def seeds(world: World) -> list[int]:
 
 def answered(world: World) -> list[int]:
     return sorted({record.step for _, record in world.log_records() if not isinstance(record, Seed)})
+
+
+def test_more_closed_steps_than_one_transaction_takes() -> None:
+    world, steps = World(enough_bytes=1 << 20), 2 * MOST_STEPS + 1
+    for partition in range(PARTITIONS):
+        world.ingest(partition, dict.fromkeys(range(steps), 1), steps)
+    process, publisher = EngineProcess(world), PublisherProcess(world)
+    drawn = []
+    while len(answered(world)) < steps:
+        process.act()
+        drawn.append(len(seeds(world)))
+    assert sorted(set(drawn) - {0}) == [MOST_STEPS, 2 * MOST_STEPS, steps]
+    for _ in range(3 * steps):
+        publisher.act()
+    assert world.answers() == {step: [copy] for step, copy in golden(world).items()}
 
 
 @pytest.mark.parametrize("enough_bytes", BULKS)

@@ -17,13 +17,11 @@ from agents.protocol.ingest.spec import Role
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.stepper import Stepper
-from agents.protocol.ticks import MAX_STEP
 from engines.contract_case import contract_case
 from schemas.blocks import Block
-from schemas.errors import FingerprintError, GapError, RecordError, WireError
+from schemas.errors import FingerprintError, GapError, RecordError
 from schemas.events import LARGEST_JUMP, TICK_HEADER, Reason, encode_going_live, encode_tick, read_tick
-from schemas.releases import cut
-from schemas.wire import Kind, encode
+from schemas.releases import STEP_LIMIT, cut
 from tests.protocol.ingest_runs import SPEC, body, live_header, tick_header
 
 SECOND_MS = 1000
@@ -185,13 +183,12 @@ def test_held_out_events_go_live_as_well() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        b'{"version": 3, "step": 1, "row": 0, "source": "", "live_from": 1}',
-        b'{"version": 2, "step": 1, "row": 0, "source": ""}',
-        b'{"version": 2, "step": 1, "row": 0, "source": "", "live_from": null}',
-        b'{"version": 2, "step": 1, "row": 0, "source": "", "live_from": true}',
-        b'{"version": 2, "step": 1, "row": 0, "source": "", "live_from": 3}',
-        b'{"version": 2, "step": 1, "row": 0, "source": "", "live_from": -1}',
-        encode_going_live(MAX_STEP + 1, live_from=0, row=0, source=""),
+        b'{"version": 2, "step": 1, "row": 0, "source": "", "live_from": 1}',
+        b'{"version": 1, "step": 1, "row": 0, "source": "", "live_from": null}',
+        b'{"version": 1, "step": 1, "row": 0, "source": "", "live_from": true}',
+        b'{"version": 1, "step": 1, "row": 0, "source": "", "live_from": 3}',
+        b'{"version": 1, "step": 1, "row": 0, "source": "", "live_from": -1}',
+        encode_going_live(STEP_LIMIT, live_from=0, row=0, source=""),
     ],
 )
 def test_what_only_looks_like_it_is_refused(value: bytes) -> None:
@@ -208,16 +205,6 @@ def test_what_is_written_is_read() -> None:
     assert read_tick(encode_tick(7, row=9, source="a")) == (7, 9, "a", None)
     with pytest.raises(RecordError):
         read_tick(b"[]")
-
-
-def test_an_earlier_program_refuses_a_live_block_and_writes_none() -> None:
-    """One that passed it over would wait for ticks for ever, and refuse live events as too far ahead."""
-    live = Block("s", 0, 0, 1, 5, {}, live_from=3)
-    assert live.encode()[4] == 2
-    assert Block.decode(live.encode()).live_from == 3
-    assert replace(live, live_from=None).encode()[4] == 1
-    with pytest.raises(WireError, match="version 3; this release reads 1 and 2"):
-        Block.decode(encode(Kind.BLOCK, {}, {}, version=3))
 
 
 def test_the_configuration_stays_as_it_is() -> None:

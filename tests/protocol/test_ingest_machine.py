@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.events import RawRecord
-from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.partition import MAX_LETTERS, PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.ingest.surplus_bounds import SURPLUS
 from agents.protocol.partitioner import partitions_of
@@ -126,6 +126,20 @@ def test_what_is_refused_is_counted_up_to_a_bound_and_moves_nothing_else(records
     assert sum(outcome.surplus.values()) == sum(beyond.values()) <= outcome.counts["OVER_BOUND"]
     assert all(charge <= 2 for charge in beyond.values())
     assert bool(beyond) == bool(outcome.counts["OVER_BOUND"])
+
+
+def test_a_block_ends_where_it_has_so_many_dead_letters() -> None:
+    machine = PartitionIngest(SPEC, 0)
+    records = [RawRecord(offset, -1, None, b"{", ()) for offset in range(MAX_LETTERS)]
+    machine.take(records[:-1])
+    assert machine.room > 0
+    machine.take(records[-1:])
+    assert machine.room == 0
+    block, letters = machine.seal()
+    assert block is not None
+    assert len(letters) == MAX_LETTERS
+    machine.committed(at=0)
+    assert machine.room > MAX_LETTERS
 
 
 @given(records=logs())

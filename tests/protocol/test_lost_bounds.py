@@ -268,36 +268,6 @@ def test_snapshots_without_any_block_are_refused() -> None:
         history.restored(latest(history.snapshots))
 
 
-def of_earlier_version(history: History) -> None:
-    history.blocks = [(at, replace(block, snapshots=np.zeros(0, np.int64))) for at, block in history.blocks]
-
-
-def test_trimmed_blocks_of_an_earlier_version_are_refused() -> None:
-    """They do not say which snapshots there were: a lost one would not be missed."""
-    history = trimmed_history()
-    of_earlier_version(history)
-    with pytest.raises(GapError, match="earlier version"):
-        history.restored(latest(history.snapshots))
-
-
-def test_an_earlier_version_is_taken_over_where_its_blocks_are_all_there() -> None:
-    history = History(SPEC)
-    for _ in range(3):
-        begin = history.machine.next_offset
-        history.commit([RawRecord(begin + at, -1, None, body(u=user)) for at, user in enumerate(USERS)])
-    of_earlier_version(history)
-    history.check_exact(history.restored(latest(history.snapshots)))
-
-
-def test_a_block_of_an_earlier_version_behind_one_that_says_it_is_taken_over() -> None:
-    """A rolling restart: the partition went back to a worker of the earlier version for a while."""
-    history = trimmed_history()
-    history.commit([RawRecord(history.machine.next_offset, -1, None, body(u="new"))])
-    at, last = history.blocks[-1]
-    history.blocks[-1] = at, replace(last, snapshots=np.zeros(0, np.int64))
-    history.check_exact(history.restored(latest(history.snapshots)))
-
-
 def test_a_block_says_up_to_where_each_bucket_is_written() -> None:
     history = trimmed_history()
     written = np.zeros(BUCKETS, np.int64)

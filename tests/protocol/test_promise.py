@@ -310,20 +310,3 @@ def test_promise_test_catches_a_planted_fault(fault: str, enough_bytes: int | No
 
     with pytest.raises((AssertionError, ForkError, GapError)):
         lives()
-
-
-def test_what_a_repeated_end_tore_is_completed_by_a_worker_that_repeats_none() -> None:
-    """What an earlier version can have left: some records of a step are public, and its ledger record is not."""
-    torn = 0
-    for seed in range(100):
-        machine = type("Earlier", (Promise,), {"planted": "retry with the same epoch"})()
-        try:
-            live(machine, seed, actions=60)
-        except AssertionError as broken:
-            if "without its ledger record" in str(broken):
-                torn += 1
-                machine.world.planted = ""
-                machine.teardown()
-        if torn == 3:
-            return
-    raise AssertionError("too few were torn to show anything")

@@ -305,9 +305,8 @@ class PublisherProcess:
         if world.planted != "ledger not read":
             public = [each for _, each in world.public.read()]
             self.publisher.recover(record.value for _, record in public if record.channel == "ledger")
-            behind = [(step, record) for step, record in public if step > self.publisher.last_step]
-            for step in sorted({step for step, _ in behind}):
-                self.publisher.found(step, [record for each, record in behind if each == step])
+            for step, record in public:
+                self.publisher.check_end(record.channel, step)
         self.position = 0
         self.due: list[Publication] = []
         self.sent = False  # all but the ledger records

@@ -31,7 +31,7 @@ SAMPLES: dict[str, Any] = {
         "taxi", 3, 10, 25, 4, {}, counts={"ACCEPTED": 5, "BAD_TIME": 9, "LOST": 1}, refused={"BAD_TIME": {"at": 9}},
         totals={"ACCEPTED": {"": 5}, "BAD_TIME": {"at": 9}, "LOST": {"": 1}}, began=10,
     ),
-    "block-live-v2": Block("taxi", 3, 10, 25, 900, {901: Folded.empty(1)}, counts={"ACCEPTED": 0}, live_from=5),
+    "block-live-v1": Block("taxi", 3, 10, 25, 900, {901: Folded.empty(1)}, counts={"ACCEPTED": 0}, live_from=5),
     "seed-v1": Seed("taxi", 6, bytes(range(32))),
     "chunk-v1": Chunk("taxi", 6, 1, 3, _DIGEST, b"\x00\x01part"),
     "candidate-v1": Candidate(
@@ -44,15 +44,17 @@ SAMPLES: dict[str, Any] = {
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equality that looks into arrays."""
+    """Equality of types and values that looks into arrays, and whatever holds them."""
+    if type(left) is not type(right):
+        return False
     if isinstance(left, np.ndarray):
         return left.dtype == right.dtype and np.array_equal(left, right)
     if dataclasses.is_dataclass(left):
-        return type(left) is type(right) and all(
-            same(getattr(left, f.name), getattr(right, f.name)) for f in dataclasses.fields(left)
-        )
+        return all(same(getattr(left, f.name), getattr(right, f.name)) for f in dataclasses.fields(left))
     if isinstance(left, dict):
         return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
     return bool(left == right)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -219,10 +220,12 @@ def test_the_ledger_says_periods_of_the_calendar() -> None:
         Release(0, [], [], [], 0),
         days,
         build_engine(days).guarantee(),
+        spent=Fraction(1, 2),
         start_us=0,
         end_us=1,
         digest="",
         previous_chain="",
+        draw="",
     )
     assert b'"epsilon_per":"28 days"' in entry
     assert b'"epsilon_per_us":2289600000000' in entry  # 28 days less what clocks may take from them
@@ -231,10 +234,12 @@ def test_the_ledger_says_periods_of_the_calendar() -> None:
         Release(0, [], [], [], 0),
         fixed,
         build_engine(fixed).guarantee(),
+        spent=Fraction(1, 2),
         start_us=0,
         end_us=1,
         digest="",
         previous_chain="",
+        draw="",
     )
     assert b'"epsilon_per"' not in entry
 

@@ -52,12 +52,12 @@ BEARER = '''[kafka]
 security_protocol = "SASL_SSL"
 sasl_mechanism = "OAUTHBEARER"
 sasl_token_file = "t"'''
-KAFKA, LOOPBACK = "[kafka]", 'otlp_endpoint = "http://127.0.0.1:4318"'
 FORMAT, START = 'format = "%Y-%m-%d %H:%M:%S"', 'start = "2016-01-01T00:00:00"'
 BOUNDS = "bounds = [-74.05, 40.60, -73.75, 40.90]"
 
 # what is replaced, by what, key, fragment of the reason, fragment of the fix
 BAD: list[tuple[str, str, str, str, str]] = [
+    ('step = "6h"', 'step = "14ms"', f"{T}.step", "over within a year", "15 ms"),
     # privacy
     ("epsilon = 1.0", "epsilon = 0", f"{P}.epsilon", "greater than 0", "positive"),
     ("epsilon = 1.0", "epsilon = -0.5", f"{P}.epsilon", "greater than 0", "positive"),
@@ -222,14 +222,6 @@ BAD: list[tuple[str, str, str, str, str]] = [
     ("[kafka]", '[kafka]\nsecurity_protocol = "SSL"\nssl_cafile = 7', "kafka.ssl_cafile", "path", "quotes"),
     ('name = "job"', 'name = "my job"', "job.name", "not allowed", "letters"),
     ('name = "job"', "http_port = 70000", "job.http_port", "at most 65535", "65535 or less"),
-    ("[kafka]", f'otlp_endpoint = "collector:4318"\n{KAFKA}', "job.otlp_endpoint", "not an http", "https://"),
-    ("[kafka]", f'otlp_endpoint = "https://c:99999"\n{KAFKA}', "job.otlp_endpoint", "not an http", "https://"),
-    ("[kafka]", f'otlp_endpoint = "https://a:b@c"\n{KAFKA}', "job.otlp_endpoint", "password", "otlp_headers_file"),
-    ("[kafka]", f'otlp_endpoint = "https://c/v1/metrics"\n{KAFKA}', "job.otlp_endpoint", "base address", "is added"),
-    ("[kafka]", f'otlp_endpoint = "http://c:4318"\n{KAFKA}', "job.otlp_endpoint", "in the clear", "otlp_insecure"),
-    ("[kafka]", f'otlp_headers_file = "h"\n{KAFKA}', "job.otlp_headers_file", "ignored", "remove"),
-    ("[kafka]", f"otlp_insecure = true\n{KAFKA}", "job.otlp_insecure", "ignored", "remove"),
-    ("[kafka]", f"{LOOPBACK}\notlp_insecure = true\n{KAFKA}", "job.otlp_insecure", "does not leave", "remove"),
     ("[job]", "bootstrap = 1\n[job]", "bootstrap", "unknown key", "move it to [kafka]"),
     ("[job]", "[jobs]", "jobs", "unknown key", "did you mean job?"),
     (SECOND, "", "streams", "missing", "[[streams]]"),
@@ -333,8 +325,8 @@ def test_all_problems_are_listed_at_once_whatever_else_is_broken() -> None:
         GOOD.replace("epsilon = 1.0", 'epsilon = "hunter2"'),
         GOOD.replace("[kafka]", "[kafka]\nsasl_password = hunter2"),
         GOOD.replace("[kafka]", '[kafka]\nsasl_password = "hunter2'),
-        GOOD.replace("[kafka]", 'otlp_endpoint = "https://me:hunter2@collector"\n[kafka]'),
-        GOOD.replace("[kafka]", 'otlp_endpoint = "https://me:1/hunter2@collector"\n[kafka]'),
+        GOOD.replace("[[streams]]", '[kafka.registry]\nurl = "https://me:hunter2@registry"\n[[streams]]', 1),
+        GOOD.replace("[[streams]]", '[kafka.registry]\nurl = "https://me:1/hunter2@registry"\n[[streams]]', 1),
     ],
 )
 def test_no_value_that_may_be_secret_is_repeated(text: str) -> None:

@@ -61,6 +61,16 @@ class Broker:
     def restarted(self) -> None:
         self.groups.restarted()
 
+    def snapshot(self) -> Callable[[], None]:
+        """What puts the whole cluster back to how it is now, to be called while it is down."""
+        parts = [each.snapshot() for each in (*self.logs.values(), self.groups, self.transactions)]
+
+        def restore() -> None:
+            for part in parts:
+                part()
+
+        return restore
+
     def _produce(self, request: Any, reply: Reply, channel: Any) -> None:
         answers = []
         for topic, batches in request.topics:

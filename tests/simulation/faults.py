@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.simulation.network import NAMES, Trap
+from tests.simulation.oracle import shown
 from tests.simulation.timeline import Process
 
 if TYPE_CHECKING:
@@ -16,14 +18,15 @@ if TYPE_CHECKING:
 FAILPOINTS = (
     "ingest_block_appended", "ingest_bounds_appended", "ingest_sent", "ingest_before_commit", "ingest_after_commit",
     "seed_appended", "seed_committed", "candidate_appended", "candidate_committed", "adopted", "table_chunk",
-    "table_before_head", "table_after_head", "publish_due", "publish_data_appended", "publish_ledger_appended",
-    "publish_committed", "frame",
+    "table_before_head", "table_after_head", "publish_due", "publish_witnessed", "publish_data_appended",
+    "publish_ledger_appended", "publish_committed", "frame",
 )  # fmt: skip
 TRANSACTIONAL = (22, 24, 25, 26, 28)
 KINDS = {
     "kill": 4, "arm_failpoint": 6, "zombie": 4, "isolate": 2, "trap": 6, "broker": 2, "clock": 1, "compact": 2,
     "restart": 1, "slow": 1, "disk": 1, "late": 8,
 }  # fmt: skip
+FORGOTTEN = 4  # times, in a seed where ids are forgotten
 RATES = (2.0, 5.0, 12.0)  # of a seed, in an hour
 
 
@@ -37,11 +40,13 @@ class Switches:
     Attributes:
         late_end: EndTxn may arrive late (KAFKA-17754): where producers send it once, as `agents.kafka.transactions`.
         retention: private topics may lose what the job did not delete itself.
+        put_back: the whole cluster is put back to an earlier moment, raw topics included; the witness is not.
         faults: mean number of faults in an hour; None: one of `RATES`, and only some kinds of faults, by the seed.
     """
 
     late_end: bool = SENT_ONCE
     retention: bool = False
+    put_back: bool = False
     faults: float | None = None
 
 
@@ -70,8 +75,23 @@ class Plan:
             if at >= until_s:
                 break
             self.world.timeline.at(at, self._strike)
+        # By a chance of its own: no other seed is another one for it.
+        chance = random.Random(f"forgotten {self.world.seed}")
+        for _ in range(FORGOTTEN if chance.random() < 0.25 and self._rate else 0):
+            self.world.timeline.at(chance.uniform(0.0, until_s), self._forget)
         if self.switches.retention:
             self.world.timeline.at(self.chance.uniform(0.4, 0.9) * until_s, self._forbidden)
+        if self.switches.put_back:
+            for _ in range(self.chance.choice((1, 1, 2))):
+                taken = self.chance.uniform(0.1, 0.8) * until_s
+                self.world.timeline.at(taken, self._take_snapshot, self.chance.uniform(taken, until_s))
+
+    def _forget(self) -> None:
+        """The coordinator forgets every id with nothing under way (transactional.id.expiration.ms)."""
+        known = self.world.broker.transactions.known
+        for name in [name for name, each in known.items() if each.state not in ("ongoing", "ending")]:
+            del known[name]
+        self._note("every transactional id at rest is forgotten")
 
     def disarm(self) -> None:
         self._active = False
@@ -201,6 +221,29 @@ class Plan:
             self._note(f"kill {process.name}, which loses its disk")
             process.kill()
             self.world.disks.pop(process.name, None)
+
+    def _take_snapshot(self, back_at_s: float) -> None:
+        self._note(f"snapshot, put back at {back_at_s:.1f}")
+        self.world.timeline.at(back_at_s, self._put_back, self.world.broker.snapshot())
+
+    def _put_back(self, restore: Callable[[], None]) -> None:
+        """The cluster goes down, and comes up as it was; of the workers some are killed, some live through it."""
+        network, observed = self.world.network, self.world.observed
+        if network.up:
+            network.go_down()
+        self._note("the cluster is put back")
+
+        def comes_up() -> None:
+            observed.abandoned.append(shown(self.world.broker))
+            restore()
+            network.come_up()
+            for process in [each for each in self.world.workers.values() if each.alive]:
+                if self.chance.random() < 0.7:
+                    process.kill()
+                    if self.chance.random() < 0.8:  # its state tables would tell
+                        self.world.disks.pop(process.name, None)
+
+        self.world.timeline.after(1.0, comes_up)  # markers that were under way are written before
 
     def _forbidden(self) -> None:
         """Somebody sets retention on a private topic, and everything that was in memory must be read again."""

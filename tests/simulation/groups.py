@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections import defaultdict
 from collections.abc import Callable
@@ -235,6 +236,16 @@ class GroupCoordinator:
             for name, member in group.members.items():
                 member.join = member.sync = None
                 self._touch(group, name, member)
+
+    def snapshot(self) -> Callable[[], None]:
+        """What puts offsets back to how they are now. Members come again, as after any restart."""
+        kept = {name: copy.deepcopy((group.offsets, group.promised)) for name, group in self.groups.items()}
+
+        def restore() -> None:
+            for name, group in self.groups.items():
+                group.offsets, group.promised = copy.deepcopy(kept.get(name, ({}, {})))
+
+        return restore
 
     # --- offsets --------------------------------------------------------------------------------------------------
 

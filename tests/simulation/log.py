@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import struct
 from bisect import bisect_left, bisect_right
 from collections import deque
@@ -72,6 +73,11 @@ class PartitionLog:
         self._lasts: list[int] = []
         self._open: dict[int, int] = {}
         self._producers: dict[int, ProducerState] = {}
+
+    def snapshot(self) -> Callable[[], None]:
+        """What puts this back to how it is now; who listens stays."""
+        state = copy.deepcopy({name: value for name, value in vars(self).items() if name != "listeners"}, {})
+        return lambda: vars(self).update(copy.deepcopy(state))
 
     # --- writing --------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from tests.simulation.log import PartitionLog, Record
 from tests.simulation.timeline import EPOCH_S
 
 if TYPE_CHECKING:
+    from tests.simulation.broker import Broker
     from tests.simulation.world import World
 
 DEAD = "dead to its probe"
@@ -39,9 +40,43 @@ BY_CLOCK = -1
 NOTICED_S = 300.0  # from the end of a step and its grace to its publication, where all is well
 
 
+Shown = dict[tuple[str, int], dict[str, set[tuple[bytes | None, bytes | None]]]]
+"""(stream, step) -> channel -> keys and values that readers of uncommitted records were shown."""
+
+
+def shown(broker: Broker) -> Shown:
+    """What is on the public topics."""
+    found: Shown = {}
+    for (topic, _), log in broker.logs.items():
+        stream, _, channel = topic.rpartition(".")
+        if channel in CHANNELS:
+            for record in log.records(committed=False):
+                if (step := public_step(record.headers)) is not None:
+                    channels = found.setdefault((stream, step), {each: set() for each in CHANNELS})
+                    channels[channel].add((record.key, record.value))
+    return found
+
+
+def two_answers(histories: Sequence[Shown]) -> Iterator[str]:
+    """In all histories that a cluster had, a step has one answer: the ledger's words of it are the same, and where one
+    history has its ledger entry, and so all of it, no other shows a record that is not in it.
+    """
+    for stream, step in sorted({place for history in histories for place in history}):
+        versions = [history[stream, step] for history in histories if (stream, step) in history]
+        whole = [version for version in versions if version["ledger"]]
+        if len({record for version in versions for record in version["ledger"]}) > 1:
+            yield f"{stream}: step {step} has several answers"
+        elif whole and any(version[channel] - whole[0][channel] for version in versions for channel in CHANNELS):
+            yield f"{stream}: of step {step} records were shown that are not in its answer"
+
+
 def violations(world: World) -> list[str]:
-    """One line for each promise that is broken; empty where all are kept."""
+    """One line for each promise that is broken; empty where all are kept. Where the cluster was put back, streams may
+    stop at any place, and only what was shown is judged.
+    """
     found: list[str] = []
+    if world.observed.abandoned:
+        return list(two_answers([*world.observed.abandoned, shown(world.broker)]))
     for stream in world.config.streams:
         found += [f"{stream.name}: {what}" for what in _of_stream(world, stream)]
     return found + [told for told in world.observed.refusals if told.startswith(DEAD)]

@@ -9,17 +9,21 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import aiokafka
 
 from agents.kafka import clients
+from agents.kafka.transactions import OneChanceProducer
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.snapshots import BucketLog
 from agents.protocol.ingest.user_table import BUCKETS
 from agents.protocol.partitioner import bounds_partition
 from agents.protocol.release.effects import CommitCandidates, CommitSeeds
+from agents.protocol.release.witness import Mark, judge
+from agents.witness.keeper import StreamWitness
 from agents.worker.engine import EngineTask
 from agents.worker.ingest.awaited_ticks import AwaitedTicks
 from schemas.releases import Seed
@@ -62,8 +66,8 @@ def stale_snapshot() -> Patches:
     return {"agents.worker.ingest.restore._load_snapshots": _first_snapshots}
 
 
-async def _first_snapshots(config: Any, topics: Any, machines: Any) -> None:
-    for machine in machines:
+async def _first_snapshots(config: Any, topics: Any, tasks: Any) -> None:
+    for machine in (machine for task in tasks for machine in task.machines):
         if machine.spec.bounds is None:
             continue
         partition = bounds_partition(machine.spec.stream, machine.partition, topics.partitions)
@@ -79,8 +83,8 @@ async def _first_snapshots(config: Any, topics: Any, machines: Any) -> None:
 
 def offset_outside() -> Patches:
     """The source offset is committed in a transaction of its own, behind that of the blocks."""
-    commit = aiokafka.AIOKafkaProducer.commit_transaction
-    send = aiokafka.AIOKafkaProducer.send_offsets_to_transaction
+    commit = OneChanceProducer.commit_transaction
+    send = OneChanceProducer.send_offsets_to_transaction
 
     async def later(self: Any, offsets: Any, group: str) -> None:
         self.offsets_of = offsets, group
@@ -93,8 +97,8 @@ def offset_outside() -> Patches:
             await commit(self)
 
     return {
-        "aiokafka.AIOKafkaProducer.commit_transaction": changed,
-        "aiokafka.AIOKafkaProducer.send_offsets_to_transaction": later,
+        "agents.kafka.transactions.OneChanceProducer.commit_transaction": changed,
+        "agents.kafka.transactions.OneChanceProducer.send_offsets_to_transaction": later,
     }
 
 
@@ -176,6 +180,52 @@ def retry() -> Patches:
     return {f"agents.kafka.clients.{once}": aiokafka.AIOKafkaProducer} if hasattr(clients, once) else {}
 
 
+def witness_late() -> Patches:
+    """The mark of a transaction is written behind its commit: with the next one."""
+    note = StreamWitness.note
+
+    async def changed(self: Any, step: int, chain: str) -> None:
+        before, self.left = self.__dict__.get("left"), (step, chain)
+        if before is not None:
+            await note(self, *before)
+
+    return {"agents.witness.keeper.StreamWitness.note": changed}
+
+
+def witness_read_once() -> Patches:
+    """The first publisher of a stream looks at the witness; those that take over believe the cluster."""
+    seen: set[str] = set()
+
+    def changed(stream: str, mark: Any, terms: Any, *, last: int, last_chain: str, **found: Any) -> Any:
+        if stream not in seen:
+            seen.add(stream)
+            return judge(stream, mark, terms, last=last, last_chain=last_chain, **found)
+        return None if last < 0 else Mark(stream, last, last_chain)
+
+    return {"agents.witness.keeper.judge": changed}
+
+
+def witness_digest_ignored() -> Patches:
+    """Any answer of the step that the witness has seen will do."""
+
+    def changed(stream: str, mark: Any, terms: Any, *, ledger: Any, logged: Any, **facts: Any) -> Any:
+        found = ledger or logged
+        mark = mark if mark is None or found is None else replace(mark, chain=found)
+        return judge(stream, mark, terms, ledger=ledger, logged=logged, **facts)
+
+    return {"agents.witness.keeper.judge": changed}
+
+
+def witness_believes_the_log() -> Patches:
+    """A mark that is ahead of the ledger is a crash between both, and nobody looks for its step on the log."""
+
+    def changed(stream: str, mark: Any, terms: Any, *, last: int, logged: Any, **facts: Any) -> Any:
+        ahead = mark is not None and mark.step > last
+        return judge(stream, mark, terms, last=last, logged=mark.chain if ahead else logged, **facts)
+
+    return {"agents.witness.keeper.judge": changed}
+
+
 def _frozen(name: str) -> Patches:
     """Something that is waited for never comes, and nothing says so."""
 
@@ -211,7 +261,8 @@ PLANTS: dict[str, Callable[[], Patches]] = {
     plant.__name__.replace("_", " "): plant
     for plant in (
         retry, late_seed, ledger_not_read, stale_snapshot, offset_outside, trimmed_too_early, trimmed_by_position,
-        no_fencing, tick_forgotten, live_forgotten, live_in_vain, uncommitted_restore, *FROZEN,
+        no_fencing, tick_forgotten, live_forgotten, live_in_vain, uncommitted_restore, witness_late, witness_read_once,
+        witness_digest_ignored, witness_believes_the_log, *FROZEN,
     )
 }  # fmt: skip
 """Name -> what makes its patches."""

@@ -6,6 +6,7 @@ but InitProducerId and the time-out raises an epoch, so one that a client sends 
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -59,6 +60,22 @@ class TransactionCoordinator:
             26: self._end,
             28: self._commit_offsets,
         }
+
+    def snapshot(self) -> Callable[[], None]:
+        """What puts this back to how it is now: open transactions run out, ended ones write their markers again."""
+        known, producers = copy.deepcopy(self.known), self._producers
+
+        def restore() -> None:
+            for found in self.known.values():
+                found.state = "empty"  # of what was to come of it, nothing comes
+            self.known, self._producers = copy.deepcopy(known), producers
+            for found in self.known.values():
+                if found.state == "ongoing":
+                    self.timeline.after(found.timeout_s, self._time_out, found, found.number)
+                elif found.state == "ending":
+                    self._finish(found, commit=found.commit)
+
+        return restore
 
     def _init(self, request: Any, reply: Any, channel: Any) -> None:
         if request.transactional_id is None:

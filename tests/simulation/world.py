@@ -21,6 +21,7 @@ from tests.simulation.broker import Broker
 from tests.simulation.faults import Plan, Switches
 from tests.simulation.feed import HISTORY_S, HISTORY_STEPS, SOURCE_PARTITIONS, STEP_S, Sent, events, write_rows
 from tests.simulation.network import Network
+from tests.simulation.oracle import Shown
 from tests.simulation.patches import patches
 from tests.simulation.timeline import EPOCH_S, Process, Timeline, virtual_clocks
 from tests.simulation.worker import Disk, work
@@ -52,6 +53,7 @@ class Observed:
     refusals: list[str] = field(default_factory=list)
     starts: int = 0
     forbidden: list[str] = field(default_factory=list)
+    abandoned: list[Shown] = field(default_factory=list)
 
 
 def goes_live(stream: Stream) -> bool:
@@ -91,6 +93,7 @@ class World:
 
     def _config(self) -> Config:
         key = self.folder / "user-key"
+        (self.folder / "witness").mkdir()
         key.write_bytes(b"a secret of the simulation, thirty-two bytes or more")
         streams = []
         kinds = self.chance.choice((("wall",), ("wall",), ("wall",), ("replay",), ("replay",), ("wall", "replay")))
@@ -124,7 +127,11 @@ class World:
             )
         return config_from_mapping(
             {
-                "job": {"name": "sim", "data_dir": str(self.folder / "data")},
+                "job": {
+                    "name": "sim",
+                    "data_dir": str(self.folder / "data"),
+                    "witness": str(self.folder / "witness"),
+                },
                 "kafka": {"bootstrap": "broker:9092", "partitions": JOB_PARTITIONS, "session_timeout_s": SESSION_S},
                 "streams": streams,
             }

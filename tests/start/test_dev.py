@@ -28,7 +28,6 @@ SECRETS = """
 [job]
 name = "rides-job"
 data_dir = "production-state"
-otlp_endpoint = "https://collector.invalid:4318"
 http_port = 9464
 [kafka]
 bootstrap = "kafka.invalid:9093"

@@ -253,26 +253,3 @@ def test_all_who_ask_for_all_points_share_the_same_bytes_until_something_changes
         before = picture.body({})
         change()
         assert picture.body({}) != before
-
-
-@pytest.mark.parametrize("torn", [0, 1, 4, 7])
-def test_records_that_come_again_are_drawn_once(torn: int) -> None:
-    """A step that an earlier version published twice, in part: its first records, and then all of it."""
-    trips = [(f"t{at // 2}.{at % 2}", {"trip": f"t{at // 2}", "point": at % 2, "x": at, "y": at}) for at in range(7)]
-    rows = [(f"r{at}", {"sex": "fm"[at % 2], "age": 9 * at, "late": True}) for at in range(7)]
-    for records, make in (
-        (trips, lambda: TripPicture("trip", "point", "x", "y", (0.0, 0.0, 8.0, 8.0))),
-        (trips, lambda: PointPicture("x", "y", (0.0, 0.0, 8.0, 8.0))),
-        (rows, lambda: TablePicture(ROWS)),
-    ):
-        whole, twice = make(), make()
-        for picture, came in ((whole, records), (twice, [*records[:torn], *records])):
-            for key, fields in came:
-                picture.add(0, key, fields)
-            picture.end(0)
-            for _ in range(2 if picture is twice else 1):
-                picture.remove(1, records[0][0])
-            picture.end(1)
-        assert twice.shown() == whole.shown()
-        for query in ({}, {"step": 0}):
-            assert twice.body(query) == whole.body(query)

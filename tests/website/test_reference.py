@@ -86,7 +86,7 @@ def test_fields_of_public_records_are_those_that_are_described(engine: str) -> N
     case = contract_case(engine)
     stream = case.stream("default")
     release = engines.configure(stream.model_dump()).step([])
-    assert set(release.ledger) == set(LEDGER)
+    assert set(release.ledger) == set(LEDGER) - {"witness"}  # of jobs without a configured one
     assert all("step" in measurement for measurement in release.measurements)
     assert {"step", "part", "parts"} == set(MEASUREMENT)
     audit = HeldOutAudit(stream, 1)

@@ -24,7 +24,7 @@ def page() -> str:
         for name, kind, labels, text in sorted(found())
     ]
     return (
-        "# Metrics\n\nServed at `/metrics` where `http_port` is set, and pushed where `otlp_endpoint` is. For operators only: what is "
+        "# Metrics\n\nServed at `/metrics` where `http_port` is set. For operators only: what is "
         "called PRIVATE is a count of private records, or follows from one. Counters end in `_total`. What to watch, and alerts: "
         "[operations](../operations.md#probes-and-metrics).\n\n"
         + table(["metric", "kind", "labels", "what it is"], rows)

@@ -16,7 +16,7 @@ from schemas.events import TICK_HEADER, encode_tick
 from schemas.record_fields import LEDGER, MEASUREMENT, UTILITY
 from schemas.releases import Candidate, Chunk, Seed
 from schemas.topics import Topic, Topics
-from schemas.wire import VERSIONS, Kind
+from schemas.wire import VERSION, Kind
 from website.reference.source import ROOT, attributes, cell, listed, summary, table
 
 PRIVATE = {Kind.BLOCK: Block, Kind.SEED: Seed, Kind.CANDIDATE: Chunk, Kind.STATE: Candidate}
@@ -56,7 +56,7 @@ def page() -> str:
             "sensitive as the raw topic.\n",
             table(
                 ["kind", "bytes", "versions read"],
-                [[kind.name, f"`{kind.value.decode()}`", ", ".join(map(str, VERSIONS[kind]))] for kind in Kind],
+                [[kind.name, f"`{kind.value.decode()}`", str(VERSION)] for kind in Kind],
             ),
             *(_class(cls) for cls in (*PRIVATE.values(), Fingerprint)),
         ]

@@ -118,7 +118,7 @@ class _Screen:
         say("")
 
     def step(self, stream: str, entry: Mapping[str, Any]) -> None:
-        gathered = "  gathered: nothing is released yet" if entry.get("gathered") else ""
+        gathered = "  gathered: no data is released yet" if entry.get("gathered") else ""
         self.bar.echo(
             f"{stream}: step {entry['step']} until {entry['end']}  {entry['synthetic_records']:,} synthetic records  "
             f"epsilon {entry['epsilon_spent']:g} of {entry['epsilon']:g}{gathered}"

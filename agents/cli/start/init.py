@@ -51,7 +51,8 @@ def init(
         typer.Option(
             "--from",
             metavar="FILE",
-            help="Events as a file, PRIVATE: of it only names and types of fields are used. .csv, .parquet, .jsonl",
+            help="Events as a file, PRIVATE: of it only names and types of fields are used. .csv, .parquet, .jsonl. "
+            "Keys that all objects of a .jsonl have are taken as names that may be public; others are refused unseen.",
         ),
     ] = None,
     topic: Annotated[

@@ -8,9 +8,9 @@
 | `t` truncated, `m`, others  | refused, BAD_OPERATION                  | refused, BAD_OPERATION      |
 | tombstone behind a delete   | no event, counted                       | no event, counted           |
 
-An update is two events: each counts against the bound of the user that its own row names. An update or delete without
-the row before is refused as a whole (NO_BEFORE): what it takes away is not known, and half of it would leave a row in
-the table that is not there.
+An update is two events of one user; `agents.formats.reader` refuses one that hands a row to another (TWO_USERS). An
+update or delete without the row before is refused as a whole (NO_BEFORE): what it takes away is not known, and half of
+it would leave a row in the table that is not there.
 """
 
 from __future__ import annotations

@@ -47,11 +47,12 @@ DO_NOT_COMPACT = (
 
 @dataclass(frozen=True, slots=True)
 class TopicProblem:
-    """Why the job cannot use a topic as it is, and what to do."""
+    """Why the job cannot use a topic as it is, and what to do. `gone`: it is not there, or has lost what it held."""
 
     topic: str
     reason: str
     fix: str
+    gone: bool = False
 
     def __str__(self) -> str:
         return f"{self.topic}: {self.reason}\n    fix: {self.fix}"
@@ -179,7 +180,7 @@ async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicPro
                 else "create it, or correct source in the stream; a stream that has read it needs the very topic back, "
                 "or goes on as a new stream under another name"
             )
-            problems.append(TopicProblem(topic.name, "does not exist", fix))
+            problems.append(TopicProblem(topic.name, "does not exist", fix, gone=True))
         elif topic.partitions not in (None, identity.partitions):
             problems.append(
                 TopicProblem(
@@ -208,7 +209,7 @@ async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicPro
 
 
 def _problem(lost: Lost) -> TopicProblem:
-    return TopicProblem(lost.topic, lost.reason, WHAT_TO_DO)
+    return TopicProblem(lost.topic, lost.reason, WHAT_TO_DO, gone=True)
 
 
 def acl_lines(

@@ -15,6 +15,7 @@ else is text: `007`, `NaN`, `1e400`, whole numbers of 19 digits and more. Parque
 from __future__ import annotations
 
 import codecs
+import contextlib
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +31,7 @@ import pyarrow.parquet as pa_parquet
 from agents.offline.rows.cells import csv_column, has_json, values
 from agents.offline.rows.lines import BrokenLine, Lines, Row, json_lines
 from engines.contract import ScalarKind
-from schemas.errors import PrivstreamError
+from schemas.errors import PrivstreamError, said_alone
 
 BATCH_ROWS = 4096
 LOOKED_AT = 100
@@ -86,31 +87,22 @@ class RowFile:
     def summary(self) -> FileSummary:
         """SHA-256 of the file's bytes, and its rows. One pass, constant memory. Raises: FileError."""
         digest = hashlib.sha256()
-        try:
-            with self.path.open("rb") as file:
-                while block := file.read(_READ_BYTES):
-                    digest.update(block)
-        except OSError as error:
-            raise self._unreadable(error) from None
+        with self._said(), self.path.open("rb") as file:
+            while block := file.read(_READ_BYTES):
+                digest.update(block)
         return FileSummary(digest.hexdigest(), self.count())
 
     def count(self) -> int:
         """Its rows, as `FileSummary` has them. Raises: FileError."""
-        try:
+        with self._said():
             return self._count()
-        except _UNREADABLE as error:
-            raise self._unreadable(error) from None
 
     def columns(self) -> tuple[str, ...] | None:
         """Columns that every row has; None for JSON Lines, where each row names its own. Raises: FileError."""
-        try:
+        with self._said():
             if self.kind == "parquet":
                 return tuple(pa_parquet.read_schema(self.path).names)
-            if self.kind == "csv":
-                return self._csv_names()
-        except _UNREADABLE as error:
-            raise self._unreadable(error) from None
-        return None
+            return self._csv_names() if self.kind == "csv" else None
 
     def batches(self, *, skip: int = 0, batch_rows: int = BATCH_ROWS) -> Iterator[list[Row]]:
         """Rows in file order, without the first `skip`, at most `batch_rows` at a time.
@@ -119,7 +111,7 @@ class RowFile:
         """
         readers: dict[str, Callable[[int], Iterator[_Rows | Lines]]]
         readers = {"csv": self._csv, "parquet": self._parquet, "jsonl": self._jsonl}
-        try:
+        with self._said():
             for rows in readers[self.kind](batch_rows):
                 if skip >= len(rows):
                     skip -= len(rows)
@@ -128,8 +120,6 @@ class RowFile:
                 skip = 0
                 for at in range(0, len(decoded), batch_rows):
                     yield decoded[at : at + batch_rows]
-        except _UNREADABLE as error:
-            raise self._unreadable(error) from None
 
     def objects(self) -> Iterator[list[dict[str, Any]]]:
         """All rows, for whom one that is none is an error. Raises: FileError."""
@@ -157,6 +147,15 @@ class RowFile:
                 "Fix: put commas between cells, and a point into numbers."
             )
         return names
+
+    @contextlib.contextmanager
+    def _said(self) -> Iterator[None]:
+        """Whatever a library says of the file as a `FileError`, and nothing else of it."""
+        with said_alone():
+            try:
+                yield
+            except _UNREADABLE as error:
+                raise self._unreadable(error) from None
 
     def _unreadable(self, error: Exception) -> FileError:
         """Without the library's words where they could repeat a row."""

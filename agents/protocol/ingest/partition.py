@@ -26,6 +26,7 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.ingest.surplus_bounds import SurplusBounds
 from agents.protocol.ingest.trip_bounds import TripBounds
 from agents.protocol.ingest.user_table import BUCKETS
+from agents.protocol.overlap import taken_in_twice
 from agents.protocol.ticks import tick_values, usable_tick
 from schemas.blocks import Block
 from schemas.errors import GapError, SourceError
@@ -73,7 +74,6 @@ class PartitionIngest:
         self._uncommitted: np.ndarray | None = None
         self._has_history = False
         self._floor = 0
-        self._last_begin: int | None = None
         self._began = 0
         self._partitions = 0
         self._sealed = self._state
@@ -91,9 +91,12 @@ class PartitionIngest:
         Args:
             at: its offset in the blocks topic.
             trimmed_to: offset before which blocks were deleted; if any were, the first one seen may begin anywhere.
-        Raises: GapError if its source offsets do not continue where the last one stopped; TornError, see `BucketLog`.
+        Raises: GapError if its source offsets do not continue where the last one stopped, and see `BucketLog`;
+            ForkError if some of them are in blocks before it.
         """
         expected = block.lo if trimmed_to and not self._has_history else self.next_offset
+        if block.stream == self.spec.stream and block.partition == self.partition and block.lo < expected:
+            raise taken_in_twice(block, expected)
         if block.stream != self.spec.stream or block.partition != self.partition or block.lo != expected:
             raise GapError(
                 f"stream {self.spec.stream}, source partition {self.partition}: block of {block.stream}, partition "
@@ -103,7 +106,7 @@ class PartitionIngest:
         if block.live_from is None and self.live_from is not None:
             raise GapError(f"stream {self.spec.stream}, source partition {self.partition}: a block is no longer live")
         self.live_from = block.live_from
-        self._has_history, self._last_begin = True, block.lo
+        self._has_history = True
         self._began = block.began
         self._partitions = block.partitions
         if block.totals:
@@ -117,7 +120,7 @@ class PartitionIngest:
     def check_restored(self, *, trimmed_to: int) -> None:
         """After the last block.
 
-        Raises: GapError if blocks or snapshots are missing: users would be forgotten; TornError, see `BucketLog`.
+        Raises: GapError if blocks or snapshots are missing: users would be forgotten; and see `BucketLog`.
         """
         if self._has_history:
             self._log.check_not_ahead(self.next_offset)
@@ -162,11 +165,6 @@ class PartitionIngest:
     def live(self) -> bool:
         """Whether steps are closed by the wall clock here, and by no tick in a record."""
         return not self.spec.replay or self.live_from is not None
-
-    @property
-    def last_begin(self) -> int | None:
-        """Source offset at which the last committed block begins."""
-        return self._last_begin
 
     # --- running --------------------------------------------------------------------------------------------------
 

@@ -62,12 +62,12 @@ class Standing:
     """Where a stream's own blocks end on a source partition.
 
     Attributes:
-        last_begin: source offset at which its last block begins, None without a block.
+        begun: whether it has a block at all.
         next_offset: from which the next one goes on.
     """
 
     name: str
-    last_begin: int | None
+    begun: bool
     next_offset: int
 
 
@@ -76,13 +76,11 @@ class Starts:
     """From which source offset each stream goes on, or why it must not.
 
     Attributes:
-        behind_offset: streams whose last block is there although its offset was not committed.
         begin: where a stream begins of which nothing is known.
     """
 
     offsets: Mapping[str, int]
     refused: Mapping[str, PromiseError]
-    behind_offset: Sequence[str]
     begin: int
 
 
@@ -95,20 +93,17 @@ def starts(
         committed: the group's offset, None where it has none.
         beginning: first source offset that is there.
 
-    Of whom the group says nothing, because its offsets have expired, goes on where its own blocks end. A stream that
-    has a block which the group does not know goes on behind it, if the group stands where that block begins: earlier
-    versions could commit the one without the other, and that no snapshot of its bounds is missing was proven when they
-    were restored. Any other difference means that somebody changed offsets or blocks.
+    Of whom the group says nothing, because its offsets have expired, goes on where its own blocks end. Any difference
+    between the two means that somebody changed offsets or blocks: they are committed together.
     """
-    known = [each for each in standings if each.last_begin is not None]
+    known = [each for each in standings if each.begun]
     others = places.get(OTHERS, None if places else committed)
     begin = max((each.next_offset for each in known), default=beginning if committed is None else committed)
     offsets: dict[str, int] = {}
     refused: dict[str, PromiseError] = {}
-    behind: list[str] = []
     for each in standings:
         expected = places.get(each.name, others)
-        if each.last_begin is None:
+        if not each.begun:
             lost = each.name in places or (committed is not None and not places and not known)
             if lost:
                 refused[each.name] = GapError(
@@ -120,13 +115,10 @@ def starts(
                 offsets[each.name] = places.get(NEW + each.name, begin)
         elif expected is None or each.next_offset == expected:
             offsets[each.name] = each.next_offset
-        elif each.last_begin == expected < each.next_offset:
-            offsets[each.name] = each.next_offset
-            behind.append(each.name)
         else:
             refused[each.name] = GapError(
                 f"ingest of {where}: the blocks of {each.name} end at {each.next_offset}, the group stands at "
                 f"{expected}; they are committed together and must agree. Somebody changed the offsets of group "
-                f"{group} or the private topics, or an earlier version went on without this stream"
+                f"{group} or the private topics"
             )
-    return Starts(offsets, refused, behind, begin)
+    return Starts(offsets, refused, begin)

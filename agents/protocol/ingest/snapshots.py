@@ -23,8 +23,9 @@ import numpy as np
 
 from agents.protocol.ingest.bounds import Bounds
 from agents.protocol.ingest.user_table import BUCKETS, buckets_of
+from schemas.arrays import narrowed
 from schemas.blocks import Block
-from schemas.errors import GapError, TornError
+from schemas.errors import GapError
 from schemas.wire import Kind, decode, encode
 
 CLEAN = -1
@@ -56,7 +57,6 @@ class BucketLog:
         self._new = np.zeros(BUCKETS, bool)  # charged since the last seal, by the block that is about to be written
         self._first: tuple[int, int] | None = None  # where the first block that was restored stands, and begins
         self._enough = np.full(BUCKETS, UNPROVEN, np.int64)  # a snapshot up to here completes the blocks restored
-        self._says = False  # whether a restored block says which snapshots there are
         self.copied: int | None = None
         """See `Block.copied`."""
         self._copies = np.full(BUCKETS, NO_COPY, np.int64)  # the same, as the snapshot of each bucket says it
@@ -133,16 +133,14 @@ class BucketLog:
     def fold(self, block: Block, *, at: int) -> None:
         """Take in a later block of this partition; what its snapshots already count is passed over.
 
-        Raises: TornError if a snapshot ends within the block: it was committed without the one that belongs to it, and
+        Raises: GapError if a snapshot ends within the block: it was committed without the one that belongs to it, and
             which of this one's charges it counts is not known.
         """
         if self._first is None:
             self._first = at, block.lo
         self.copied = block.copied
-        if len(block.snapshots) == BUCKETS:
-            self._says = True
-            if block.floor >= self._first[0]:
-                np.minimum(self._enough, block.snapshots, out=self._enough)
+        if len(block.snapshots) == BUCKETS and block.floor >= self._first[0]:
+            np.minimum(self._enough, block.snapshots, out=self._enough)
         if self.bounds is not None and len(block.users):
             buckets = buckets_of(block.users)
             if bool(((block.lo < self._written_to[buckets]) & (self._written_to[buckets] < block.hi)).any()):
@@ -160,7 +158,7 @@ class BucketLog:
         return self._first is not None and self._first[1] == 0
 
     def check_not_ahead(self, next_offset: int) -> None:
-        """After the last block. Raises: TornError if a snapshot counts records that are in no block."""
+        """After the last block. Raises: GapError if a snapshot counts records that are in no block."""
         if int(self._written_to.max()) > next_offset:
             raise self._torn(next_offset)
 
@@ -189,9 +187,6 @@ class BucketLog:
             raise self._lost(
                 "the bounds topic has lost snapshots (deleted and made again, cut by retention, or put back from an "
                 "older copy), and the blocks they stood for are deleted"
-                if self._says
-                else "its blocks were written by an earlier version, which does not say which snapshots of the bounds "
-                "belong to them, and older ones are deleted: whether the bounds topic is whole cannot be checked"
             )
 
     def _lost(self, what: str) -> GapError:
@@ -201,8 +196,8 @@ class BucketLog:
             "stream anew under another name: what was released counts for the same people (explain --earlier)"
         )
 
-    def _torn(self, end: int) -> TornError:
-        return TornError(
+    def _torn(self, end: int) -> GapError:
+        return GapError(
             f"stream {self.stream}, source partition {self.partition}: a snapshot of the contribution bounds was "
             f"committed without its block (blocks reach offset {end}), so who is at the bound is not known. Start the "
             "stream anew under another name; what was released counts for the same people (explain --earlier)"
@@ -217,6 +212,6 @@ class BucketLog:
         for kind, slot, table in self.bounds.tables():
             users, counts = table.bucket(bucket)
             arrays[f"{kind}_users/{slot}"] = users
-            arrays[f"{kind}_counts/{slot}"] = counts.astype(np.uint32)
+            arrays[f"{kind}_counts/{slot}"] = narrowed(counts, np.uint32)
             slots[kind].append(slot)
         return encode(Kind.BOUNDS, {**header, "periods": slots["period"], "steps": slots["step"]}, arrays)

@@ -15,6 +15,7 @@ from agents.protocol.ingest.bounds import BoundSpec
 from agents.protocol.ingest.decode import MAX_VALUE_BYTES, EventDecoder, EventFields, FormatDecoder
 from agents.protocol.ingest.times import TimeParser
 from agents.protocol.partitioner import Partitioner
+from agents.protocol.userhash import id_bytes
 from engines.contract import Domain, FilledDomain, FilledWords
 from schemas.errors import ConfigError, ConfigProblem
 
@@ -157,6 +158,8 @@ class SourceSpec:
             fields.names,
             time=fields.time,
             unit=self.format if fields.time_is_number else None,
+            user=fields.user,
+            id_of=id_bytes,
             deletes=fields.operation is not None,
             kinds={
                 **dict.fromkeys((name for name in (fields.user, fields.trip, fields.operation) if name), text),

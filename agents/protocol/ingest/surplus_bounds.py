@@ -20,7 +20,7 @@ from agents.protocol.ingest.user_table import Hashes, UserTable
 from schemas.arrays import BoolArray, IntArray, KeyArray
 
 SURPLUS = 1 << 42
-"""First slot of surplus; periods and steps stay below `partition.MAX_STEP`, which is smaller."""
+"""First slot of surplus; periods and steps are below `STEP_LIMIT`, which is smaller."""
 
 
 class SurplusBounds(Bounds):

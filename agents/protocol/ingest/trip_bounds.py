@@ -27,7 +27,7 @@ from schemas.arrays import BoolArray, IntArray, KeyArray
 from schemas.arrays import IntArray as Steps
 
 CELLS = 1 << 41
-"""First slot of trips; periods and steps stay below `partition_ingest.MAX_STEP`, which is smaller."""
+"""First slot of trips; periods and steps are below `STEP_LIMIT`, which is smaller."""
 MAX_LIFE = (1 << 16) - 2
 """Steps: places in a cell are counts of a table, see `user_table`."""
 

@@ -44,9 +44,12 @@ class Dating:
         return steps_of
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What a restart goes on from; public values."""
+        """What a restart goes on from; public values. Raises: ValueError where an engine's id has a line break."""
+        names = "\n".join(self._steps)
+        if names.count("\n") > max(len(self._steps) - 1, 0):
+            raise ValueError("an id of a synthetic record has a line break, and would be read back as two")
         return {
-            _TEXT: np.frombuffer("\n".join(self._steps).encode(), np.uint8).copy(),
+            _TEXT: np.frombuffer(names.encode(), np.uint8).copy(),
             _STEPS: np.array(list(self._steps.values()), np.int32),
         }
 

@@ -4,7 +4,8 @@ one.
 Rules (the log is read committed, in order; `c(s)` is the complete candidate of step s):
   seed(s) twice with other bytes                -> ForkError
   c(s) twice with other bytes                   -> ForkError
-  c(s) follows c(r) with s != r + 1             -> GapError
+  c(s) follows c(r) with s > r + 1              -> GapError
+  c(s) follows c(r) with s <= r, r forgotten    -> ForkError
   c(s).previous_chain != c(s-1).chain           -> ForkError
   a chunk that repeats one that is here         -> ignored; chunks without the rest of their candidate -> no candidate
   a record at an offset that was read before    -> ignored: readers may be sent back
@@ -84,6 +85,12 @@ class LogView:
         if self.newest is None:
             return
         last = self.newest.candidate
+        if candidate.step <= last.step:
+            raise ForkError(
+                f"stream {self.stream}: step {candidate.step} is answered on the release log once more, behind step "
+                f"{last.step}. Another process writes there: a copy of the job, a mirror of its topics, or a copy that "
+                "was put back"
+            )
         if candidate.step != last.step + 1:
             raise GapError(f"stream {self.stream}: candidate of step {candidate.step} follows that of step {last.step}")
         if candidate.previous_chain != last.chain:

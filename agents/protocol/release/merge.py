@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from agents.protocol.overlap import taken_in_twice
 from schemas.blocks import Block, Folded
-from schemas.errors import GapError
+from schemas.errors import GapError, SourceError
 
 
 class BlockMerge:
@@ -40,13 +41,24 @@ class BlockMerge:
     def fold(self, offset: int, block: Block) -> None:
         """Take in the block at `offset` of the blocks topic; one already taken in is passed over.
 
-        Raises: GapError if the source offsets of the block do not continue where its partition stopped.
+        Raises: GapError if the source offsets of the block do not continue where its partition stopped; ForkError if
+            some of them were in a block before: somebody else writes here; SourceError if the partition is one that is
+            being added.
         """
         if offset < self.position:
             return
-        if block.stream != self.stream or not 0 <= block.partition < len(self.ticks):
+        if block.stream != self.stream or block.partition < 0:
             raise GapError(f"stream {self.stream}: block of source partition {block.partition} does not belong here")
+        if block.partition >= len(self.ticks):
+            raise SourceError(
+                f"stream {self.stream}: there is a block of source partition {block.partition}, and the stream is read "
+                f"as one of {len(self.ticks)}: partitions are being added to its source, or were while this worker "
+                "ran. Stop all workers, run privstream topics CONFIG --add-partitions again, which completes it, and "
+                "start them"
+            )
         expected = self.next_offsets[block.partition]
+        if block.lo < expected and block.hi >= block.lo:
+            raise taken_in_twice(block, expected)
         if block.lo != expected or block.hi < block.lo:
             raise GapError(
                 f"stream {self.stream}, source partition {block.partition}: block covers offsets "

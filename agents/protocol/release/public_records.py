@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -119,21 +120,29 @@ def ledger_entry(
     stream: Stream,
     guarantee: Guarantee,
     *,
+    spent: Fraction,
     start_us: int,
     end_us: int,
     digest: str,
     previous_chain: str,
+    draw: str,
+    witness: str = "",
 ) -> tuple[bytes, str]:
     """The ledger record of a step and the chain that goes on from it.
 
     It is the public account of a step: what was published (by digest), how it was made private, and what a user has
     paid at most.
 
-    `epsilon_spent` is an upper bound over all users: one whose events all fell into steps released so far. It can be
-    the whole epsilon from the first release on. Where `epsilon_per_us` is null it never grows beyond that; otherwise
+    `epsilon_spent` is what the engine's accountants were charged so far (`spent`, of one contribution), in a gathering
+    step as in any other: an upper bound over all users, at the delta of the guarantee. It can be the whole epsilon from
+    the first release on. Where `epsilon_per_us` is null it never grows beyond that; otherwise
     the bound renews, both numbers are those of one aligned period of that length, a sliding window of that length can
     cost twice as much, in epsilon and in delta, and a lifetime has no bound. Where periods are of the calendar,
     `epsilon_per` says so, and `epsilon_per_us` is what the shortest has: whoever counts periods by it counts too many.
+
+    Args:
+        draw: names the noise of the step, so that a second answer has another chain even where it says the same.
+        witness: where the job has no witness outside the cluster, or one that was told to trust the ledger: which.
     """
     per = stream.privacy.per
     calendar = {"epsilon_per": str(per)} if isinstance(per, CalendarLength) else {}
@@ -146,6 +155,7 @@ def ledger_entry(
         "end": instant(end_us).isoformat(),
         "digest": digest,
         "previous_chain": previous_chain,
+        "draw": draw,
         "engine": stream.engine,
         "mode": stream.mode,
         "gathered": release.gathered,
@@ -157,9 +167,10 @@ def ledger_entry(
         "epsilon": float(unit_epsilon),
         "epsilon_per_us": stream.privacy.per_us,
         **calendar,
-        "epsilon_spent": 0.0 if release.gathered else float(unit_epsilon),
+        "epsilon_spent": float(spent * stream.contributions),
         "guarantee": guarantee.as_json(),
         "notes": dict(release.notes),
+        **({"witness": witness} if witness else {}),
     }
     words = orjson.dumps(entry, option=orjson.OPT_SORT_KEYS)
     chain = link(previous_chain, stream=stream.name, step=release.step, digest=digest, ledger=words)

@@ -16,7 +16,6 @@ import orjson
 from agents.protocol.release.log import LogView
 from schemas.errors import ForkError, GapError, LostTopicError
 from schemas.releases import (
-    CHANNELS,
     GENESIS,
     Candidate,
     Channel,
@@ -24,7 +23,6 @@ from schemas.releases import (
     PublicRecord,
     check_frames,
     each_framed,
-    frame_records,
     link,
 )
 from schemas.topics import Topics
@@ -35,9 +33,9 @@ class Publication:
     """A step to be published, whole, in one transaction; the ledger record is last.
 
     Attributes:
-        payload: the framed records of the step, without those that a torn transaction made public before, see
-            `StreamPublisher.found`.
+        payload: the framed records of the step.
         ledger: value of the ledger record.
+        chain: the digest of all public bytes up to this step, see `link`.
         first_offset: offset of the step's first record on the release log; once published, everything before it may go.
         live: closed by the wall clock after a replay had gone live; see `Candidate.live`.
     """
@@ -46,6 +44,7 @@ class Publication:
     step: int
     payload: bytes = field(repr=False)
     ledger: bytes = field(repr=False)
+    chain: str
     first_offset: int
     live: bool = False
 
@@ -75,11 +74,10 @@ class StreamPublisher:
     def __init__(self, stream: str) -> None:
         self.stream = stream
         self.last_step = -1
-        self._chain = GENESIS
+        self.chain = GENESIS
         self._chains: dict[int, str] = {}
         self._view = LogView(stream)
-        self._waiting: deque[tuple[Publication, str]] = deque()
-        self._found: dict[Channel, list[PublicRecord]] = {}
+        self._waiting: deque[Publication] = deque()
         self._measured: int | None = None
 
     def recover(self, ledger: Iterable[bytes]) -> None:
@@ -91,7 +89,7 @@ class StreamPublisher:
             entry = orjson.loads(value)
             step, digest = int(entry["step"]), str(entry["digest"])
             known = self._chains.get(step)
-            before = self._chain if known is None else self._chains.get(step - 1, GENESIS)
+            before = self.chain if known is None else self._chains.get(step - 1, GENESIS)
             chain = link(before, stream=self.stream, step=step, digest=digest, ledger=value)
             if known is not None:
                 if known != chain or entry["chain"] != chain:
@@ -101,21 +99,22 @@ class StreamPublisher:
                 raise GapError(f"stream {self.stream}: the public ledger jumps from step {self.last_step} to {step}")
             if entry["previous_chain"] != before or entry["chain"] != chain:
                 raise ForkError(f"stream {self.stream}: the public ledger's chain breaks at step {step}")
-            self.last_step, self._chain, self._chains[step] = step, chain, chain
+            self.last_step, self.chain, self._chains[step] = step, chain, chain
 
-    def found(self, step: int, records: Iterable[PublicRecord]) -> None:
-        """Learn which committed records of a step are public although the ledger does not have it, in their order.
+    def chain_of(self, step: int) -> str | None:
+        """The digest of a public step, of any until the release log is read."""
+        return self._chains.get(step)
 
-        Earlier versions let a late commit publish a step's first records without its ledger entry. They are not
-        published again: the rest of the step is. Call after `recover`. Raises: GapError if it is not the next step.
+    def check_end(self, channel: Channel, newest: int) -> None:
+        """Compare the newest step of another public topic with the ledger. Call after `recover`.
+
+        Raises: GapError if the ledger does not have the step: they are committed together.
         """
-        if step != self.last_step + 1:
+        if newest > self.last_step:
             raise GapError(
-                f"stream {self.stream}: records of step {step} are public, and the public ledger ends at step "
-                f"{self.last_step}: it has lost entries"
+                f"stream {self.stream}: records of step {newest} are public ({channel}), and the public ledger ends at "
+                f"step {self.last_step}: it has lost entries"
             )
-        for record in records:
-            self._found.setdefault(record.channel, []).append(record)
 
     def measured(self, newest: int) -> None:
         """Learn the newest public step of which the measurements topic holds records, -1 if it never held any. Not
@@ -131,23 +130,6 @@ class StreamPublisher:
                 f"{candidate.measured}, which were published: it was deleted and made again, or is an older copy"
             )
 
-    def _missing(self, step: int, payload: bytes) -> bytes:
-        """What of a payload is not public yet. Kafka keeps the order of a topic, so what is public is the head of each
-        channel; of that, compaction may have removed records that others replace.
-        """
-        if not self._found:
-            return payload
-        found, self._found = self._found, {}
-        left: dict[Channel, list[PublicRecord]] = {channel: [] for channel in CHANNELS}
-        for record in each_framed(payload):
-            left[record.channel].append(record)
-        for channel, seen in found.items():
-            rest = iter(left[channel])
-            if not all(record in rest for record in seen):  # each is looked for behind the one before
-                raise ForkError(f"stream {self.stream}: records of step {step} are public with other bytes")
-            left[channel] = list(rest)
-        return frame_records(record for channel in CHANNELS for record in left[channel])
-
     def on_record(self, offset: int, record: LogRecord) -> Publication | None:
         """Take in a record of the release log; return the step that must now be published, if any.
 
@@ -161,8 +143,8 @@ class StreamPublisher:
         candidate = complete.candidate
         self._view.forget(candidate.step)
         self._forget(candidate.step)
-        waiting = {publication.step: chain for publication, chain in self._waiting}
-        last, chain = (self._waiting[-1][0].step, self._waiting[-1][1]) if waiting else (self.last_step, self._chain)
+        waiting = {publication.step: publication.chain for publication in self._waiting}
+        last, chain = max(waiting.items(), default=(self.last_step, self.chain))
         if candidate.step <= last:
             if waiting.get(candidate.step, self._chains.get(candidate.step)) != candidate.chain:
                 raise ForkError(f"stream {self.stream}: step {candidate.step} is public with other bytes")
@@ -176,19 +158,24 @@ class StreamPublisher:
         if candidate.previous_chain != chain:
             raise ForkError(f"stream {self.stream}: step {candidate.step} does not continue what is public")
         check_frames(candidate.payload)  # here, where it stops the stream: its transaction would end the worker
-        payload = self._missing(candidate.step, candidate.payload)
         publication = Publication(
-            self.stream, candidate.step, payload, candidate.ledger, complete.first_offset, candidate.live
+            self.stream,
+            candidate.step,
+            candidate.payload,
+            candidate.ledger,
+            candidate.chain,
+            complete.first_offset,
+            candidate.live,
         )
-        self._waiting.append((publication, candidate.chain))
+        self._waiting.append(publication)
         return publication
 
     def published(self, step: int) -> None:
         """The transaction of `step` is committed. Steps of one transaction in their order."""
-        if not self._waiting or self._waiting[0][0].step != step:
+        if not self._waiting or self._waiting[0].step != step:
             raise GapError(f"stream {self.stream}: step {step} was not due")
-        _, self._chain = self._waiting.popleft()
-        self.last_step, self._chains[step] = step, self._chain
+        self.chain = self._waiting.popleft().chain
+        self.last_step, self._chains[step] = step, self.chain
         self._forget(step)
 
     def _forget(self, below: int) -> None:

@@ -17,6 +17,7 @@ from agents.protocol.clock import StepClock
 from agents.protocol.release.dating import Dating
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.public_records import ledger_entry, raw_time, release_records
+from engines.accounting.accountant import Accountant, paid
 from engines.contract import Batch, Engine, Release
 from engines.many_records import RecordColumns
 from engines.noise import NoiseSource
@@ -39,13 +40,21 @@ class Stepper:
     """
 
     def __init__(
-        self, stream: Stream, engine: Engine, merge: BlockMerge, clock: StepClock, *, caveat: str = ""
+        self,
+        stream: Stream,
+        engine: Engine,
+        merge: BlockMerge,
+        clock: StepClock,
+        *,
+        caveat: str = "",
+        witness: str = "",
     ) -> None:
         self.stream = stream
         self.engine = engine
         self.merge = merge
         self.clock = clock
         self.caveat = caveat
+        self.witness = witness
         self.step = 0
         self.measured = -1
         self.chain = GENESIS
@@ -53,8 +62,10 @@ class Stepper:
         self._dating = Dating() if stream.time.records == "dated" else None
 
     @classmethod
-    def of(cls, stream: Stream, source_partitions: int, *, caveat: str = "") -> Stepper:
-        """The stepper of a configured stream. `caveat` says why its releases are not private; empty: they are."""
+    def of(cls, stream: Stream, source_partitions: int, *, caveat: str = "", witness: str = "") -> Stepper:
+        """The stepper of a configured stream. `caveat` says why its releases are not private; empty: they are.
+        `witness`: what its ledger entries say in place of a configured witness; empty: nothing.
+        """
         words = build_domain(stream).words
         return cls(
             stream,
@@ -62,6 +73,7 @@ class Stepper:
             BlockMerge(stream.name, source_partitions, words),
             StepClock.of(stream),
             caveat=caveat,
+            witness=witness,
         )
 
     def fold(self, offset: int, block: Block) -> None:
@@ -99,18 +111,22 @@ class Stepper:
         guarantee = self.engine.guarantee()
         if self.caveat:
             guarantee = dataclasses.replace(guarantee, private=False, note=f"NOT PRIVATE: {self.caveat}")
+        state = self.engine.state()
         ledger, chain = ledger_entry(
             release,
             self.stream,
             guarantee,
+            spent=paid(Accountant.kept(state).values()),
             start_us=start_us,
             end_us=end_us,
             digest=digest,
             previous_chain=self.chain,
+            draw=_draw(expand(seed, "draw", self.stream.name, step)),
+            witness=self.witness,
         )
         previous_chain, self.chain, self.step, self.release = self.chain, chain, step + 1, release
         self.measured = step if release.measurements else self.measured
-        arrays: dict[str, np.ndarray] = {f"engine/{name}": array for name, array in self.engine.state().items()}
+        arrays: dict[str, np.ndarray] = {f"engine/{name}": array for name, array in state.items()}
         return Candidate(
             stream=self.stream.name,
             step=step,
@@ -150,3 +166,11 @@ class Stepper:
             self._dating.restore(candidate.arrays)
         self.step, self.measured = candidate.step + 1, candidate.measured
         self.chain = candidate.chain
+
+
+def _draw(noise: NoiseSource) -> str:
+    """Name the noise of a step: whether a second answer is told from the first must not depend on what they say.
+
+    Args: noise: a source of its own, of which no mechanism draws.
+    """
+    return "".join(f"{word:016x}" for word in noise.words(2))

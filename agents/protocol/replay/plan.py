@@ -233,8 +233,7 @@ def progress_of(ticks: Iterable[bytes | None]) -> Progress:
     if len(found) > 1:
         raise ReplayError(
             "the partitions of the source (and audit) topics end with different ticks, so they were not written by one "
-            "replay, or a topic was added since, or an earlier version wrote them over a bad network and "
-            "a chunk was committed in part. Fix: replay into new topics."
+            "replay, or a topic was added since. Fix: replay into new topics."
         )
     return found.pop() if found else Progress()
 

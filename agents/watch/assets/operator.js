@@ -61,7 +61,7 @@ class OperatorPage {
         [capital(name), error === null ? "none" : s.error_unit === "%" ? percent(error) : `${+error.toPrecision(3)} ${s.error_unit}`]) : []),
     ]));
     replace(this.stops, ...(state?.stopped || []).map((text) => element("p", { class: "notice" }, `STOPPED: ${text}`)),
-      ...(state?.source_problem ? [element("p", { class: "notice" }, state.source_problem)] : []));
+      ...[state?.source_problem, state?.doubt].filter(Boolean).map((text) => element("p", { class: "notice" }, text)));
     const steps = rows.map((row) => row[0]);
     if (s.counted) {
       this.counts.show(steps, [{ label: `true ${s.events}`, values: rows.map((row) => row[3]) },

@@ -26,8 +26,7 @@ class UtilityRow:
     """One step as the audit measured it.
 
     Attributes:
-        events: of the step. total: so far. alive: those that `records` estimates; None where nothing is alive, and
-            where an earlier version did not say it.
+        events: of the step. total: so far. alive: those that `records` estimates; None where nothing is alive.
     """
 
     step: int
@@ -67,7 +66,7 @@ class StreamTruth:
                 int(told["step"]),
                 int(told["events"]),
                 int(told["events_total"]),
-                None if (alive := told.get("events_alive")) is None else int(alive),
+                None if (alive := told["events_alive"]) is None else int(alive),
                 int(told["synthetic_points"]),
                 compared,
             )
@@ -117,6 +116,7 @@ class StreamTruth:
                 "lost": status.lost,
                 "source_problem": status.source_problem,
                 "stopped": [str(stop) for stop in status.stopped],
+                "doubt": None if status.doubt is None else status.doubt.detail,
                 "refusals": _refusals(status.totals),
                 "recently": Seen.of(status.recent).sentence() if status.recent else "",
                 "advice": status.refusing.advice() if status.refusing is not None else [],

@@ -73,7 +73,6 @@ class StreamSeen:
         self._entries: deque[LedgerRow] = deque(maxlen=MOST_ENTRIES)
         self._waiting: dict[int, LedgerRow] = {}
         self._records: dict[int, StepRecords] = {}
-        self._last = StepRecords()
         self._latest: Mapping[str, Any] = {}
         self._chain: str | None = None
         self._verdicts: Counter[str] = Counter()
@@ -102,9 +101,6 @@ class StreamSeen:
         if step is None or not 0 <= step < STEP_LIMIT:
             self.unreadable += 1
             return
-        record = PublicRecord(channel, key or b"", value)
-        if step == self._settled and step == self._newest[channel] and self._last.has(record):
-            return  # a step that an earlier version published twice, in part
         if step <= self._settled or step < self._newest[channel]:
             # The step was whole without it. Steps are in order on a topic: one that comes behind a later step was not
             # written by the job, whatever is known of the ledger yet.
@@ -113,7 +109,7 @@ class StreamSeen:
             if step not in self._records and self._held_beyond(step):
                 self.unreadable += 1
                 return
-            self._records.setdefault(step, StepRecords()).take(record)
+            self._records.setdefault(step, StepRecords()).take(PublicRecord(channel, key or b"", value))
         self._newest[channel] = max(self._newest[channel], step)
         if channel == "synthetic":
             self._on_synthetic(step, key, value)
@@ -177,9 +173,7 @@ class StreamSeen:
             self._settled = step
         if self._settled == before:
             return False
-        self._last.close()
-        self._last = self._records.pop(self._settled, StepRecords())
-        for step in [step for step in self._records if step < self._settled]:
+        for step in [step for step in self._records if step <= self._settled]:
             self._records.pop(step).close()
         self.read_at = now
         self.revision += 1
@@ -187,7 +181,7 @@ class StreamSeen:
 
     def close(self) -> None:
         """Nothing more comes."""
-        for records in (*self._records.values(), self._last):
+        for records in self._records.values():
             records.close()
 
     def summary(self) -> dict[str, Any]:

@@ -12,13 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
-from aiokafka.errors import (
-    GroupCoordinatorNotAvailableError,
-    GroupLoadInProgressError,
-    KafkaError,
-    NotCoordinatorForGroupError,
-)
+from aiokafka.admin import NewPartitions
+from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
 from agents.kafka.clients import close_client, fenced_producer, log_reader
@@ -187,23 +182,13 @@ def _impossible(spec: SourceSpec, source: _Source) -> tuple[str, str]:
 async def _check_nobody_works(config: Config, topic: str) -> None:
     job = config.job.name
     async with admin_client(config.kafka) as admin:
-        working = [group for group in (job, f"{job}-ingest") if await _members(admin, group)]
+        working = [group for group in (job, f"{job}-ingest") if await members_of(admin, group)]
     if working:
         raise _refused(
             topic,
             f"workers are running, or were killed a moment ago: group {', '.join(working)} has members",
             "stop them all; a worker that was killed is one until [kafka] session_timeout_s is over",
         )
-
-
-async def _members(admin: AIOKafkaAdminClient, group: str) -> int:
-    """A cluster on which no group has been yet has to make their topic first, and says so until it has."""
-    for _ in range(VISIBLE_TRIES):
-        try:
-            return await members_of(admin, group)
-        except (GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError, GroupLoadInProgressError):
-            await asyncio.sleep(VISIBLE_S)
-    raise BrokerError(f"the brokers do not say who is in group {group}; nothing was changed. Fix: try again")
 
 
 async def _end_replays(config: Config, topic: str) -> None:

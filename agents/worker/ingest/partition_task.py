@@ -93,6 +93,8 @@ class SourceTask:
         self.wanted: frozenset[SchemaRef] = frozenset()
         """Schemas without which the next record cannot be read."""
         self.closed = False
+        self.fenced_s = 0.0
+        """When it was, by a clock that does not jump."""
         self._awaited = AwaitedTicks(self.machines)
         self._config = config
         self._topics = Topics(config.job.name, config.kafka.partitions)
@@ -127,6 +129,7 @@ class SourceTask:
         """End whatever a former task has under way; from now on nobody else can commit for this partition."""
         transactional_id = f"{self._config.job.name}-ingest-{self.source.topic}-{self.source.partition}"
         self._producer = await fenced_producer(self._config.kafka, transactional_id)
+        self.fenced_s = time.monotonic()
         FENCES.labels("ingest").inc()
 
     @property

@@ -1,8 +1,7 @@
 """Bringing the tasks of newly assigned partitions to where their last committed transaction left them.
 
 Fenced first: nothing below can change any more. Then the group's offset, the latest bound snapshots, and all of the
-partition's own blocks that are still there. Block and offset were committed together, so they must agree; where an
-earlier version let a late commit cut a transaction in two, blocks decide, or it is said what is missing.
+partition's own blocks that are still there. Block and offset were committed together, so they must agree.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ async def restore(
     """Fence, restore and seek. Streams whose stored history contradicts itself are left out by their tasks.
 
     Args: adding: partitions, and not to take in records (`agents.worker.ingest.add_partitions`).
-    Raises: GapError, TornError, if nothing is left to do in this job; BrokerError.
+    Raises: GapError, if nothing is left to do in this job; BrokerError.
     """
     specified = {task: list(task.machines) for task in tasks}
     for task in tasks:
@@ -74,7 +73,7 @@ def _begin(task: SourceTask, committed: int | None, beginning: int, *, group: st
     the source offset at which a stream begins of which nothing is known.
     """
     found = starts(
-        [Standing(each.spec.name, each.last_begin, each.next_offset) for each in task.machines],
+        [Standing(each.spec.name, each.has_history, each.next_offset) for each in task.machines],
         committed=committed,
         places=task.places,
         beginning=beginning,
@@ -86,12 +85,6 @@ def _begin(task: SourceTask, committed: int | None, beginning: int, *, group: st
             if (refused := found.refused.get(machine.spec.name)) is not None:
                 raise refused
             machine.resume(found.offsets[machine.spec.name])
-    for name in found.behind_offset:
-        log.warning(
-            "ingest of %s, %s: the last block was committed and its offset %d was not (a commit that came late over "
-            "a bad network, or the group was set back by one block). Nothing is missing: it goes on behind the block",
-            task, name, found.offsets[name],
-        )  # fmt: skip
     if committed is None and any(machine.has_history for machine in task.machines):
         log.warning(
             "ingest of %s: group %s has no offset (expired while nobody was there, offsets.retention.minutes of the "

@@ -11,7 +11,7 @@ import contextlib
 import gc
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -19,12 +19,13 @@ from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.errors import KafkaError
 from mode import Service
 
+from agents.kafka.answers import heed
 from agents.kafka.broker_clock import ASK_S, BrokerClock
 from agents.kafka.clients import close_client
 from agents.kafka.membership import HEARTBEAT_S, give_place_up, keep_place
-from agents.kafka.missing_topics import ask_for_missing_topics
 from agents.kafka.security import security_kwargs
 from agents.kafka.source_check import GIVE_UP_S, LOOK_S, SourceWatch
+from agents.kafka.topics.missing import ask_for_missing_topics
 from agents.lifecycle.cancellations import LongService, to_the_end, told
 from agents.lifecycle.logs import about
 from agents.lifecycle.reading import Reach, Reading
@@ -38,8 +39,9 @@ from agents.worker.ingest.records import hand_out_bare_records
 from agents.worker.ingest.restore import restore
 from agents.worker.ingest.schema_wait import SchemaWait, book_of
 from agents.worker.ingest.specs import source_specs
-from agents.worker.ingest.step_ends import LOOK_AGAIN_S, StepEnds
+from agents.worker.ingest.step_ends import StepEnds
 from agents.worker.metrics import REBALANCES
+from schemas.errors import ForgottenIdError
 
 if TYPE_CHECKING:
     from agents.kafka.topics.ids import TopicIdentity
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CLOCK_S = 0.05  # how late a step's end may be noticed, at most
+REOPENED_S = 60.0  # in which a task that was fenced anew is not forgotten again
 LEAST_S = 0.01  # between two looks where one is due
 FETCH_BYTES = 1 << 20  # of one partition: `getmany` drains one before it turns to the next
 
@@ -113,7 +116,7 @@ class IngestService(LongService):
         self._watch = SourceWatch(specs, sources or {})
         self._options = IngestOptions() if options is None else options
         self._broker_clock = BrokerClock(config, now_us=now_us)
-        self._step_ends = StepEnds(config, specs)
+        self._step_ends = StepEnds()
         self._instance_id = instance_id
         self._grace_us = {stream.name: stream.time.grace_us for stream in config.streams}
         self._wanted: frozenset[TopicPartition] = frozenset()
@@ -130,6 +133,7 @@ class IngestService(LongService):
         try:
             with self._pulse.at("connects"):
                 await consumer.start()
+            heed(consumer._client, self.crash)
             keep_place(consumer, self.crash)
             ask_for_missing_topics(consumer)
             consumer.subscribe(sorted(self._specs), listener=_Listener(self))
@@ -143,7 +147,8 @@ class IngestService(LongService):
                 await self._catch_up(consumer)
                 self._schemas.go_on(consumer, self.partition_tasks)
                 for source, task in list(self.partition_tasks.items()):
-                    await task.flush_if_due(len(self.partition_tasks))
+                    async with self._reopening(consumer, task):
+                        await task.flush_if_due(len(self.partition_tasks))
                     task.leave_out_stopped()
                     if not task.machines and source in consumer.assignment():
                         consumer.pause(source)
@@ -230,11 +235,28 @@ class IngestService(LongService):
         for source, records in fetched.items():
             task = self.partition_tasks.get(source)
             if task is not None and records:
-                with about(role="ingest", topic=source.topic, partition=source.partition):
-                    await self._pass_over(consumer, task, records[0].offset)
-                    await task.take(records)
-                    self._schemas.hold(consumer, task)
-                    await task.flush_if_due(len(self.partition_tasks))
+                async with self._reopening(consumer, task):
+                    with about(role="ingest", topic=source.topic, partition=source.partition):
+                        await self._pass_over(consumer, task, records[0].offset)
+                        await task.take(records)
+                        self._schemas.hold(consumer, task)
+                        await task.flush_if_due(len(self.partition_tasks))
+
+    @contextlib.asynccontextmanager
+    async def _reopening(self, consumer: AIOKafkaConsumer, task: SourceTask) -> AsyncIterator[None]:
+        """For what a task commits. Where the cluster has forgotten its transactional id, it is made anew as after an
+        assignment: fenced, and restored from what is on the topics. One that has just been is not.
+        """
+        try:
+            yield
+        except ForgottenIdError:
+            if time.monotonic() - task.fenced_s < REOPENED_S:
+                raise
+            log.info("ingest of %s: its transactional id was forgotten, as nobody had used it: it is fenced anew", task)
+            if self.partition_tasks.get(task.source) is task:
+                del self.partition_tasks[task.source]
+                consumer.pause(task.source)
+            await task.close()
 
     async def _pass_over(self, consumer: AIOKafkaConsumer, task: SourceTask, position: int) -> None:
         async def look() -> None:
@@ -263,7 +285,9 @@ class IngestService(LongService):
             ends = await consumer.end_offsets(sorted(tasks)) if tasks else {}
         places = {(each.topic, each.partition): Reach(tasks[each].next_offset, end) for each, end in ends.items()}
         self.vitals.lags["ingest"] = places
-        self.vitals.fault("ingest", "; ".join(self._reading.look(places, self._schemas.held(tasks))) or None)
+        held = self._schemas.held(tasks)
+        self.vitals.caught_up["ingest"] = self._reading.caught_up(places, held)
+        self.vitals.fault("ingest", "; ".join(self._reading.look(places, held)) or None)
 
     async def _look(self, consumer: AIOKafkaConsumer) -> None:
         """Stop what reads a changed source, by itself. Raises: SourceError if nothing is left to do in this job."""
@@ -307,9 +331,6 @@ class IngestService(LongService):
         """Step ends wait for the first answer: until then nobody knows how wrong this clock is."""
         try:
             while not self.should_stop:
-                if not await self._step_ends.needed(list(self.partition_tasks.values())):
-                    await self.sleep(LOOK_AGAIN_S)
-                    continue
                 await self._broker_clock.compare()
                 self.counters.clock_ahead_s = self._broker_clock.ahead_s
                 await self.sleep(ASK_S if self._broker_clock.ahead_s is not None else 1.0)

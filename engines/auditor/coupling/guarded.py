@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from engines.contract import Batch, Engine, Release
 from engines.contract_checks import contents
-from engines.noise.private import PrivateValueRead, sealed
+from engines.noise.private import PrivateValueRead, is_private, sealed
 from engines.noise.source import NoiseSource
 
 
@@ -22,8 +22,12 @@ def guarded_run(
         source: noise of a step, by its number.
     Raises: PrivateValueRead where a private value decides something or leaves.
     """
-    engine = make_engine()
-    return [engine.step(sealed(batch), source(batch.step)) for batch in batches]
+    engine, releases = make_engine(), list[Release]()
+    for batch in batches:
+        releases.append(engine.step(sealed(batch), source(batch.step)))
+        if is_private(contents(releases[-1])):
+            raise PrivateValueRead(f"step {batch.step}: a private value is released as it is")
+    return releases
 
 
 def check_guarded(

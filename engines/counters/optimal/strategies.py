@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.arrays import FloatArray, IntArray
+from schemas.arrays import FloatArray, IntArray, narrowed
 from schemas.errors import EngineInputError
 
 RESOLUTION = 2**12
@@ -114,7 +114,7 @@ def nearest(numerators: IntArray, divisors: Any) -> IntArray:
 def packed(strategies: dict[int, IntArray]) -> bytes:
     """Return strategies as bytes, a line of JSON first; the other way round of `unpacked`."""
     head = "{" + ", ".join(f'"{horizon}": {len(sums)}' for horizon, sums in sorted(strategies.items())) + "}\n"
-    return head.encode() + b"".join(sums.astype("<i2").tobytes() for _, sums in sorted(strategies.items()))
+    return head.encode() + b"".join(narrowed(sums, "<i2").tobytes() for _, sums in sorted(strategies.items()))
 
 
 def unpacked(content: bytes) -> dict[int, IntArray]:

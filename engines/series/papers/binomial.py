@@ -26,6 +26,7 @@ from math import ceil, inf
 
 import numpy as np
 
+from engines.accounting import Accountant, PureEvent
 from engines.accounting.binomial import advanced, composed, draw_epsilon
 from engines.contract import State
 from engines.noise import NoiseSource, binomial_mechanism
@@ -217,21 +218,25 @@ def _least_base(budget: BinomialBudget) -> float:
 
 
 class BinomialChannel:
-    """Binomial noise by a public schedule. All of it is accounted for beforehand."""
+    """Binomial noise by a public schedule. A span is charged as a whole, as it is accounted for beforehand."""
 
     interval = NORMAL_90
 
     def __init__(self, budget: BinomialBudget) -> None:
         self._budget = budget
+        self._unspent = Accountant(epsilon=budget.epsilon, delta=budget.delta, rule="schedule")
+        self._accountant = self._unspent
 
     def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
+        # All but delta of the privacy loss is epsilon at most.
+        self._accountant = self._unspent.charged(PureEvent(self._budget.epsilon))
         at = self._budget.presence.where(step)[1]
         return [
             self._budget.measure(index, at, total, noise.child("series", index)) for index, total in enumerate(totals)
         ]
 
     def arrays(self) -> State:
-        return {}
+        return self._accountant.state()
 
     def restore(self, state: State) -> None:
-        pass
+        self._accountant = self._accountant.restore(state)

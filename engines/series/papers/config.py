@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import sqrt
 from typing import ClassVar
 
@@ -144,6 +145,7 @@ def _laplace_mechanisms(config: PaperSeriesConfig) -> tuple[Mechanism, ...]:
             scale=budget.scale(index),
             epsilon=budget.event_epsilon * share,
             uses=budget.presence.most,
+            shift=Fraction(field.shift),
         )
         for index, (field, share) in enumerate(zip(config.domain.fields, config.shares, strict=True))
     )
@@ -162,13 +164,15 @@ def _tree_mechanisms(config: PaperSeriesConfig) -> tuple[Mechanism, ...]:
             scale=counter.scale,
             epsilon=config.epsilon * share / most,
             uses=most,
+            shift=Fraction(field.shift * counter.l1_sensitivity),
         )
         for field, share, counter in zip(config.domain.fields, config.shares, mode.counters, strict=True)
     )
 
 
 def _fourier_mechanisms(config: PaperSeriesConfig) -> tuple[Mechanism, ...]:
-    budget = config.fourier
+    budget, most = config.fourier, config.presence.most
+    assert most is not None
     return tuple(
         Mechanism(
             name=f"{field.name}: {budget.kept} Fourier coefficients of {budget.block} steps, 2^-16 of {field.unit:g}",
@@ -176,6 +180,8 @@ def _fourier_mechanisms(config: PaperSeriesConfig) -> tuple[Mechanism, ...]:
             l1_sensitivity=budget.l1_sensitivity(index),
             scale=budget.scale(index),
             epsilon=config.epsilon * share,
+            # Of a unit, whose events together move it less than each by itself would.
+            shift=Fraction(budget.l1_sensitivity(index), most),
         )
         for index, (field, share) in enumerate(zip(config.domain.fields, config.shares, strict=True))
     )
@@ -194,6 +200,7 @@ def _window_mechanisms(config: PaperSeriesConfig) -> tuple[Mechanism, ...]:
                 scale=budget.dissimilarity_scale(index),
                 epsilon=even,
                 uses=budget.window,
+                shift=Fraction(config.shifts[index]),
             ),
             Mechanism(
                 name=f"{field.name}: releases of a window (scale at an even share), in steps of {field.unit:g}",
@@ -201,6 +208,7 @@ def _window_mechanisms(config: PaperSeriesConfig) -> tuple[Mechanism, ...]:
                 l1_sensitivity=moved,
                 scale=budget.scale(index, GRAINS),
                 epsilon=even * budget.window,
+                shift=Fraction(config.shifts[index]),
             ),
         ]
     return tuple(mechanisms)

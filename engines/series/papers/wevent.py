@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from engines.accounting import Accountant, PureEvent
 from engines.contract import State
 from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
 from engines.noise.private import clipped
@@ -82,6 +83,8 @@ class WindowEvents:
     def __init__(self, budget: WindowBudget, kind: Literal["bd", "ba"]) -> None:
         self._budget, self._kind = budget, kind
         self._series = [_Series(budget.window) for _ in budget.shifts]
+        self._unspent = Accountant(epsilon=budget.epsilon)
+        self._accountant = self._unspent
 
     def step(self, step: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
         at = step % self._budget.window
@@ -91,6 +94,8 @@ class WindowEvents:
             for series in self._series:
                 series.since += 1
             return SeriesOutcome(silent=True)
+        # Of any window, as a whole: which steps of it a unit's events are in, and what those cost, releases decide.
+        self._accountant = self._unspent.charged(PureEvent(self._budget.epsilon))
         values, measurements = [], []
         for field, (series, total) in enumerate(zip(self._series, totals, strict=True)):
             bounded = clipped(total, -_LARGEST, _LARGEST)
@@ -128,7 +133,7 @@ class WindowEvents:
         return min(max(series.since - series.nullified, 0), window) * GRAINS
 
     def arrays(self) -> State:
-        arrays: State = {}
+        arrays = self._accountant.state()
         for index, series in enumerate(self._series):
             numbers = [series.last, series.since, series.nullified]
             arrays[f"series/{index}"] = np.array(numbers, np.int64)
@@ -137,6 +142,7 @@ class WindowEvents:
         return arrays
 
     def restore(self, state: State) -> None:
+        self._accountant = self._accountant.restore(state)
         for index, series in enumerate(self._series):
             series.last, series.since, series.nullified = state[f"series/{index}"].tolist()
             spent = np.array(state[f"spent/{index}"], np.int64)

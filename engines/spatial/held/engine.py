@@ -28,7 +28,7 @@ from engines.spatial.held.retire import Windows
 from engines.spatial.held.step import StepWork
 from engines.spatial.held.tree import HeldTree
 from engines.spatial.points import difference
-from engines.state import head, numbers_of, reading
+from engines.state import flag_of, head, numbers_of, reading
 from schemas.arrays import FloatArray
 from schemas.guarantee import Guarantee, Mechanism
 
@@ -150,7 +150,7 @@ class HeldLeaves:
             average = np.array(state["watch/average"], np.float64)
         tree = HeldTree.of(self.config.domain, state)
         windows, gathered, budgets = Windows.of(state), Gathered.of(state), self._budgets.restored(state)
-        self._next, self._started = step, bool(started)
+        self._next, self._started = step, flag_of(started)
         self._tree, self._average, self._windows, self._gathered = tree, average, windows, gathered
         self._budgets = budgets
 

@@ -7,7 +7,7 @@ from math import ceil
 from engines.counters import Counter
 from engines.counters.contract import laplace_scale
 from engines.spatial.papers.config import PHDStreamConfig
-from engines.spatial.split import SplitRule
+from engines.spatial.split import SplitRule, path_cost
 from schemas.guarantee import Guarantee, Mechanism
 
 EARLY, LATE = "events of the first release", "events of later steps"
@@ -30,6 +30,7 @@ def of(config: PHDStreamConfig, rule: SplitRule | None, first: Counter | None, c
                 epsilon=rule.epsilon,
                 events=early,
                 account="event",
+                shift=path_cost(rule.fanout),
             )
         )
     if first is not None:
@@ -54,6 +55,8 @@ def _counting(name: str, counter: Counter, events: str) -> Mechanism:
         epsilon=counter.cost,
         events=events,
         account="event",
+        # The scale is rounded up, so this may be a little above what one event is in.
+        shift=counter.cost * scale,
     )
 
 

@@ -35,7 +35,7 @@ from engines.spatial.placement import Placement
 from engines.spatial.points import Counts, difference, node_depths
 from engines.spatial.split import SplitRule
 from engines.spatial.tree import Tree
-from engines.state import head, numbers_of, reading
+from engines.state import flag_of, head, numbers_of, reading
 from schemas.arrays import IntArray
 from schemas.blocks import Folded
 from schemas.guarantee import Guarantee
@@ -130,8 +130,6 @@ class PHDStream:
 
     def _charged(self, step: int) -> Budgets:
         """Raises: BudgetError if an event of this step would cost more than it has."""
-        if not self._parts.private:
-            return self._budgets  # nothing lasts for events that are counted at every step
         alike = self._first_counter is None
         events = "" if alike else phdstream_guarantee.LATE if self._started else phdstream_guarantee.EARLY
         return self._budgets.charged(self.guarantee(), "event", step=step, events=events)
@@ -234,7 +232,7 @@ class PHDStream:
             keys, counts = np.array(state["pending/keys"], np.uint64), np.array(state["pending/counts"], np.int64)
         tree, expiry, budgets = Tree.of(state), Expiry.of(state), self._budgets.restored(state)
         counters, alive = self._counters.restored(state), Alive.of(state)
-        self._next, self._started = step, bool(started)
+        self._next, self._started = step, flag_of(started)
         self._tree, self._released, self._expiry, self._budgets = tree, released, expiry, budgets
         self._counters, self._alive = counters, alive
         self._pending = Folded(keys.reshape(-1, 1), counts)

@@ -214,6 +214,8 @@ class Evidence:
         """Raises: EngineInputError if arrays are missing."""
         try:
             settled, recent, past = state["blocks/count"].tolist()
+            if settled < 0 or recent < 0 or past not in (0, 1):
+                raise ValueError("numbers of blocks")
             blocks = []
             for index in range(settled + recent + past):
                 prefix = f"blocks/{index}/"

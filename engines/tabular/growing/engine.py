@@ -22,7 +22,7 @@ from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
 from engines.counters import Counter
 from engines.noise import NoiseSource
-from engines.state import head, numbers_of
+from engines.state import flag_of, head, numbers_of
 from engines.tabular.batches import EventRows, check_batch
 from engines.tabular.fitted import Fitted
 from engines.tabular.growing.blocks import Evidence
@@ -184,7 +184,7 @@ class GrowingBlocks:
             self._learnt.totals.restored(state),
             self._learnt.ones.restored(state, "ones"),
             self._learnt.larger.restored(state, "larger"),
-            bool(early),
+            flag_of(early),
             blocks,
             self._learnt.evidence.restored(state),
             Fitted.of(state),

@@ -75,4 +75,6 @@ def _line(parts: GrowingParts, name: str, marginals: int, share: Fraction) -> Me
         epsilon=shares.epsilon_of(share),
         account="marginals",
         mu_squared=shares.mu_squared_of(share),
+        # One in a cell of each marginal.
+        shift=Fraction(marginals),
     )

@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from engines.noise import NoiseSource, aggregate
 from engines.shares import Shares
-from engines.spatial.split import SplitRule
+from engines.spatial.split import SplitRule, path_cost
 from engines.trajectory.chance import uniforms
 from engines.trajectory.histograms import UNIT, Histogram, Noisy, counted, equal_shares, law_of, measure
 from engines.trajectory.papers.hierarchy import Hierarchy, codes_of, discretised
@@ -66,6 +66,7 @@ def tree_bits(name: str, rule: SplitRule) -> Mechanism:
         scale=rule.scale,
         epsilon=rule.epsilon,
         account="windows",
+        shift=path_cost(rule.fanout),
     )
 
 

@@ -20,19 +20,19 @@ LARGE = 1
 class SeedFirst:
     """Draws, crashes where the noisy count is large, and draws again after the crash."""
 
-    def again(self, source: NoiseSource) -> NoiseSource:
-        """The source after a crash: the committed seed's."""
-        return source.child("committed")
+    def again(self, runs: int, before: IntArray, source: NoiseSource) -> IntArray:
+        """The noise after a crash: that of the committed seed."""
+        return before
 
     def release(self, count: int, runs: int, source: NoiseSource) -> IntArray:
-        first = count + discrete_laplace(runs, Fraction(1), source.child("committed"))
-        second = count + discrete_laplace(runs, Fraction(1), self.again(source))
+        noise = discrete_laplace(runs, Fraction(1), source.child("committed"))
+        first, second = count + noise, count + self.again(runs, noise, source)
         return np.where(first >= LARGE, second, first)
 
 
 class RedrawnWhenLarge(SeedFirst):
-    def again(self, source: NoiseSource) -> NoiseSource:
-        return source.child("drawn anew")
+    def again(self, runs: int, before: IntArray, source: NoiseSource) -> IntArray:
+        return discrete_laplace(runs, Fraction(1), source.child("drawn anew"))
 
 
 def _case(name: str, job: SeedFirst) -> Case:

@@ -42,5 +42,6 @@ CONTRACT = EngineCase(
     event=lambda domain, chance: {domain.field: chance.choice(["a", "b"])},
     crowd=(0,),
     foreign=(1,),
+    wide=lambda mode: ({"privacy": {"max_contributions": 12}},),
     measured=lambda release: {"count": int(release.measurements[0]["count"])},
 )

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from tests.couple.plants import Plant, job, markov, series, spatial, surplus, tabular, tabular_delta, trajectory
+from tests.couple.plants import (
+    Plant,
+    job,
+    markov,
+    noise,
+    series,
+    spatial,
+    surplus,
+    tabular,
+    tabular_delta,
+    trajectory,
+    wide,
+)
 
 OWN_SCENES = frozenset(
     {
@@ -17,12 +29,14 @@ OWN_SCENES = frozenset(
 EVERY: tuple[Plant, ...] = (
     *spatial.PLANTS,
     *job.PLANTS,
+    *noise.PLANTS,
     *surplus.PLANTS,
     *tabular.PLANTS,
     *tabular_delta.PLANTS,
     *series.PLANTS,
     *markov.PLANTS,
     *trajectory.PLANTS,
+    *wide.PLANTS,
 )
 PLANTS = tuple(plant for plant in EVERY if plant.name not in OWN_SCENES)
 NAMED = frozenset(
@@ -35,5 +49,7 @@ NAMED = frozenset(
 )
 """Of engines whose own tests find all of theirs: what is tried here as well."""
 QUICK = tuple(
-    plant for plant in PLANTS if plant in (*spatial.PLANTS, *job.PLANTS, *surplus.PLANTS) or plant.name in NAMED
+    plant
+    for plant in PLANTS
+    if plant in (*spatial.PLANTS, *job.PLANTS, *noise.PLANTS, *surplus.PLANTS, *wide.PLANTS) or plant.name in NAMED
 )

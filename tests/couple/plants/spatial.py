@@ -23,7 +23,7 @@ from engines.spatial.held.measure import LeafCounter
 from engines.spatial.held.watch import Watch
 from engines.spatial.papers import phdstream
 from schemas.blocks import Folded
-from tests.couple.plants import Plant, peeked
+from tests.couple.plants import Plant, anew, peeked
 
 Change = Callable[[], AbstractContextManager[Any]]
 
@@ -41,7 +41,8 @@ def _without_noise(self: Watch, values: Any, noise: NoiseSource) -> Any:
 
 
 def _sharing(self: held_step.StepWork, which: Any, *, time: int, learn: bool, label: int) -> Any:
-    return _measure(self, which, time=time, learn=learn, label=min(label, 1))
+    with patch.object(self, "noise", anew(self.noise)):
+        return _measure(self, which, time=time, learn=learn, label=min(label, 1))
 
 
 def _due_when_full(tree: Any, counter: LeafCounter, *, now: int, longest: int | None = None) -> Any:

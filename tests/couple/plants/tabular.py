@@ -25,7 +25,7 @@ from engines.tabular.papers.paper_table import PaperTable
 from engines.tabular.papers.rounds import Rounds
 from engines.tabular.papers.selection import Selection
 from engines.tabular.papers.streaming_mwem import StreamingMwem
-from tests.couple.plants import Plant
+from tests.couple.plants import Plant, anew
 from tests.couple.plants import tabular_faults as faults
 from tests.couple.plants.edits import edited
 
@@ -212,7 +212,7 @@ HIDDEN: tuple[Plant, ...] = (
         "a restart forgets that the stream is early",
         GrowingBlocks,
         "restore",
-        "bool(early)",
+        "flag_of(early)",
         "False",
     ),
     _edit(
@@ -342,8 +342,9 @@ HIDDEN: tuple[Plant, ...] = (
         StreamingMwem,
         "_learn",
         "noise.child(part)",
-        'noise.child("both")',
+        'anew(noise).child("both")',
         variant=DELETABLE,
+        anew=anew,
     ),
     _edit(
         "streaming-mwem",

@@ -149,7 +149,9 @@ def moved_to_the_crowd() -> Any:
 def undeclared_noise() -> Any:
     """Noise of half the scale that the mechanism declares."""
     return around(
-        mechanisms, "discrete_laplace", lambda original, count, scale, noise: original(count, scale / 2, noise)
+        mechanisms,
+        "discrete_laplace",
+        lambda original, count, *, scale, source: original(count, scale=scale / 2, source=source),
     )
 
 

@@ -33,7 +33,7 @@ registryPassword: PRIVSTREAM_KAFKA__REGISTRY__PASSWORD_FILE
 registryCa: PRIVSTREAM_KAFKA__REGISTRY__SSL_CAFILE
 registryCertificate: PRIVSTREAM_KAFKA__REGISTRY__SSL_CERTFILE
 registryKey: PRIVSTREAM_KAFKA__REGISTRY__SSL_KEYFILE
-otlpHeaders: PRIVSTREAM_JOB__OTLP_HEADERS_FILE
+witnessHeaders: PRIVSTREAM_JOB__WITNESS_HEADERS_FILE
 {{- end -}}
 
 {{/* Whether any Secret is named: "true", or nothing. */}}
@@ -75,6 +75,12 @@ env:
 {{- range $variable, $value := .Values.env }}
   - name: {{ $variable }}
     value: {{ $value | quote }}
+{{- end }}
+{{- with .Values.witnessCredentials }}
+# Of the bucket: its library takes them from the environment.
+envFrom:
+  - secretRef:
+      name: {{ . }}
 {{- end }}
 volumeMounts:
   - name: config
