@@ -1,9 +1,11 @@
-"""Faust's consumer, fixed in two places on which the promise rests.
+"""Faust's consumer, fixed in two places on which the promise rests, and in one on which its end rests.
 
 1. It reads committed records only. Faust asks for that only under `processing_guarantee="exactly_once"`, which is
 broken. 2. After a table recovery Faust 0.15.3 resumes the partitions, lets the fetcher run, seeks, and clears the
 agents' queues last: records delivered in between are lost. Here nothing flows before and during the seek, batches
-fetched before it are dropped, and the positions come from the job's own state, never from the group's offsets.
+fetched before it are dropped, and the positions come from the job's own state, never from the group's offsets. 3. After
+a crash nobody works in the consumer's thread any more, and whoever asks it for something waits for ever: so does the
+end of the worker. Here who asks a thread that has ended is told so.
 
 Guarded by tests/kafka/test_transport.py. Why a subclass and not a patch: docs/notes/0010-faust-consumer.md.
 """
@@ -11,15 +13,18 @@ Guarded by tests/kafka/test_transport.py. Why a subclass and not a patch: docs/n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, cast
 
+from aiokafka.errors import KafkaError
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
 
+from agents.kafka.answers import heed
 from agents.kafka.membership import give_place_up, keep_place
-from agents.kafka.missing_topics import ask_for_missing_topics
-from schemas.errors import ReplacedError
+from agents.kafka.topics.missing import ask_for_missing_topics
+from schemas.errors import BrokerError
 
 FETCH_WAIT_MS = 100
 """A fetch of partitions that have nothing holds up those that were handed out meanwhile: one at a time to a broker.
@@ -37,6 +42,10 @@ class FetchedBatch(dict[Any, Any]):
     sought: frozenset[TP] = frozenset()
 
 
+class ThreadEndedError(KafkaError):
+    """The consumer's thread has ended, as it does after a crash of the worker."""
+
+
 class JobConsumerThread(AIOKafkaConsumerThread):
     """Everything here runs in the consumer's own thread and loop."""
 
@@ -51,10 +60,26 @@ class JobConsumerThread(AIOKafkaConsumerThread):
 
     async def on_start(self) -> None:
         await super().on_start()
-        keep_place(self._consumer, self._replaced)
+        heed(self._ensure_consumer()._client, self._ends_the_worker)
+        keep_place(self._consumer, self._ends_the_worker)
         ask_for_missing_topics(self._consumer)
 
-    async def _replaced(self, error: ReplacedError) -> None:
+    async def call_thread(self, fun: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Any:
+        """Run something in this thread. Raises: ThreadEndedError if the thread ends before it is done."""
+        if self._shutdown.is_set() or self.thread_loop.is_closed():
+            raise ThreadEndedError
+        call = asyncio.ensure_future(super().call_thread(fun, *args, **kwargs))
+        ended = asyncio.ensure_future(self._shutdown.wait())
+        try:
+            await asyncio.wait([call, ended], return_when=asyncio.FIRST_COMPLETED)
+            if not call.done():
+                raise ThreadEndedError
+            return call.result()
+        finally:
+            call.cancel()
+            ended.cancel()
+
+    async def _ends_the_worker(self, error: BrokerError) -> None:
         asyncio.run_coroutine_threadsafe(self.app.crash(error), self.parent_loop)
 
     async def on_thread_stop(self) -> None:
@@ -95,6 +120,11 @@ class JobConsumer(Consumer):
         self._batch_sought: frozenset[TP] = frozenset()
         self._sought: dict[TP, int] = {}
         self._seeking = asyncio.Lock()
+
+    async def on_stop(self) -> None:
+        # A worker that has crashed has nothing to commit: where it goes on is in its own state.
+        with contextlib.suppress(ThreadEndedError):
+            await super().on_stop()
 
     def _new_consumer_thread(self) -> JobConsumerThread:
         return JobConsumerThread(self, loop=self.loop, beacon=self.beacon)

@@ -18,9 +18,9 @@ from faust.transport.drivers.aiokafka import Consumer as StockConsumer
 from faust.transport.drivers.aiokafka import Transport as StockTransport
 from yarl import URL
 
-from agents.kafka.transport import JobConsumer, JobTransport
+from agents.kafka.transport import JobConsumer, JobTransport, ThreadEndedError
 from agents.worker.table import DurableTable, durable_table
-from tests.kafka.support import create, fresh_name, producing, until
+from tests.kafka.support import WAIT_AT_MOST_S, create, fresh_name, producing, until
 
 pytestmark = pytest.mark.seconds(5)
 
@@ -177,6 +177,34 @@ def test_an_aborted_record_is_never_seen(bootstrap: str, tmp_path: Path) -> None
         return values
 
     assert asyncio.run(scenario()) == [b"kept 1", b"kept 2"]
+
+
+def test_a_worker_that_has_crashed_comes_to_its_end(bootstrap: str, tmp_path: Path) -> None:
+    """mode's workers of calls take one more each after a crash; who asked a third time waited for ever."""
+
+    async def scenario() -> bool:
+        job = fresh_name("crashed")
+        await prepare(bootstrap, job)
+        app, seen = make_app(bootstrap, tmp_path, job, ours=True)
+        await app.start()
+        await until(lambda: bool(seen))
+        tp = next(iter(app.consumer.assignment()))
+        await app.crash(RuntimeError("planted"))
+
+        async def refused() -> bool:
+            try:
+                await app.consumer.position(tp)
+            except ThreadEndedError:
+                return True
+            return False
+
+        async with asyncio.timeout(WAIT_AT_MOST_S):
+            await until(refused)
+            assert await asyncio.gather(*(refused() for _ in range(5))) == [True] * 5
+            await app.stop()
+        return bool(app.consumer._thread._shutdown.is_set())
+
+    assert asyncio.run(scenario())
 
 
 def test_stock_faust_loses_records_after_a_table_recovery(bootstrap: str, tmp_path: Path) -> None:
