@@ -94,10 +94,7 @@ def wrong_pages() -> Iterator[str]:
 
 
 def wrong_places() -> Iterator[str]:
-    """The changelog names what is gone."""
     for name, text in texts(".md", ".py"):
-        if name == "CHANGELOG.md":
-            continue
         for place in PLACE.findall(text):
             if "<" not in place and not list(ROOT.glob(place)) and not place.startswith("examples/data"):
                 yield f"{name}: {place}"
@@ -107,13 +104,12 @@ def wrong_places() -> Iterator[str]:
 
 
 def wrong_files() -> Iterator[str]:
-    """Files that are named without all of their path. The changelog names what is gone."""
+    """Files that are named without all of their path."""
     there = [f"/{name}" for name in tracked(".py")]
     for name, text in texts(".md"):
-        if name != "CHANGELOG.md":
-            yield from (
-                f"{name}: {file}" for file in FILE.findall(text) if not any(at.endswith(f"/{file}") for at in there)
-            )
+        yield from (
+            f"{name}: {file}" for file in FILE.findall(text) if not any(at.endswith(f"/{file}") for at in there)
+        )
 
 
 def wrong_targets() -> Iterator[str]:
