@@ -88,7 +88,7 @@ audit: setup  ## try to break every privacy claim, and catch every planted cheat
 	$(PY) -m benchmarks.audit $(ARGS)
 
 couple: setup  ## run neighbouring inputs to public bytes, RUNS pairs (default 1000), and find every planted fault
-	$(PY) -m benchmarks.couple --runs $(RUNS) $(ARGS)
+	$(PY) -m tests.couple --runs $(RUNS) $(ARGS)
 
 same: setup  ## hashes of what fixed seeds release (ARGS="--write FILE" before a change, "--check FILE" after it)
 	$(PY) -m benchmarks.same $(ARGS)

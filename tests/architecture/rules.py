@@ -175,7 +175,7 @@ LAYERS = (
     grimp.Layer("agents.demo"),
     grimp.Layer("agents.dev", "agents.start", "agents.worker", "agents.library", "agents.query"),
     grimp.Layer("agents.watch"),
-    grimp.Layer("agents.operator", "agents.offline", "agents.consume"),
+    grimp.Layer("agents.operator", "agents.offline", "agents.consume", "agents.coupling"),
     grimp.Layer("agents.witness"),
     grimp.Layer("agents.explain", "agents.kafka"),
     grimp.Layer("agents.presentation", "agents.lifecycle"),
@@ -185,7 +185,7 @@ LAYERS = (
     grimp.Layer("engines.series", "engines.markov", "engines.tabular", "engines.trajectory"),
     grimp.Layer("engines.spatial"),
     # What tries an engine: each says in its `fixture` what it is tried on.
-    grimp.Layer("engines.auditor"),
+    grimp.Layer("engines.auditor", "engines.coupling"),
     grimp.Layer("engines.contract_case", "engines.contract_checks"),
     grimp.Layer("engines.registry"),
     # What answers a question; each engine says from which of its measurements.
@@ -213,6 +213,7 @@ CHANCE = ("numpy.random", "os.getrandom", "os.urandom", "random", "scipy.stats.q
 CHANCE_ALLOWED = {
     "engines.noise": {"secrets"},
     "agents.broker": {"os.urandom"},  # its cluster id and ports; no data pass through it
+    "agents.coupling": {"random"},  # inputs and what an adversary wants; noise is the engines' own
 }
 
 

@@ -14,20 +14,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agents.coupling.dearest import WIDE_CROWD
+from agents.coupling.inputs import inputs
+from agents.coupling.runs import Job
+from agents.coupling.settings import wide
 from agents.presentation.contract import Presentation
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release import public_records
-from benchmarks.couple.dearest import WIDE_CROWD
-from benchmarks.couple.inputs import inputs
-from benchmarks.couple.runs import Job
-from benchmarks.couple.settings import wide
 from engines import contract_checks as checks
 from engines.accounting.accountant import Accountant, paid
-from engines.auditor.coupling import Recorder
 from engines.contract import Batch, Columns, Domain, FilledDomain, Release, State
 from engines.contract_case import EngineCase, Key, contract_case
+from engines.coupling import Recorder
 from engines.noise import seeded
 from engines.registry import build_domain, build_engine, build_evaluator, part
 from schemas.blocks import Folded

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from engines.accounting import gaussian
-from engines.auditor.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, Uses
-from engines.auditor.coupling.loss import composed_epsilon
 from engines.contract import Batch, Engine, Release
 from engines.contract_checks import contents
+from engines.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, Uses
+from engines.coupling.loss import composed_epsilon
 from engines.noise.witness import BinomialLaw, GaussianLaw, LaplaceLaw, Law, Witness, WitnessedSource
 from engines.registry import build_domain, build_engine
 from engines.series.fields import SeriesDomain, SeriesField

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from engines.auditor.coupling import CouplingBroken, OutputAdversary, check_guarded
 from engines.contract_case import contract_case
+from engines.coupling import CouplingBroken, OutputAdversary, check_guarded
 from engines.noise import NoiseSource
 from engines.noise.private import PrivateValueRead
 from engines.registry import build_engine

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from engines.auditor.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, Used
 from engines.contract import Batch, Engine
 from engines.contract_checks import contents
 from engines.counters.contract import spent
+from engines.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, Used
 from engines.noise.witness import BinomialLaw, CounterLaw, ExceedsLaw, ExponentialLaw, Law, WitnessedSource
 from schemas.guarantee import Guarantee
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from engines.auditor.coupling import OutputAdversary
 from engines.contract_case import contract_case
+from engines.coupling import OutputAdversary
 from engines.markov.engine import Markov
 from engines.noise.witness import LaplaceLaw
 from engines.registry import build_engine

@@ -17,10 +17,10 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from engines.auditor.coupling import OutputAdversary
 from engines.contract_case import contract_case
 from engines.counters.contract import spent
 from engines.counters.tree import TreeCounter
+from engines.coupling import OutputAdversary
 from engines.noise.witness import BinomialLaw, CounterLaw, GaussianLaw, LaplaceLaw, Law
 from engines.registry import build_engine
 from engines.series.config import SeriesConfig

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.couple`, as `make couple` calls it: few pairs, a planted fault, and the last line."""
+"""`python -m tests.couple`, as `make couple` calls it: few pairs, a planted fault, and the last line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_the_last_line_says_what_was_found() -> None:
     command = [
         sys.executable,
         "-m",
-        "benchmarks.couple",
+        "tests.couple",
         "--runs",
         "2",
         "--only",
@@ -36,7 +36,7 @@ def test_the_last_line_says_what_was_found() -> None:
 
 
 def test_runs_that_leave_a_setting_out_are_refused() -> None:
-    command = [sys.executable, "-m", "benchmarks.couple", "--runs", "20"]
+    command = [sys.executable, "-m", "tests.couple", "--runs", "20"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2
     assert "settings with less than 2 pairs. Fix: --runs" in done.stderr

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.couple.dearest import dearest
-from benchmarks.couple.runs import couple
-from benchmarks.couple.settings import modes, settings
+from agents.coupling.dearest import dearest
+from agents.coupling.runs import couple
+from agents.coupling.settings import modes, settings
 from engines.contract_case import contract_case
 from schemas.config import ENGINES
 from schemas.config.discovery import DOMAINS

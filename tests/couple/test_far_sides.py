@@ -2,7 +2,7 @@
 
 Every case goes over the limit in neighbouring steps and says how far what comes of two neighbours may lie apart. That
 it was on both sides is not believed: the module is loaded a second time with its thresholds noted, as
-`benchmarks.couple.thresholds` does with all of them, and whatever `thresholds.json` says is `called` must be seen here.
+`tests.couple.thresholds` does with all of them, and whatever `thresholds.json` says is `called` must be seen here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.couple import thresholds
 from engines.noise import seeded
 from engines.series.presence import Presence
 from engines.tabular.marginals import Marginals
@@ -28,6 +27,7 @@ from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import UNIT
 from engines.trajectory.trips import LATTICE, Trips
 from schemas.blocks import Folded
+from tests.couple import thresholds
 
 AROUND = range(-3, 4)
 """Neighbours, counted from a limit."""

@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from engines.auditor.coupling import check_guarded
 from engines.contract import Batch
 from engines.contract_case import contract_case
+from engines.coupling import check_guarded
 from engines.noise import NoiseSource
 from engines.noise.private import PrivateValueRead, sealed
 from engines.registry import build_engine

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.couple.mutants import Site, mutated, sites
-from benchmarks.couple.planted import found_mutant, found_plant
+from agents.coupling.mutants import Site, mutated, sites
+from tests.couple.planted import found_mutant, found_plant
 from tests.couple.plants import Plant
 from tests.couple.plants.all import EVERY, NAMED, OWN_SCENES, PLANTS, QUICK
 
@@ -35,6 +35,6 @@ def test_a_mutant_is_gone_afterwards() -> None:
     site = SITES[0]
     with mutated(site):
         assert found_mutant is not None
-    from benchmarks.couple.counters import check_counters
+    from agents.coupling.counters import check_counters
 
     assert not check_counters()

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from engines.auditor.coupling import CouplingBroken, check_guarded
 from engines.contract_case import contract_case
+from engines.coupling import CouplingBroken, check_guarded
 from engines.noise import NoiseSource
 from engines.noise.private import PrivateValueRead
 from engines.registry import build_engine

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engines.auditor.coupling import CouplingBroken, OutputAdversary, check_guarded
 from engines.counters import COUNTERS
+from engines.coupling import CouplingBroken, OutputAdversary, check_guarded
 from engines.noise import NoiseSource
 from engines.noise.witness import CounterLaw, Drawn, ExponentialLaw, LaplaceLaw, Law, WitnessedSource
 from engines.registry import build_engine

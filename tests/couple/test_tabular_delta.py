@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.couple.claims import Claim
-from benchmarks.couple.mutants import OWN_INPUTS, every_site, mutated
-from engines.auditor.coupling import CouplingBroken, Losses
+from agents.coupling.claims import Claim
+from agents.coupling.mutants import OWN_INPUTS, every_site, mutated
+from engines.coupling import CouplingBroken, Losses
 from engines.registry import build_engine
 from schemas.config import Stream
 from schemas.errors import BudgetError

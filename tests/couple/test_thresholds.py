@@ -1,7 +1,7 @@
 """Every constant at which an engine, the protocol or a format takes another way has a case on both sides, or says here
 why not.
 
-`python -m benchmarks.couple.thresholds` finds on which sides the coupled streams and the tests are; it takes minutes,
+`python -m tests.couple.thresholds` finds on which sides the coupled streams and the tests are; it takes minutes,
 so that what it found stands in `thresholds.json`, by one of `KINDS`. A new constant is not there: run the command, and
 give an engine's case, or the tests of the others, the side that is missing.
 """
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.couple import thresholds
+from tests.couple import thresholds
 
 KINDS = {
     "both": "coupled streams take both sides",
@@ -31,7 +31,7 @@ KINDS = {
 def test_every_constant_that_changes_a_path_is_listed() -> None:
     found = {name for module in thresholds.modules() for _, name in thresholds.thresholds(module)}
     listed = json.loads(Path(__file__).with_name("thresholds.json").read_text())
-    assert found == set(listed), "run python -m benchmarks.couple.thresholds"
+    assert found == set(listed), "run python -m tests.couple.thresholds"
     assert set(listed.values()) <= set(KINDS)
 
 

@@ -14,8 +14,8 @@ from unittest.mock import patch
 import pytest
 
 from engines import shares
-from engines.auditor.coupling import CouplingBroken, Losses, Uses
 from engines.contract_case import contract_case
+from engines.coupling import CouplingBroken, Losses, Uses
 from engines.registry import build_engine
 from engines.shares import LaplaceCells
 from engines.spatial.split import SplitRule

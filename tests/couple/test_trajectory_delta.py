@@ -14,11 +14,11 @@ from unittest.mock import patch
 
 import pytest
 
-from benchmarks.couple.claims import Claim
+from agents.coupling.claims import Claim
 from engines import shares
 from engines.accounting import gaussian
-from engines.auditor.coupling import CouplingBroken, Losses, Uses
 from engines.contract_case import contract_case
+from engines.coupling import CouplingBroken, Losses, Uses
 from engines.registry import build_engine
 from engines.shares import GaussianShares
 from engines.trajectory.assembly import Closing

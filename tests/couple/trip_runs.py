@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from engines.auditor.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, Used, Uses
 from engines.contract import Batch, Engine
 from engines.contract_checks import contents
+from engines.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, Used, Uses
 from engines.noise.witness import ExceedsLaw, GaussianLaw, LaplaceLaw, Law, WitnessedSource
 from engines.trajectory import LATTICE, Default
 from engines.trajectory.assembly import Closing

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from engines.accounting import gaussian
-from engines.auditor.coupling.loss import Losses, composed_epsilon
+from engines.coupling.loss import Losses, composed_epsilon
 from schemas.config import Stream
 
 ROUNDING = 1e-9

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.couple.dearest import couple_wide, dearest
-from benchmarks.couple.mutants import Site
-from benchmarks.couple.planted import found_mutant, found_plant
-from benchmarks.couple.runs import Verdict, couple
-from benchmarks.couple.settings import settings, wide
+from agents.coupling.dearest import couple_wide, dearest
+from agents.coupling.mutants import Site
+from agents.coupling.runs import Verdict, couple
+from agents.coupling.settings import settings, wide
 from engines.contract_case import contract_case
+from tests.couple.planted import found_mutant, found_plant
 from tests.couple.plants.all import PLANTS
 
 

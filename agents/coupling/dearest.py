@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.couple.adversary import Choosing
-from benchmarks.couple.inputs import UNIT, Sent, span_of
-from benchmarks.couple.rows import other
-from benchmarks.couple.runs import STEPS, Verdict, couple
-from engines.auditor.coupling import OutputAdversary
+from agents.coupling.adversary import Choosing
+from agents.coupling.inputs import UNIT, Sent, span_of
+from agents.coupling.rows import other
+from agents.coupling.runs import STEPS, Verdict, couple
 from engines.contract_case import contract_case
+from engines.coupling import OutputAdversary
 from engines.noise.witness import CounterLaw, ExceedsLaw, ExponentialLaw, GaussianLaw, LaplaceLaw, Law
 from schemas.config import Stream
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from engines.auditor.coupling import CouplingBroken, Recorder
+from engines.coupling import CouplingBroken, Recorder
 from engines.noise.witness import ExceedsLaw, ExponentialLaw
 from schemas.guarantee import Guarantee
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import orjson
 
+from agents.coupling.rows import event, other
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.partitioner import Partitioner, partitions_of
 from agents.protocol.userhash import IdBytes
-from benchmarks.couple.rows import event, other
 from schemas.config import Stream
 from schemas.events import TICK_HEADER, encode_tick
 
@@ -201,12 +201,11 @@ def _readings(stream: Stream, chance: random.Random, span: list[int], *, steps: 
 
 def span_of(stream: Stream, chance: random.Random, steps: int) -> list[int]:
     """Steps in which a unit may differ: one aligned period, or all, or all but the last ones, or late ones."""
-    per_us = stream.privacy.per_us
     # Beyond a horizon nothing is measured.
     steps = min(steps, getattr(stream.options, "horizon", None) or steps)
-    if per_us is None:
-        return list(range(steps))[chance.choice([slice(None), slice(max(1, steps - 14)), slice(steps // 2, None)])]
     period = stream.period_steps
+    if period is None:
+        return list(range(steps))[chance.choice([slice(None), slice(max(1, steps - 14)), slice(steps // 2, None)])]
     begin = period * chance.randrange(max(1, steps // period))
     return list(range(begin, min(begin + period, steps)))
 

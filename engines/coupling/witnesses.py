@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from engines.auditor.coupling.door import Given, expected, giving, probes
+from engines.coupling.door import Given, expected, giving, probes
 from engines.noise.source import Label, NoiseSource
 from engines.noise.witness import (
     CoinsLaw,

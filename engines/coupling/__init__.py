@@ -4,9 +4,9 @@ What is public must then be equal, byte for byte, and what the forced values cos
 one pair of runs shows a leak that a thousand sampled runs would not.
 """
 
-from engines.auditor.coupling.guarded import check_guarded, guarded_run
-from engines.auditor.coupling.loss import Losses, Uses
-from engines.auditor.coupling.witnesses import CouplingBroken, Forced, OutputAdversary, Recorder, Used
+from engines.coupling.guarded import check_guarded, guarded_run
+from engines.coupling.loss import Losses, Uses
+from engines.coupling.witnesses import CouplingBroken, Forced, OutputAdversary, Recorder, Used
 
 __all__ = [
     "CouplingBroken",

@@ -10,17 +10,17 @@ from functools import partial
 
 import orjson
 
+from agents.coupling.adversary import Choosing
+from agents.coupling.claims import Claim
+from agents.coupling.declared import check_declared
+from agents.coupling.inputs import Unit, inputs
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.stepper import Stepper
-from benchmarks.couple.adversary import Choosing
-from benchmarks.couple.claims import Claim
-from benchmarks.couple.declared import check_declared
-from benchmarks.couple.inputs import Unit, inputs
-from engines.auditor.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, guarded_run
 from engines.contract import Batch, Engine, Release
+from engines.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, guarded_run
 from engines.noise import NoiseSource
 from engines.noise.private import PrivateValueRead
 from engines.noise.witness import Witness, WitnessedSource
@@ -28,7 +28,7 @@ from engines.registry import build_domain, build_engine
 from schemas.blocks import Block
 from schemas.config import Stream
 from schemas.errors import PrivstreamError
-from schemas.releases import Candidate, PublicRecord, Seed, cut
+from schemas.releases import Candidate, Chunk, PublicRecord, Seed, cut
 
 STEPS = 44
 """More than the 32 that any horizon, epoch or block of the small streams lasts."""
@@ -246,9 +246,9 @@ class Job:
             raise CouplingBroken(f"step {candidate.step}: computed again from the same seed it is another answer")
 
     def _published(self, candidate: Candidate, seed: bytes) -> tuple[PublicRecord, ...]:
-        log = (Seed(candidate.stream, candidate.step, seed),)
-        chunks = cut(candidate.encode(), stream=candidate.stream, step=candidate.step)
-        for record in (*log, *chunks):
+        log: list[Seed | Chunk] = [Seed(candidate.stream, candidate.step, seed)]
+        log += cut(candidate.encode(), stream=candidate.stream, step=candidate.step)
+        for record in log:
             publication = self._publisher.on_record(self._log_offset, record)
             self._log_offset += 1
             if publication is not None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 
-from benchmarks.couple.counters import check_counters
-from benchmarks.couple.dearest import couple_wide
-from benchmarks.couple.mutants import Site, mutated
-from benchmarks.couple.runs import STEPS, Verdict, couple
-from benchmarks.couple.settings import settings
+from agents.coupling.counters import check_counters
+from agents.coupling.dearest import couple_wide
+from agents.coupling.mutants import Site, mutated
+from agents.coupling.runs import STEPS, Verdict, couple
+from agents.coupling.settings import settings
 from engines.contract_case import contract_case
 from schemas.config import Stream
 from schemas.errors import PrivstreamError

@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.auditor.coupling import CouplingBroken, Recorder
 from engines.counters import COUNTERS, Counter, EpochsConfig, spent
 from engines.counters.epochs import COARSE
 from engines.counters.optimal.strategies import stored
 from engines.counters.registry import LeastConfig
+from engines.coupling import CouplingBroken, Recorder
 from engines.noise.witness import WitnessedSource
 
 ACTIVATIONS = 70

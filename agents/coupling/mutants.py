@@ -18,7 +18,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 ENGINES = Path(__file__).resolve().parent.parent.parent / "engines"
-APART = ("audited", "auditor", "noise", "accounting", "specs", "contract_case.py", "contract_checks.py")
+APART = ("audited", "auditor", "coupling", "noise", "accounting", "specs", "contract_case.py", "contract_checks.py")
 """What no noise of an engine comes from, or what tests/noise holds to its law."""
 
 SHARED = {"shares.py": "tabular"}

@@ -25,7 +25,7 @@ import numpy as np
 
 from engines.accounting.binomial import composed, draw_epsilon
 from engines.accounting.lattice import dominating
-from engines.auditor.coupling.witnesses import Used
+from engines.coupling.witnesses import Used
 from engines.noise.witness import BinomialLaw, CounterLaw, ExceedsLaw, ExponentialLaw, GaussianLaw, LaplaceLaw
 
 Uses = Sequence[tuple[Used, Used]]

@@ -1,6 +1,6 @@
 """`make couple RUNS=N`: N coupled pairs of runs over all settings, every planted fault, every scale mutant.
 
-Every setting is coupled twice at least, and once as dearly as it can be (`benchmarks.couple.dearest`); wide settings
+Every setting is coupled twice at least, and once as dearly as it can be (`agents.coupling.dearest`); wide settings
 are coupled once, beside RUNS. Fewer RUNS are refused. `--only spatial/paper` couples a part of the settings. The last
 line is JSON:
 
@@ -29,12 +29,12 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.progress import Progress
 
+from agents.coupling.mutants import sites
+from agents.coupling.runs import Verdict
+from agents.coupling.settings import settings, wide
 from agents.offline.processes import process_pool
-from benchmarks.couple.mutants import sites
-from benchmarks.couple.runs import Verdict
-from benchmarks.couple.settings import settings, wide
-from benchmarks.couple.work import dearest_pair, mutant, pair, plant, wide_pair
 from tests.couple.plants.all import PLANTS
+from tests.couple.work import dearest_pair, mutant, pair, plant, wide_pair
 
 RUNS = 1000
 EACH = 2

@@ -26,8 +26,8 @@ import pytest
 ENGINES = "engines."
 ROOMS = ("engines", "agents.protocol", "schemas")
 APART = (
-    "engines.auditor", "engines.audited", "engines.specs", "engines.contract", "engines.registry", "engines.answers",
-    "engines.noise", "engines.accounting",
+    "engines.auditor", "engines.audited", "engines.coupling", "engines.specs", "engines.contract", "engines.registry",
+    "engines.answers", "engines.noise", "engines.accounting",
 )  # fmt: skip
 """What looks at engines and what describes them; and noise and accounting, which are tested by scales and epsilons and
 not by streams (tests/noise, tests/accounting)."""
@@ -171,11 +171,11 @@ def main() -> int:
     sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
     every = {place: name for module in modules() for place, name in thresholds(module)}
     engines = {place: name for place, name in every.items() if name.startswith(ENGINES)}
-    from benchmarks.couple.dearest import WIDE_CROWD, WIDE_STEPS
-    from benchmarks.couple.inputs import inputs
-    from benchmarks.couple.runs import CROWD, STEPS, Job
-    from benchmarks.couple.settings import settings, wide
-    from engines.auditor.coupling import Recorder
+    from agents.coupling.dearest import WIDE_CROWD, WIDE_STEPS
+    from agents.coupling.inputs import inputs
+    from agents.coupling.runs import CROWD, STEPS, Job
+    from agents.coupling.settings import settings, wide
+    from engines.coupling import Recorder
 
     for name, stream in (*settings(), *wide("default")):
         steps, crowd = (WIDE_STEPS, WIDE_CROWD) if "wide" in name else (STEPS, CROWD)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from engines.auditor.coupling import OutputAdversary
+from engines.coupling import OutputAdversary
 from engines.noise.witness import CounterLaw, ExceedsLaw, ExponentialLaw, GaussianLaw, LaplaceLaw, Law
 
 SELDOM = 0.05
