@@ -8,212 +8,139 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agents.cli.output import FOUND, AsJson, RowsProgress, config_of, print_json, rows_progress, say
+from agents.cli.output import FOUND, AsJson, config_of, print_json, rows_progress, say
 from agents.cli.terminal.manual import Example, manual
 from agents.pages.text import table
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
-    from engines.auditor import AuditFinding, Case
-
+    from agents.coupling.audit import Audit
+    from schemas.config import Stream
 
 LOOK_S = 0.2
 """After which the bar is moved by what other processes have done."""
+BESIDE = 8
+"""Pairs of a stream beside the random ones, about: the bar counts them."""
+HEAD = ("stream", "claimed", "pairs", "largest share used", "half the noise", "verdict")
 
 
 @manual(
     Example("privstream audit job.toml", "the streams of a configuration, from raw records to public bytes"),
-    Example("privstream audit --only laplace --runs 1000 --plot audit.svg", "some of all that privstream has"),
-    exits={FOUND: "a bound exceeds its claim, a row cannot fail in so few runs, or something was never tried"},
+    Example("privstream audit --only spatial/paper --runs 100", "small streams of one engine and mode"),
+    exits={FOUND: "one unit costs more than is claimed, public bytes differ, or half the noise would not have shown"},
 )
 def audit(
     config: Annotated[
         Path | None,
-        typer.Argument(metavar="CONFIG", help="Audit the streams of this file end to end; absent: all of privstream."),
+        typer.Argument(metavar="CONFIG", help="Audit the streams of this file; absent: small ones of every engine."),
     ] = None,
     runs: Annotated[
-        int, typer.Option(min=40, metavar="N", help="Runs of an engine or stream; mechanisms make many times as many.")
-    ] = 200,
+        int, typer.Option(min=1, metavar="N", help="Random pairs of neighbouring inputs for each stream.")
+    ] = 20,
     as_json: AsJson = False,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw claims and lower bounds: .png, .svg or .pdf.")
-    ] = None,
     only: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Only what has NAME in its name, such as Laplace, counter, spatial."),
+        typer.Option(metavar="NAME", help="Only streams with NAME in their name; without CONFIG: series/default, say."),
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Repeat an audit; absent: seeds of the operating system, as the job uses.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the first pair; repeats an audit. Absent: a fresh one.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; absent: one for each core.")] = None,
 ) -> None:
-    """Run inputs with and without single units many times, guess which, and bound epsilon by how often that is right.
+    """Run neighbouring inputs from raw records to public bytes, and compute what the difference costs.
 
-    Needs no cluster and no data. Each row states its confidence, its ceiling (the bound that a total leak would give in
-    so many runs) and from which true epsilon on it would have seen a fault. A bound below its claim proves nothing: it
-    says that these inputs and these guesses showed no more. A row whose ceiling is not above its claim has said nothing
-    at all. Losses that can be computed are, and say "exact". Exits with 1 if a bound exceeds a claim, a row cannot fail
-    in so few runs, or no run came across what had to be tried.
+    Needs no cluster and no data. Two inputs differ in one protected unit, at random or as dearly as can be. Each
+    mechanism of the second run is made to give what it gave in the first one, whatever the unit has changed: then all
+    public bytes must be equal, and what that takes of the noise, by its exact laws, may be no more than is claimed. The
+    largest share of the claim that a pair used is shown: 1 says that the claim is tight, less that these inputs came no
+    further. At last the stream runs with half the noise somewhere, which must be found, or the audit could not have
+    failed.
     """
-    names = case_names(config, only)
-    if not names:
-        raise PrivstreamError(f"nothing has {only!r} in its name. Fix: leave --only out to see what there is.")
-    findings: list[AuditFinding] = []
-    with rows_progress("audit", quiet=as_json, unit="cases" if config is None else "runs") as rows:
-        for some in audited(names, runs=runs, config=config, seed=seed, workers=workers, progress=rows):
-            findings += some
-    from engines.auditor import HEAD, powerless, remedies, silences, table_rows, violations
+    streams = audited_streams(config, only)
+    if not streams:
+        raise PrivstreamError(f"no stream has {only!r} in its name. Fix: leave --only out to see what there is.")
+    from agents.coupling.audit import fresh_seed
 
-    broken = [found for found in findings if found.failed]
+    begin = fresh_seed() if seed is None else seed
+    found = audits(streams, pairs=runs, seed=begin, workers=workers, quiet=as_json)
+    broken = [each for each in found if each.failed]
     if as_json:
-        print_json({"ok": not broken, "findings": [found.as_json() for found in findings]})
+        print_json({"ok": not broken, "seed": begin, "streams": [_as_json(each) for each in found]})
     else:
-        typer.echo(table(HEAD, table_rows(findings)))
-        weak = len(powerless(findings))
-        say(f"{len(findings)} rows, {len(violations(findings))} violated, {weak} without power")
-    for line in (*remedies(findings), *silences(findings)):
-        say(line)
-    if plot is not None:
-        draw(findings, plot)
+        typer.echo(table(HEAD, [_row(each) for each in found]))
+        for each in found:
+            for line in each.violations:
+                say(f"{each.name}: {line}")
+        say(f"{len(found)} streams, {len(broken)} failed; pairs from --seed {begin}")
     if broken:
         raise typer.Exit(FOUND)
 
 
-def case_names(config: Path | None, only: str | None) -> list[str]:
-    """Names of what is audited. Raises: ConfigError."""
-    return [case.name for case in _cases(config) if only is None or only.casefold() in case.name.casefold()]
+def audited_streams(config: Path | None, only: str | None) -> list[tuple[str, Stream]]:
+    """Name and stream of what is audited. Raises: ConfigError."""
+    if config is None:
+        from agents.coupling.audit import every_stream
+
+        streams = list(every_stream())
+    else:
+        streams = [(stream.name, stream) for stream in config_of(config, offline=True).streams]
+    return [each for each in streams if only is None or only.casefold() in each[0].casefold()]
 
 
-def audited(
-    names: Sequence[str],
-    *,
-    runs: int,
-    config: Path | None = None,
-    seed: int | None = None,
-    workers: int | None = None,
-    progress: RowsProgress | None = None,
-) -> Iterator[list[AuditFinding]]:
-    """Findings of each case, in the order of `names`, worked out by several processes.
-
-    Args: progress: over the runs of a configuration's streams, in whatever process they are; else over cases.
-    """
+def audits(
+    streams: Sequence[tuple[str, Stream]], *, pairs: int, seed: int, workers: int | None = None, quiet: bool = False
+) -> list[Audit]:
+    """Audit streams, in processes of their own."""
     import os
     from concurrent.futures import wait
 
     from agents.offline.processes import process_pool, shared_counts
 
-    tell = RowsProgress(None, "") if progress is None else progress
-    expected = [1] * len(names) if config is None else _expected(names, runs, config)
-    tell.begun(sum(expected))
-    done: set[int] = set()
-
-    def look(ran: Sequence[int]) -> None:
-        tell.at(sum(all_ if at in done else min(ran[at], all_) for at, all_ in enumerate(expected)))
-
-    tasks = [(name, runs, config, seed) for name in names]
-    count = min(workers or os.cpu_count() or 1, len(names))
-    if count <= 1:
-        here = [0] * len(names)
-        for at, task in enumerate(tasks):
-
-            def ran(at: int = at) -> None:
-                here[at] += 1
-                look(here)
-
-            found = audit_case(task, ran)
-            done.add(at)
-            look(here)
-            yield found
-        return
-    counts = shared_counts(len(names))
-    with process_pool(count, counts) as pool:
-        futures = [pool.submit(_audit_in_pool, at, task) for at, task in enumerate(tasks)]
+    each = pairs + BESIDE
+    counts = shared_counts(len(streams))
+    with (
+        rows_progress("audit", quiet=quiet, unit="pairs") as bar,
+        process_pool(min(workers or os.cpu_count() or 1, len(streams)), counts) as pool,
+    ):
+        bar.begun(each * len(streams))
+        futures = [pool.submit(_audit, at, name, stream, pairs, seed) for at, (name, stream) in enumerate(streams)]
         try:
-            for future in futures:
-                while wait([future], timeout=LOOK_S).not_done:
-                    done.update(at for at, each in enumerate(futures) if each.done())
-                    look(counts)
-                yield future.result()
+            while wait(futures, timeout=LOOK_S).not_done:
+                made = [each if future.done() else min(counts[at], each) for at, future in enumerate(futures)]
+                bar.at(sum(made))
+            bar.at(each * len(streams))
+            return [future.result() for future in futures]
         finally:  # of whoever is interrupted, nothing more is begun
             for future in futures:
                 future.cancel()
-        done.update(range(len(names)))
-        look(counts)
 
 
-def _expected(names: Sequence[str], runs: int, config: Path) -> list[int]:
-    """About how many runs the audit of each stream has."""
-    found = {}
-    for case in _cases(config):
-        # Pairs of neighbours have one side in common, which is run once.
-        pairs = len(case.neighbours) + 1 if case.neighbours else 0
-        found[case.name] = runs * (pairs + sum(canaries.times for canaries in case.canaries))
-    return [found[name] for name in names]
-
-
-Task = tuple[str, int, Path | None, int | None]
-"""Name of a case, runs, configuration and seed."""
-
-
-def audit_case(task: Task, ran: Callable[[], None] = lambda: None) -> list[AuditFinding]:
-    """All findings of one case, by name, so that another process can be asked for it.
-
-    Args: ran: called after each run of a stream.
-    """
-    from engines.auditor import audit as run
-    from engines.noise import seeded
-
-    name, runs, config, seed = task
-    case = next(case for case in _cases(config, ran=ran) if case.name == name)
-    return list(run(case, runs=runs, source=None if seed is None else seeded(seed)))
-
-
-def _audit_in_pool(at: int, task: Task) -> list[AuditFinding]:
+def _audit(at: int, name: str, stream: Stream, pairs: int, seed: int) -> Audit:
+    from agents.coupling.audit import audit as run
     from agents.offline.processes import count_one
 
-    return audit_case(task, lambda: count_one(at))
+    *_, found = _counted(run(name, stream, pairs=pairs, seed=seed), lambda: count_one(at))
+    return found
 
 
-def _cases(config: Path | None, ran: Callable[[], None] = lambda: None) -> list[Case]:
-    if config is None:
-        from engines.audited.every import cases
-
-        return cases()
-    from agents.offline.audit_stream import StreamAudit
-
-    return [StreamAudit(stream, ran=ran).case() for stream in config_of(config, offline=True).streams]
+def _counted(audits: Iterator[Audit], count: Callable[[], None]) -> Iterator[Audit]:
+    for found in audits:
+        count()
+        yield found
 
 
-def draw(findings: Sequence[AuditFinding], path: Path) -> None:
-    """Every claim as a line, every lower bound as a dot: exact ones filled, those of runs open.
+def _row(found: Audit) -> tuple[str, ...]:
+    claimed = f"{found.epsilon:g}" + (f", {found.delta:g}" if found.delta else "")
+    halved = f"found: {found.halved}" if found.halved else "NOT FOUND"
+    return found.name, claimed, str(found.pairs), f"{found.share:.4f}", halved, found.verdict
 
-    Raises: PrivstreamError if the file cannot be written.
-    """
-    import math
 
-    from matplotlib.figure import Figure
-
-    shown = [found for found in findings if found.detector != "fresh seeds"]
-    figure = Figure(figsize=(10, 1.5 + 0.22 * len(shown)), layout="constrained")
-    axes = figure.subplots()
-    for row, found in enumerate(shown):
-        axes.plot([1, 1], [row - 0.4, row + 0.4], color="black", linewidth=1.5)
-        share = found.lower_bound / found.claimed if math.isfinite(found.lower_bound) else 2.0
-        axes.plot(
-            share,
-            row,
-            marker="o",
-            color="tab:red" if found.violated else "tab:blue",
-            fillstyle="full" if found.detector == "exact" else "none",
-        )
-    axes.set_yticks(range(len(shown)), [f"{found.case}: {found.check}" for found in shown], fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xlim(left=0)
-    axes.set_xlabel("lower bound of epsilon, as a share of the claimed one (line)")
-    axes.grid(axis="x", alpha=0.3)
-    axes.set_title("full: exact; open: from runs, at the confidence in the table; red: violated", fontsize=9)
-    try:
-        figure.savefig(path)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise PrivstreamError(f"{path}: {reason}. Fix: name a .png, .svg or .pdf in a folder that exists.") from None
+def _as_json(found: Audit) -> dict[str, object]:
+    return {
+        "stream": found.name,
+        "epsilon": found.epsilon,
+        "delta": found.delta,
+        "pairs": found.pairs,
+        "share": found.share,
+        "half_noise": found.halved or None,
+        "violations": found.violations,
+        "verdict": found.verdict,
+    }

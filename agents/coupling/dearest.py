@@ -27,8 +27,8 @@ BEGINS = (0, 1, 2, 5)
 """Steps in which the unit may come first: engines account for what is early apart."""
 TRIES = 40
 """Seeds, each with one of `ADVERSARIES` in turn."""
-SHORT = 12
-"""Steps of a pair whose unit is over soon."""
+SHORT, LONGEST = 12, 200
+"""Steps of a pair whose unit is over soon, and of one whose unit is not over for long."""
 FEW = 8
 """Events of a burst."""
 WIDE_STEPS, WIDE_CROWD = 6, 10_100
@@ -109,7 +109,7 @@ def dearest(name: str, stream: Stream) -> Verdict:
     reach = contract_case(stream.engine).reach(stream)
     best = Verdict(name, 0)
     for seed in range(TRIES):
-        verdict = _dearest_of(name, stream, seed)
+        verdict = dearest_of(name, stream, seed)
         if verdict.share > best.share or verdict.broken:
             best = verdict
         if best.broken or best.share >= reach:
@@ -125,7 +125,8 @@ def couple_wide(name: str, stream: Stream, seed: int) -> Verdict:
     return couple(name, stream, seed, steps=WIDE_STEPS, crowd=WIDE_CROWD, unit=unit)
 
 
-def _dearest_of(name: str, stream: Stream, seed: int) -> Verdict:
+def dearest_of(name: str, stream: Stream, seed: int) -> Verdict:
+    """Couple a pair whose unit is the dearest, under one of `ADVERSARIES` by the seed."""
     adversary = ADVERSARIES[seed % len(ADVERSARIES)](random.Random(f"{name}/{seed}"))
     return couple(
         name, stream, seed, steps=_steps(stream), crowd=FEW, sealing=False, unit=dearest_unit, adversary=adversary
@@ -134,8 +135,16 @@ def _dearest_of(name: str, stream: Stream, seed: int) -> Verdict:
 
 def _steps(stream: Stream) -> int:
     most, per_step = _bounds(stream)
-    last = BEGINS[-1] + -(-most // per_step) + (stream.ttl_steps or 0)
-    return STEPS if getattr(stream.domain, "readings", False) or last >= SHORT else SHORT
+    last = max(BEGINS[-1], gathered_steps(stream)) + -(-most // per_step) + (stream.ttl_steps or 0)
+    if last < SHORT and not getattr(stream.domain, "readings", False):
+        return SHORT
+    return min(max(STEPS, last + 1), LONGEST)
+
+
+def gathered_steps(stream: Stream) -> int:
+    """Steps at the begin that are one release together."""
+    found: int = getattr(stream.options, "initial_steps", 0)
+    return found
 
 
 def _bounds(stream: Stream) -> tuple[int, int]:
@@ -157,7 +166,7 @@ def dearest_unit(stream: Stream, chance: random.Random, steps: int) -> list[Sent
         return _readings(stream, steps, span)
     most, per_step = _bounds(stream)
     # Of gathered steps some mechanisms see nothing.
-    begins = (*BEGINS, getattr(stream.options, "initial_steps", 0))
+    begins = (*BEGINS, gathered_steps(stream))
     begin = max(0, min(chance.choice(begins), len(span) - -(-most // per_step)))
     steps_of = [span[min(begin + number // per_step, len(span) - 1)] for number in range(most)]
     seed, life, events = chance.random(), stream.trip_life, []

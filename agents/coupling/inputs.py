@@ -15,8 +15,10 @@ from typing import Any
 import orjson
 
 from agents.coupling.rows import event, other
+from agents.protocol.clock import StepClock
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.partitioner import Partitioner, partitions_of
+from agents.protocol.release.public_records import raw_time
 from agents.protocol.userhash import IdBytes
 from schemas.config import Stream
 from schemas.events import TICK_HEADER, encode_tick
@@ -26,8 +28,6 @@ QUIET = 4
 """Steps at the begin, in one arrangement in four, in which there is nobody but a few beside the unit."""
 SPREAD = 10_000
 """From so many events in a burst on, they are anywhere, and records have Kafka timestamps, which go back and forth."""
-START_S = 1_577_836_800
-"""Of step 0: 2020-01-01."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def inputs(stream: Stream, chance: random.Random, *, steps: int, crowd: int, uni
     Args:
         crowd: events of a burst, of which there are a few. unit: makes those in which they differ; None: by chance.
     """
-    step_s = stream.time.shortest_us // 1_000_000
+    clock = StepClock.of(stream)
     arrangement = chance.choice(["spread", "bunched", "early", "many"])
     quiet = QUIET if arrangement == "early" else 0
 
@@ -96,11 +96,12 @@ def inputs(stream: Stream, chance: random.Random, *, steps: int, crowd: int, uni
         while at < len(events) and events[at].sent == step:
             sent = events[at]
             home = _home(stream.partitioner, sent.user, partitions)
-            stamped = (START_S + step * step_s + chance.randrange(step_s)) * 1000 if crowd >= SPREAD else -1
-            first[home].append(_record(stream, sent, offsets[home], sent.fields, step_s, stamped))
+            stamped = _within(clock, step, chance) // 1000 if crowd >= SPREAD else -1
+            at_us = _moment(clock, sent.about, offsets[home])
+            first[home].append(_record(stream, sent, offsets[home], sent.fields, at_us, stamped))
             if not sent.unit or sent.instead is not None:
                 fields = sent.fields if sent.instead is None else sent.instead
-                second[home].append(_record(stream, sent, offsets[home], fields, step_s, stamped))
+                second[home].append(_record(stream, sent, offsets[home], fields, at_us, stamped))
             offsets[home] += 1
             at += 1
         for home in range(partitions):
@@ -217,8 +218,21 @@ def _home(partitioner: Partitioner, user: str, partitions: int) -> int:
     return int(partitions_of(IdBytes.of([user]), partitioner=partitioner, partitions=partitions)[0])
 
 
-def _record(stream: Stream, sent: Sent, offset: int, fields: dict[str, Any], step_s: int, stamped: int) -> RawRecord:
-    words: dict[str, Any] = {stream.time.field: START_S + sent.about * step_s + offset % step_s, **fields}
+def _moment(clock: StepClock, step: int, offset: int) -> int:
+    """Microseconds since 1970 of a record: another second of its step for each offset."""
+    begin = clock.start_of(step)
+    return begin + offset * 1_000_000 % (clock.end_of(step) - begin)
+
+
+def _within(clock: StepClock, step: int, chance: random.Random) -> int:
+    """Any second of a step, in microseconds."""
+    begin = clock.start_of(step)
+    return begin + chance.randrange(max(1, (clock.end_of(step) - begin) // 1_000_000)) * 1_000_000
+
+
+def _record(stream: Stream, sent: Sent, offset: int, fields: dict[str, Any], at_us: int, stamped: int) -> RawRecord:
+    time = stream.time
+    words = {time.field: raw_time(at_us, time_format=time.format, timezone=time.timezone), **fields}
     if stream.privacy.user is not None:
         words[stream.privacy.user] = sent.user
     if stream.domain.operation_field is not None:

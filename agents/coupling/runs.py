@@ -178,7 +178,7 @@ class Job:
         self.candidate: Candidate | None = None
         """Of the last step."""
         self._stream, self._records, self._chance = stream, records, chance
-        self._spec = SourceSpec.of(stream, build_domain(stream), key=KEY, partitions=len(records))
+        self._spec = SourceSpec.of(stream, build_domain(stream), key=KEY, partitions=len(records), rows=True)
         self._machines = [PartitionIngest(self._spec, partition) for partition in range(len(records))]
         self.batches: list[Batch] = []
         self._stepper, self._publisher = self._new_stepper(), StreamPublisher(stream.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -102,7 +103,7 @@ def point_at(domain: Any, chance: Chance) -> dict[str, Any]:
     """Somewhere in a box or on a map: fields of an event there."""
     if getattr(domain, "file", None) is not None and chance.random() < 0.8:
         # On the lines, or at the corners of the polygons.
-        (x, y), (to_x, to_y) = chance.choice(_edges(json.loads(domain.file.content)["coordinates"]))
+        (x, y), (to_x, to_y) = chance.choice(_edges_of(domain.file.content))
         along = chance.random()
         return {domain.x: x + along * (to_x - x), domain.y: y + along * (to_y - y)}
     west, south, east, north = getattr(domain, "bounds", None) or (-1.0, 40.0, 1.0, 41.0)
@@ -114,10 +115,23 @@ def point_at(domain: Any, chance: Chance) -> dict[str, Any]:
     }
 
 
-def _edges(coordinates: list[Any]) -> list[tuple[list[float], list[float]]]:
-    if isinstance(coordinates[0][0], float | int):
-        return list(pairwise(coordinates))
-    return [edge for part in coordinates for edge in _edges(part)]
+@lru_cache(8)
+def _edges_of(content: bytes) -> tuple[tuple[list[float], list[float]], ...]:
+    return tuple(_edges(json.loads(content)))
+
+
+def _edges(shape: Any) -> Iterator[tuple[list[float], list[float]]]:
+    """Pairs of points that follow each other, of all geometries in a piece of GeoJSON."""
+    match shape:
+        case {"coordinates": places}:
+            yield from _edges(places)
+        case {"geometry": inner} | {"geometries": inner} | {"features": inner}:
+            yield from _edges(inner)
+        case [[float() | int(), *_], *_]:
+            yield from pairwise(shape)
+        case list():
+            for part in shape:
+                yield from _edges(part)
 
 
 def _event(domain: Any, chance: Chance) -> dict[str, Any]:
