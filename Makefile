@@ -14,7 +14,7 @@ SBOM   ?= build/sbom.json
 export PYTHONDONTWRITEBYTECODE :=
 SOURCES := schemas engines agents tests requirements website $(wildcard benchmarks examples)
 
-.PHONY: help setup demo test test-page check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos simulate-job docs drawing pictures lock sbom clean
+.PHONY: help setup demo test test-page check bench bench-ingest bench-step bench-growth bench-backlog bench-scale bench-spatial bench-tabular bench-trajectory bench-trend bench-people bench-price bench-maps bench-counters bench-sequence audit couple same chaos simulate-job nightly docs drawing pictures lock sbom clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -94,7 +94,13 @@ same: setup  ## hashes of what fixed seeds release (ARGS="--write FILE" before a
 	$(PY) -m benchmarks.same $(ARGS)
 
 chaos: setup  ## kill workers at random, KILLS times (default 200), then check every promise; FAULTS=network adds faults
-	$(PY) -m benchmarks.chaos --kills $(KILLS) $(FAULTS:%=--%) $(ARGS)
+	$(PY) -m tests.crash.chaos --kills $(KILLS) $(FAULTS:%=--%) $(ARGS)
+
+nightly: setup  ## what a change need not wait for: long chaos on a bad network, thousands of simulated seeds, every planted fault
+	$(MAKE) chaos KILLS=200 FAULTS=network
+	$(MAKE) simulate-job SEEDS=2000
+	$(MAKE) couple RUNS=5000
+	$(MAKE) audit ARGS="--runs 100"
 
 simulate-job: setup  ## the whole job on an in-memory Kafka and virtual time, SEEDS times (at night 10000), planted faults, clusters put back
 	$(PY) -m tests.simulation --seeds $(SEEDS) --plants $(ARGS)

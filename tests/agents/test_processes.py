@@ -38,7 +38,7 @@ ALONE = "from benchmarks.ingest.__main__ import measured_memory; measured_memory
 COMMANDS = {
     "a fork": (["-c", FORK], 2),
     "bench-ingest": (["-c", ALONE], 1),
-    "audit": (["-m", "benchmarks.audit", "--workers", "2"], 2),
+    "audit": (["-m", "agents.cli", "audit", "--workers", "2"], 2),
     "bench-spatial": (["-m", "benchmarks.spatial", "--seeds", "50"], 2),
 }
 

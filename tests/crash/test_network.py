@@ -1,6 +1,6 @@
 """Workers are killed, put to sleep and cut off from the broker at any time, in one run; the promise is kept.
 
-The long form, with faults of the broker, is `make chaos FAULTS=network`.
+The long form, with faults of the broker, is `make chaos FAULTS=network`, and of each night (`make nightly`).
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.chaos import Chaos, settled
+from tests.crash.chaos import Chaos, settled
 from tests.crash.field import Field
 from tests.crash.proxy.faults import Seeded, no_faults
 from tests.crash.proxy.server import Proxy
 from tests.kafka.support import until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.seconds(100)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.seconds(40)]
 
-KILLS, FAULTS, SEED = 12, 20, 5
+KILLS, FAULTS, SEED = 4, 8, 5
 
 
 def test_killed_at_any_time_on_a_bad_network(bootstrap: str, tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_killed_at_any_time_on_a_bad_network(bootstrap: str, tmp_path: Path) -> 
                 verdict = await field.verdict()
                 assert verdict.kept, f"{verdict}\n" + "\n".join(verdict.notes[:20])
                 assert verdict.steps == 2 * field.steps
-                assert len(Counter(name for name, _ in plan.done)) > 5  # of many kinds of requests
+                assert len(Counter(name for name, _ in plan.done)) > 2  # of many kinds of requests
             except BaseException:
                 print(plan.done, field.logs())
                 raise

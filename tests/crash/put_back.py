@@ -1,6 +1,6 @@
 """The cluster is put back to an earlier moment while a job runs on it, whole, as by a snapshot of its machine's disk.
 
-For `benchmarks.chaos`: a copy of the broker's disk is taken at a random time. Once every stream has answered steps
+For `tests.crash.chaos`: a copy of the broker's disk is taken at a random time. Once every stream has answered steps
 whose events were not sent when it was taken, all processes are killed, the copy is put back, and the events that it
 lacks are sent again. Nothing in that cluster says that those steps were answered; the witness alone does, and must stop
 every stream. Then the newest disk is put back, with which nothing is wrong, and the job goes on.

@@ -1,13 +1,13 @@
 """Workers are killed at random, again and again, during a replay; then every promise is checked against every byte.
 
-    python -m benchmarks.chaos --kills 200
-    python -m benchmarks.chaos --kills 200 --network
+    python -m tests.crash.chaos --kills 200
+    python -m tests.crash.chaos --kills 200 --network
 
 Two workers, two streams. A life ends by SIGKILL at a random time or at a random named failpoint, or sleeps (SIGSTOP)
 past its session and is woken. With `--network` the workers reach the broker through a proxy that delays, drops, cuts,
 holds and answers late by a seeded plan, and now and then the broker is killed and started again, stops for a while, or
 is down for up to a minute; workers' wall clocks step by up to a day, and their disks are full for a while (where this
-user may mount one). Now and then the cluster is put back to an earlier moment: see `benchmarks.put_back`. The last line
+user may mount one). Now and then the cluster is put back to an earlier moment (`tests.crash.put_back`). The last line
 is `kills N, faults N, steps N, lost 0, double 0, bytes differing 0, events miscounted 0, stuck 0, put back N, stops N`,
 with two stops for each time that it was put back; anything else exits with code 1. `stuck` are the streams that did not
 catch up by themselves, without a kill, once all was well again; `stops` are those that the witness stopped on a cluster
@@ -34,11 +34,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from agents.broker.embedded import Broker, EmbeddedBroker
-from benchmarks.put_back import Snapshots
 from tests.crash.field import Field
 from tests.crash.machine import Disk, can_mount
 from tests.crash.proxy.faults import Seeded, no_faults
 from tests.crash.proxy.server import Proxy
+from tests.crash.put_back import Snapshots
 from tests.crash.test_crash import FAILPOINTS
 from tests.crash.verify import Verdict
 

@@ -1,7 +1,7 @@
 """Seconds from the SIGKILL of a worker to the next public step, when it is started again at once.
 
-    python -m benchmarks.takeover --kills 5
-    python -m benchmarks.takeover --kills 5 --session 10
+    python -m tests.crash.takeover --kills 5
+    python -m tests.crash.takeover --kills 5 --session 10
 
 One worker, so that nobody else publishes meanwhile; the start of the process is part of it.
 """

@@ -6,8 +6,8 @@ import pytest
 
 from agents.lifecycle.stops import Stops
 from agents.protocol.release.witness import Mark, Terms, judge
-from benchmarks.put_back import WORDS
 from schemas.errors import WitnessError
+from tests.crash.put_back import WORDS
 
 
 @pytest.mark.parametrize(
