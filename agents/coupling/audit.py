@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from agents.coupling.claims import Claim
-from agents.coupling.dearest import LONGEST, TRIES, dearest_of, gathered_steps
+from agents.coupling.dearest import ADVERSARIES, LONGEST, dearest_of, gathered_steps
 from agents.coupling.mutants import Site, every_site, mutated
 from agents.coupling.runs import STEPS, Verdict, couple
 from agents.coupling.settings import settings
@@ -99,7 +99,7 @@ def audit(name: str, stream: Stream, *, pairs: int, seed: int) -> Iterator[Audit
     for number in range(pairs):
         found.add(couple(name, stream, seed + number, steps=steps))
         yield found
-    for number in range(TRIES):
+    for number in range(len(ADVERSARIES)):
         if found.share >= found.reach or found.violations:
             break
         found.add(dearest_of(name, stream, number))
