@@ -36,8 +36,6 @@ AGGREGATES = """
     engines.spatial.partition.Changes.of
     engines.spatial.split.check_counts
     engines.tabular.batches.EventRows.counts
-    engines.tabular.batches.EventRows.deleted
-    engines.tabular.batches.EventRows.inserted
     engines.tabular.batches.EventRows.of
     engines.tabular.batches.EventRows.totals
     engines.tabular.batches.check_batch

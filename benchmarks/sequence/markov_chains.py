@@ -8,8 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.markov.build import config_class
+from benchmarks.papers.markov import kalman, likeliest_counts, prior_mean
 from engines.markov.chain import Transition
+from engines.markov.config import MarkovConfig
 from engines.markov.domain import StatesDomain
 from engines.markov.engine import L1_SENSITIVITY
 from engines.noise import discrete_laplace, scale_for, seeded
@@ -72,7 +73,7 @@ def method(name: str, *, mode: str = "default", known: bool = True, **changes: o
 
     def run(world: World, noisy: np.ndarray, scales: Sequence[Fraction]) -> dict[str, np.ndarray]:
         states = len(world.matrix)
-        config = config_class(mode)(
+        config = MarkovConfig(
             mode=mode,
             name="bench",
             domain=StatesDomain("state", tuple(str(at) for at in range(states))),
@@ -99,14 +100,21 @@ def method(name: str, *, mode: str = "default", known: bool = True, **changes: o
     return run
 
 
+def compared(name: str, estimate: Callable[[World, np.ndarray, Sequence[Fraction]], np.ndarray]) -> Method:
+    """What the engine is compared with."""
+    return lambda world, noisy, scales: {name: estimate(world, noisy.astype(np.float64), scales)}
+
+
 METHODS: dict[str, Method] = {
-    "raw": method("raw", mode="raw"),
-    "MLE": method("MLE", mode="mle"),
-    "prior mean": method("prior mean", mode="prior"),
-    "prior mean, even": method("prior mean, even", mode="prior", first="uniform"),
+    "raw": compared("raw", lambda world, noisy, scales: noisy),
+    "MLE": compared("MLE", lambda world, noisy, scales: likeliest_counts(noisy, world.users)),
+    "prior mean": compared("prior mean", lambda world, noisy, scales: prior_mean(noisy, world.users, world.matrix)),
+    "prior mean, even": compared(
+        "prior mean, even", lambda world, noisy, scales: prior_mean(noisy, world.users, world.matrix, even=True)
+    ),
     "MAP": method("MAP", mode="paper"),
     "MAP, even": method("MAP, even", mode="paper", first="uniform"),
-    "kalman": method("kalman", mode="kalman", lag=0),
+    "kalman": compared("kalman", lambda world, noisy, scales: kalman(noisy, world.users, world.matrix, scales)),
     "default": method("default"),
 }
 LEARNT = method("default, P unknown", known=False)

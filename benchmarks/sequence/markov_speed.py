@@ -14,7 +14,7 @@ from scipy.special import digamma
 from engines.markov.chain import Transition
 from engines.markov.filters.collective import Collective
 from engines.markov.filters.diagonal import DiagonalFilter
-from engines.markov.papers.map import map_counts, objective
+from engines.markov.paper import map_counts, objective
 from engines.markov.simplex import project
 
 RATE = 0.25

@@ -1,4 +1,4 @@
-"""The modes that are compared, each from a stream, an epsilon and a seed."""
+"""What is compared: modes of the engine and [kumar2024c]'s baseline, each from a stream, an epsilon and a seed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from benchmarks.papers.tabular import streaming_mwem
 from benchmarks.tabular.metrics import errors
 from benchmarks.tabular.streams import StreamData
 from engines.contract import Engine
@@ -19,7 +20,6 @@ from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.paper_table import PaperTable
-from engines.tabular.papers.streaming_mwem import StreamingMwem
 
 DELTA = 1e-6
 MODEL_CELLS = 2048
@@ -98,38 +98,53 @@ def growing_pairs(engine: GrowingBlocks) -> np.ndarray:
     return fitted.larger * learnt.totals.alive
 
 
-def _rounds(mode: Any, *, counter: str = "simple", penalty: Fraction = Fraction(1), key: str = "") -> Maker:
+def _recipe(data: StreamData, epsilon: Fraction, rounds: str, **changes: Any) -> RoundsConfig:
+    """Args: rounds: the first half of a key of `ROUNDS`."""
+    return RoundsConfig(
+        name="bench",
+        domain=data.domain,
+        # Where a ttl is measured as a delete an insert is two events: at this epsilon it costs its user twice what
+        # it costs in `default`, which favours this mode.
+        epsilon=epsilon,
+        workload=Workload.all(len(data.domain.sizes)),
+        rounds=ROUNDS[rounds, data.table][float(epsilon)],
+        model_cells=MODEL_CELLS,
+        deletable=data.deletable,
+        ttl_steps=data.ttl,
+        records=False,
+        **changes,
+    )
+
+
+def _paper(rounds: str = "paper", **changes: Any) -> Maker:
     def make(data: StreamData, epsilon: Fraction, seed: int) -> Released:
-        recipe = RoundsConfig(
-            mode=mode,
-            name="bench",
-            domain=data.domain,
-            # Where a ttl is measured as a delete an insert is two events: at this epsilon it costs its user twice what
-            # it costs in `default`, which favours this mode.
-            epsilon=epsilon,
-            workload=Workload.all(len(data.domain.sizes)),
-            rounds=ROUNDS[key or mode, data.table][float(epsilon)],
-            counter=counter,
-            penalty=penalty,
-            model_cells=MODEL_CELLS,
-            deletable=data.deletable,
-            ttl_steps=data.ttl,
-            records=False,
-        )
-        engine = PaperTable(recipe) if mode == "paper" else StreamingMwem(recipe)
         first = int(sum(size for size in data.domain.sizes if size > 1))
+        engine = PaperTable(_recipe(data, epsilon, rounds, **changes))
         return OfEngine(engine, data, seed, lambda made: made.learnt.released[first:])
 
     return make
 
 
+class StreamingMwem:
+    """Implements `Released`."""
+
+    def __init__(self, data: StreamData, epsilon: Fraction, seed: int) -> None:
+        parts = _recipe(data, epsilon, "streaming-mwem").parts
+        steps = ((*data.changes(step), seeded(seed).child("bench", step)) for step in range(len(data.inserts)))
+        deletes = data.deletable or data.ttl is not None
+        self._released = streaming_mwem(parts, pairs(data.domain), steps, deletes=deletes)
+
+    def step(self, step: int) -> np.ndarray:
+        return next(self._released)
+
+
 MODES: Mapping[str, Maker] = {
     "default": _default,
     "default, delta": _delta,
-    "paper": _rounds("paper"),
-    "paper, half penalty": _rounds("paper", penalty=Fraction(1, 2), key="paper, half penalty"),
-    "paper-block": _rounds("paper", counter="unbounded-block-paper"),
-    "streaming-mwem": _rounds("streaming-mwem"),
+    "paper": _paper(),
+    "paper, half penalty": _paper("paper, half penalty", penalty=Fraction(1, 2)),
+    "paper-block": _paper(counter="unbounded-block-paper"),
+    "streaming-mwem": StreamingMwem,
 }
 """`paper-block` counts with the papers' unbounded block counter; `half penalty` takes half of the expected noise off a
 marginal's score, which is not in the papers but lowers the error."""

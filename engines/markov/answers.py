@@ -14,7 +14,7 @@ from schemas.config.domain.states import StatesDomainSection
 
 
 def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
-    """In every mode: all publish the same counts."""
+    """In both modes, which publish the same counts."""
     assert isinstance(stream.domain, StatesDomainSection)
     return MarkovAnswers(stream.domain.field, stream.domain.values, measured, latest)
 

@@ -46,19 +46,10 @@ def allocation(stream: Stream) -> Allocation | None:
     return allocate(stream.privacy.epsilon_fraction, known, horizon=MarkovOptions.of(stream).horizon)
 
 
-def config_class(mode: str) -> type[MarkovConfig]:
-    """Of the recipe of a mode."""
-    if mode in MarkovConfig.modes:
-        return MarkovConfig
-    from engines.markov.papers.config import PaperMarkovConfig
-
-    return PaperMarkovConfig
-
-
 def build(stream: Stream) -> Engine:
     section, options = _section(stream), MarkovOptions.of(stream)
     return Markov(
-        config_class(stream.mode)(
+        MarkovConfig(
             name=stream.name,
             domain=domain(stream),
             population=section.population,

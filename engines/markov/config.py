@@ -1,11 +1,10 @@
-"""What a markov engine is made of: public constants, and the estimator that each mode uses."""
+"""What a markov engine is made of: public constants, and the estimator of each mode."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -18,11 +17,8 @@ from engines.markov.filters.diagonal import DiagonalFilter
 from engines.markov.filters.gaussian import DenseFilter
 from engines.markov.leakage_budget import Allocation
 from engines.markov.learning.learner import Learner
+from engines.markov.paper import First, Map
 from schemas.errors import EngineInputError
-
-First = Literal["frequency", "uniform"]
-"""What the first step's distribution is, in modes paper and prior."""
-NEED_TRANSITION = frozenset({"kalman", "paper", "prior"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,17 +29,15 @@ class MarkovConfig:
         name: of the stream. domain: the states.
         population: users; declared, never counted.
         epsilon: what ONE record costs that is replaced by another, of any step, or by none.
-        mode: one of `modes`; those of the paper are in `papers.config`.
+        mode: "default" or "paper".
         transition: how users move; None: unknown, mode default learns it.
         unseen: whether users may be in no state in a step; then the last row and column of `transition` are theirs.
-        first: modes paper and prior: the first step's distribution.
-        lag: modes default and kalman with a transition: a step is revised once when it is so many steps old.
+        first: mode paper: the first step's distribution.
+        lag: mode default with a transition: a step is revised once when it is so many steps old.
         horizon: steps that are released; None: no end.
         allocation: epsilon of each step where they differ; None: `epsilon` in every one.
     Raises: EngineInputError.
     """
-
-    modes: ClassVar[frozenset[str]] = frozenset({"default", "kalman"})
 
     name: str
     domain: StatesDomain
@@ -58,14 +52,14 @@ class MarkovConfig:
     allocation: Allocation | None = None
 
     def __post_init__(self) -> None:
-        if self.mode not in self.modes:
-            raise EngineInputError(f"mode must be one of {', '.join(sorted(self.modes))}")
+        if self.mode not in ("default", "paper"):
+            raise EngineInputError("mode must be default or paper")
         if self.epsilon <= 0:
             raise EngineInputError("epsilon must be positive")
         if self.population < 1 or self.lag < 0 or (self.horizon is not None and self.horizon < 1):
             raise EngineInputError("population and horizon must be at least 1, lag at least 0")
-        if self.transition is None and self.mode in NEED_TRANSITION:
-            raise EngineInputError(f'mode "{self.mode}" needs a transition matrix; mode "default" can learn one')
+        if self.transition is None and self.mode == "paper":
+            raise EngineInputError('mode "paper" needs a transition matrix; mode "default" can learn one')
         if self.transition is not None and self.transition.states != self.states:
             raise EngineInputError(
                 f"the transition matrix has {self.transition.states} rows, and there are {self.states} states"
@@ -91,13 +85,14 @@ class MarkovConfig:
         total = float(self.population)
         if self.transition is None:
             return Learner(len(self.domain.values), total, self.unseen)
+        if self.mode == "paper":
+            return Map(self.transition, total, self.first, len(self.domain.values))
         measured = np.arange(self.states) < len(self.domain.values)
-        exact = self.mode == "default"
         beliefs: BeliefFilter
         if self.states > SPARSE_ABOVE:
-            beliefs = DiagonalFilter(self.transition, total, measured, exact)
+            beliefs = DiagonalFilter(self.transition, total, measured)
         else:
-            beliefs = DenseFilter.of(self.transition, total, measured, exact=exact)
+            beliefs = DenseFilter.of(self.transition, total, measured)
         return Collective(beliefs, self.transition, self.lag)
 
     @property

@@ -109,10 +109,9 @@ class Markov:
         return f"{step}.{state}"
 
     def _records(self, estimate: Estimate) -> list[SyntheticRecord]:
-        """One for each state: its count, standard error, and 90 % interval, which for raw counts may lie below 0."""
+        """One for each state: its count, standard error, and 90 % interval."""
         config = self.config
-        least = -np.inf if config.mode == "raw" else 0.0
-        most = np.inf if config.mode == "raw" else float(config.population)
+        most = float(config.population)
         records = []
         for state, (count, variance) in enumerate(zip(estimate.counts, estimate.variances, strict=True)):
             seen = state < len(config.domain.values)
@@ -122,7 +121,7 @@ class Markov:
                 "step": estimate.step,
                 "count": round(float(count), _DIGITS),
                 "standard_error": round(error, _DIGITS),
-                "low": round(max(float(count) - NORMAL_90 * error, min(least, float(count))), _DIGITS),
+                "low": round(max(float(count) - NORMAL_90 * error, min(0.0, float(count))), _DIGITS),
                 "high": round(min(float(count) + NORMAL_90 * error, max(most, float(count))), _DIGITS),
                 "revised": estimate.revised,
             }

@@ -14,7 +14,6 @@ from engines.auditor.fixture import DENSE, VISITED, AuditFixture, Focus
 from engines.contract_case import Chance, EngineCase, Variant
 from schemas.blocks import Folded
 from schemas.config import Stream
-from schemas.config.options.markov import NEED_TRANSITION
 
 
 def cases(mode: str) -> Iterator[Case]:
@@ -68,9 +67,9 @@ def fixture(mode: str, *, steps: int = VISITED, contributions: int = 1, epsilon:
 
 
 def _in_mode(mode: str, variant: Variant) -> Variant:
-    """Modes that rest on a declared chain have one."""
+    """Mode `paper` rests on a declared chain."""
     given = dict(variant)
-    if mode in NEED_TRANSITION and given.get("domain", {}).get("transition", "declared") is None:
+    if mode == "paper" and given.get("domain", {}).get("transition", "declared") is None:
         given["domain"] = {key: value for key, value in given["domain"].items() if key != "transition"}
     return given
 

@@ -10,9 +10,7 @@ from schemas.config.options.markov import MarkovOptions
 SPEC = EngineSpec(
     name="markov",
     summary="how many users are in each of some known states, step by step",
-    facts=EngineFacts(
-        modes=("default", "kalman", "paper", "mle", "prior", "raw"), units=("replace",), dates_records=True
-    ),
+    facts=EngineFacts(modes=("default", "paper"), units=("replace",), dates_records=True),
     domains={"states": StatesDomainSection},
     options=MarkovOptions,
     domain="engines.markov.build:domain",

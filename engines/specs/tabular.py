@@ -10,9 +10,9 @@ SPEC = EngineSpec(
     name="tabular",
     summary="rows with attributes of known values: a synthetic table that is kept up",
     facts=EngineFacts(
-        modes=("default", "paper", "streaming-mwem"),
+        modes=("default", "paper"),
         uses_delta=frozenset({"default"}),
-        measured_expiry=frozenset({"paper", "streaming-mwem"}),
+        measured_expiry=frozenset({"paper"}),
         counts_surplus=frozenset({"default"}),
     ),
     domains={"table": TableDomainSection},

@@ -35,7 +35,7 @@ Run = tuple[int, int]
 
 
 def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
-    """Raises: QueryError in a mode of the papers, which measures what it selects."""
+    """Raises: QueryError in mode `paper`, which measures what it selects."""
     if stream.mode != "default":
         raise QueryError(
             f'mode "{stream.mode}" of engine {stream.engine} does not answer questions: which marginals it measures, '

@@ -63,15 +63,3 @@ class EventRows:
         One event moves one cell of each marginal by one.
         """
         return layout.counts(self.codes, self.signs)
-
-    @aggregate
-    def inserted(self) -> EventRows:
-        """The rows that are inserted."""
-        mine = self.signs > 0
-        return EventRows(self.codes[mine], self.signs[mine])
-
-    @aggregate
-    def deleted(self) -> EventRows:
-        """The rows that are deleted, as rows to be counted upwards."""
-        mine = self.signs < 0
-        return EventRows(self.codes[mine], -self.signs[mine])

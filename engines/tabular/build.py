@@ -83,7 +83,7 @@ def _workload(stream: Stream, domain: TableDomain) -> Workload:
 
 def build(stream: Stream) -> Engine:
     if stream.mode != "default":
-        return _of_papers(stream)
+        return _of_paper(stream)
     options, table = TabularOptions.of(stream), domain(stream)
     return GrowingBlocks(
         GrowingConfig(
@@ -102,16 +102,13 @@ def build(stream: Stream) -> Engine:
     )
 
 
-def _of_papers(stream: Stream) -> Engine:
+def _of_paper(stream: Stream) -> Engine:
     from engines.tabular.papers.config import RoundsConfig
     from engines.tabular.papers.paper_table import PaperTable
-    from engines.tabular.papers.streaming_mwem import StreamingMwem
 
     options, table = TabularOptions.of(stream), domain(stream)
-    made = PaperTable if stream.mode == "paper" else StreamingMwem
-    return made(
+    return PaperTable(
         RoundsConfig(
-            mode="paper" if stream.mode == "paper" else "streaming-mwem",
             name=stream.name,
             domain=table,
             epsilon=stream.event_epsilon,

@@ -56,8 +56,6 @@ def table_focus(row: Row, sizes: Mapping[str, int], known: Sequence[KnownRow]) -
                 for at, other, count in known
                 if since < at <= step and all(other[name] == row[name] for name in names)
             )
-            if measurement.get("events") == "deletes":
-                there = 0
             residual += float(measurement["increment"][cell] - there)
             found += 1
         return {"marginals": float(found), "residual": residual} if found else {}

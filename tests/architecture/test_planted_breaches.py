@@ -55,9 +55,9 @@ def test_a_planted_import_is_caught(importer: str, imported: str) -> None:
         ("engines.series.config", "engines.series.papers.config", True),
         ("engines.series.build", "engines.series.papers.config", False),
         ("engines.tabular.build", "engines.series.papers", True),
-        ("engines.markov.papers.config", "engines.series.papers.config", True),
+        ("engines.tabular.papers.paper_table", "engines.series.papers.config", True),
         ("agents.presentation.series", "engines.series.papers.config", True),
-        ("agents.presentation.spatial.error", "engines.tabular.papers.engine", True),
+        ("agents.presentation.spatial.error", "engines.tabular.papers.paper_table", True),
     ],
 )
 def test_a_planted_import_of_papers_is_caught(importer: str, imported: str, lazy: bool) -> None:

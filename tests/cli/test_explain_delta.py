@@ -93,7 +93,6 @@ def test_a_delta_that_is_large_for_most_numbers_of_users_is_told(delta: str, war
     ("mode", "delta", "reason", "fix"),
     [
         ("paper", "delta = 1e-6", 'mode "paper", is epsilon-DP and has no use for a delta', "take one: default"),
-        ("streaming-mwem", "delta = 1e-6", "no use for a delta", "delta = 0.0"),
         ("default", "delta = 0.02", "one user in a hundred", "1e-6"),
         ("default", "delta = 1.0", "below 1", "far below one"),
         ("default", "delta = -1e-6", "at least 0", "0.0"),

@@ -120,7 +120,7 @@ PLANTS: dict[str, tuple[str, str, Callable[[], AbstractContextManager[Any]]]] = 
         lambda: edited(LaplaceBudget, "scale", "self.event_epsilon * ", "self.epsilon * "),
     ),
     "half the noise of a replaced record": (
-        "markov", "raw",
+        "markov", "default",
         lambda: edited(Markov, "guarantee", "scale_for(L1_SENSITIVITY,", "scale_for(1,"),
     ),
     "a scale that does not buy its epsilon": (

@@ -18,7 +18,7 @@ def test_the_last_line_says_what_was_found() -> None:
         "--runs",
         "2",
         "--only",
-        "markov/raw/6",
+        "markov/paper/6",
         "--faults",
         "1",
         "--seed",

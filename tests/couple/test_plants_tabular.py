@@ -25,7 +25,7 @@ pytestmark = pytest.mark.seconds(0.4)
 
 STEPS = 12
 RESTARTS = {2, 9}
-EPSILON = {"default": 4.0, "paper": 0.5, "streaming-mwem": 0.5}
+EPSILON = {"default": 4.0, "paper": 0.5}
 """Of one event: in mode `default` blocks of every kind close within the steps below."""
 
 

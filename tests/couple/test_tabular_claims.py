@@ -39,9 +39,6 @@ SCENES: tuple[tuple[str, Mapping[str, Any], int | None], ...] = (
     ("paper", {"domain": {"ttl": "3h"}, "options": QUICK}, 1000),
     ("paper", {**DELETES, "options": {**QUICK, "counter": "honaker", "horizon": STEPS}}, 40),
     ("paper", {**DELETES, "options": {**QUICK, "counter": "optimal", "horizon": STEPS}}, 40),
-    ("streaming-mwem", {"options": {"rounds": 2}}, 40),
-    ("streaming-mwem", {"domain": {"ttl": "3h"}, "options": {**QUICK, "rounds": 1}}, 1000),
-    ("streaming-mwem", {**DELETES, "options": {**QUICK, "ways": [1]}}, 40),
 )
 
 
@@ -97,21 +94,20 @@ def test_default_spends_its_whole_budget_on_one_event(variant: Mapping[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("mode", "variant", "events", "places", "share"),
+    ("variant", "events", "places", "share"),
     [
-        ("paper", {**DELETES, "options": {**SINGLE, "rounds": 1}}, UNDONE, [1], 1),
-        ("paper", {**DELETES, "options": {**SINGLE, "rounds": 2}}, UNDONE, [1, 1], 1),
+        ({**DELETES, "options": {**SINGLE, "rounds": 1}}, UNDONE, [1], 1),
+        ({**DELETES, "options": {**SINGLE, "rounds": 2}}, UNDONE, [1, 1], 1),
         # Not tight: inserts alone move all scores of a first round alike, since there is no model beside them yet.
-        ("streaming-mwem", {"options": {**SINGLE, "rounds": 1}}, SKEWED, [2], Fraction(1, 2)),
-        ("streaming-mwem", {"options": {**SINGLE, "rounds": 2}}, SKEWED, [2, 1], Fraction(3, 4)),
-        ("streaming-mwem", {**DELETES, "options": {**SINGLE, "rounds": 2}}, SKEWED, [2, 1], Fraction(3, 4)),
+        ({"options": {**SINGLE, "rounds": 1}}, SKEWED, [2], Fraction(1, 2)),
+        ({"options": {**SINGLE, "rounds": 2}}, SKEWED, [2, 1], Fraction(3, 4)),
     ],
 )
 def test_rounds_spend_their_whole_budget_on_one_event(
-    mode: str, variant: Mapping[str, Any], events: list[Event], places: list[int], share: Fraction
+    variant: Mapping[str, Any], events: list[Event], places: list[int], share: Fraction
 ) -> None:
     """Each round chooses a marginal of which the score rises while that of the leading one falls, and counts it."""
-    make = partial(build_engine, stream(mode, variant, epsilon=1.0))
+    make = partial(build_engine, stream("paper", variant, epsilon=1.0))
     both = batches(events, 2), batches([*events, (0, (0, 0, 0), 1)], 2)
     pairs = couple(make, *both, adversary=Chooses(*places))
     assert pure_loss(pairs) == pytest.approx(float(share), rel=1e-6)
@@ -254,7 +250,7 @@ def test_paper_reads_nothing_with_any_counter(counter: str) -> None:
 
 def test_forced_runs_tell_releases_and_mechanisms_apart() -> None:
     """The harness itself: other events with other releases are no neighbours that it lets pass."""
-    with_deletes = stream("streaming-mwem", {**DELETES, "options": QUICK})
+    with_deletes = stream("default", {**DELETES, "options": QUICK})
     make = iter([partial(build_engine, with_deletes)(), partial(build_engine, stream("paper", {"options": QUICK}))()])
     with pytest.raises(CouplingBroken):
         couple(lambda: next(make), batches([], 1), batches([], 1))

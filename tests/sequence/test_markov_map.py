@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 from scipy.special import digamma
 
-from engines.markov.papers.map import map_counts, objective
+from engines.markov.paper import map_counts, objective
 from engines.markov.simplex import likeliest, project
 from schemas.errors import EngineInputError
 

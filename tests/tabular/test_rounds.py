@@ -1,4 +1,4 @@
-"""The modes that work in rounds: contracts, budgets, and what one event can move, exactly."""
+"""Mode `paper`, which works in rounds: contracts, budgets, and what one event can move, exactly."""
 
 from __future__ import annotations
 
@@ -17,63 +17,58 @@ from engines.noise import seeded
 from engines.tabular import Workload
 from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.paper_table import PaperTable
-from engines.tabular.papers.streaming_mwem import StreamingMwem
 from schemas.errors import EngineInputError
 from tests.tabular.small_tables import batch, random_batches, small_domain
 
 pytestmark = pytest.mark.seconds(0.3)
 
-MODES = {"paper": PaperTable, "streaming-mwem": StreamingMwem}
 PURE = [name for name in sorted(COUNTERS) if COUNTERS[name](8).calibrate(Fraction(1)).measure == "epsilon"]
 DOMAIN = small_domain()
 
 
-def recipe(mode: Any, **settings: Any) -> RoundsConfig:
+def recipe(**settings: Any) -> RoundsConfig:
     standard = {"name": "t", "domain": DOMAIN, "epsilon": Fraction(1), "rounds": 2, "fit": "joint", "records": False}
-    return RoundsConfig(mode=mode, **{**standard, **settings})
+    return RoundsConfig(**{**standard, **settings})
 
 
-def engine(mode: str, **settings: Any) -> PaperTable | StreamingMwem:
-    return MODES[mode](recipe(mode, **settings))
+def engine(**settings: Any) -> PaperTable:
+    return PaperTable(recipe(**settings))
 
 
 def counted(release: Release, at: int) -> dict[str, int]:
     """What round `at` measured, by marginal, part and cell."""
     return {
-        f"{m['marginal']} {m.get('events')} {cell}": value
+        f"{m['marginal']} {cell}": value
         for m in release.measurements[at::2]
         for cell, value in enumerate(m["increment"])
     }
 
 
 @pytest.mark.parametrize("fit", ["joint", "pgm"])
-@pytest.mark.parametrize("mode", sorted(MODES))
-def test_the_contract_is_kept(mode: str, fit: str) -> None:
-    check_engine(lambda: engine(mode, fit=fit, records=True), random_batches(DOMAIN, steps=2, rows=30, seed=1))
+def test_the_contract_is_kept(fit: str) -> None:
+    check_engine(lambda: engine(fit=fit, records=True), random_batches(DOMAIN, steps=2, rows=30, seed=1))
 
 
-@pytest.mark.parametrize("mode", sorted(MODES))
-def test_the_contract_is_kept_with_deletes_and_with_ttl(mode: str) -> None:
-    check_engine(lambda: engine(mode, deletable=True), random_batches(DOMAIN, steps=5, rows=30, seed=2, deletes=True))
-    check_engine(lambda: engine(mode, ttl_steps=2), random_batches(DOMAIN, steps=5, rows=30, seed=3))
+def test_the_contract_is_kept_with_deletes_and_with_ttl() -> None:
+    check_engine(lambda: engine(deletable=True), random_batches(DOMAIN, steps=5, rows=30, seed=2, deletes=True))
+    check_engine(lambda: engine(ttl_steps=2), random_batches(DOMAIN, steps=5, rows=30, seed=3))
 
 
 @pytest.mark.parametrize("counter", PURE)
 def test_any_counter_of_pure_privacy_serves(counter: str) -> None:
     def make() -> Engine:
-        return engine("paper", counter=counter, horizon=8)
+        return engine(counter=counter, horizon=8)
 
     check_engine(make, random_batches(DOMAIN, steps=4, rows=20, seed=4))
-    parts = engine("paper", counter=counter, horizon=8)._parts
+    parts = engine(counter=counter, horizon=8)._parts
     assert parts.counter.adaptive
     # What the counters really cost one event, read off their strategies: nowhere more than they were given.
     assert spent(parts.counter, 8) <= parts.counter.cost == Fraction(1, 4)
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 9])
-@pytest.mark.parametrize("mode", sorted(MODES))
-def test_choices_and_counts_add_up_to_epsilon_exactly(mode: str, rounds: int) -> None:
-    made = engine(mode, rounds=rounds, epsilon=Fraction(5, 7))
+def test_choices_and_counts_add_up_to_epsilon_exactly(rounds: int) -> None:
+    made = engine(rounds=rounds, epsilon=Fraction(5, 7))
     parts = made._parts
     assert parts.rounds == min(rounds, 3)
     assert parts.epsilon == Fraction(5, 7)
@@ -83,8 +78,7 @@ def test_choices_and_counts_add_up_to_epsilon_exactly(mode: str, rounds: int) ->
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("mode", sorted(MODES))
-def test_one_event_moves_each_count_by_one(mode: str, sign: int) -> None:
+def test_one_event_moves_each_count_by_one(sign: int) -> None:
     batches = random_batches(DOMAIN, steps=2, rows=40, seed=5, deletes=True)
     extra = batch(DOMAIN, 0, np.array([[2, 1, 3]]), [sign]).events
     compared = 0
@@ -92,7 +86,7 @@ def test_one_event_moves_each_count_by_one(mode: str, sign: int) -> None:
         # One event enters the counts of each round: the bound is one for each, and the mechanism says so in `uses`.
         for at in range(2):
             compared += check_sensitivity(
-                lambda: engine(mode, deletable=True),
+                lambda: engine(deletable=True),
                 batches,
                 extra,
                 seed=seed,
@@ -103,7 +97,7 @@ def test_one_event_moves_each_count_by_one(mode: str, sign: int) -> None:
 
 def test_a_marginal_goes_on_from_its_own_counts_only_while_it_is_measured() -> None:
     """Algorithm 14, line 21: the remainder is renewed where the marginal was NOT selected."""
-    made = engine("paper", rounds=1, epsilon=Fraction(1))
+    made = engine(rounds=1, epsilon=Fraction(1))
     layout = made._parts.layout
     steps = random_batches(DOMAIN, steps=12, rows=50, seed=6)
     before = made._model
@@ -124,9 +118,8 @@ def test_a_marginal_goes_on_from_its_own_counts_only_while_it_is_measured() -> N
     assert len(seen) > 1
 
 
-@pytest.mark.parametrize("mode", sorted(MODES))
-def test_much_budget_follows_the_table(mode: str) -> None:
-    made = engine(mode, epsilon=Fraction(1000), rounds=3, deletable=True)
+def test_much_budget_follows_the_table() -> None:
+    made = engine(epsilon=Fraction(1000), rounds=3, deletable=True)
     batches = random_batches(DOMAIN, steps=4, rows=400, seed=7, deletes=True)
     layout = made._released
     truth = np.zeros(layout.cells, np.int64)
@@ -142,7 +135,7 @@ def test_much_budget_follows_the_table(mode: str) -> None:
 
 
 def test_a_table_that_shrinks_to_nothing_keeps_one_row_at_most() -> None:
-    made = engine("paper", epsilon=Fraction(50), rounds=3, deletable=True)
+    made = engine(epsilon=Fraction(50), rounds=3, deletable=True)
     codes = np.tile([[0, 1, 2], [2, 0, 1]], (100, 1))
     made.step(batch(DOMAIN, 0, codes), seeded(1))
     made.step(batch(DOMAIN, 1, codes, [-1] * 200), seeded(2))
@@ -151,10 +144,9 @@ def test_a_table_that_shrinks_to_nothing_keeps_one_row_at_most() -> None:
 
 
 @pytest.mark.parametrize("sizes", [(4,), (1, 3), (1, 1)])
-@pytest.mark.parametrize("mode", sorted(MODES))
-def test_tables_of_one_attribute_or_one_value_work(mode: str, sizes: tuple[int, ...]) -> None:
+def test_tables_of_one_attribute_or_one_value_work(sizes: tuple[int, ...]) -> None:
     domain = small_domain(sizes)
-    made = engine(mode, domain=domain)
+    made = engine(domain=domain)
     for each in random_batches(domain, steps=3, rows=10, seed=8):
         release = made.step(each, seeded(each.step))
         assert len(release.measurements) == 1
@@ -162,7 +154,7 @@ def test_tables_of_one_attribute_or_one_value_work(mode: str, sizes: tuple[int, 
 
 def test_the_workload_decides_what_is_chosen() -> None:
     workload = Workload.of(3, {(0, 2): Fraction(3), (1,): Fraction(1), (2,): Fraction(1)})
-    made = engine("paper", workload=workload, rounds=5)
+    made = engine(workload=workload, rounds=5)
     # (2,) is part of a larger one.
     assert made._parts.layout.cliques == ((1,), (0, 2))
     assert made._parts.selection.sensitivity == 256
@@ -188,30 +180,27 @@ def test_the_workload_decides_what_is_chosen() -> None:
 )
 def test_recipes_without_meaning_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(EngineInputError, match=words):
-        recipe("paper", **settings)
+        recipe(**settings)
 
 
 def test_a_model_without_room_is_refused_with_the_numbers() -> None:
     with pytest.raises(EngineInputError, match=r"model_cells = 5"):
-        engine("paper", model_cells=5, fit="pgm")
+        engine(model_cells=5, fit="pgm")
     with pytest.raises(EngineInputError, match=r"model_cells = 9 holds no marginal.*6 cells"):
-        engine("paper", model_cells=9, fit="pgm")
-    with pytest.raises(EngineInputError, match="its counter is simple"):
-        engine("streaming-mwem", counter="block8")
+        engine(model_cells=9, fit="pgm")
 
 
 def test_a_horizon_ends_the_stream_before_noise_is_drawn() -> None:
-    made = engine("paper", counter="tree", horizon=2, rounds=3)
+    made = engine(counter="tree", horizon=2, rounds=3)
     steps = [batch(DOMAIN, step, np.zeros((5, 3))) for step in range(3)]
     run(made, steps[:2], seed=1)
     with pytest.raises(EngineInputError, match="horizon"):
         made.step(steps[2], seeded(1))
 
 
-@pytest.mark.parametrize("mode", sorted(MODES))
-def test_states_of_others_and_batches_of_other_tables_are_refused(mode: str) -> None:
-    made = engine(mode)
-    for other in (engine(mode, domain=small_domain((3, 3, 3))), engine(mode, deletable=True)):
+def test_states_of_others_and_batches_of_other_tables_are_refused() -> None:
+    made = engine()
+    for other in (engine(domain=small_domain((3, 3, 3))), engine(deletable=True)):
         with pytest.raises(EngineInputError, match="another"):
             made.restore(other.state())
     for name in made.state():
@@ -228,9 +217,8 @@ def test_states_of_others_and_batches_of_other_tables_are_refused(mode: str) -> 
             made.step(Batch(0, events), seeded(1))
 
 
-@pytest.mark.parametrize("mode", sorted(MODES))
-def test_rows_follow_the_released_marginals_and_few_change(mode: str) -> None:
-    made = engine(mode, epsilon=Fraction(40), rounds=3, deletable=True, records=True)
+def test_rows_follow_the_released_marginals_and_few_change() -> None:
+    made = engine(epsilon=Fraction(40), rounds=3, deletable=True, records=True)
     alive: dict[str, list[Any]] = {}
     ones = sum(DOMAIN.sizes)
     before = made.learnt.released
@@ -251,5 +239,5 @@ def test_rows_follow_the_released_marginals_and_few_change(mode: str) -> None:
 
 
 def test_measurements_without_rows() -> None:
-    release = engine("paper", records=False).step(batch(DOMAIN, 0, np.zeros((9, 3))), seeded(1))
+    release = engine(records=False).step(batch(DOMAIN, 0, np.zeros((9, 3))), seeded(1))
     assert (len(release.added), release.total, len(release.measurements)) == (0, 0, 2)

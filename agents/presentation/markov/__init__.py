@@ -53,9 +53,9 @@ def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
     if states > 3:
         answers.append(answer("half of the states", states // 2, "the sum over so many states"))
     conditions = (
-        "Every step has noise of its own, in every state, and this is that noise alone, as mode raw releases it. The "
-        "other modes use that counts add up to the population and that users move as the chain says; their error is "
-        "smaller where the chain is strong, and each released record holds its own standard error and 90 % interval."
+        "Every step has noise of its own, in every state, and this is that noise alone, as measurements have it. "
+        "Released counts add up to the population, and use that users move as the chain says; their error is smaller "
+        "where the chain is strong, and each released record holds its own standard error and 90 % interval."
     )
     return ErrorModel(
         tuple(answers),

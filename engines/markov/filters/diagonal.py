@@ -27,7 +27,6 @@ class DiagonalFilter:
     transition: Transition
     total: float
     measured: BoolArray
-    exact: bool = True
 
     def start(self, concentration: float) -> Belief:
         """See `DenseFilter.start`."""
@@ -49,9 +48,6 @@ class DiagonalFilter:
     def update(self, belief: Belief, noisy: FloatArray, scale: float) -> tuple[Belief, float]:
         """See `DenseFilter.update`."""
         mean, variance, evidence = laplace_moments(belief.mean, belief.spread, noisy, scale)
-        if not self.exact:
-            variance = belief.spread * (2 * scale**2) / (belief.spread + 2 * scale**2)
-            mean = belief.mean + variance / (2 * scale**2) * (noisy - belief.mean)
         mean = np.where(self.measured, mean, belief.mean)
         variance = np.where(self.measured, variance, belief.spread)
         mean = mean + (self.total - mean.sum()) * variance / variance.sum()

@@ -42,8 +42,8 @@ class DenseFilter:
     exact: bool = True
 
     @staticmethod
-    def of(transition: Transition, total: float, measured: BoolArray, *, exact: bool = True) -> DenseFilter:
-        return DenseFilter(transition.dense, total, measured, exact)
+    def of(transition: Transition, total: float, measured: BoolArray) -> DenseFilter:
+        return DenseFilter(transition.dense, total, measured)
 
     def start(self, concentration: float) -> Belief:
         """Everyone's state drawn from one distribution, itself Dirichlet with this concentration around the even one.

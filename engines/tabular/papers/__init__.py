@@ -1,1 +1,1 @@
-"""What reproduces the papers, or compares with them: rounds of select, measure and fit."""
+"""Mode `paper`: rounds of select, measure and fit, with what fits a model."""

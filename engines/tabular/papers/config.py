@@ -1,4 +1,4 @@
-"""The recipe of the modes that select, measure and fit in rounds: `paper` and `streaming-mwem`."""
+"""The recipe of mode `paper`, which selects, measures and fits in rounds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 
@@ -29,13 +28,12 @@ class RoundsConfig:
     """The recipe. All of it is public.
 
     Args:
-        mode: `paper` keeps one model and one counter for each marginal; `streaming-mwem` starts anew at each step.
         name: of the stream.
         domain: what a row is.
         epsilon: of ONE event, over the whole stream.
         workload: marginals that matter; None: all of one and two attributes.
         rounds: marginals that are chosen and measured in a step, or as many as the model holds.
-        counter: name in `engines.counters.COUNTERS` of one with Laplace noise. `streaming-mwem` measures once: simple.
+        counter: name in `engines.counters.COUNTERS` of one with Laplace noise.
         horizon: steps that the stream has at most, where the counter has to know.
         fit: name in `fitters.FITTERS`.
         model_cells: of the model's tables; a step's work is proportional to them.
@@ -48,7 +46,6 @@ class RoundsConfig:
     Raises: EngineInputError.
     """
 
-    mode: Literal["paper", "streaming-mwem"]
     name: str
     domain: TableDomain
     epsilon: Fraction
@@ -86,8 +83,6 @@ class RoundsConfig:
     def _check_counter(self) -> None:
         if self.counter not in COUNTERS:
             raise EngineInputError(f"counter must be one of {', '.join(sorted(COUNTERS))}")
-        if self.mode == "streaming-mwem" and self.counter != "simple":
-            raise EngineInputError("streaming-mwem measures a step once: its counter is simple")
         make = COUNTERS[self.counter]
         if self.horizon is None and make(2) != make(3):
             raise EngineInputError(f"counter = {self.counter!r} needs a horizon: the steps that the stream has at most")
@@ -156,6 +151,6 @@ class RoundsConfig:
     def identity(self) -> np.ndarray:
         """`(32,)` uint8: states of configurations with another one mean something else."""
         queries = [(clique, str(weight)) for clique, weight in self.queries.items()]
-        parts = ("tabular", self.mode, self.name, self.domain.names, self.domain.sizes, queries, self.deletable)
+        parts = ("tabular", "paper", self.name, self.domain.names, self.domain.sizes, queries, self.deletable)
         model = (self.counter, self.horizon, self.fit, self.model_cells, self.ttl_steps)
         return np.frombuffer(hashlib.sha256(repr((*parts, *model)).encode()).digest(), np.uint8)

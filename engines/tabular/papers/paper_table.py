@@ -12,21 +12,50 @@ Source: [kumar2024], algorithm 14; [kumar2024c], algorithm 3; corrected (docs/gu
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
-from engines.contract import State
+from engines.accounting.budgets import Budgets
+from engines.contract import Batch, Release, State
+from engines.counters.contract import laplace_scale
+from engines.expiry import Expiry
+from engines.gathering import merged
 from engines.noise import NoiseSource
-from engines.tabular.batches import EventRows
+from engines.state import head, numbers_of, reading
+from engines.tabular.batches import EventRows, check_batch
+from engines.tabular.fitted import Fitted
+from engines.tabular.forest import dependences, spanning_forest
+from engines.tabular.marginals import Marginals
 from engines.tabular.papers.config import RoundsConfig
-from engines.tabular.papers.engine import LearntStep, RoundsEngine
-from engines.tabular.papers.rounds import Memory, rounded
+from engines.tabular.papers.rounds import MeasuredMarginal, Memory, rounded
+from engines.tabular.records import Keeper, Rows
+from engines.tabular.rows_out import RowRecords, record_id, stream_key
+from schemas.arrays import FloatArray
 from schemas.errors import EngineInputError
+from schemas.guarantee import Guarantee, Mechanism
 
+STATE_FORMAT = 1
 _COUNTER = "model/counter"
 
 
-class PaperTable(RoundsEngine):
-    """See the module.
+@dataclass(frozen=True, slots=True, eq=False)
+class LearntStep:
+    """What a step released, before it is made into rows. Public. Attributes:
+
+    released: `(cells,)` of `RoundsConfig.released`: rows in each cell, not negative.
+    total: rows in all.
+    measured: in order.
+    """
+
+    released: FloatArray
+    total: float
+    measured: tuple[MeasuredMarginal, ...]
+
+
+class PaperTable:
+    """See the module; implements `engines.contract.Engine`.
 
     >>> from fractions import Fraction
     >>> from engines.contract import Batch
@@ -34,7 +63,7 @@ class PaperTable(RoundsEngine):
     >>> from engines.tabular import Category, TableDomain
     >>> from schemas.blocks import Folded
     >>> table = TableDomain((Category(name="a", values=(0, 1)), Category(name="b", values=(0, 1))))
-    >>> recipe = RoundsConfig(mode="paper", name="docs", domain=table, epsilon=Fraction(1), fit="joint")
+    >>> recipe = RoundsConfig(name="docs", domain=table, epsilon=Fraction(1), fit="joint")
     >>> engine = PaperTable(recipe)
     >>> release = engine.step(Batch(0, Folded(np.array([[0], [6]], np.uint64), np.array([400, 100]))), seeded(1))
     >>> release.measurements[0]["marginal"], abs(engine.learnt.total - 500) < 50
@@ -42,19 +71,148 @@ class PaperTable(RoundsEngine):
     """
 
     def __init__(self, config: RoundsConfig) -> None:
-        super().__init__(config)
+        self.config = config
+        self._parts = config.parts
+        self._released = config.released
+        self._next = 0
+        # An event is in one step, where it meets all the rounds.
+        self._budgets = Budgets.of(self.guarantee())
+        self._expiry = Expiry.empty(config.domain.words)
         self._model = self._parts.empty()
+        self._last = LearntStep(np.zeros(self._released.cells), 0.0, ())
+        ones, larger = config.layouts
+        self._keeper = Keeper(config.domain, config.active, ones, larger)
+        self._key = stream_key(config.name)
+        self._rows = Rows.none(len(config.domain.sizes))
 
-    def _learn(self, rows: EventRows, noise: NoiseSource) -> LearntStep:
-        outcome = self._parts.step(rows.counts(self._parts.layout), self._model, noise)
-        self._model = outcome.memory
-        return LearntStep(
-            rounded(outcome.beliefs.vector(self._released)),
-            outcome.memory.total,
-            tuple(("", measured) for measured in outcome.measured),
+    @property
+    def learnt(self) -> LearntStep:
+        """What the last step released."""
+        return self._last
+
+    def step(self, batch: Batch, noise: NoiseSource) -> Release:
+        """See `engines.contract.Engine.step`."""
+        config, parts = self.config, self._parts
+        check_batch(batch, step=self._next, keys=config.domain.keys)
+        events, expiry = batch.events, self._expiry
+        if config.ttl_steps is not None:
+            expiry = expiry.scheduled(events, due=batch.step + config.ttl_steps)
+            expired, expiry = expiry.taken(batch.step)
+            events = merged(events, expired)
+        # Refused here, no noise is drawn.
+        budgets = self._budgets.charged(self.guarantee(), "choices", "counts", step=batch.step)
+        learnt = self._learn(EventRows.of(events, config.domain.keys), noise)
+        before, after = self._rows, self._followed(learnt, noise.child("rows"))
+        self._last, self._expiry, self._budgets, self._next = learnt, expiry, budgets, batch.step + 1
+        self._rows = after
+        new = after.ids >= before.serial
+        return Release(
+            step=batch.step,
+            added=RowRecords(config.domain, self._key, after.codes[new], after.ids[new], after.origins[new]),
+            removed=[record_id(gone) for gone in np.setdiff1d(before.ids, after.ids, assume_unique=True).tolist()],
+            measurements=self._measurements(learnt),
+            total=len(after),
+            notes={
+                "rows_estimate": round(learnt.total),
+                "measured": len(learnt.measured),
+                "model_cells": parts.fitter.tree.cells,
+            },
         )
 
-    def _memory(self) -> State:
+    def _followed(self, learnt: LearntStep, noise: NoiseSource) -> Rows:
+        """The rows, closer to what was released.
+
+        A step may change a share of the rows, and twice what came or went: an event changes one value in each
+        attribute's marginal by one, so what those changed by, in the mean, says how many events there were.
+        """
+        config, rows = self.config, self._rows
+        if not config.records:
+            return rows
+        ones = self._keeper.ones
+        changed = np.abs(learnt.released - self._last.released)[: ones.cells].sum()
+        came = float(changed) / len(ones) if len(ones) else abs(learnt.total - self._last.total)
+        return self._keeper.follow(
+            rows,
+            self._shares(learnt, draw=not len(rows)),
+            total=round(learnt.total),
+            most=int(2 * came + config.churn * len(rows)),
+            new_fit=True,
+            noise=noise,
+        )
+
+    def _shares(self, learnt: LearntStep, *, draw: bool) -> Fitted:
+        """Released marginals as shares of the rows, and, to draw the first rows along, a forest of pairs."""
+        ones, larger = self._keeper.ones, self._keeper.larger
+        sums = self._released.sums(learnt.released)
+        even = 1 / self._released.spread(self._released.lengths.astype(np.float64))
+        divisor = self._released.spread(np.where(sums > 0, sums, 1.0))
+        shares = np.where(self._released.spread(sums) > 0, learnt.released / divisor, even)
+        first, rest = shares[: ones.cells], shares[ones.cells :]
+        edges: list[int] = []
+        if draw:
+            pairs = [clique for clique in larger.cliques if len(clique) == 2]
+            layout = Marginals(larger.sizes, tuple(pairs))
+            margins = [ones.table(first, attribute) for attribute in range(len(ones))]
+            independent = [np.outer(margins[left], margins[right]).ravel() for left, right in pairs]
+            scores = dependences(layout, rest[: layout.cells], np.concatenate([np.zeros(0), *independent]))
+            edges = spanning_forest([(left, right) for left, right in pairs], scores, len(ones))
+        return Fitted(first, rest, np.zeros(len(larger)), 0.0, np.array(edges, np.int64))
+
+    def _learn(self, rows: EventRows, noise: NoiseSource) -> LearntStep:
+        """Measure a step's PRIVATE rows, and remember the model. Raises: EngineInputError before that."""
+        outcome = self._parts.step(rows.counts(self._parts.layout), self._model, noise)
+        self._model = outcome.memory
+        return LearntStep(rounded(outcome.beliefs.vector(self._released)), outcome.memory.total, outcome.measured)
+
+    def _measurements(self, learnt: LearntStep) -> list[dict[str, Any]]:
+        """One object for each measurement of this step, see `Release.measurements`.
+
+        `increment` is a noisy marginal of this step's inserts minus deletes, the last attribute's values fastest,
+        `variance` that of the noise in each of its cells, and `estimate` what the release says of all rows alive.
+        """
+        names, layout, released = self.config.domain.names, self._parts.layout, self._released
+        resolution = self._parts.counter.resolution
+        listed = []
+        for measured in learnt.measured:
+            clique = layout.cliques[measured.index]
+            kept = self.config.reduced(clique)
+            table = released.table(learnt.released, released.cliques.index(kept)) if kept else np.array(learnt.total)
+            increment = measured.increment if resolution == 1 else measured.increment / resolution
+            listed.append(
+                {
+                    "marginal": [names[attribute] for attribute in clique],
+                    "increment": increment.tolist(),
+                    "variance": measured.variance,
+                    "estimate": table.ravel().tolist(),
+                }
+            )
+        return listed
+
+    def state(self) -> State:
+        """See `engines.contract.Engine.state`. O(cells of the marginals), plus what waits for its ttl."""
+        return {
+            **head(STATE_FORMAT, self.config.identity, self._next),
+            "released": self._last.released.copy(),
+            "total": np.array([self._last.total]),
+            **self._rows.arrays(self.config.domain),
+            **self._model_arrays(),
+            **self._expiry.arrays(),
+            **self._budgets.arrays(),
+        }
+
+    def restore(self, state: State) -> None:
+        """See `engines.contract.Engine.restore`."""
+        (step,) = numbers_of(state, STATE_FORMAT, self.config.identity, count=1)
+        with reading():
+            released, total = np.array(state["released"], np.float64), float(state["total"][0])
+            expiry, budgets = Expiry.of(state), self._budgets.restored(state)
+            kept = Rows.of(state, self.config.domain)
+            model = self._model_of(state)
+        self._next, self._model = step, model
+        self._last = LearntStep(released, total, ())
+        self._expiry, self._budgets, self._rows = expiry, budgets, kept
+
+    def _model_arrays(self) -> State:
         model = self._model
         arrays = {
             "model/potentials": model.potentials.copy(),
@@ -69,7 +227,8 @@ class PaperTable(RoundsEngine):
                     arrays[f"{_COUNTER}/{index}/{name}"] = array.copy()
         return arrays
 
-    def _remember(self, state: State) -> None:
+    def _model_of(self, state: State) -> Memory:
+        """Undo `_model_arrays`. Raises: KeyError or EngineInputError."""
         empty = self._parts.empty()
         counters = list(empty.counters)
         for index, untouched in enumerate(empty.counters):
@@ -81,4 +240,33 @@ class PaperTable(RoundsEngine):
         )
         if potentials.shape != empty.potentials.shape or not release.shape == carried.shape == empty.release.shape:
             raise EngineInputError("the state's model is of another structure")
-        self._model = Memory(potentials, release, carried, tuple(counters), float(state["model/total"][0]))
+        return Memory(potentials, release, carried, tuple(counters), float(state["model/total"][0]))
+
+    def guarantee(self) -> Guarantee:
+        """See `engines.contract.Engine.guarantee`. Pure; choices and counts add up to epsilon exactly."""
+        parts, expires = self._parts, self.config.ttl_steps is not None
+        return Guarantee(
+            epsilon=self.config.epsilon,
+            mechanisms=(
+                Mechanism(
+                    name="choice of a marginal (its distance from the model)",
+                    distribution="exponential mechanism",
+                    l1_sensitivity=1,
+                    scale=2 / parts.selection.epsilon,
+                    epsilon=parts.selection.epsilon,
+                    uses=parts.rounds,
+                    account="choices",
+                ),
+                Mechanism(
+                    name="counts of a chosen marginal",
+                    distribution="discrete Laplace",
+                    l1_sensitivity=1,
+                    scale=laplace_scale(parts.counter),
+                    epsilon=parts.counter.cost,
+                    uses=parts.rounds,
+                    account="counts",
+                ),
+            ),
+            note="One event is measured in one step, in its rounds."
+            + (" A ttl insert is two events: itself and its expiry." if expires else ""),
+        )

@@ -1,4 +1,4 @@
-"""Rounds of select, measure, fit: what both modes that keep a graphical model do in a step.
+"""Rounds of select, measure, fit: what mode `paper` does in a step.
 
 In each round the marginal that the model is furthest from is chosen (`selection`), counted once more (a continual
 counter of its own), and the model is fitted to all that was measured in this step (`fitting`).

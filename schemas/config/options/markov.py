@@ -16,8 +16,6 @@ from schemas.config.values import Whole
 from schemas.errors import ConfigProblem
 from schemas.steps.lengths import steps_in
 
-NEED_TRANSITION = frozenset({"kalman", "paper", "prior"})
-
 
 class MarkovOptions(OptionsSection):
     """`[streams.options]` of engine `markov`."""
@@ -25,9 +23,9 @@ class MarkovOptions(OptionsSection):
     horizon: Whole | None = Field(None, ge=1, le=1_000_000_000, examples=[1000])
     """Steps that are released; nothing is, after them. Needed unless `privacy.per` renews the bound."""
     lag: Whole = Field(5, ge=0, le=50, examples=[5])
-    """Modes `default` and `kalman` with a declared chain: a step is revised once, when it is so many steps old."""
+    """Mode `default` with a declared chain: a step is revised once, when it is so many steps old."""
     prior: Literal["frequency", "uniform"] = Field("frequency", examples=["frequency"])
-    """Modes `paper` and `prior`: the first step's distribution, its released frequencies or an even one."""
+    """Mode `paper`: the first step's distribution, its released frequencies or an even one."""
     allocation: Literal["even", "leakage"] = Field("even", examples=["even"])
     """`leakage`: with `per` = one step, budgets that keep temporal privacy leakage at epsilon or below (alpha-DP_T)."""
 
@@ -36,10 +34,10 @@ class MarkovOptions(OptionsSection):
     ) -> Iterator[ConfigProblem]:
         """A chain that is missing, and occupancy that nothing bounds in time."""
         learnt = isinstance(domain, StatesDomainSection) and domain.transition is None
-        if learnt and mode in NEED_TRANSITION:
+        if learnt and mode == "paper":
             yield ConfigProblem(
                 "domain.transition",
-                f'missing: mode "{mode}" rests on a declared chain',
+                'missing: mode "paper" rests on a declared chain',
                 'name a CSV file with the transition matrix, or set mode = "default", which learns one',
             )
         if privacy is None or time is None:

@@ -61,15 +61,15 @@ class TabularOptions(OptionsSection):
     max_cells: Whole = Field(4_000_000, ge=1, le=1_000_000_000, examples=[4_000_000])
     """Of all marginals together: memory, state and a step's work are proportional to them."""
     rounds: Whole = Field(4, ge=1, le=1000, examples=[4])
-    """Modes `paper` and `streaming-mwem`: marginals that are chosen and measured in a step."""
+    """Mode `paper`: marginals that are chosen and measured in a step."""
     counter: CounterName = Field("simple", examples=["simple"])
     """Mode `paper`: the continual counter of each marginal."""
     horizon: Whole | None = Field(None, ge=1, le=1_000_000_000)
     """Mode `paper`: steps that the counter is calibrated for, where it needs to know; the stream stops after them."""
     fit: Literal["pgm", "joint"] = Field("pgm", examples=["pgm"])
-    """Modes `paper` and `streaming-mwem`: Private-PGM (the extra `pgm`), or the whole table where it is small."""
+    """Mode `paper`: Private-PGM (the extra `pgm`), or the whole table where it is small."""
     model_cells: Whole = Field(4096, ge=1, le=100_000_000, examples=[4096])
-    """Modes `paper` and `streaming-mwem`: of the model's tables."""
+    """Mode `paper`: of the model's tables."""
 
     @property
     def churn_fraction(self) -> Fraction:
@@ -94,8 +94,9 @@ class TabularOptions(OptionsSection):
     def in_mode(self, mode: str) -> Iterator[ConfigProblem]:
         """What they say against the mode."""
         if self.counter != "simple" and mode != "paper":
-            why = "counts each event in a block" if mode == "default" else "counts each step once"
-            yield ConfigProblem("counter", f'mode "{mode}" {why}', 'remove the key, or set mode = "paper"')
+            yield ConfigProblem(
+                "counter", f'mode "{mode}" counts each event in a block', 'remove the key, or set mode = "paper"'
+            )
 
     def in_stream(
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None

@@ -10,7 +10,7 @@ from engines.markov.engine import Markov
 from engines.markov.fixture import fixture as markov
 from engines.registry import build_engine
 
-SCENE = markov("raw", epsilon=1.0)
+SCENE = markov("default", epsilon=1.0)
 
 
 class OneCount(Markov):

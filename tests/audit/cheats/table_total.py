@@ -18,7 +18,7 @@ from schemas.blocks import Folded
 
 EPSILON = Fraction(1)
 TABLE = TableDomain((Category(name="a", values=(0, 1)), Category(name="b", values=(0, 1))))
-RECIPE = RoundsConfig(mode="paper", name="audit", domain=TABLE, epsilon=EPSILON, rounds=1, fit="joint", records=False)
+RECIPE = RoundsConfig(name="audit", domain=TABLE, epsilon=EPSILON, rounds=1, fit="joint", records=False)
 
 
 class ExactTotals(PaperTable):

@@ -48,7 +48,7 @@ def _spatial(kind: type[PHDStream]) -> Case:
 
 
 def _markov(kind: type[Markov]) -> Case:
-    scene = markov("raw", epsilon=1.0)
+    scene = markov("default", epsilon=1.0)
     config = build_engine(scene.stream).config  # type: ignore[attr-defined]
 
     def make() -> Engine:

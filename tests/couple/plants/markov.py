@@ -166,28 +166,29 @@ def _half(mode: str, variant: Mapping[str, Any] = _PERIODS) -> Plant:
 
 PEEKS = (
     _plant("parity of a true count in the last digit", "default", _told(_parity)),
-    _plant("standard error of a true count", "kalman", _told(_error_of_truth)),
+    _plant("standard error of a true count", "default", _told(_error_of_truth)),
     _plant("states ordered by true counts", "paper", _told(_ordered)),
-    _plant("parity of a true count in an id", "mle", _told(_odd_id)),
-    _plant("true total compared with the population", "raw", _told(_noted)),
+    _plant("parity of a true count in an id", "default", _told(_odd_id)),
+    _plant("true total compared with the population", "paper", _told(_noted)),
 )
 """Read a private value outside of any aggregate: found on sealed events, whatever the data."""
 
 HIDDEN = (
     _plant("kept parity of a true count in the last digit", "default", partial(_told_inside, _parity)),
-    _plant("standard error of a kept count", "kalman", partial(_told_inside, _error_of_truth)),
+    _plant("standard error of a kept count", "default", partial(_told_inside, _error_of_truth)),
     _plant("states ordered by kept counts", "paper", partial(_told_inside, _ordered)),
-    _plant("parity of a kept count in an id", "mle", partial(_told_inside, _odd_id)),
-    _plant("a note of an empty state", "prior", partial(_told_inside, _busy)),
+    _plant("parity of a kept count in an id", "default", partial(_told_inside, _odd_id)),
+    _plant("a note of an empty state", "paper", partial(_told_inside, _busy)),
     _plant("a chain learnt of true counts", "default", partial(_true_estimate, Learner, 0), _UNKNOWN),
     _plant("a filter fed with true counts from some step on", "default", partial(_true_estimate, Collective, _FROM)),
-    _plant("a record counts twice", "raw", _counts(lambda now: 2 * now), _PERIODS),
-    _plant("a record counts in two steps", "raw", _carried_over(), _PERIODS),
-    _plant("states are measured twice", "mle", _twice(), _PERIODS),
-    _plant("rare states without noise", "raw", _rounded_first()),
-    *(_half(mode) for mode in ("default", "kalman", "paper", "mle", "prior", "raw")),
+    _plant("a record counts twice", "default", _counts(lambda now: 2 * now), _PERIODS),
+    _plant("a record counts in two steps", "paper", _carried_over(), _PERIODS),
+    _plant("states are measured twice", "default", _twice(), _PERIODS),
+    _plant("rare states without noise", "paper", _rounded_first()),
+    _half("default"),
+    _half("paper"),
     _half("default", _UNKNOWN),
-    _half("raw", _LONG),
+    _half("paper", _LONG),
 )
 """Look inside an aggregate, or cost more than is claimed: found by forced runs."""
 

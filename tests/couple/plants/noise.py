@@ -132,7 +132,7 @@ DOOR = (
     ),
     _plant(
         "markov",
-        "raw",
+        "paper",
         "a crowd leaves beside the door",
         partial(edited, markov, "laplace_mechanism", "return noisy", "return np.where(values > 2**50, values, noisy)"),
     ),
@@ -142,7 +142,7 @@ DOOR = (
 WORDS = (
     _plant(
         "markov",
-        "kalman",
+        "default",
         "the number of a call has two bits",
         partial(edited, NoiseSource, "words", "number.to_bytes", "(number % 4).to_bytes"),
     ),

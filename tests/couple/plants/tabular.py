@@ -20,16 +20,13 @@ from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.learn import Learning, Line
 from engines.tabular.growing.totals import Totals
 from engines.tabular.papers.config import RoundsConfig
-from engines.tabular.papers.engine import RoundsEngine
 from engines.tabular.papers.paper_table import PaperTable
 from engines.tabular.papers.rounds import Rounds
 from engines.tabular.papers.selection import Selection
-from engines.tabular.papers.streaming_mwem import StreamingMwem
 from tests.couple.plants import Plant, anew
 from tests.couple.plants import tabular_faults as faults
 from tests.couple.plants.edits import edited
 
-DELETABLE = {"domain": {"op": "what"}}
 SINGLE = {"domain": {"op": "what"}, "options": {"ways": [1], "rounds": 1, "records": False}}
 WEIGHTED = {
     "domain": {"op": "what"},
@@ -121,23 +118,6 @@ PEEKS: tuple[Plant, ...] = (
         "paper",
         "a marginal is chosen by true scores",
         lambda: mock.patch.object(Selection, "choose", faults.sees_the_best),
-    ),
-    _edit(
-        "streaming-mwem",
-        "deletes have a table only where rows were deleted",
-        StreamingMwem,
-        "_learn",
-        "if self._parted else",
-        "if self._parted and rows.totals()[1] > 0 else",
-        variant=DELETABLE,
-    ),
-    _edit(
-        "streaming-mwem",
-        "the exact number of a step's rows",
-        StreamingMwem,
-        "_learn",
-        "count += sign * outcome.memory.total",
-        "count += float(rows.totals().sum())",
     ),
 )
 
@@ -315,45 +295,37 @@ HIDDEN: tuple[Plant, ...] = (
     _edit(
         "paper",
         "an expiry by ttl is measured twice",
-        RoundsEngine,
+        PaperTable,
         "step",
         "events = merged(events, expired)",
         "events = merged(events, expired, expired)",
         variant={"domain": {"ttl": "2h"}},
     ),
     _edit(
-        "streaming-mwem",
-        "an insert is in the table of deletes as well",
-        EventRows,
-        "deleted",
-        "mine = self.signs < 0",
-        "mine = self.signs != 0",
-        variant=DELETABLE,
-    ),
-    _whole(
-        "streaming-mwem",
-        "deletes have a table only where an aggregate gives one",
-        faults.no_table_without_deletes,
-        DELETABLE,
-    ),
-    _edit(
-        "streaming-mwem",
-        "the tables of inserts and deletes share their noise",
-        StreamingMwem,
-        "_learn",
-        "noise.child(part)",
-        'anew(noise).child("both")',
-        variant=DELETABLE,
+        "paper",
+        "the counts of all rounds share their noise",
+        Rounds,
+        "step",
+        'noise.child("count", at)',
+        'anew(noise).child("count")',
         anew=anew,
     ),
     _edit(
-        "streaming-mwem",
+        "paper",
         "a step's rows are measured again in the next",
-        StreamingMwem,
+        PaperTable,
         "_learn",
-        "mine.counts(self._parts.layout)",
-        "both(self, part, mine.counts(self._parts.layout))",
+        "rows.counts(self._parts.layout)",
+        "both(self, rows.counts(self._parts.layout))",
         both=faults.with_the_last_step,
+    ),
+    _edit(
+        "default",
+        "an insert is in the total of deletes as well",
+        EventRows,
+        "totals",
+        "-self.signs[self.signs < 0].sum()",
+        "abs(self.signs).sum()",
     ),
 )
 

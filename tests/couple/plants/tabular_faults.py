@@ -14,7 +14,6 @@ from engines.noise import NoiseSource, exponential_mechanism
 from engines.noise.private import revealed
 from engines.tabular.batches import EventRows
 from engines.tabular.papers.selection import QUANTUM, Selection
-from engines.tabular.papers.streaming_mwem import StreamingMwem
 from schemas.arrays import BoolArray, IntArray
 from tests.couple.plants.edits import edited
 
@@ -59,10 +58,9 @@ def since_the_start(engine: Any, counts: IntArray) -> IntArray:
     return engine._waiting  # type: ignore[no-any-return]
 
 
-def with_the_last_step(engine: Any, part: str, counts: IntArray) -> IntArray:
-    name = f"_last_{part}"
-    both = counts + getattr(engine, name, 0)
-    setattr(engine, name, counts)
+def with_the_last_step(engine: Any, counts: IntArray) -> IntArray:
+    both: IntArray = counts + getattr(engine, "_before", 0)
+    engine._before = counts
     return both
 
 
@@ -72,19 +70,6 @@ def together(*faults: AbstractContextManager[Any]) -> Iterator[None]:
         for fault in faults:
             stack.enter_context(fault)
         yield
-
-
-def no_table_without_deletes() -> AbstractContextManager[Any]:
-    """An aggregate that gives nothing where nothing is says by that what it saw."""
-    return together(
-        edited(
-            EventRows,
-            "deleted",
-            "return EventRows(self.codes[mine], -self.signs[mine])",
-            "return EventRows(self.codes[mine], -self.signs[mine]) if mine.any() else None",
-        ),
-        edited(StreamingMwem, "_learn", "in parts:", "in [part for part in parts if part[2] is not None]:"),
-    )
 
 
 def parity_of_inserts(

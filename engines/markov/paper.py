@@ -1,26 +1,74 @@
-"""Maximum a posteriori counts of one step: Laplace noise, a multinomial prior, a declared total.
+"""Mode `paper`: maximum a posteriori counts of each step, for Laplace noise, a multinomial prior and a declared total.
 
+The prior of a step is `n p_t` with `p_t = p_(t-1) P` from a first distribution that is the frequency of the first
+step's released counts, or even. It is never corrected by later counts: that is what the collective filter does.
 Minimise  sum_i w_i |y_i - r_i| - r_i ln p_i + lnGamma(r_i + 1)  over r >= 0 with sum r = n: strictly convex and,
 but for the total, separable. With a multiplier nu each entry is the noisy value held between two bounds,
 `r_i(nu) = max(0, clip(y_i, psi^-1(ln p_i - nu - w_i) - 1, psi^-1(ln p_i - nu + w_i) - 1))`, and their sum falls in nu:
 one root, found by Newton's method inside a bracket. So the optimum is global, and no solver is called.
 Post-processing of released values: costs no privacy.
-Source: [cao2023], section 5. Departure: the paper replaces ln r! by Stirling's formula, which has no lower bound at 0
-    and is not convex below 1/2; lnGamma(r + 1) is exact and convex.
+Source: [cao2023], section 5 (eq. 5 to 8). Departure: the paper replaces ln r! by Stirling's formula, which has no lower
+    bound at 0 and is not convex below 1/2; lnGamma(r + 1) is exact and convex.
 Units: counts; `rate` is 1/scale of the noise.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
 import numpy as np
 from scipy.special import digamma, gammaln
 
+from engines.contract import State
+from engines.markov.chain import Transition
+from engines.markov.estimate import Estimate
+from engines.markov.laplace import laplace_moments, matched_scale
+from engines.markov.simplex import likeliest
 from schemas.arrays import BoolArray, FloatArray
 from schemas.errors import EngineInputError
 
 _ROUNDS = 200
 _INVERSE_ROUNDS = 4
 _TOLERANCE = 1e-13
+
+First = Literal["frequency", "uniform"]
+"""What the first step's distribution is."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Map:
+    """Implements `estimate.CountsEstimator`.
+
+    Args: transition, total. first: distribution of the first step. measured: number of states that are counted.
+    """
+
+    transition: Transition
+    total: float
+    first: First
+    measured: int
+
+    def begin(self) -> State:
+        states = self.transition.states
+        return {"prior": np.full(states, 1 / states)}
+
+    def observe(
+        self, state: State, step: int, noisy: FloatArray, scale: Fraction, *, last: bool
+    ) -> tuple[State, tuple[Estimate, ...]]:
+        prior = state["prior"] if step == 0 else self.transition.forward(state["prior"])
+        if step == 0 and self.first == "frequency":
+            prior = likeliest(noisy, self.total, unseen=self.transition.states > self.measured) / self.total
+        prior = prior / prior.sum()
+        spread = self.total * prior * (1 - prior)
+        rate = np.zeros(len(prior))
+        rate[: self.measured] = float(1 / scale)
+        padded = np.zeros(len(prior))
+        padded[: self.measured] = noisy
+        counts = map_counts(padded, prior, self.total, rate)
+        # The error that is left if the prior is right, cell by cell.
+        seen = laplace_moments(self.total * prior, np.maximum(spread, 1e-9), padded, matched_scale(scale))[1]
+        return {"prior": prior}, (Estimate(step, counts, np.where(rate > 0, seen, spread)),)
 
 
 def map_counts(noisy: FloatArray, probabilities: FloatArray, total: float, rate: FloatArray | float) -> FloatArray:

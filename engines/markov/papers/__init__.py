@@ -1,1 +1,0 @@
-"""What reproduces the paper, or compares with it: MAP under a prior, MLE, the prior alone and raw counts."""
