@@ -84,7 +84,7 @@ bench-counters: setup  ## variances of every counter, and the papers' own compar
 bench-sequence: setup  ## error of the series and Markov engines against the papers'; QUICK=1 under three minutes
 	QUICK=$(QUICK) $(PY) -m benchmarks.sequence $(ARGS)
 
-audit: setup  ## try to break every privacy claim, and catch every planted cheat (ARGS="--plot FILE")
+audit: setup  ## try to break every privacy claim (ARGS="--plot FILE")
 	$(PY) -m benchmarks.audit $(ARGS)
 
 couple: setup  ## run neighbouring inputs to public bytes, RUNS pairs (default 1000), and find every planted fault

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from agents.coupling.counters import check_counters
@@ -16,6 +19,7 @@ from tests.couple.plants.edits import edited
 pytestmark = pytest.mark.seconds(1)
 
 SITES = list(sites())
+NOTES = Path(__file__).resolve().parents[2] / "docs" / "notes" / "0060-coupled-runs.md"
 
 
 @pytest.mark.parametrize("plant", QUICK, ids=lambda plant: f"{plant.engine}: {plant.name}")
@@ -40,6 +44,13 @@ def test_there_are_many_faults() -> None:
     assert len(QUICK) + len(SITES) >= 60
     assert {plant.name for plant in EVERY} >= OWN_SCENES | NAMED
     assert len(EVERY) - len(PLANTS) == len(OWN_SCENES)
+
+
+def test_notes_name_faults_that_are_planted() -> None:
+    rows = [line for line in NOTES.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    named = {name.replace("\\|", "|") for row in rows for name in re.findall(r'"([^"]+)"', row)}
+    assert len(named) > 30
+    assert named <= {plant.name for plant in EVERY}
 
 
 def test_a_mutant_is_gone_afterwards() -> None:
