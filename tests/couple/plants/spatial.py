@@ -159,7 +159,9 @@ def _exactly_and_hidden(prior: Any, changes: Any, *, threshold: int, **rest: Any
 
 
 def _one_draw() -> AbstractContextManager[Any]:
-    """Each level of a tree has the words of the one above it."""
+    """Each level of a tree has the words of the one above it. Known counts then tell what was drawn, and with it what
+    an event moved: the authors of [biswas2024] say so of their scheme without a stream.
+    """
     old = 'noise.child("partition", level)'
     return edited(partition, "descend", old, 'anew(noise).child("partition")', anew=anew)
 
