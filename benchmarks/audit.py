@@ -1,15 +1,13 @@
-"""`make audit`: every claim that can be audited, the examples' streams end to end, and all planted cheats, afresh.
+"""`make audit`: every claim that can be audited, the examples' streams end to end, afresh.
 
 Seeds are the operating system's. False alarms: 1e-6 for each Monte Carlo row. The last line is JSON:
 
 claims: rows of honest mechanisms, counters, engines and streams.
 violations: of these, lower bounds above the claim.
-cheats, cheats_caught: planted bugs, and those caught by the detector that is named for them.
-rows_without_power: rows, of the honest and of their planted twins, in which even a total leak would pass.
+rows_without_power: rows in which even a total leak would pass.
 
-Ends with 1 where a claim is violated, a row cannot fail, something that must be tried (a burst, a merge ...) never
-occurred, a cheat is not caught, or an honest twin is. CI runs the cheats and all cases with fewer runs (`tests/audit`);
-this is not in CI.
+Ends with 1 where a claim is violated, a row cannot fail, or something that must be tried (a burst, a merge ...) never
+occurred. CI runs all cases with fewer runs (`tests/audit`); this is not in CI.
 """
 
 from __future__ import annotations
@@ -26,8 +24,7 @@ from pathlib import Path
 from agents.cli.audit import audit_case, case_names, draw
 from agents.offline.processes import process_pool
 from agents.pages.text import table
-from engines.auditor import COVERED, HEAD, AuditFinding, audit, powerless, remedies, table_rows, violations
-from tests.audit.cheats import CHEATS
+from engines.auditor import COVERED, HEAD, AuditFinding, powerless, remedies, table_rows, violations
 
 RUNS = 200
 STREAM_RUNS = 120
@@ -72,15 +69,6 @@ CONFIGURED = (
 )
 
 
-def judge(index: int, honest: bool) -> tuple[list[AuditFinding], float]:
-    """Findings of a cheat or of its twin, and seconds. Here, so that another process can be asked for it."""
-    began = time.perf_counter()
-    cheat = CHEATS[index]
-    runs = cheat.honest_runs if honest else cheat.runs
-    found = list(audit(cheat.honest() if honest else cheat.cheat(), runs=runs))
-    return found, time.perf_counter() - began
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=RUNS, help="of an engine")
@@ -93,25 +81,22 @@ def main() -> int:
         config = Path(folder) / "streams.toml"
         streams = [STREAM.format(**({"partitioner": "murmur2"} | each)) for each in CONFIGURED]
         config.write_text(STREAMS.format("".join(streams)))
-        findings, caught, weak = _work(options, config)
+        findings = _work(options, config)
     print(table(HEAD, table_rows(findings)))
     broken = violations(findings)
-    weak += len(powerless(findings))
+    weak = len(powerless(findings))
     if options.plot is not None:
         draw(findings, options.plot)
     print(f"\n{len(findings)} claims, {len(broken)} violated; {time.perf_counter() - began:.0f} s")
     print("\n".join(remedies(findings)))
     missing = _coverage(findings)
-    print(f"cheats caught {caught} of {len(CHEATS)}")
     result = {
         "claims": len(findings),
         "violations": len(broken),
-        "cheats": len(CHEATS),
-        "cheats_caught": caught,
         "rows_without_power": weak,
     }
     print(json.dumps(result))
-    return int(bool(broken) or bool(weak) or bool(missing) or caught < len(CHEATS))
+    return int(bool(broken) or bool(weak) or bool(missing))
 
 
 def _coverage(findings: list[AuditFinding]) -> list[str]:
@@ -125,7 +110,7 @@ def _coverage(findings: list[AuditFinding]) -> list[str]:
     return nowhere + [f"{found.case}: {found.check}" for found in findings if found.uncovered]
 
 
-def _work(options: argparse.Namespace, config: Path) -> tuple[list[AuditFinding], int, int]:
+def _work(options: argparse.Namespace, config: Path) -> list[AuditFinding]:
     # Longest first, so that no worker ends alone with the longest one.
     names = sorted(case_names(None, None), key=lambda name: not name.startswith("engine"))
     with process_pool(options.workers) as pool:
@@ -133,25 +118,11 @@ def _work(options: argparse.Namespace, config: Path) -> tuple[list[AuditFinding]
             pool.submit(audit_case, (name, options.stream_runs, config, None)) for name in case_names(config, None)
         ]
         honest += [pool.submit(audit_case, (name, options.runs, None, None)) for name in names]
-        planted = [[pool.submit(judge, index, twin) for twin in (False, True)] for index in range(len(CHEATS))]
         findings: list[AuditFinding] = []
         for future in honest:
             findings += future.result()
             print(f"{findings[-1].case}: done", file=sys.stderr, flush=True)
-        caught = weak = 0
-        for cheat, (bad, good) in zip(CHEATS, planted, strict=True):
-            found, seconds = bad.result()
-            twin, _ = good.result()
-            seen = cheat.caught_by in {each.detector for each in violations(found)}
-            false_alarm = bool(violations(twin))
-            caught += seen and not false_alarm
-            weak += len(powerless([*found, *twin]))
-            verdict = "caught" if seen else "NOT CAUGHT"
-            verdict += ", but its HONEST TWIN TOO" if false_alarm else ""
-            worst = max(found, key=lambda each: each.lower_bound / each.claimed)
-            bound = f"{worst.lower_bound:.3g} where {worst.claimed:.3g} is claimed"
-            print(f"cheat: {cheat.name}: {verdict} ({cheat.caught_by}; {bound}; {seconds:.1f} s)", flush=True)
-    return findings, caught, weak
+    return findings
 
 
 if __name__ == "__main__":

@@ -83,8 +83,8 @@ def _event(domain: Any, chance: Chance) -> dict[str, Any]:
     for field in domain.series:
         if field.of != "count":
             low, high = field.limits
-            # Values at a limit move most.
-            fields[field.name] = chance.choice([high, high, low, low + (high - low) * chance.random()])
+            # Values at a limit move most; one beyond it is clipped, and must not move more.
+            fields[field.name] = chance.choice([high, high, low, low + (high - low) * chance.random(), 3 * high])
     return fields
 
 

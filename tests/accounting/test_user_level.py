@@ -20,7 +20,7 @@ BOUNDS = st.integers(1, 20)
 
 @pytest.mark.parametrize(("contributions", "factor"), [(2, 1.25), (5, 1.45), (10, 1.5), (100, 1.6)])
 def test_epsilon_and_delta_do_not_divide(contributions: int, factor: float) -> None:
-    """The cheat: calibrate events to (epsilon / m, delta / m), and claim (epsilon, delta) for a user of m of them."""
+    """The mistake: calibrate events to (epsilon / m, delta / m), and claim (epsilon, delta) for a user of m of them."""
     epsilon, delta = 1.0, 1e-5
     cheat = gaussian.mu_for(epsilon / contributions, delta / contributions)
     promised = gaussian.delta(epsilon, contributions * cheat)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+from agents.coupling.counters import check_counters
 from agents.coupling.mutants import Site, mutated, sites
+from engines.counters import TreeCounter
+from engines.counters.kary import KaryCounter
 from tests.couple.planted import found_mutant, found_plant
 from tests.couple.plants import Plant
 from tests.couple.plants.all import EVERY, NAMED, OWN_SCENES, PLANTS, QUICK
+from tests.couple.plants.edits import edited
 
 pytestmark = pytest.mark.seconds(1)
 
 SITES = list(sites())
+NOTES = Path(__file__).resolve().parents[2] / "docs" / "notes" / "0060-coupled-runs.md"
 
 
 @pytest.mark.parametrize("plant", QUICK, ids=lambda plant: f"{plant.engine}: {plant.name}")
@@ -24,6 +32,13 @@ def test_half_the_noise_is_found(site: Site) -> None:
     assert found_mutant(site)
 
 
+@pytest.mark.parametrize("counter", [TreeCounter, KaryCounter], ids=lambda counter: counter.__name__)
+def test_a_level_of_a_tree_that_is_not_paid_for_is_found(counter: type) -> None:
+    """Noise for log2 T levels, as the listing has it, where an event is in one node more."""
+    with edited(counter, "scale", "self.l1_sensitivity", "self.l1_sensitivity - 1"):
+        assert check_counters(counter.__module__)
+
+
 def test_there_are_many_faults() -> None:
     """`make couple` looks for all of `PLANTS`; those that need inputs of their own are named."""
     assert len(QUICK) + len(SITES) >= 60
@@ -31,10 +46,15 @@ def test_there_are_many_faults() -> None:
     assert len(EVERY) - len(PLANTS) == len(OWN_SCENES)
 
 
+def test_notes_name_faults_that_are_planted() -> None:
+    rows = [line for line in NOTES.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    named = {name.replace("\\|", "|") for row in rows for name in re.findall(r'"([^"]+)"', row)}
+    assert len(named) > 30
+    assert named <= {plant.name for plant in EVERY}
+
+
 def test_a_mutant_is_gone_afterwards() -> None:
     site = SITES[0]
     with mutated(site):
         assert found_mutant is not None
-    from agents.coupling.counters import check_counters
-
     assert not check_counters()

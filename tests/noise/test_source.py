@@ -1,6 +1,8 @@
 """The seed expansion: repeatable, separated by context and by call."""
 
 import hashlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -168,3 +170,16 @@ def test_fresh_seeds_differ() -> None:
     seeds = {fresh_seed() for _ in range(100)}
     assert len(seeds) == 100
     assert {len(seed) for seed in seeds} == {32}
+
+
+SEEDED_ONCE = "import random, secrets; secrets.token_bytes = random.Random(20160101).randbytes; "
+"""A generator that each process begins anew: its seeds differ within a process, and everybody can draw them again."""
+
+
+@pytest.mark.parametrize(("fault", "different"), [("", 2), (SEEDED_ONCE, 1)])
+def test_another_process_has_other_seeds(fault: str, different: int) -> None:
+    told = fault + "from engines.noise import fresh_seed; print(fresh_seed().hex())"
+    seeds = [
+        subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout for _ in "ab"
+    ]
+    assert len(set(seeds)) == different

@@ -25,8 +25,8 @@ from engines.series.papers import binomial as series_binomial
 from engines.series.papers import dft as series_dft
 from engines.series.papers import tree as series_tree
 from engines.series.papers.dft import Fourier
-from engines.series.papers.kalman import Kalman
 from engines.series.papers.laplace import LaplaceBudget
+from engines.series.papers.releaser import Releaser
 from engines.series.papers.wevent import WindowEvents
 from engines.series.presence import Presence
 from engines.series.schedule import WeightSchedule
@@ -93,13 +93,13 @@ def raw_parameters(read: Callable[[Any], Any]) -> Iterator[None]:
         seen[0] = totals[0]
         return step(self, at, totals, present, noise)
 
-    made = Kalman.__init__
+    made = Releaser.__init__
 
-    def learning(self: Kalman) -> None:
-        made(self)
+    def learning(self: Releaser, *given: Any, **named: Any) -> None:
+        made(self, *given, **named)
         self._moments = Learning(self._moments)  # type: ignore[assignment]
 
-    with patch.object(Measuring, "step", looking), patch.object(Kalman, "__init__", learning):
+    with patch.object(Measuring, "step", looking), patch.object(Releaser, "__init__", learning):
         yield
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from engines.contract import Batch, Release
 from engines.expiry import Expiry
-from engines.noise import NoiseSource, aggregate, laplace_mechanism
+from engines.noise import NoiseSource, aggregate, laplace_mechanism, seeded
 from engines.spatial import partition, split
 from engines.spatial.held import engine as held
 from engines.spatial.held import first as held_first
@@ -21,9 +21,10 @@ from engines.spatial.held import measure as held_measure
 from engines.spatial.held import step as held_step
 from engines.spatial.held.measure import LeafCounter
 from engines.spatial.held.watch import Watch
-from engines.spatial.papers import phdstream
+from engines.spatial.papers import consistency, phdstream
 from schemas.blocks import Folded
 from tests.couple.plants import Plant, anew, peeked
+from tests.couple.plants.edits import edited
 
 Change = Callable[[], AbstractContextManager[Any]]
 
@@ -134,6 +135,37 @@ def _seeded(self: Any, values: Any, noise: NoiseSource) -> Any:
     return values + np.random.default_rng(1).integers(-20, 20, len(values))
 
 
+def _of_a_constant_seed(self: Any, values: Any, noise: NoiseSource) -> Any:
+    return laplace_mechanism(values, self.scale, seeded(0))
+
+
+def _broken_at_times(self: LeafCounter, values: Any, noise: NoiseSource) -> Any:
+    """Alone (epsilon, delta)-DP: with probability delta there is no noise, and whoever waits sees where."""
+    broken = int(noise.child("broken").words(1)[0]) % 20 == 0
+    return np.asarray(peeked(values)) if broken else _noisy(self, values, noise)
+
+
+def _as_measured(estimates: Any, splits: Any, first: Any) -> Any:
+    """Neither consistent nor above zero."""
+    return [np.rint(level).astype(np.int64) for level in estimates]
+
+
+def _exactly(prior: Any, changes: Any, *, threshold: int, **rest: Any) -> Any:
+    return prior + changes > threshold
+
+
+def _exactly_and_hidden(prior: Any, changes: Any, *, threshold: int, **rest: Any) -> Any:
+    return prior + np.asarray(peeked(changes)) > threshold
+
+
+def _one_draw() -> AbstractContextManager[Any]:
+    """Each level of a tree has the words of the one above it. Known counts then tell what was drawn, and with it what
+    an event moved: the authors of [biswas2024] say so of their scheme without a stream.
+    """
+    old = 'noise.child("partition", level)'
+    return edited(partition, "descend", old, 'anew(noise).child("partition")', anew=anew)
+
+
 def _expiring_twice(self: Expiry, events: Folded, *, due: int) -> Expiry:
     return _scheduled(_scheduled(self, events, due=due), events, due=due)
 
@@ -148,9 +180,12 @@ def _built(kind: type, name: str) -> Change:
 
 _measure, _due, _first = held_step.StepWork.measure, held_measure.due, held_first.first_release
 _split_bits, _measure_leaves, _scheduled = split.split_bits, held_measure.measure, Expiry.scheduled
+_noisy = LeafCounter.noisy
 _SHRUNK = property(lambda self: Fraction(1, 2) * Fraction(2 * self.fanout - 1, self.fanout - 1) / self.epsilon)
 _TTL = {"domain": {"ttl": "2h"}}
 _EVENT = {"privacy": {"unit": "event", "user": None, "max_contributions": None, "epsilon": 1.0}}
+_SHRUNK_A_LITTLE = property(lambda self: Fraction(83, 100) * split.path_cost(self.fanout) / self.epsilon)
+_LITTLE = {"privacy": {"unit": "event", "user": None, "max_contributions": None, "epsilon": 0.05}}
 _OP = {"domain": {"op": "what"}}
 
 PLANTS = (
@@ -210,6 +245,19 @@ PLANTS = (
         name="noise of a seeded generator", engine="spatial", mode="default", planted=_replaced(Watch, "noisy", _seeded)
     ),
     Plant(
+        name="noise of a constant seed",
+        engine="spatial",
+        mode="default",
+        planted=_replaced(LeafCounter, "noisy", _of_a_constant_seed),
+    ),
+    Plant(
+        name="leaves that are broken with probability delta, each by itself",
+        engine="spatial",
+        mode="default",
+        planted=_replaced(LeafCounter, "noisy", _broken_at_times),
+        shown_by=10,
+    ),
+    Plant(
         name="an exact count in the ledger",
         engine="spatial",
         mode="default",
@@ -248,6 +296,33 @@ PLANTS = (
         variant=_EVENT,
         planted=_replaced(split.SplitRule, "scale", _SHRUNK),
         shown_by=15,
+    ),
+    Plant(
+        name="0.83 of PrivTree's lambda, at a small epsilon",
+        engine="spatial",
+        mode="paper",
+        variant=_LITTLE,
+        planted=_replaced(split.SplitRule, "scale", _SHRUNK_A_LITTLE),
+    ),
+    Plant(
+        name="a partition on raw noisy counts",
+        engine="spatial",
+        mode="paper",
+        planted=_replaced(consistency, "project", _as_measured),
+    ),
+    Plant(name="one draw for the whole tree", engine="spatial", mode="paper", planted=_one_draw),
+    Plant(
+        name="exact counts decide what is split",
+        engine="spatial",
+        mode="paper",
+        planted=_replaced(partition, "split_bits", _exactly),
+    ),
+    Plant(
+        name="exact counts decide what is split, out of the guard's sight",
+        engine="spatial",
+        mode="paper",
+        planted=_replaced(partition, "split_bits", _exactly_and_hidden),
+        shown_by=1,
     ),
     Plant(
         name="scores that subtract deletes",

@@ -44,7 +44,7 @@ def raw_counts() -> Any:
         rest = noisy.values.sum() - float(histogram.counts.sum() / UNIT)
         return replace(noisy, values=noisy.values - rest / len(noisy.values))
 
-    return around(uniform, "measure", measure)
+    return around(questions, "measure", measure)
 
 
 def longest_trip() -> Any:
@@ -159,7 +159,7 @@ def errors_from_counts() -> Any:
 
 
 PEEKS = (
-    plant("raw counts left in", "grid", raw_counts),
+    plant("raw counts left in", "default", raw_counts),
     plant("the true longest trip caps synthetic ones", "default", longest_trip),
     plant("the plan by the true number of trips", "default", true_plan),
     plant("heavy block pairs by true counts", "default", true_heavy_pairs, MANY),

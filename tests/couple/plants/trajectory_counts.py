@@ -41,14 +41,14 @@ def heavy_trip(module: Any) -> Callable[[], Any]:
 def true_box() -> Any:
     """The grid lies over the box that the trips of the window fill."""
 
-    def stretched(original: Any, trips: Trips, *given: Any) -> Any:
+    def stretched(original: Any, trips: Trips, *given: Any, **named: Any) -> Any:
         x, y = (
             (values - values.min()) * (LATTICE - 1) // max(1, int(np.ptp(values))) if len(values) else values
             for values in (trips.x, trips.y)
         )
-        return original(Trips(x, y, trips.offsets), *given)
+        return original(Trips(x, y, trips.offsets), *given, **named)
 
-    return inside(uniform, "_histograms", stretched)
+    return inside(questions.Questions, "of", stretched)
 
 
 def closed_and_forgotten() -> Any:
@@ -162,7 +162,7 @@ HIDDEN = (
     plant("points that weigh a whole trip each", "grid", heavy_trip(uniform)),
     plant("points that weigh a whole trip each in the tree", "paper", heavy_trip(tree)),
     plant("transitions that weigh a whole trip each", "paper", heavy_trip(paper)),
-    plant("the true box", "grid", true_box),
+    plant("the true box", "default", true_box),
     plant("a trip handed out in two windows", "grid", closed_and_forgotten),
     plant("bounds forgotten at a period's end", "grid", period_forgotten, PERIODS),
     plant("trips closed by the crowd", "grid", closed_by_the_crowd),
