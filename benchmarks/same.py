@@ -35,7 +35,7 @@ import numpy as np
 import orjson
 
 from agents.coupling.inputs import inputs
-from agents.coupling.runs import CROWD, Job
+from agents.coupling.runs import CROWD, JobRun
 from agents.coupling.settings import settings
 from agents.offline.processes import process_pool
 from engines.coupling import OutputAdversary, Recorder
@@ -64,7 +64,7 @@ def run_hashes(name: str) -> Hashes:
     """Hash the blocks, candidates and public records of a setting's run, as bytes and decoded."""
     stream = dict(settings())[name]
     drawn = inputs(stream, random.Random(f"same {name}"), steps=STEPS, crowd=CROWD)
-    job = Job(stream, drawn.first, Recorder(OutputAdversary()), random.Random(SEED), passive=True)
+    job = JobRun(stream, drawn.first, Recorder(OutputAdversary()), random.Random(SEED), passive=True)
     found, decoded = hashlib.sha256(), hashlib.sha256()
     for records in job.releases():
         for record in records:

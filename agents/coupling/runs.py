@@ -89,7 +89,7 @@ def couple(
     forced = Forced(recorder)
     first: list[tuple[PublicRecord, ...]] = []
     try:
-        job = Job(stream, sides[0], recorder, random.Random(seed), passive=type(adversary) is OutputAdversary)
+        job = JobRun(stream, sides[0], recorder, random.Random(seed), passive=type(adversary) is OutputAdversary)
         first = list(job.releases())
         recorder.check_words()
         check_declared(build_engine(stream).guarantee(), recorder)
@@ -97,7 +97,7 @@ def couple(
             make = partial(build_engine, stream)
             guarded_run(make, job.batches, lambda step: NoiseSource(SEED % step, "guarded", step))
         for step, (expected, found) in enumerate(
-            zip(first, Job(stream, sides[1], forced, random.Random(seed + 1)).releases(), strict=True)
+            zip(first, JobRun(stream, sides[1], forced, random.Random(seed + 1)).releases(), strict=True)
         ):
             forced.check_complete(step)
             _compare(step, expected, found)
@@ -161,7 +161,7 @@ class Watched:
         return self._engine.step(batch, noise)
 
 
-class Job:
+class JobRun:
     """Ingest of each partition, stepper and publisher of one run, whose workers crash and take over now and then."""
 
     def __init__(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from agents.coupling.dearest import WIDE_CROWD
 from agents.coupling.inputs import inputs
-from agents.coupling.runs import Job
+from agents.coupling.runs import JobRun
 from agents.coupling.settings import wide
 from agents.presentation.contract import Presentation
 from agents.protocol.ingest.events import RawRecord
@@ -96,7 +96,7 @@ def test_the_contract_holds_where_there_is_much(name: str) -> None:
     """More cells, rows, fields and charges than any constant at which an engine takes another way."""
     stream = dict(wide())[name]
     chance = random.Random(name)
-    job = Job(stream, inputs(stream, chance, steps=2, crowd=WIDE_CROWD).first, Recorder(), chance, passive=True)
+    job = JobRun(stream, inputs(stream, chance, steps=2, crowd=WIDE_CROWD).first, Recorder(), chance, passive=True)
     assert len(list(job.releases())) == 2
     make, batches = partial(build_engine, stream), job.batches[:2]
     assert max(batch.events.counts.sum() for batch in batches) > 10_000

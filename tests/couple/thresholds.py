@@ -173,14 +173,14 @@ def main() -> int:
     engines = {place: name for place, name in every.items() if name.startswith(ENGINES)}
     from agents.coupling.dearest import WIDE_CROWD, WIDE_STEPS
     from agents.coupling.inputs import inputs
-    from agents.coupling.runs import CROWD, STEPS, Job
+    from agents.coupling.runs import CROWD, STEPS, JobRun
     from agents.coupling.settings import settings, wide
     from engines.coupling import Recorder
 
     for name, stream in (*settings(), *wide("default")):
         steps, crowd = (WIDE_STEPS, WIDE_CROWD) if "wide" in name else (STEPS, CROWD)
         drawn = inputs(stream, random.Random(name), steps=steps, crowd=crowd)
-        for _ in Job(stream, drawn.first, Recorder(), random.Random(name), passive=True).releases():
+        for _ in JobRun(stream, drawn.first, Recorder(), random.Random(name), passive=True).releases():
             pass
         print(f"{name}: {len(one_sided(engines))} of {len(engines)} on one side", file=sys.stderr, flush=True)
     found = one_sided(engines)
