@@ -57,9 +57,9 @@ def _of_type(annotation: Any) -> Iterator[Any]:
 def combinations(case: EngineCase, mode: str) -> Iterator[Stream]:
     """Streams that the configuration takes; the same ones every time.
 
-    Each two keys of `[streams.privacy]`, where the promise is made, are set together, twice alone and once with a key of
-    each other section. Each key of `[streams.options]` is also set beside
-    each other one that is left out: what has a default often excludes what has none. What a key forbids is taken out.
+    Each two keys of `[streams.privacy]`, where the promise is made, are set together, twice alone and once with a key
+    of each other section. Each key of `[streams.options]` is also set beside each other one that is left out: what has
+    a default often excludes what has none. What a key forbids is taken out.
     """
     chance, base = random.Random(f"{case.engine} {mode}"), case.stream(mode)
     keys: dict[str, list[tuple[str, list[Any]]]] = {}
