@@ -23,8 +23,6 @@ class Mechanism:
         scale: of the distribution, in events.
         epsilon: of one event, per use.
         uses: how many uses one event can touch over the whole stream.
-        events: which events it sees, where that is not all of them. Mechanisms that see different ones are
-            alternatives: no event pays for two of those.
         account: of the engine's budgets, the one that is charged for it (`engines.accounting.budgets`). Not published.
         mu_squared: what it costs the guarantee's unit, where Gaussian noise adds up by it and not by epsilon; `epsilon`
             is then what it would cost alone.
@@ -38,7 +36,6 @@ class Mechanism:
     scale: Fraction
     epsilon: Fraction
     uses: int = 1
-    events: str = ""
     account: str = ""
     mu_squared: Fraction | None = None
     shift: Fraction | None = None
@@ -50,11 +47,6 @@ class Mechanism:
             return self.shift
         return Fraction(self.l1_sensitivity * self.uses if self.mu_squared is None else self.l1_sensitivity**2)
 
-    @property
-    def title(self) -> str:
-        """The name, and which events it sees if not all."""
-        return f"{self.name} ({self.events})" if self.events else self.name
-
     def as_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
@@ -64,7 +56,6 @@ class Mechanism:
             "epsilon": float(self.epsilon),
             "epsilon_exact": str(self.epsilon),
             "uses": self.uses,
-            **({"events": self.events} if self.events else {}),
             **({} if self.mu_squared is None else {"mu_squared": float(self.mu_squared)}),
         }
 
@@ -89,14 +80,14 @@ class Guarantee:
 
     @property
     def spent(self) -> Fraction:
-        """What the mechanisms cost one event at most, where they add up: those that see all, and the dearest others."""
-        return _most(self.mechanisms)
+        """What the mechanisms cost one event at most, where they add up."""
+        return _sum(self.mechanisms)
 
     @property
     def accounts(self) -> dict[str, Fraction]:
         """What the mechanisms of each account cost one event at most, in the order of the mechanisms."""
         names = dict.fromkeys(mechanism.account for mechanism in self.mechanisms)
-        return {name: _most([m for m in self.mechanisms if m.account == name]) for name in names}
+        return {name: _sum(m for m in self.mechanisms if m.account == name) for name in names}
 
     @property
     def mu_squared(self) -> Fraction | None:
@@ -104,13 +95,6 @@ class Guarantee:
         parts = [mechanism.mu_squared for mechanism in self.mechanisms]
         known = [part for part in parts if part is not None]
         return sum(known, Fraction(0)) if known and len(known) == len(parts) else None
-
-    def charge(self, account: str, *, events: str = "") -> Fraction:
-        """What the mechanisms of an account cost one of these events (see `Mechanism.events`). Raises: KeyError."""
-        charged = [m for m in self.mechanisms if m.account == account and m.events in ("", events)]
-        if not charged:
-            raise KeyError(account)
-        return _most(charged)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -124,12 +108,8 @@ class Guarantee:
         }
 
 
-def _most(mechanisms: Iterable[Mechanism]) -> Fraction:
-    sums: dict[str, Fraction] = {"": Fraction(0)}
-    for mechanism in mechanisms:
-        sums[mechanism.events] = sums.get(mechanism.events, Fraction(0)) + mechanism.epsilon * mechanism.uses
-    everybody = sums.pop("")
-    return everybody + max(sums.values(), default=Fraction(0))
+def _sum(mechanisms: Iterable[Mechanism]) -> Fraction:
+    return sum((mechanism.epsilon * mechanism.uses for mechanism in mechanisms), Fraction(0))
 
 
 def surest(epsilon: float) -> float:

@@ -20,8 +20,6 @@ AGGREGATES = """
     engines.markov.domain.StatesDomain.counts
     engines.series.papers.dft.coefficients
     engines.series.fields.SeriesDomain.sums
-    engines.spatial.papers.alive.Alive.after
-    engines.spatial.papers.alive.Alive.inserts
     engines.expiry.Expiry.scheduled
     engines.expiry.Expiry.taken
     engines.gathering.Gathered.all

@@ -116,7 +116,7 @@ def _guarantee(told: Any) -> None:
     _text(told.get("note", ""))
     for each in _of_kind(told.get("mechanisms", []), list):
         _of_kind(each, Mapping)
-        for name in ("name", "events", "distribution"):
+        for name in ("name", "distribution"):
             _text(each.get(name) or "")
         for name in ("scale", "epsilon", "uses"):
             if isinstance(each.get(name), list | Mapping):

@@ -31,8 +31,7 @@ class Audit:
     """What the audit of one stream showed.
 
     Attributes:
-        name: of the stream. epsilon, delta: claimed for one unit; epsilon of all steps together where it is the price
-            of one.
+        name: of the stream. epsilon, delta: claimed for one unit.
         pairs: of runs that were made. share: of the claim, the largest that a pair used. reach: what the accounting
             lets the dearest unit use of it, by the engine's contract case.
         violations: what differs or costs too much, with the seed that shows it.
@@ -94,7 +93,7 @@ def audit(name: str, stream: Stream, *, pairs: int, seed: int) -> Iterator[Audit
     steps = min(STEPS + gathered_steps(stream), LONGEST)
     claim = Claim.of(stream, steps)
     found = Audit(
-        name, float(claim.epsilon * claim.times), claim.delta, reach=contract_case(stream.engine).reach(stream)
+        name, float(claim.epsilon), claim.delta, reach=contract_case(stream.engine).reach(stream)
     )
     for number in range(pairs):
         found.add(couple(name, stream, seed + number, steps=steps))

@@ -19,17 +19,15 @@ class Claim:
 
     epsilon: Fraction
     delta: float = 0.0
-    times: int = 1
 
     @staticmethod
-    def of(stream: Stream, steps: int) -> Claim:
-        """The claim of a configured stream; where epsilon is the price of one step, that of so many."""
-        privacy = stream.privacy
-        return Claim(privacy.epsilon_fraction, float(privacy.delta), 1 if stream.private else steps)
+    def of(stream: Stream) -> Claim:
+        """The claim of a configured stream."""
+        return Claim(stream.privacy.epsilon_fraction, float(stream.privacy.delta))
 
     def share(self, losses: Losses) -> float:
         """How much of the claim these losses use: at most 1 where it holds."""
-        shares = [losses.pure / float(self.epsilon * self.times)]
+        shares = [losses.pure / float(self.epsilon)]
         if losses.mu_squared:
             shares.append(float(losses.mu_squared / Fraction(gaussian.mu_for(self.epsilon, self.delta)) ** 2))
         if losses.coins:

@@ -101,7 +101,7 @@ def couple(
         ):
             forced.check_complete(step)
             _compare(step, expected, found)
-            _check_account(step, expected, Claim.of(stream, steps), forced)
+            _check_account(step, expected, Claim.of(stream), forced)
     except (CouplingBroken, PrivateValueRead) as broken:
         verdict.broken.append(str(broken))
     except PrivstreamError as stopped:
@@ -109,7 +109,7 @@ def couple(
         verdict.broken.append(f"{type(stopped).__name__}: {stopped}")
     verdict.events = _events(first)
     losses = Losses.of(forced.pairs)
-    claim = Claim.of(stream, steps)
+    claim = Claim.of(stream)
     verdict.share, verdict.touched = claim.share(losses), dict(losses.touched)
     if not claim.holds(losses):
         verdict.broken.append(f"one unit costs {verdict.share:.6f} of what is claimed ({drawn.arrangement})")

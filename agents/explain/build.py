@@ -59,7 +59,6 @@ def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
         protects=stream.privacy.unit,
         unit=words.unit_of(stream),
         neighbouring=words.neighbours_of(stream, guarantee),
-        private=guarantee.private,
         promise=promise(stream),
         plain=(
             *words.plain(stream, budget),
@@ -69,7 +68,7 @@ def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
             *(roads.sentences() if roads else ()),
         ),
         symbols=words.symbols(stream, guarantee, budget),
-        alerts=tuple(words.alerts(stream, guarantee)),
+        alerts=tuple(words.alerts(stream)),
         budget=budget,
         public=tuple(words.public(stream)),
         unprotected=tuple(words.unprotected(stream, job=job)),

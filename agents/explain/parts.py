@@ -163,15 +163,10 @@ class Budget:
 
 
 def _terms(guarantee: Guarantee) -> str:
-    """What one event meets, as a sum; where mechanisms see different events, the dearest of several sums."""
+    """What one event meets, as a sum."""
     if guarantee.mu_squared is not None:
         return " + ".join(decimal(float(mechanism.mu_squared or 0)) for mechanism in guarantee)
-    costs: dict[str, list[str]] = {"": []}
-    for mechanism in guarantee:
-        costs.setdefault(mechanism.events, []).append(str(mechanism.epsilon * mechanism.uses))
-    everybody = costs.pop("")
-    sums = [" + ".join([*everybody, *some]) for some in costs.values()]
-    return f"max({', '.join(sums)})" if sums else " + ".join(everybody)
+    return " + ".join(str(mechanism.epsilon * mechanism.uses) for mechanism in guarantee)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +201,6 @@ class StreamExplanation:
     protects: Unit
     unit: str
     neighbouring: str
-    private: bool
     promise: str
     plain: tuple[str, ...]
     symbols: tuple[str, ...]
@@ -228,7 +222,6 @@ class StreamExplanation:
             "engine": self.engine,
             "mode": self.mode,
             "source": self.source,
-            "private": self.private,
             "step": format_length(self.step),
             "step_seconds": self.step.total_seconds() if isinstance(self.step, timedelta) else None,
             "unit": self.unit,
@@ -280,10 +273,6 @@ class SharedBudget:
         if total.named:
             whom = f"one user (field {total.who})"
         names = ", ".join(self.names[:-1]) + f" and {self.names[-1]}"
-        if total.unbounded:
-            return f"Streams {names} add up for {whom}, and there is NO TOTAL: not private over time: " + (
-                f"{', '.join(total.unbounded)}."
-            )
         if total.lifetime is not None:
             return f"Streams {names} add up for {whom}: {_price(total.lifetime)} together, for ever."
         longest = max(stream.per_us for stream in total.streams if stream.per_us is not None)

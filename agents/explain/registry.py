@@ -28,10 +28,6 @@ def registry(explanation: Explanation) -> dict[str, Any]:
 
 def _entry(stream: StreamExplanation, together: str) -> dict[str, Any]:
     budget, cadence = stream.budget, stream.duration(1)
-    if not stream.private:
-        variant = "none over time"
-    else:
-        variant = "Approximate differential privacy" if budget.delta else "Pure differential privacy"
     return {
         "basic": {
             "name": f"{TO_FILL}of the data product; {stream.name} is the stream's",
@@ -44,7 +40,7 @@ def _entry(stream: StreamExplanation, together: str) -> dict[str, Any]:
             "publication_date": f"{TO_FILL}of the first release",
         },
         "dp_variant": {
-            "name": variant,
+            "name": "Approximate differential privacy" if budget.delta else "Pure differential privacy",
             "neighbouring": stream.neighbouring,
             "data_domain": " ".join(point.text for point in stream.public if point.title == _DOMAIN),
             "unprotected_quantities": [f"{point.title}: {point.text}" for point in stream.unprotected],
@@ -52,11 +48,7 @@ def _entry(stream: StreamExplanation, together: str) -> dict[str, Any]:
         "privacy_loss": {
             "privacy_unit": UNITS[stream.protects],
             "privacy_unit_description": stream.unit,
-            # Of a mode that is not private over time the configured epsilon is that of one step: no total.
-            "privacy_parameters": {
-                "epsilon": float(budget.unit_epsilon) if stream.private else None,
-                "delta": budget.delta if stream.private else None,
-            },
+            "privacy_parameters": {"epsilon": float(budget.unit_epsilon), "delta": budget.delta},
             "privacy_parameters_description": stream.promise,
         },
         "deployment_model": {
@@ -101,7 +93,7 @@ def _composition(stream: StreamExplanation, together: str) -> str:
 def _mechanism(share: Share) -> Mapping[str, Any]:
     mechanism = share.mechanism
     return {
-        "name": mechanism.title,
+        "name": mechanism.name,
         "noise": mechanism.distribution,
         "scale": float(mechanism.scale),
         "l1_sensitivity_of_one_contribution": mechanism.l1_sensitivity,

@@ -20,14 +20,7 @@ def promise(stream: Stream) -> str:
     Epsilon and delta of a sliding window are twice those of an aligned period, because it can touch two of them.
     """
     privacy = stream.privacy
-    epsilon = _plain(privacy.epsilon)
-    if not stream.private:
-        whom = "one event" if privacy.unit == "event" else f"one user (field {privacy.user})"
-        return (
-            f'NOT PRIVATE: mode "{stream.mode}" measures every event again at every step. The answer of ONE step hides '
-            f"{whom} with epsilon = {epsilon}; T steps cost T times that, and nothing bounds the stream."
-        )
-    price = f"epsilon = {epsilon}" + (f", delta = {privacy.delta:g}" if privacy.delta else "")
+    price = f"epsilon = {_plain(privacy.epsilon)}" + (f", delta = {privacy.delta:g}" if privacy.delta else "")
     if privacy.unit == "event":
         return (
             f"Single events are protected, NOT people: whether any one event was there is hidden with {price} over the "

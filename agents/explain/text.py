@@ -68,7 +68,7 @@ def _budget(budget: Budget) -> Iterator[str]:
     for share in budget.shares:
         mechanism = share.mechanism
         yield ""
-        yield f"  {spent(share.part)} for the {mechanism.title}"
+        yield f"  {spent(share.part)} for the {mechanism.name}"
         uses = "" if mechanism.uses == 1 else f", {mechanism.uses} uses of {exact(mechanism.epsilon)}"
         one = f"of one {budget.contribution} {exact(share.event_epsilon)}"
         yield f"      {one}{uses}; of the unit {exact(share.unit_epsilon)}"

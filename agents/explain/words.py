@@ -69,10 +69,9 @@ def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
         else "whether any one user is in the data"
     )
     again = "" if stream.privacy.per is None else " in one period"
-    seen = "every public topic of this stream" if stream.private else "the answer of ONE step, and no other,"
     lines = [
         promise(stream),
-        f"Somebody who sees {seen}{',' if stream.private else ''} has unlimited computing power short of breaking "
+        "Somebody who sees every public topic of this stream, has unlimited computing power short of breaking "
         "SHAKE-256, knows "
         f"everybody else's data and held {whom}{again} for an even chance before, can be at most {chance(sure)} sure "
         f"afterwards{_but_for(budget)}.",
@@ -133,7 +132,7 @@ def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, 
         "Pr[M(D) ∈ S] ≤ exp(ε) · Pr[M(D') ∈ S]"
         + (f" + {delta:g}" if delta else "")
         + f"  for every S and all D ~ D', ε = {epsilon}",
-        f"M(D) = every record of the public topics, {over}" if stream.private else "M(D) = the answer of ONE step",
+        f"M(D) = every record of the public topics, {over}",
         "D ~ D' : " + neighbours_of(stream, guarantee),
     ]
     if budget.mu_squared is not None:
@@ -142,10 +141,7 @@ def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, 
             f"{budget.terms} = {decimal(float(budget.mu_squared))};  δ(ε) = Φ(-ε/μ + μ/2) - exp(ε) Φ(-ε/μ - μ/2)"
         )
     else:
-        lines.append(
-            f"ε of one {stream.contribution}{'' if stream.private else ' in one step'} = {budget.terms} = "
-            f"{budget.event_epsilon}"
-        )
+        lines.append(f"ε of one {stream.contribution} = {budget.terms} = {budget.event_epsilon}")
         lines.append(f"ε of the unit = {budget.contributions} · {budget.event_epsilon} = {budget.unit_epsilon}")
     if stream.privacy.per is not None:
         twice = f"2ε = {exact(2 * budget.unit_epsilon)}" + (f" and 2δ = {2 * delta:g}" if delta else "")
@@ -157,11 +153,9 @@ def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, 
     return tuple(lines)
 
 
-def alerts(stream: Stream, guarantee: Guarantee) -> Iterator[str]:
+def alerts(stream: Stream) -> Iterator[str]:
     """What must not be overlooked."""
     privacy = stream.privacy
-    if not guarantee.private:
-        yield f"NOT PRIVATE: {guarantee.note or 'the engine promises nothing'}."
     if privacy.unit == "event":
         more = " An insert and its later delete are two events." if stream.domain.operation_field is not None else ""
         yield (

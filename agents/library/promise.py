@@ -56,7 +56,7 @@ class Promise:
             delta=told.budget.delta,
             unit=told.unit,
             neighbouring=_here(told.neighbouring),
-            private=told.private and not caveat,
+            private=not caveat,
             words=tuple(map(_here, told.plain)),
             symbols=tuple(map(_here, told.symbols)),
             alerts=(*([f"NOT PRIVATE: {caveat}"] if caveat else []), *told.alerts),
@@ -108,7 +108,7 @@ class Promise:
 
     def _noise(self) -> tuple[str, ...]:
         return tuple(
-            f"{mechanism.title}: {mechanism.distribution} noise of scale {exact(mechanism.scale)}; one event costs "
+            f"{mechanism.name}: {mechanism.distribution} noise of scale {exact(mechanism.scale)}; one event costs "
             f"epsilon {exact(mechanism.epsilon * mechanism.uses)} there"
             for mechanism in self.mechanisms
         )

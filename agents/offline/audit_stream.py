@@ -191,9 +191,7 @@ class StreamAudit:
     # --- what the auditor sees ------------------------------------------------------------------------------------
 
     def case(self, *, units: Sequence[str] | None = None, fresh: bool = True) -> Case:
-        """All canaries together, or the named units one at a time. The claim is the configured one, of the unit; of
-        each step where it is not private over time.
-        """
+        """All canaries together, or the named units one at a time. The claim is the configured one, of the unit."""
         focuses = self.audit_plan.focuses(self.places, self.known())
         privacy = self.stream.privacy
         # Noise is all there is in this one, so that two seeds never agree by the events they count.
@@ -203,7 +201,7 @@ class StreamAudit:
         return Case(
             f"stream {self.stream.name}",
             "stream",
-            Claim(Fraction(privacy.epsilon_fraction) * (1 if self.stream.private else self.steps), privacy.delta),
+            Claim(Fraction(privacy.epsilon_fraction), privacy.delta),
             neighbours=self._pairs(units, focuses) if alone else (),
             fresh=(seeds,) if fresh else (),
             canaries=() if alone else (self._together(focuses),),

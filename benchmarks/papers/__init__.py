@@ -1,1 +1,1 @@
-"""Methods that the product's are compared with: plain functions, no modes."""
+"""Methods that the product's are compared with: plain functions of a whole stream, no modes."""

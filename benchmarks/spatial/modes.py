@@ -1,26 +1,20 @@
-"""What is compared: engines as a stream would run them, asked for their released counts after some steps."""
+"""What is compared: engines as a stream would run them, and the papers' baselines, asked for their released counts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
+from benchmarks.papers import spatial as papers
 from benchmarks.spatial.scenes import NAME, Errors, Scene
 from engines.contract import Batch
 from engines.counters import COUNTERS
 from engines.noise import seeded
 from engines.spatial import HeldConfig, HeldLeaves
-from engines.spatial.papers.config import (
-    FIXED_TREE,
-    OFFLINE,
-    OFFLINE_INCREMENTS,
-    PAPER,
-    PHDStreamConfig,
-    PHDStreamParts,
-)
+from engines.spatial.papers.config import PHDStreamConfig
 from engines.spatial.papers.phdstream import PHDStream
+from engines.spatial.placement import Placement
 
 Mode = Callable[[Scene, Fraction, int], Iterator[Errors]]
 
@@ -38,16 +32,8 @@ def default(scene: Scene, epsilon: Fraction, seed: int) -> Iterator[Errors]:
             yield scene.errors(step, engine._tree.released())
 
 
-def composed(
-    scene: Scene,
-    epsilon: Fraction,
-    seed: int,
-    *,
-    parts: PHDStreamParts,
-    counter: str = "simple",
-    grid: int | None = None,
-) -> Iterator[Errors]:
-    """PHDStream in these parts; a counter with a horizon is told the number of steps."""
+def paper(scene: Scene, epsilon: Fraction, seed: int, *, counter: str = "simple") -> Iterator[Errors]:
+    """PHDStream; a counter with a horizon is told the number of steps."""
     data = scene.data
     config = PHDStreamConfig(
         name=NAME,
@@ -55,37 +41,66 @@ def composed(
         epsilon=epsilon,
         initial_steps=data.initial_steps,
         ttl_steps=data.ttl,
-        parts=parts,
         counter=COUNTERS[counter](len(scene.batches)),
-        grid=grid,
     )
-    if not parts.private:
-        # What it releases rests on what is alive alone: the steps between are left out.
-        for step in scene.true:
-            engine = PHDStream(replace(config, initial_steps=1, ttl_steps=None))
-            engine.step(Batch(0, data.alive(step, scene.domain)), seeded(seed).child(parts.mode, step))
-            yield scene.errors(step, engine._released)
-        return
     engine = PHDStream(config)
     for step, events in enumerate(scene.batches):
-        engine.step(Batch(step, events), seeded(seed).child(parts.mode, step))
+        engine.step(Batch(step, events), seeded(seed).child("paper", step))
         if step in scene.true:
             yield scene.errors(step, engine._released)
 
 
+def offline(scene: Scene, epsilon: Fraction, seed: int) -> Iterator[Errors]:
+    """PrivTree on what is alive, which no step before has a part in: those between are left out."""
+    placement = Placement(NAME, scene.domain)
+    for step in scene.true:
+        alive, noise = scene.data.alive(step, scene.domain), seeded(seed).child("offline", step)
+        yield scene.errors(step, papers.privtree(alive, placement, epsilon, noise))
+
+
+def increments(scene: Scene, epsilon: Fraction, seed: int) -> Iterator[Errors]:
+    """PrivTree on each step's events, added up."""
+    released = papers.increments(
+        scene.batches,
+        Placement(NAME, scene.domain),
+        epsilon,
+        lambda step: seeded(seed).child("offline-increments", step),
+        initial_steps=scene.data.initial_steps,
+        ttl=scene.data.ttl,
+    )
+    yield from (scene.errors(step, counts) for step, counts in released if step in scene.true)
+
+
+def fixed_tree(
+    scene: Scene, epsilon: Fraction, seed: int, *, counter: str = "simple", grid: int | None = None
+) -> Iterator[Errors]:
+    """A counter in each leaf of the first step's tree, or of a grid."""
+    released = papers.fixed_tree(
+        scene.batches,
+        Placement(NAME, scene.domain),
+        epsilon,
+        lambda step: seeded(seed).child("fixed-tree", step),
+        initial_steps=scene.data.initial_steps,
+        ttl=scene.data.ttl,
+        counter=COUNTERS[counter](len(scene.batches)),
+        grid=grid,
+    )
+    yield from (scene.errors(step, counts) for step, counts in released if step in scene.true)
+
+
 MODES: Mapping[str, Mode] = {
     "default": default,
-    "paper": partial(composed, parts=PAPER),
-    "offline (not private)": partial(composed, parts=OFFLINE),
-    "offline-increments": partial(composed, parts=OFFLINE_INCREMENTS),
-    "fixed-tree": partial(composed, parts=FIXED_TREE),
-    "fixed-tree, k-ary": partial(composed, parts=FIXED_TREE, counter="kary"),
+    "paper": paper,
+    "offline (not private)": offline,
+    "offline-increments": increments,
+    "fixed-tree": fixed_tree,
+    "fixed-tree, k-ary": partial(fixed_tree, counter="kary"),
 }
 MORE: Mapping[str, Mode] = {
-    "paper, block 8": partial(composed, parts=PAPER, counter="block8"),
-    "paper, tree": partial(composed, parts=PAPER, counter="tree"),
-    "paper, k-ary": partial(composed, parts=PAPER, counter="kary"),
-    "fixed-tree, block 8": partial(composed, parts=FIXED_TREE, counter="block8"),
-    "grid, k-ary": partial(composed, parts=FIXED_TREE, counter="kary", grid=10),
+    "paper, block 8": partial(paper, counter="block8"),
+    "paper, tree": partial(paper, counter="tree"),
+    "paper, k-ary": partial(paper, counter="kary"),
+    "fixed-tree, block 8": partial(fixed_tree, counter="block8"),
+    "grid, k-ary": partial(fixed_tree, counter="kary", grid=10),
 }
 """Not in the table: for `--modes`."""

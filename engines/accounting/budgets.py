@@ -40,16 +40,14 @@ class Budgets:
         accountants = {name: Accountant(epsilon=epsilon) for name, epsilon in guarantee.accounts.items()}
         return Budgets(accountants)
 
-    def charged(self, guarantee: Guarantee, *accounts: str, step: int, events: str = "") -> Budgets:
+    def charged(self, guarantee: Guarantee, *accounts: str, step: int) -> Budgets:
         """What is left after the mechanisms of these accounts ran at this step.
 
-        Args:
-            guarantee: of the engine as it is now.
-            events: which ones the step has, where mechanisms see different ones (`Mechanism.events`).
+        Args: guarantee: of the engine as it is now.
         Raises: BudgetError if one of them would spend more than it has: then no noise must be drawn. KeyError if the
             guarantee has no such account.
         """
-        after = {name: self.accountants[name].charged(_event(guarantee, name, events), step=step) for name in accounts}
+        after = {name: self.accountants[name].charged(_event(guarantee, name), step=step) for name in accounts}
         budgets = Budgets({**self.accountants, **after})
         if guarantee.delta:
             # Each of these may spend all of the unit's mu^2, and all of them together no more than that.
@@ -76,11 +74,11 @@ class Budgets:
         return Budgets(restored)
 
 
-def _event(guarantee: Guarantee, account: str, events: str) -> Event:
-    """What the mechanisms of an account cost one of these events."""
+def _event(guarantee: Guarantee, account: str) -> Event:
+    """What the mechanisms of an account cost one event."""
     if not guarantee.delta:
-        return PureEvent(guarantee.charge(account, events=events))
-    return _gaussian(m for m in guarantee.mechanisms if m.account == account and m.events in ("", events))
+        return PureEvent(guarantee.accounts[account])
+    return _gaussian(m for m in guarantee.mechanisms if m.account == account)
 
 
 def _gaussian(mechanisms: Iterable[Mechanism]) -> GaussianEvent:

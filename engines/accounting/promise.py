@@ -13,8 +13,7 @@ Units: epsilon in nats, of the unit; scales as in `schemas.guarantee.Mechanism`.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -95,8 +94,8 @@ def _problems(stream: Stream, guarantee: Guarantee, accountants: Mapping[str, Ac
         yield f"it promises epsilon {float(guarantee.epsilon * times):g} where {float(epsilon):g} is configured"
     if guarantee.delta != delta:
         yield f"it promises delta {guarantee.delta:g} where {delta:g} is configured"
-    if guarantee.private != stream.private:
-        yield "it is private over time where the configuration says that it is not, or the other way round"
+    if not guarantee.private:
+        yield "it says of itself that it is not private"
     counts = [mechanism for mechanism in guarantee if mechanism.account == SURPLUS]
     if len(counts) != (privacy.surplus is not None):
         yield "events beyond the bound are counted in another number of mechanisms than the configuration asks for"
@@ -116,17 +115,17 @@ def _overspent(
             cost = PURE[mechanism.distribution] * moved / mechanism.scale * unit.most
             pure.append((mechanism, cost))
             if cost > mechanism.epsilon * mechanism.uses * times:
-                yield f'"{mechanism.title}" costs epsilon {float(cost):g} of a unit, by its scale, which is not stated'
+                yield f'"{mechanism.name}" costs epsilon {float(cost):g} of a unit, by its scale, which is not stated'
         elif mechanism.distribution in GAUSSIAN and delta:
             square = mechanism.moved / mechanism.scale**2 * unit.squared / (1 + ROUNDED)
             stated = square if mechanism.mu_squared is None else mechanism.mu_squared
             squares.append((square, stated))
             if square > stated:
-                yield f'"{mechanism.title}" costs mu^2 {float(square):g} of a unit, by its scale, which is not stated'
+                yield f'"{mechanism.name}" costs mu^2 {float(square):g} of a unit, by its scale, which is not stated'
         else:
-            yield f'"{mechanism.title}" has noise, {mechanism.distribution}, that cannot be accounted for'
-    stated_sum = _most((mechanism, mechanism.epsilon * mechanism.uses * times) for mechanism, _ in pure)
-    spent = max(_most(pure), stated_sum)
+            yield f'"{mechanism.name}" has noise, {mechanism.distribution}, that cannot be accounted for'
+    stated_sum = sum((mechanism.epsilon * mechanism.uses * times for mechanism, _ in pure), Fraction(0))
+    spent = max(sum((cost for _, cost in pure), Fraction(0)), stated_sum)
     if spent > epsilon:
         yield f"its mechanisms cost a unit epsilon {float(spent):g} where {float(epsilon):g} is configured"
     if squares:
@@ -151,11 +150,3 @@ def _held(
     held = [each.epsilon for each in accountants.values()]
     if (max(held, default=epsilon) if delta else sum(held) * times) > epsilon:
         yield f"its accountants would let more be spent than {float(epsilon):g}"
-
-
-def _most(costs: Iterable[tuple[Mechanism, Fraction]]) -> Fraction:
-    """All together; of mechanisms that see different events, those of the dearest."""
-    sums: dict[str, Fraction] = defaultdict(Fraction)
-    for mechanism, cost in costs:
-        sums[mechanism.events] += cost
-    return sums.pop("", Fraction(0)) + max(sums.values(), default=Fraction(0))

@@ -18,7 +18,6 @@ from fractions import Fraction
 
 from engines.accounting.arguments import check_whole
 from schemas.config import Config, Stream
-from schemas.errors import EngineInputError
 from schemas.guarantee import Unit
 from schemas.steps.lengths import CalendarLength
 
@@ -32,7 +31,6 @@ class StreamCost:
             Where periods are of the calendar: what the shortest has.
         start_us: of the stream, microseconds since 1970; None: when it was first started.
         calendar: units and zone of periods of the calendar, which may differ where the first ones coincide.
-        private: False where `epsilon` is the price of one step and nothing bounds the stream.
     """
 
     name: str
@@ -41,7 +39,6 @@ class StreamCost:
     delta: Fraction
     per_us: int | None
     start_us: int | None
-    private: bool = True
     calendar: tuple[str, str] | None = None
 
     @staticmethod
@@ -54,7 +51,6 @@ class StreamCost:
             Fraction(privacy.delta),
             privacy.per_us,
             stream.time.start_us,
-            stream.private,
             (str(privacy.per), stream.time.timezone) if isinstance(privacy.per, CalendarLength) else None,
         )
 
@@ -76,14 +72,9 @@ class Total:
     streams: tuple[StreamCost, ...]
 
     @property
-    def unbounded(self) -> tuple[str, ...]:
-        """Names of streams that are not private over time: with them there is no total."""
-        return tuple(stream.name for stream in self.streams if not stream.private)
-
-    @property
     def lifetime(self) -> tuple[Fraction, Fraction] | None:
-        """(epsilon, delta) for ever; None where a bound renews or there is none: then nothing holds over a lifetime."""
-        if self.unbounded or any(stream.per_us is not None for stream in self.streams):
+        """(epsilon, delta) for ever; None where a bound renews: then nothing holds over a lifetime."""
+        if any(stream.per_us is not None for stream in self.streams):
             return None
         return self._times(lambda stream: 1)
 
@@ -93,15 +84,13 @@ class Total:
         renewing = [stream for stream in self.streams if stream.per_us is not None]
         begins = {(stream.per_us, stream.start_us, stream.calendar) for stream in renewing}
         coincide = len(renewing) == 1 or (len(begins) == 1 and renewing[0].start_us is not None)
-        return self._times(lambda stream: 1) if coincide and not self.unbounded else None
+        return self._times(lambda stream: 1) if coincide else None
 
     def within(self, window_us: int) -> tuple[Fraction, Fraction]:
         """Return (epsilon, delta) in any window of this length, wherever it begins: two periods for a period's length.
 
-        Raises: EngineInputError if the window is below one microsecond, or a stream is not private over time.
+        Raises: EngineInputError if the window is below one microsecond.
         """
-        if self.unbounded:
-            raise EngineInputError(f"no total: not private over time: {', '.join(self.unbounded)}")
         check_whole(window_us=window_us)
         # At worst the window begins with the last microsecond of a period.
         return self._times(lambda stream: 1 if stream.per_us is None else (window_us - 2) // stream.per_us + 2)

@@ -184,11 +184,7 @@ def case(
     return Case(
         name,
         "engine",
-        # Where an event is counted anew in each step, it costs epsilon in each.
-        Claim(
-            guarantee.epsilon * fixture.stream.contributions * (1 if guarantee.private else len(visited.base)),
-            guarantee.delta,
-        ),
+        Claim(guarantee.epsilon * fixture.stream.contributions, guarantee.delta),
         neighbours=one_at_a_time(fixture, built) if alone else (),
         fresh=fresh(faint),
         canaries=() if alone else (visited.canaries_case("one after the other"),),

@@ -45,8 +45,8 @@ def _mapped(content: bytes, fields: tuple[str, str], depth: int, reach_m: float)
 
 
 def build(stream: Stream) -> Engine:
-    if stream.mode != "default":
-        return _of_papers(stream)
+    if stream.mode == "paper":
+        return _paper(stream)
     options = SpatialOptions.of(stream)
     return HeldLeaves(
         HeldConfig(
@@ -60,9 +60,9 @@ def build(stream: Stream) -> Engine:
     )
 
 
-def _of_papers(stream: Stream) -> Engine:
+def _paper(stream: Stream) -> Engine:
     from engines.counters import COUNTERS
-    from engines.spatial.papers.config import PARTS, PHDStreamConfig
+    from engines.spatial.papers.config import PHDStreamConfig
     from engines.spatial.papers.phdstream import PHDStream
 
     options = SpatialOptions.of(stream)
@@ -75,9 +75,7 @@ def _of_papers(stream: Stream) -> Engine:
             initial_steps=options.initial_steps,
             threshold=ceil(options.threshold),
             ttl_steps=stream.ttl_steps,
-            parts=PARTS[stream.mode],
             counter=COUNTERS[options.counter](options.horizon or 1),
-            grid=options.grid,
         )
     )
 

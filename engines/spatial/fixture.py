@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from engines.auditor.cases import Case
-from engines.auditor.engines import THREE_KINDS, case, faintly
+from engines.auditor.engines import THREE_KINDS, case
 from engines.auditor.fixture import DENSE, VISITED, AuditFixture
 from engines.contract import Release
 from engines.contract_case import WHOLE, Chance, EngineCase, Variant
@@ -20,20 +20,15 @@ from engines.spatial.domain import BoxDomain
 from engines.spatial.focus import centre, spatial_focus
 from engines.spatial.life import TTL, living
 from schemas.blocks import Folded
-from schemas.config import ENGINES, Stream
+from schemas.config import Stream
 from schemas.config.discovery import measures_expiry
 
 
 def cases(mode: str) -> Iterator[Case]:
-    """A life with everything that can happen to a leaf; where nothing lasts, what each step costs."""
-    if mode not in ENGINES["spatial"].facts.not_private:
-        yield living(mode)
-        yield living(mode, ttl=TTL)
-        yield case(f"engine spatial, mode {mode}, users", fixture(mode, contributions=2, epsilon=THREE_KINDS))
-        return
-    # Of all steps together, epsilon is 1.5 here: an event that is counted anew in each costs as much in each.
-    made = fixture(mode, epsilon=THREE_KINDS / (VISITED + 2))
-    yield case(f"engine spatial, mode {mode}", made, faint=faintly(made.stream))
+    """A life with everything that can happen to a leaf, and users of several events."""
+    yield living(mode)
+    yield living(mode, ttl=TTL)
+    yield case(f"engine spatial, mode {mode}, users", fixture(mode, contributions=2, epsilon=THREE_KINDS))
 
 
 def fixture(
@@ -60,7 +55,7 @@ def fixture(
             "privacy": {"epsilon": epsilon * charge, **(user if contributions > 1 else {"unit": "event"})},
             "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
             "domain": domain,
-            "options": {"depth": depth, "initial_steps": 1, "max_leaves": 16, "allow_not_private": True},
+            "options": {"depth": depth, "initial_steps": 1, "max_leaves": 16},
         }
     )
     box = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth)
@@ -142,19 +137,15 @@ def _event(domain: Any, chance: Chance) -> dict[str, Any]:
 
 def _reach(stream: Stream) -> float:
     """A tree's bits are charged for paths without end, at thresholds as close as can be: one of a few levels costs
-    about two thirds of that, and bits have half of epsilon. Where all that is alive is measured anew, epsilon is
-    that of every step, and a unit is not alive in all of them; under a ttl in few."""
-    if not stream.private:
-        return 0.3 if stream.ttl_steps is None else 0.05
+    about two thirds of that, and bits have half of epsilon."""
     return WHOLE if stream.mode == "default" else 0.7
 
 
 def _wide(mode: str) -> list[Variant]:
-    """More leaves than 2**16 where a mode divides evenly; charges of two, several of them in a step."""
-    grid = {"grid": 17} if mode == "fixed-tree" else {}
+    """Many leaves; charges of two, several of them in a step."""
     return [
         {
-            "options": {"depth": 18, "max_leaves": 2**17, **grid},
+            "options": {"depth": 18, "max_leaves": 2**17},
             "domain": {"ttl": "2h"},
             "privacy": {"max_contributions": 8, "max_per_step": 6},
         }
@@ -166,7 +157,7 @@ CONTRACT = EngineCase(
     engine="spatial",
     tables={
         "domain": {"kind": "box", "x": "lon", "y": "lat", "bounds": [-1.0, 40.0, 1.0, 41.0]},
-        "options": {"depth": SPATIAL_DEPTH, "initial_steps": 1, "max_leaves": 16, "allow_not_private": True},
+        "options": {"depth": SPATIAL_DEPTH, "initial_steps": 1, "max_leaves": 16},
     },
     keys=lambda pick: (pick(0, 2 ** (SPATIAL_DEPTH + 1) - 1),),
     event=_event,

@@ -13,7 +13,7 @@ import numpy as np
 from engines.noise import NoiseSource, aggregate, check_zero
 from engines.spatial.placement import Placement
 from engines.spatial.split import SplitRule, split_bits
-from engines.spatial.tree import UNRELEASED, Levels, Tree
+from engines.spatial.tree import UNRELEASED, Tree
 from schemas.arrays import BoolArray, IntArray
 from schemas.blocks import Folded
 
@@ -146,20 +146,6 @@ def descend(
         nodes[1::2] += 1
         prior = _prior_of_children(tree, parents, prior[split], level=level, placement=placement)
     return Partition(levels, splits, leaves, np.concatenate(nets))
-
-
-def over(changes: Changes, nodes: IntArray, *, depth: int) -> Partition:
-    """The partition into the leaves of a given tree, which must be public: nothing is drawn.
-
-    Args:
-        nodes: heap numbers of all its cells, ascending, siblings together.
-    """
-    levels = Levels.of(nodes)
-    nets = []
-    for level, (cells, leaf) in enumerate(zip(levels.nodes, levels.leaves, strict=True)):
-        starts = (cells[leaf] << (depth - level)) - (1 << depth)
-        nets.append(changes.net(starts, starts + (1 << (depth - level))))
-    return Partition(levels.nodes, levels.splits, levels.leaves, np.concatenate(nets))
 
 
 def _prior_of_children(

@@ -12,12 +12,11 @@ SPEC = EngineSpec(
     name="spatial",
     summary="points on a map or in a rectangle, or named zones: synthetic points that lie where events do",
     facts=EngineFacts(
-        modes=("default", "paper", "fixed-tree", "offline-increments", "offline"),
-        measured_expiry=frozenset({"paper", "fixed-tree", "offline-increments"}),
-        not_private=frozenset({"offline"}),
+        modes=("default", "paper"),
+        measured_expiry=frozenset({"paper"}),
         counts_surplus=frozenset({"default"}),
         # 2: a smaller lambda of PrivTree.
-        noise_versions=dict.fromkeys(("paper", "fixed-tree", "offline-increments", "offline"), 2),
+        noise_versions={"paper": 2},
     ),
     domains={"box": BoxDomainSection, "geojson": GeoJsonDomainSection, "zones": ZonesDomainSection},
     options=SpatialOptions,

@@ -29,8 +29,6 @@ class EngineFacts:
     whole_unit: True where the engine itself accounts for all that one unit may contribute, because several
         contributions are not simply several times one: it then runs at the unit's epsilon and delta.
     measured_expiry: modes in which a `ttl` expiry is measured as a delete; elsewhere it is post-processing and free.
-    not_private: modes that measure an event at every step again, so that epsilon is the price of ONE step and nothing
-        bounds the stream; they run where `options.allow_not_private` says so.
     counts_surplus: modes that scale their release up by what the bounds refuse (`engines.surplus`).
     noise_versions: mode -> version of the noise's law, where it is no longer the first one; in the fingerprint, so that
         a stream which was started with another law does not silently go on with this one.
@@ -44,7 +42,6 @@ class EngineFacts:
     needs_delta: frozenset[str] = frozenset()
     whole_unit: bool = False
     measured_expiry: frozenset[str] = frozenset()
-    not_private: frozenset[str] = frozenset()
     counts_surplus: frozenset[str] = frozenset()
     noise_versions: Mapping[str, int] = field(default_factory=dict)
     dates_records: bool = False

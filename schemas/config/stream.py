@@ -95,11 +95,6 @@ class Stream(Source):
         return Fraction(1) if found is None else found
 
     @property
-    def private(self) -> bool:
-        """False in a mode that measures events again at every step: `privacy.epsilon` is then the price of ONE step."""
-        return self.mode not in self.facts.not_private
-
-    @property
     def publish_delay_us(self) -> int:
         """Publish delay in microseconds."""
         return microseconds(self.publish_delay)
@@ -276,13 +271,6 @@ class StreamParts:
         if self.options is not None:
             yield from below("options", self.options.in_mode(self.mode))
             yield from self.options.in_stream(self.mode, self.privacy, self.time, self.domain)
-            if self.mode in facts.not_private and not self.options.accepts_not_private:
-                yield ConfigProblem(
-                    "options.allow_not_private",
-                    f'mode "{self.mode}" is NOT private: it measures every event again at every step, so epsilon is '
-                    "the price of one step and nothing bounds the stream",
-                    'set mode = "default"; for data that need no protection, set allow_not_private = true',
-                )
         if self.privacy is None:
             return
         if self.privacy.delta != 0.0 and self.mode not in facts.uses_delta:

@@ -134,9 +134,8 @@ def test_every_counter_engine_and_mode_is_audited() -> None:
 )
 def test_users_of_every_engine_and_mode_are_audited(name: str) -> None:
     """With several events each, at the user's claim: an engine is, where the stream of its fixture bounds users to more
-    than one event. A mode that is not private over time has nothing to promise to a user.
+    than one event.
     """
-    facts = ENGINES[name].facts
-    for mode in set(facts.modes) - facts.not_private:
+    for mode in ENGINES[name].facts.modes:
         several = [case for case in part(name, "audit")(mode) if case.contributions > 1]
         assert several, mode

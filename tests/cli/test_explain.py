@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.explain import Budget, explain, noise_facts
+from agents.explain import Budget, noise_facts
 from agents.explain.parts import decimal, exact
 from agents.presentation.error import NORMAL_95, RELEASES
 from agents.presentation.spatial.error import LeafNoise
@@ -186,32 +186,13 @@ def test_the_error_formula_is_that_of_the_engine(mode: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "options"), [("simple", ""), ("kary", "horizon = 1000"), ("hybrid", "")])
-def test_a_fixed_tree_pays_at_the_first_release_or_later(name: str, options: str) -> None:
+def test_errors_of_the_paper_grow_as_those_of_its_counter(name: str, options: str) -> None:
     options = f'counter = "{name}"\n{options}'
-    (stream,) = explained(stream='mode = "fixed-tree"', privacy=EVENT, options=options).streams
-    assert stream.symbols[3] == "ε of one event = max(1/2 + 1/2, 1) = 1"
-    told = stream.as_json()["budget"]["mechanisms"]
-    assert [each["events"] for each in told] == ["events of the first release"] * 2 + ["events of later steps"]
-    counter = COUNTERS[name](1000).calibrate(Fraction(1))
-    first = DiscreteLaplace(Fraction(2)).variance
-    expected = [(first + counter.variance(releases - 1)) ** 0.5 for releases in RELEASES]
+    (stream,) = explained(stream='mode = "paper"', privacy=EVENT, options=options).streams
+    assert stream.symbols[3] == "ε of one event = 1/2 + 1/2 = 1"
+    counter = COUNTERS[name](1000).calibrate(Fraction(1, 2))
+    expected = [counter.variance(releases) ** 0.5 for releases in RELEASES]
     assert stream.errors.answers[0].deviations == pytest.approx(expected)
-
-
-def test_offline_says_that_it_is_not_private_and_has_no_total() -> None:
-    text = toml(stream='mode = "offline"', privacy=EVENT, options="allow_not_private = true")
-    (stream,) = (explanation := explain(config(text))).streams
-    assert not stream.private
-    assert stream.alerts[0].startswith("NOT PRIVATE: ")
-    assert stream.promise.startswith("NOT PRIVATE: ")
-    assert "M(D) = the answer of ONE step" in stream.symbols
-    assert "of one event in one step" in stream.symbols[3]
-    assert not any("over the whole stream" in form for form in everywhere(explanation))
-    assert stream.errors.answers[0].deviations[3] == stream.errors.answers[0].deviations[0]
-    other = toml(privacy=EVENT)
-    (shared,) = explain(config(text), earlier=[config(other)]).shared
-    assert "NO TOTAL" in shared.sentence()
-    assert shared.as_json()["lifetime_epsilon"] is None
 
 
 def test_regions_grow_and_errors_with_them() -> None:

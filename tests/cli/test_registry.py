@@ -47,15 +47,6 @@ def test_units_delta_and_streams_that_add_up() -> None:
     assert visits["deployment"]["dp_variant"]["name"] == "Approximate differential privacy"
 
 
-def test_a_mode_that_is_not_private_over_time_has_no_epsilon() -> None:
-    explanation = explained(stream='mode = "offline"', options="allow_not_private = true")
-    (found,) = registry(explanation)["entries"]
-    loss = found["deployment"]["privacy_loss"]
-    assert loss["privacy_parameters"] == {"epsilon": None, "delta": None}
-    assert loss["privacy_parameters_description"].startswith("NOT PRIVATE")
-    assert found["deployment"]["dp_variant"]["name"] == "none over time"
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_has_an_entry(engine: str) -> None:
     stream = contract_case(engine).stream("default")

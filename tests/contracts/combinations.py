@@ -57,9 +57,9 @@ def _of_type(annotation: Any) -> Iterator[Any]:
 def combinations(case: EngineCase, mode: str) -> Iterator[Stream]:
     """Streams that the configuration takes; the same ones every time.
 
-    Each two keys of `[streams.privacy]`, where the promise is made, are set together, with a key of each other
-    section; in mode `default` also twice without. Each key of `[streams.options]` is also set beside
-    each other one that is left out: what has a default often excludes what has none. What a key forbids is taken out.
+    Each two keys of `[streams.privacy]`, where the promise is made, are set together, twice alone and once with a key
+    of each other section. Each key of `[streams.options]` is also set beside each other one that is left out: what has
+    a default often excludes what has none. What a key forbids is taken out.
     """
     chance, base = random.Random(f"{case.engine} {mode}"), case.stream(mode)
     keys: dict[str, list[tuple[str, list[Any]]]] = {}
@@ -69,8 +69,7 @@ def combinations(case: EngineCase, mode: str) -> Iterator[Stream]:
             if others:
                 keys.setdefault(name, []).append((key, others))
     more = {name: itertools.cycle(chance.sample(keys[name], len(keys[name]))) for name in SECTIONS[1:] if name in keys}
-    rounds = (False, False, True) if mode == "default" else (True,)
-    for beside, pair in itertools.product(rounds, itertools.combinations(keys["privacy"], 2)):
+    for beside, pair in itertools.product((False, False, True), itertools.combinations(keys["privacy"], 2)):
         chosen = {("privacy", key): values for key, values in pair}
         if beside:
             chosen |= {(name, key): values for name, cycle in more.items() for key, values in [next(cycle)]}

@@ -77,7 +77,7 @@ def test_a_spec_is_complete(name: str) -> None:
     for mode in facts.modes:
         assert list(found["audit"](mode))
     assert isinstance(facts.dates_records, bool)
-    said = {*facts.noise_versions, *facts.uses_delta, *facts.needs_delta, *facts.not_private, *facts.counts_surplus}
+    said = {*facts.noise_versions, *facts.uses_delta, *facts.needs_delta, *facts.counts_surplus}
     assert said <= set(facts.modes)
     assert facts.needs_delta <= facts.uses_delta
 

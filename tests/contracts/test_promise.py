@@ -127,7 +127,7 @@ PLANTS: dict[str, tuple[str, str, Callable[[], AbstractContextManager[Any]]]] = 
         "trajectory", "grid", lambda: edited(LaplaceCells, "scale", "self.cost", "self.cost * 2"),
     ),
     "bits at the slope of one threshold": (
-        "spatial", "offline-increments", lambda: edited(SplitRule, "scale", "path_cost(self.fanout)", "1"),
+        "spatial", "paper", lambda: edited(SplitRule, "scale", "path_cost(self.fanout)", "1"),
     ),
     "a precision that falls and is taken to stay": (
         "series", "kalman", lambda: edited(UnitEvents, "of", ", stream.decay)", ")"),

@@ -41,7 +41,7 @@ def share(made: Stream, events: list[Event], user: list[Event], *, reach: int | 
     both = batches(events, steps), batches([*events, *user], steps)
     adversary = None if reach is None else Wild(1, reach)
     losses = Losses.of(couple(partial(build_engine, made), *both, adversary=adversary, restarts={2, 9}))
-    return Claim.of(made, steps).share(losses)
+    return Claim.of(made).share(losses)
 
 
 @pytest.mark.parametrize("more", [{}, {"domain": {"ttl": "3h"}}, DELETES, {"options": {"ways": [1, 2, 3]}}])

@@ -75,7 +75,7 @@ def pairs_of(made: Stream, user: list[Trip], *, times: int = 200_000) -> Uses:
 
 def share(made: Stream, pairs: Uses) -> float:
     """Of the claim, what was paid."""
-    return Claim.of(made, STEPS).share(Losses.of(pairs))
+    return Claim.of(made).share(Losses.of(pairs))
 
 
 @pytest.mark.parametrize(("plan", "times"), [(MANY_TRIPS, 200_000), (FEW_TRIPS, 1)], ids=["many", "few"])

@@ -104,7 +104,7 @@ class World:
                 {
                     "name": name,
                     "engine": "spatial",
-                    "mode": "fixed-tree",
+                    "mode": "paper",
                     "source": f"raw.{name}",
                     "privacy": {
                         "epsilon": 1.0,

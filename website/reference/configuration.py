@@ -81,7 +81,6 @@ def page() -> str:
             f"Units: {', '.join(f'`{unit}`' for unit in spec.facts.units)}. "
             + (f"Modes that take a `delta`: {_modes(spec.facts.uses_delta)}. " if spec.facts.uses_delta else "")
             + (f"Modes that need one: {_modes(spec.facts.needs_delta)}. " if spec.facts.needs_delta else "")
-            + (f"NOT private: {_modes(spec.facts.not_private)}." if spec.facts.not_private else "")
             + "\n"
         )
         for kind, domain in spec.domains.items():

@@ -61,14 +61,12 @@ class LeafNoise:
 
     @staticmethod
     def _of_counters(config: PHDStreamConfig) -> LeafNoise:
-        counter = config.first_counter or config.leaf_counter
-        last = config.leaf_counter.horizon
+        counter = config.leaf_counter
+        last = counter.horizon
         single = None
         if len(nodes := counter.node_noise(1)) == 1 and counter.resolution == 1:
             single = laplace_interval(nodes[0])
-        return LeafNoise(
-            lambda releases: config.leaf_variance(releases if last is None else min(releases, last)), single
-        )
+        return LeafNoise(lambda releases: counter.variance(releases if last is None else min(releases, last)), single)
 
     def deviation(self, *, leaves: int, releases: int = 1) -> float:
         """Standard deviation of a region's count, in events."""
@@ -92,11 +90,8 @@ class LeafNoise:
 
 
 def _growth(engine: Engine) -> str:
-    if isinstance(engine, PHDStream):
-        if not engine.config.parts.private:
-            return "The error does not grow: every release starts anew, which is what it costs its privacy"
-        if not isinstance(engine.config.leaf_counter, SimpleCounter):
-            return "The error grows as that of the leaves' counter (options.counter)"
+    if isinstance(engine, PHDStream) and not isinstance(engine.config.leaf_counter, SimpleCounter):
+        return "The error grows as that of the leaves' counter (options.counter)"
     return "The error grows with the square root of the number of releases"
 
 

@@ -70,7 +70,7 @@ export class Budget {
     const meter = element("progress", { max: s.epsilon || 1, value: s.epsilon_spent, "aria-label": `epsilon spent: ${spent}` });
     const left = s.horizon === null ? "The stream has no last step." :
       `The budget is planned for ${number.format(s.horizon)} steps; ${number.format(Math.max(0, s.horizon - s.step - 1))} are left. After them nothing more is released.`;
-    const rows = s.mechanisms.map((each) => [element("span", { class: "wrap" }, each.events ? `${each.name} (${each.events})` : each.name), each.distribution,
+    const rows = s.mechanisms.map((each) => [element("span", { class: "wrap" }, each.name), each.distribution,
       String(+Number(each.scale).toPrecision(4)), String(+Number(each.epsilon).toPrecision(4)), String(each.uses)]);
     replace(this.root,
       element("p", {}, `All that was published so far costs ${unit} at most epsilon = ${spent}${period}.`

@@ -222,7 +222,7 @@ function say() {
   const problems = [];
   if (reading.problem) problems.push(`The page's server cannot read now: ${reading.problem}. What is shown stays as it was.`);
   for (const { summary } of streams.values()) {
-    if (!summary.private) problems.push(`Stream ${summary.stream} is NOT PRIVATE: ${summary.note || "its mode bounds nothing"}.`);
+    if (!summary.private) problems.push(`Stream ${summary.stream} is NOT PRIVATE: ${summary.note}.`);
     if (summary.chain_broken_at !== null) problems.push(`The ledger of ${summary.stream} breaks at step ${summary.chain_broken_at}.`);
     if (summary.twice !== null) problems.push(`The ledger of ${summary.stream} holds step ${summary.twice} twice.`);
     if (summary.beyond !== null) problems.push(`Public records of step ${summary.beyond} of ${summary.stream} came after it was whole, or behind those of a later step.`);

@@ -207,10 +207,10 @@ class StreamSeen:
             "epsilon_spent": latest.get("epsilon_spent", 0.0),
             "epsilon_per_us": latest.get("epsilon_per_us", stream.privacy.per_us),
             "delta": guarantee.get("delta", stream.privacy.delta),
-            "private": bool(guarantee.get("private", stream.private)),
+            "private": bool(guarantee.get("private", True)),
             "note": guarantee.get("note", ""),
             "mechanisms": [
-                {name: each.get(name) for name in ("name", "events", "distribution", "scale", "epsilon", "uses")}
+                {name: each.get(name) for name in ("name", "distribution", "scale", "epsilon", "uses")}
                 for each in guarantee.get("mechanisms", ())
             ],
             "notes": latest.get("notes", {}),

@@ -28,7 +28,7 @@ SMOOTHING_SD = 0.6
 
 
 def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
-    """Raises: QueryError in a mode of the papers: their counts overlap, or hold expiries."""
+    """Raises: QueryError in mode `paper`: its counts overlap, and hold expiries."""
     if stream.mode != "default":
         raise QueryError(
             f'mode "{stream.mode}" of engine {stream.engine} does not answer questions: its measurements hold expiries '

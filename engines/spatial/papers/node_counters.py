@@ -23,16 +23,14 @@ _PREFIX = "counters/"
 _NODES = "counters/of"
 
 
-def check_counter(counter: Counter, *, adaptive: bool) -> None:
-    """Refuse a counter that a pure guarantee cannot rest on.
+def check_counter(counter: Counter) -> None:
+    """Refuse a counter that a pure guarantee cannot rest on, as what was released decides when it is activated.
 
-    Args:
-        adaptive: whether when it is activated depends on what was released.
     Raises: EngineInputError.
     """
     if counter.measure != "epsilon":
         raise EngineInputError("the counter adds Gaussian noise, which is never epsilon-DP: choose one of pure DP")
-    if adaptive and not counter.adaptive:
+    if not counter.adaptive:
         raise EngineInputError("the counter is not private where releases decide when it is activated: choose another")
 
 

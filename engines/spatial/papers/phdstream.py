@@ -1,13 +1,10 @@
-"""PHDStream, the papers' synthetic stream of points in the plane, made private, and its baselines: modes `paper`,
-`offline`, `offline-increments` and `fixed-tree`. `held.engine` is the default.
+"""PHDStream, the papers' synthetic stream of points in the plane, made private: mode `paper`.
 
-Each step: a partition of the domain (`split`, or the first step's), noisy counts of the events in its leaves
-(`node_counters`), consistent counts of the whole tree (`tree_counts`), and the points that this adds and removes
-(`points`). `config` says which parts make which mode.
+Each step: a partition of the domain (`split`), noisy counts of the events in its leaves (`node_counters`), consistent
+counts of the whole tree (`tree_counts`), and the points that this adds and removes (`points`).
 Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream however long it lives: an event is in
     the split bits and in one leaf's counter of its own step, and everything else there is computed from releases
-    before. Where `parts.private` is False an event is counted at every step while it is alive, and T steps cost T times
-    epsilon: `guarantee().private` says so.
+    before.
 Source: [kumar2024], chapter 3, corrected as docs/guarantee.md says in sections 4 and 9; docs/notes/0003-deletes-add.md.
 """
 
@@ -19,21 +16,17 @@ import numpy as np
 
 from engines.accounting.budgets import Budgets
 from engines.contract import Batch, Release, State
-from engines.counters import Counter
 from engines.expiry import Expiry
 from engines.gathering import check_batch, merged
 from engines.noise import NoiseSource
 from engines.spatial import partition
-from engines.spatial.domain import nodes_to
 from engines.spatial.papers import guarantee as phdstream_guarantee
-from engines.spatial.papers.alive import Alive
 from engines.spatial.papers.config import PHDStreamConfig
 from engines.spatial.papers.node_counters import NodeCounters
 from engines.spatial.papers.tree_counts import Counted, counted, measured
-from engines.spatial.partition import Changes, Partition
+from engines.spatial.partition import Changes
 from engines.spatial.placement import Placement
 from engines.spatial.points import Counts, difference, node_depths
-from engines.spatial.split import SplitRule
 from engines.spatial.tree import Tree
 from engines.state import flag_of, head, numbers_of, reading
 from schemas.arrays import IntArray
@@ -59,9 +52,8 @@ class PHDStream:
 
     def __init__(self, config: PHDStreamConfig) -> None:
         self.config = config
-        self._parts = config.parts
         self._placement = Placement(config.name, config.domain)
-        self._rule, self._first_counter = config.rule, config.first_counter
+        self._rule = config.rule
         self._next = 0
         self._started = False
         self._tree = Tree.root()
@@ -69,7 +61,6 @@ class PHDStream:
         self._budgets = Budgets.of(self.guarantee())
         self._released = Counts.nothing()
         self._pending = Folded.empty(1)
-        self._alive = Alive.nothing()
         self._expiry = Expiry.empty()
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
@@ -86,22 +77,26 @@ class PHDStream:
         if not self._started and batch.step < config.initial_steps - 1:
             self._pending, self._expiry, self._next = events, expiry, batch.step + 1
             return Release(step=batch.step, added=(), removed=(), measurements=(), total=0, gathered=True)
-        budgets = self._charged(batch.step)  # refused here, no noise is drawn
-        alive = self._alive
-        if self._parts.events == "alive":
-            alive = alive.after(events)
-            events = alive.inserts()
-        cells = self._partition(Changes.of(events), noise)
+        # Raises BudgetError if an event of this step would cost more than it has; then no noise is drawn.
+        budgets = self._budgets.charged(self.guarantee(), "event", step=batch.step)
+        cells = partition.descend(
+            Changes.of(events),
+            self._tree,
+            depth=config.domain.depth,
+            threshold=config.threshold,
+            rule=self._rule,
+            placement=self._placement,
+            noise=noise,
+        )
         nodes, depths = cells.leaf_nodes()
-        increments, counters = self._count(nodes, cells.net, noise.child("counts"))
+        increments, counters = self._counters.count(nodes, cells.net, noise.child("counts"))
         # From here on nothing is private: the partition's cells and the increments are released.
-        before = self._tree if self._parts.private else Tree.root()
-        tree = measured(before, cells, increments, step=batch.step)
+        tree = measured(self._tree, cells, increments, step=batch.step)
         result = self._counted(tree, counters, batch.step)
         added, removed = difference(config.domain, self._placement, before=self._released, after=result.released)
         measurements = self._measurements(nodes, depths, increments, result)
         self._tree, self._released, self._counters = result.tree, result.released, counters
-        self._pending, self._expiry, self._alive = Folded.empty(1), expiry, alive
+        self._pending, self._expiry = Folded.empty(1), expiry
         first, self._started = not self._started, True
         self._next, self._budgets = batch.step + 1, budgets
         return Release(
@@ -118,57 +113,12 @@ class PHDStream:
             spans=[(-1, 1.0)] if first else [],
         )
 
-    @property
-    def _draws(self) -> SplitRule | None:
-        """What the next release draws a partition by, if it does."""
-        return self._rule if self._parts.partition == "each step" or not self._started else None
-
-    @property
-    def _first(self) -> Counter | None:
-        """What the next release counts by, if that is not the counters of the leaves."""
-        return None if self._started else self._first_counter
-
-    def _charged(self, step: int) -> Budgets:
-        """Raises: BudgetError if an event of this step would cost more than it has."""
-        alike = self._first_counter is None
-        events = "" if alike else phdstream_guarantee.LATE if self._started else phdstream_guarantee.EARLY
-        return self._budgets.charged(self.guarantee(), "event", step=step, events=events)
-
-    def _partition(self, changes: Changes, noise: NoiseSource) -> Partition:
-        config = self.config
-        depth = config.domain.depth
-        if self._draws is not None:
-            return partition.descend(
-                changes,
-                self._tree if self._parts.prior == "last release" else Tree.root(),
-                depth=depth,
-                threshold=config.threshold,
-                rule=self._draws,
-                placement=self._placement,
-                noise=noise,
-            )
-        if not self._started and config.grid is not None:
-            return partition.over(changes, nodes_to(config.domain, config.grid), depth=depth)
-        return partition.over(changes, self._tree.nodes, depth=depth)
-
-    def _count(self, leaves: IntArray, net: IntArray, noise: NoiseSource) -> tuple[IntArray, NodeCounters]:
-        """Noisy increments of these leaves, and the counters of all cells after them."""
-        if self._first is not None:
-            increments, _ = self._first.step(net, self._first.initial(len(net)), noise)
-            return increments * self._counters.counter.resolution, self._counters
-        counters = self._counters if self._parts.private else NodeCounters.none(self._counters.counter)
-        return counters.count(leaves, net, noise)
-
     def _counted(self, tree: Tree, counters: NodeCounters, step: int) -> Counted:
-        """Consistent counts on this step's cells, or on all."""
-        live = (tree.seen == step) | (self._parts.cells == "all")
-        variances = counters.variances(tree.nodes)
-        if self._first_counter is not None:
-            variances[~tree.find(2 * tree.nodes)[1]] += self._first_counter.variance(1)
+        """Consistent counts on this step's cells."""
         return counted(
             tree,
-            live,
-            variances,
+            tree.seen == step,
+            counters.variances(tree.nodes),
             placement=self._placement,
             depth=self.config.domain.depth,
             resolution=counters.counter.resolution,
@@ -181,10 +131,9 @@ class PHDStream:
 
         `increment` is what is new in the noisy count of the cell's counter (its first noisy count, the first time),
         `estimate` the cell's consistent count, `standard_error` that of the noise in it before it was made consistent.
-        With the simple counter all noise is independent, and `variance` is that of one increment. Where all that is
-        alive is counted, `since` is -1: `increment` is of events of all steps until this one.
+        With the simple counter all noise is independent, and `variance` is that of one increment.
         """
-        variance = (self._first or self._counters.counter).variance(1)
+        variance = self._counters.counter.variance(1)
         resolution = self._counters.counter.resolution
         at = np.searchsorted(result.tree.nodes, nodes)
         columns = zip(
@@ -194,7 +143,6 @@ class PHDStream:
             np.sqrt(result.variances[at]).tolist(),
             strict=True,
         )
-        same = {"variance": variance} if self._parts.private else {"variance": variance, "since": -1}
         places = self.config.domain.described(nodes, depths)
         return [
             {
@@ -203,13 +151,13 @@ class PHDStream:
                 "increment": increment,
                 "estimate": estimate,
                 "standard_error": error,
-                **same,
+                "variance": variance,
             }
             for place, (depth, increment, estimate, error) in zip(places, columns, strict=True)
         ]
 
     def state(self) -> State:
-        """See `engines.contract.Engine.state`. O(cells), plus events gathered, alive (offline) or yet to expire."""
+        """See `engines.contract.Engine.state`. O(cells), plus events gathered or yet to expire."""
         return {
             **head(STATE_FORMAT, self.config.identity, self._next, self._started),
             **self._tree.arrays(),
@@ -218,7 +166,9 @@ class PHDStream:
             "released/counts": self._released.counts.copy(),
             "pending/keys": self._pending.keys.copy(),
             "pending/counts": self._pending.counts.copy(),
-            **self._alive.arrays(),
+            # Nothing is in these two; whatever is stored has them.
+            "alive/codes": np.zeros(0, np.int64),
+            "alive/net": np.zeros(0, np.int64),
             **self._expiry.arrays(),
             **self._budgets.arrays(),
         }
@@ -231,12 +181,12 @@ class PHDStream:
             released = Counts(nodes, node_depths(nodes), np.array(state["released/counts"], np.int64))
             keys, counts = np.array(state["pending/keys"], np.uint64), np.array(state["pending/counts"], np.int64)
         tree, expiry, budgets = Tree.of(state), Expiry.of(state), self._budgets.restored(state)
-        counters, alive = self._counters.restored(state), Alive.of(state)
+        counters = self._counters.restored(state)
         self._next, self._started = step, flag_of(started)
         self._tree, self._released, self._expiry, self._budgets = tree, released, expiry, budgets
-        self._counters, self._alive = counters, alive
+        self._counters = counters
         self._pending = Folded(keys.reshape(-1, 1), counts)
 
     def guarantee(self) -> Guarantee:
         """See `engines.contract.Engine.guarantee`. Pure; `papers.guarantee` has the split."""
-        return phdstream_guarantee.of(self.config, self._rule, self._first_counter, self._counters.counter)
+        return phdstream_guarantee.of(self.config, self._rule, self._counters.counter)

@@ -37,11 +37,6 @@ class OptionsSection(Section):
         assert isinstance(options, cls), f"stream {stream.name} has the options of another engine"
         return options
 
-    @property
-    def accepts_not_private(self) -> bool:
-        """Whether a mode that is not private may run; engines without one have no such option."""
-        return False
-
     def in_mode(self, mode: str) -> Iterator[ConfigProblem]:
         """What these options say against the stream's mode; keys are relative to the options."""
         return iter(())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -63,13 +63,9 @@ class SpatialOptions(OptionsSection):
     threshold: NotNegative = Field(0.0, examples=[0])
     """Mode `paper`: biased count, in events, above which a cell is divided."""
     counter: CounterName = Field("simple", examples=["simple"])
-    """Modes `paper`, `fixed-tree`, `offline-increments`: the continual counter of each leaf."""
+    """Mode `paper`: the continual counter of each leaf."""
     horizon: Whole | None = Field(None, ge=1, le=1_000_000_000)
     """Releases that a counter is calibrated for, where it needs to know; the stream stops after them."""
-    grid: Whole | None = Field(None, ge=1, le=20)
-    """Mode `fixed-tree`: cells of this depth in place of a tree drawn at the first release."""
-    allow_not_private: Annotated[bool, Field(strict=True)] = Field(False, examples=[False])
-    """Must be true for mode `offline`, which is NOT private: it measures every event again at every step."""
     max_leaves: Whole = Field(4096, ge=2, le=1_048_576, examples=[4096])
     """Mode `default`: leaves of the tree; work and memory of a step are proportional to it."""
 
@@ -78,36 +74,23 @@ class SpatialOptions(OptionsSection):
         """`split` as an exact fraction."""
         return Fraction(self.split)
 
-    @property
-    def accepts_not_private(self) -> bool:
-        return self.allow_not_private
-
-    def draws_as_first(self, mode: str, *, one_a_step: bool) -> bool:
-        return mode == "fixed-tree" and bool(self.grid)
-
     def problems(self) -> Iterator[ConfigProblem]:
         """What the options say against each other."""
         yield from horizon_problems(self.counter, self.horizon)
-        if self.grid is not None and self.grid > self.depth:
-            yield ConfigProblem("grid", f"is deeper than depth = {self.depth}", "lower grid, or raise depth")
 
     def in_mode(self, mode: str) -> Iterator[ConfigProblem]:
         """What they say against the mode."""
-        if self.grid is not None and mode != "fixed-tree":
-            yield ConfigProblem("grid", f'mode "{mode}" has no grid', 'remove the key, or set mode = "fixed-tree"')
-        if self.counter != "simple" and mode in ("default", "offline"):
-            why = "counts each event once" if mode == "default" else "starts anew at each step"
+        if self.counter != "simple" and mode == "default":
             yield ConfigProblem(
                 "counter",
-                f'mode "{mode}" {why} and has no counters',
-                'remove the key, or set mode = "paper" or "fixed-tree"',
+                'mode "default" counts each event once and has no counters',
+                'remove the key, or set mode = "paper"',
             )
 
     def fingerprint_fields(self) -> dict[str, Any]:
         return {
             "counter": self.counter,
             "horizon": self.horizon,
-            "grid": self.grid,
             "depth": self.depth,
             "initial_steps": self.initial_steps,
             "split": str(self.split_fraction),

@@ -93,7 +93,7 @@ DOOR = (
     _plant("tabular", "default", "a counter's noise is late", _door(linear, "noise = np.roll(noise, 1)")),
     _plant(
         "spatial",
-        "fixed-tree",
+        "paper",
         "counters add no noise in activations that are powers of two",
         partial(
             edited,
