@@ -91,7 +91,7 @@ def audit(name: str, stream: Stream, *, pairs: int, seed: int) -> Iterator[Audit
     """
     stream = audited(stream)
     steps = min(STEPS + gathered_steps(stream), LONGEST)
-    claim = Claim.of(stream, steps)
+    claim = Claim.of(stream)
     found = Audit(
         name, float(claim.epsilon), claim.delta, reach=contract_case(stream.engine).reach(stream)
     )
