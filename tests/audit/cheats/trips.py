@@ -27,8 +27,6 @@ from engines.trajectory.fixture import fixture as trajectory
 from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import UNIT
 
-MODE = "grid"
-"""The cheapest mode; what is wrong here is wrong in any."""
 Facts = Callable[[Batch], Mapping[str, float]]
 
 
@@ -65,7 +63,7 @@ class Talkative(Trajectories):
 
 def _case(name: str, facts: Facts) -> Case:
     """A trip of two points of a step, alone in its corner, or not there; `facts` are told."""
-    scene = trajectory(MODE, epsilon=1.0)
+    scene = trajectory("default", epsilon=1.0)
     honest = build_engine(scene.stream)
     assert isinstance(honest, Trajectories)
     kind = type("Told", (Talkative,), {"facts": staticmethod(facts)})

@@ -1,0 +1,1 @@
+"""Methods that the product's are compared with: plain functions, no modes."""
