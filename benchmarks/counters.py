@@ -1,4 +1,4 @@
-"""Variances of all counters, and the papers' own comparison of three: `python -m benchmarks.counters`.
+"""Variances of all counters and of comparators, and a paper's comparison of three: `python -m benchmarks.counters`.
 
 Writes benchmarks/results/counters.csv (mean and largest variance over t <= T, bytes and time for each coordinate),
 counters_figure2.csv ([kumar2024b], figure 2: mean absolute error on random bits at epsilon 1/2) and counters.png.
@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Column, Table
 
+from benchmarks.papers.counters import COUNTERS as COMPARATORS
 from engines.counters import COUNTERS, BlockConfig, Counter, KaryConfig, SimpleConfig, TreeConfig
 from engines.noise import seeded
 from schemas.config.options.spatial import LONGEST_HORIZON
@@ -48,8 +49,8 @@ class Row:
     mean: float
     largest: float
     continuous: float
-    state_bytes: int
-    us_per_coordinate: float
+    state_bytes: int | None
+    us_per_coordinate: float | None
 
 
 def variances(counter: Counter, horizon: int) -> np.ndarray:
@@ -71,6 +72,10 @@ def speed(counter: Counter) -> tuple[float, int]:
 
 
 def row(name: str, horizon: int) -> tuple[Row, np.ndarray]:
+    if name in COMPARATORS:
+        exact, small = (COMPARATORS[name](horizon, epsilon) for epsilon in (Fraction(1), SMALL))
+        means = float(exact.mean()), float(exact.max()), float(small.mean()) * float(SMALL) ** 2
+        return Row(name, "epsilon 1", horizon, *means, None, None), exact
     config = COUNTERS[name](horizon)
     pure = name in PURE
     counter = config.calibrate(Fraction(1) if pure else HALF)
@@ -110,7 +115,9 @@ def figure2(name: str, runs: int) -> np.ndarray:
     return np.array(errors)
 
 
-PURE = frozenset(name for name, build in COUNTERS.items() if build(8).calibrate(Fraction(1)).measure == "epsilon")
+NAMES = (*COUNTERS, *COMPARATORS)
+LAPLACE = (name for name, build in COUNTERS.items() if build(8).calibrate(Fraction(1)).measure == "epsilon")
+PURE = frozenset((*LAPLACE, *COMPARATORS))
 COMPARED = {"simple": "Simple", "block8": "Block(8)", "tree": "Binary tree", "kary": "balanced k-ary (ours)"}
 COLOURS = {
     "simple": "#7f7f7f",
@@ -197,8 +204,8 @@ def main() -> None:
     few: dict[str, np.ndarray] = {}
     many: dict[str, np.ndarray] = {}
     with Progress(console=console) as progress:
-        task = progress.add_task("variances", total=sum(len(horizons(name)) for name in COUNTERS) + len(COMPARED))
-        for name in COUNTERS:
+        task = progress.add_task("variances", total=sum(len(horizons(name)) for name in NAMES) + len(COMPARED))
+        for name in NAMES:
             for horizon in horizons(name):
                 measured, curve = row(name, horizon)
                 rows.append(measured)
@@ -231,15 +238,17 @@ def main() -> None:
         "us",
     )
     means = {(r.counter, r.horizon): r for r in rows}
-    for name in COUNTERS:
+    for name in NAMES:
         first = means[name, 100]
         cells = [f"{means[name, h].continuous:.1f}" if h in horizons(name) else "-" for h in HORIZONS]
-        us = min(means[name, horizon].us_per_coordinate for horizon in horizons(name))
-        table.add_row(name, first.measure, *cells, f"{first.mean:.1f}", str(means[name, 1024].state_bytes), f"{us:.2f}")
+        taken = [means[name, horizon].us_per_coordinate for horizon in horizons(name)]
+        us = min((each for each in taken if each is not None), default=None)
+        held = [str(means[name, 1024].state_bytes), f"{us:.2f}"] if us is not None else ["-", "-"]
+        table.add_row(name, first.measure, *cells, f"{first.mean:.1f}", *held)
     console.print(table)
     ratios = [means["optimal", h].mean / means["kary", h].mean for h in COMPARED_AT]
     report = {
-        "mean_variance": {name: [round(means[name, h].continuous, 1) for h in horizons(name)] for name in COUNTERS},
+        "mean_variance": {name: [round(means[name, h].continuous, 1) for h in horizons(name)] for name in NAMES},
         "horizons": HORIZONS,
         "figure2_mean_error": {name: round(float(many[name].mean()), 2) for name in COMPARED},
         "figure2_horizon": BITS,

@@ -4,7 +4,6 @@ from engines.counters.block import BlockConfig, BlockCounter
 from engines.counters.blt import BltConfig, BltCounter
 from engines.counters.contract import Counter, CounterConfig, CounterState, Measure, concatenate, select, spent
 from engines.counters.epochs import EpochsConfig, EpochsCounter
-from engines.counters.honaker import HonakerConfig, HonakerCounter
 from engines.counters.hybrid import HybridConfig, HybridCounter
 from engines.counters.kary import KaryConfig, KaryCounter
 from engines.counters.optimal.counter import OptimalConfig, OptimalCounter
@@ -26,8 +25,6 @@ __all__ = [
     "CounterState",
     "EpochsConfig",
     "EpochsCounter",
-    "HonakerConfig",
-    "HonakerCounter",
     "HybridConfig",
     "HybridCounter",
     "KaryConfig",

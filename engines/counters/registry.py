@@ -8,7 +8,6 @@ from engines.counters.block import BlockConfig
 from engines.counters.blt import BltConfig
 from engines.counters.contract import CounterConfig
 from engines.counters.epochs import EpochsConfig
-from engines.counters.honaker import HonakerConfig
 from engines.counters.hybrid import HybridConfig
 from engines.counters.kary import KaryConfig, KaryCounter
 from engines.counters.optimal.counter import LEAST_EPSILON, OptimalConfig, OptimalCounter
@@ -23,7 +22,6 @@ COUNTERS: Mapping[str, Callable[[int], CounterConfig]] = {
     "block8": lambda horizon: BlockConfig(),
     "block": BlockConfig.for_horizon,
     "tree": lambda horizon: TreeConfig(horizon=horizon),
-    "honaker": lambda horizon: HonakerConfig(horizon=horizon),
     "kary": lambda horizon: KaryConfig(horizon=horizon),
     "optimal": lambda horizon: OptimalConfig(horizon=horizon),
     "hybrid": lambda horizon: HybridConfig(),

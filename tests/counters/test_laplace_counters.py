@@ -1,4 +1,4 @@
-"""What is particular to one Laplace counter: how blocks grow, choice of arity, Honaker's weights, shares of epsilon."""
+"""What is particular to one Laplace counter: how blocks grow, choice of arity, shares of epsilon."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from engines.counters import (
     BlockConfig,
     EpochsConfig,
-    HonakerConfig,
     HybridConfig,
     KaryConfig,
     OptimalConfig,
@@ -87,23 +86,6 @@ def test_the_tree_has_as_many_levels_as_the_horizon_has_digits(horizon: int, lev
     assert 2 ** (counter.l1_sensitivity - 1) <= horizon < 2**counter.l1_sensitivity
     t = min(horizon, 2**levels)
     assert counter.variance(t) == bin(t).count("1") * counter.node_variance
-
-
-@few
-@given(horizon=st.integers(1, 200))
-def test_honaker_is_never_worse_than_its_tree(horizon: int) -> None:
-    tree, below = TreeConfig(horizon=horizon).calibrate(ONE), HonakerConfig(horizon=horizon).calibrate(ONE)
-    assert tree.scale == below.scale
-    for t in range(1, horizon + 1):
-        assert below.variance(t) <= tree.variance(t) * (1 + 1e-12)
-
-
-def test_honakers_weights_are_those_of_least_squares() -> None:
-    """The estimate of a whole tree of 8 from all 15 nodes is the generalised least squares one (rows: nodes)."""
-    counter = HonakerConfig(horizon=8).calibrate(ONE)
-    strategy = counter.strategy(8).astype(float)
-    best = np.ones(8) @ np.linalg.pinv(strategy)
-    assert np.allclose(counter.decoder(8)[-1], best)
 
 
 def test_blocks_of_the_papers_form_grow_as_squares() -> None:
@@ -188,8 +170,6 @@ def test_the_default_of_a_horizon_refuses_as_its_counters_do(horizon: int, epsil
         (BlockConfig(length=2.0), "length"),  # type: ignore[arg-type]
         (TreeConfig(horizon=0), "horizon"),
         (TreeConfig(horizon=True), "horizon"),
-        (HonakerConfig(horizon=-1), "horizon"),
-        (HonakerConfig(horizon=2**47), "too small for this horizon"),
         (KaryConfig(horizon=0), "horizon"),
         (KaryConfig(horizon=9, arity=4), "odd"),
         (KaryConfig(horizon=9, arity=1), "arity"),

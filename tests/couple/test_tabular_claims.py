@@ -37,7 +37,7 @@ SCENES: tuple[tuple[str, Mapping[str, Any], int | None], ...] = (
     ("default", {"options": {"records": False, "marginals": [{"of": ["age", "smokes"], "weight": 3}]}}, 1000),
     ("paper", {"options": {"rounds": 2}}, 40),
     ("paper", {"domain": {"ttl": "3h"}, "options": QUICK}, 1000),
-    ("paper", {**DELETES, "options": {**QUICK, "counter": "honaker", "horizon": STEPS}}, 40),
+    ("paper", {**DELETES, "options": {**QUICK, "counter": "tree", "horizon": STEPS}}, 40),
     ("paper", {**DELETES, "options": {**QUICK, "counter": "optimal", "horizon": STEPS}}, 40),
     ("streaming-mwem", {"options": {"rounds": 2}}, 40),
     ("streaming-mwem", {"domain": {"ttl": "3h"}, "options": {**QUICK, "rounds": 1}}, 1000),

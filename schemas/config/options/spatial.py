@@ -18,7 +18,6 @@ CounterName = Literal[
     "block8",
     "block",
     "tree",
-    "honaker",
     "kary",
     "optimal",
     "hybrid",
@@ -27,7 +26,7 @@ CounterName = Literal[
     "unbounded-kary",
 ]
 """Counters of pure DP, by their names in `engines.counters`; a test compares the two lists."""
-NEED_HORIZON = frozenset({"block", "tree", "honaker", "kary", "optimal"})
+NEED_HORIZON = frozenset({"block", "tree", "kary", "optimal"})
 LONGEST_HORIZON = {"optimal": 1024}
 """Of counters that are not made for any; a test compares it with theirs."""
 
