@@ -4,7 +4,8 @@ Writes benchmarks/results/counters.csv (mean and largest variance over t <= T, b
 counters_figure2.csv ([kumar2024b], figure 2: mean absolute error on random bits at epsilon 1/2) and counters.png.
 Costs: epsilon 1 for Laplace counters, mu 1 (rho 1/2) for Gaussian ones. `continuous` is the variance that Laplace
 noise of the same scale on reals would have, the number of the papers; the discrete noise that runs has a little less.
-`optimal_to_kary`, in the last line: the largest ratio of their mean variances, of discrete noise, at `COMPARED_AT`.
+Comparators are functions (`benchmarks.papers.counters`), which have no bytes and no time.
+`optimal_to_kary`, in the last line: the largest ratio of their mean variances, at `COMPARED_AT`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from rich.progress import Progress
 from rich.table import Column, Table
 
 from benchmarks.papers.counters import COUNTERS as COMPARATORS
+from benchmarks.papers.counters import LONGEST
 from engines.counters import COUNTERS, BlockConfig, Counter, KaryConfig, SimpleConfig, TreeConfig
 from engines.noise import seeded
-from schemas.config.options.spatial import LONGEST_HORIZON
 
 RESULTS = Path(__file__).parent / "results"
 HORIZONS = (30, 100, 200, 1024, 4096)
@@ -177,7 +178,7 @@ def plot(curves: dict[str, np.ndarray], few: dict[str, np.ndarray], many: dict[s
 
 def horizons(name: str) -> tuple[int, ...]:
     """Those of the table that the counter may have."""
-    longest = LONGEST_HORIZON.get(name)
+    longest = LONGEST.get(name)
     return HORIZONS if longest is None else tuple(horizon for horizon in HORIZONS if horizon <= longest)
 
 

@@ -6,8 +6,7 @@ from engines.counters.contract import Counter, CounterConfig, CounterState, Meas
 from engines.counters.epochs import EpochsConfig, EpochsCounter
 from engines.counters.hybrid import HybridConfig, HybridCounter
 from engines.counters.kary import KaryConfig, KaryCounter
-from engines.counters.optimal.counter import OptimalConfig, OptimalCounter
-from engines.counters.registry import COUNTERS, LeastConfig, default_config
+from engines.counters.registry import COUNTERS
 from engines.counters.selective import SelectiveCounting
 from engines.counters.simple import SimpleConfig, SimpleCounter
 from engines.counters.toeplitz import ToeplitzConfig, ToeplitzCounter
@@ -29,10 +28,7 @@ __all__ = [
     "HybridCounter",
     "KaryConfig",
     "KaryCounter",
-    "LeastConfig",
     "Measure",
-    "OptimalConfig",
-    "OptimalCounter",
     "SelectiveCounting",
     "SimpleConfig",
     "SimpleCounter",
@@ -43,7 +39,6 @@ __all__ = [
     "UnboundedBlockConfig",
     "UnboundedBlockCounter",
     "concatenate",
-    "default_config",
     "select",
     "spent",
 ]

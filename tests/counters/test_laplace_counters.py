@@ -13,11 +13,8 @@ from engines.counters import (
     EpochsConfig,
     HybridConfig,
     KaryConfig,
-    OptimalConfig,
-    SimpleConfig,
     TreeConfig,
     UnboundedBlockConfig,
-    default_config,
     spent,
 )
 from engines.counters.kary import balanced_digits, best_arity, digit_sum, height_for
@@ -131,36 +128,6 @@ def test_epochs_are_counters_of_their_own() -> None:
     assert counter.variance(15) == counter.variance(12) + parts[2].variance(3)
     # From the longest on they are all alike.
     assert EpochsConfig(family="kary", first=2**18).calibrate(ONE).epoch_of(5 * 2**18) == (4, 2**20)
-
-
-def test_the_default_is_kary_where_no_horizon_is_known() -> None:
-    assert default_config(None) == EpochsConfig(family="kary")
-    # At horizon 1 the other is the simple counter.
-    assert default_config(1).calibrate(ONE).variance(1) == SimpleConfig().calibrate(ONE).variance(1)
-
-
-@pytest.mark.parametrize("horizon", [1, 9, 20, 30, 77, 200, 1024])
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10), ONE, Fraction(2), Fraction(4)])
-def test_the_default_of_a_horizon_has_the_least_variance(horizon: int, epsilon: Fraction) -> None:
-    """`optimal` or `kary`, whichever has less; with the same guarantee."""
-    kary, optimal = (config(horizon=horizon).calibrate(epsilon) for config in (KaryConfig, OptimalConfig))
-    means = {each: sum(each.variance(t) for t in range(1, horizon + 1)) for each in (kary, optimal)}
-    taken = default_config(horizon).calibrate(epsilon)
-    assert means[taken] <= min(means.values()) / 0.999
-    assert taken == default_config(horizon).calibrate(epsilon)
-    assert spent(taken, horizon) <= epsilon
-
-
-@pytest.mark.parametrize(("horizon", "epsilon"), [(1025, ONE), (100, Fraction(1, 2**15)), (30, Fraction(4))])
-def test_the_default_of_a_horizon_is_kary_elsewhere(horizon: int, epsilon: Fraction) -> None:
-    """Beyond the longest strategy, below the least epsilon, and where noise on whole events is less."""
-    assert default_config(horizon).calibrate(epsilon) == KaryConfig(horizon=horizon).calibrate(epsilon)
-
-
-@pytest.mark.parametrize(("horizon", "epsilon"), [(0, ONE), (10, Fraction(0))])
-def test_the_default_of_a_horizon_refuses_as_its_counters_do(horizon: int, epsilon: Fraction) -> None:
-    with pytest.raises(EngineInputError, match="horizon" if epsilon else "epsilon"):
-        default_config(horizon).calibrate(epsilon)
 
 
 @pytest.mark.parametrize(

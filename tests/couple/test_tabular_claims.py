@@ -38,7 +38,7 @@ SCENES: tuple[tuple[str, Mapping[str, Any], int | None], ...] = (
     ("paper", {"options": {"rounds": 2}}, 40),
     ("paper", {"domain": {"ttl": "3h"}, "options": QUICK}, 1000),
     ("paper", {**DELETES, "options": {**QUICK, "counter": "tree", "horizon": STEPS}}, 40),
-    ("paper", {**DELETES, "options": {**QUICK, "counter": "optimal", "horizon": STEPS}}, 40),
+    ("paper", {**DELETES, "options": {**QUICK, "counter": "kary", "horizon": STEPS}}, 40),
     ("streaming-mwem", {"options": {"rounds": 2}}, 40),
     ("streaming-mwem", {"domain": {"ttl": "3h"}, "options": {**QUICK, "rounds": 1}}, 1000),
     ("streaming-mwem", {**DELETES, "options": {**QUICK, "ways": [1]}}, 40),
@@ -131,7 +131,7 @@ def _laws_are_the_declared_ones(guarantee: Any, pairs: Any) -> None:
         assert (law.epsilon, 2 * law.sensitivity / law.epsilon) == (choice.epsilon, choice.scale * law.sensitivity)
     for used in counters:
         counter = used.law.counter
-        scales = {noise / counter.node_resolution for noise in counter.node_noise(1)}
+        scales = {noise / counter.resolution for noise in counter.node_noise(1)}
         assert (counter.cost, scales) == (counts.epsilon, {counts.scale})
     moved = max(int(np.abs(a.private - b.private).max()) for a, b in pairs if isinstance(a.law, ExponentialLaw))
     assert {moved * used.law.quantum for used in choices} == {used.law.sensitivity for used in choices}
