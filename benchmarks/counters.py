@@ -1,10 +1,11 @@
-"""Variances of all counters, and the papers' own comparison of three: `python -m benchmarks.counters`.
+"""Variances of all counters and of comparators, and a paper's comparison of three: `python -m benchmarks.counters`.
 
 Writes benchmarks/results/counters.csv (mean and largest variance over t <= T, bytes and time for each coordinate),
 counters_figure2.csv ([kumar2024b], figure 2: mean absolute error on random bits at epsilon 1/2) and counters.png.
 Costs: epsilon 1 for Laplace counters, mu 1 (rho 1/2) for Gaussian ones. `continuous` is the variance that Laplace
 noise of the same scale on reals would have, the number of the papers; the discrete noise that runs has a little less.
-`optimal_to_kary`, in the last line: the largest ratio of their mean variances, of discrete noise, at `COMPARED_AT`.
+Comparators are functions (`benchmarks.papers.counters`), which have no bytes and no time.
+`optimal_to_kary`, in the last line: the largest ratio of their mean variances, at `COMPARED_AT`.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Column, Table
 
+from benchmarks.papers.counters import COUNTERS as COMPARATORS
+from benchmarks.papers.counters import LONGEST
 from engines.counters import COUNTERS, BlockConfig, Counter, KaryConfig, SimpleConfig, TreeConfig
 from engines.noise import seeded
-from schemas.config.options.spatial import LONGEST_HORIZON
 
 RESULTS = Path(__file__).parent / "results"
 HORIZONS = (30, 100, 200, 1024, 4096)
@@ -48,8 +50,8 @@ class Row:
     mean: float
     largest: float
     continuous: float
-    state_bytes: int
-    us_per_coordinate: float
+    state_bytes: int | None
+    us_per_coordinate: float | None
 
 
 def variances(counter: Counter, horizon: int) -> np.ndarray:
@@ -71,6 +73,10 @@ def speed(counter: Counter) -> tuple[float, int]:
 
 
 def row(name: str, horizon: int) -> tuple[Row, np.ndarray]:
+    if name in COMPARATORS:
+        exact, small = (COMPARATORS[name](horizon, epsilon) for epsilon in (Fraction(1), SMALL))
+        means = float(exact.mean()), float(exact.max()), float(small.mean()) * float(SMALL) ** 2
+        return Row(name, "epsilon 1", horizon, *means, None, None), exact
     config = COUNTERS[name](horizon)
     pure = name in PURE
     counter = config.calibrate(Fraction(1) if pure else HALF)
@@ -110,7 +116,9 @@ def figure2(name: str, runs: int) -> np.ndarray:
     return np.array(errors)
 
 
-PURE = frozenset(name for name, build in COUNTERS.items() if build(8).calibrate(Fraction(1)).measure == "epsilon")
+NAMES = (*COUNTERS, *COMPARATORS)
+LAPLACE = (name for name, build in COUNTERS.items() if build(8).calibrate(Fraction(1)).measure == "epsilon")
+PURE = frozenset((*LAPLACE, *COMPARATORS))
 COMPARED = {"simple": "Simple", "block8": "Block(8)", "tree": "Binary tree", "kary": "balanced k-ary (ours)"}
 COLOURS = {
     "simple": "#7f7f7f",
@@ -170,7 +178,7 @@ def plot(curves: dict[str, np.ndarray], few: dict[str, np.ndarray], many: dict[s
 
 def horizons(name: str) -> tuple[int, ...]:
     """Those of the table that the counter may have."""
-    longest = LONGEST_HORIZON.get(name)
+    longest = LONGEST.get(name)
     return HORIZONS if longest is None else tuple(horizon for horizon in HORIZONS if horizon <= longest)
 
 
@@ -197,8 +205,8 @@ def main() -> None:
     few: dict[str, np.ndarray] = {}
     many: dict[str, np.ndarray] = {}
     with Progress(console=console) as progress:
-        task = progress.add_task("variances", total=sum(len(horizons(name)) for name in COUNTERS) + len(COMPARED))
-        for name in COUNTERS:
+        task = progress.add_task("variances", total=sum(len(horizons(name)) for name in NAMES) + len(COMPARED))
+        for name in NAMES:
             for horizon in horizons(name):
                 measured, curve = row(name, horizon)
                 rows.append(measured)
@@ -231,15 +239,17 @@ def main() -> None:
         "us",
     )
     means = {(r.counter, r.horizon): r for r in rows}
-    for name in COUNTERS:
+    for name in NAMES:
         first = means[name, 100]
         cells = [f"{means[name, h].continuous:.1f}" if h in horizons(name) else "-" for h in HORIZONS]
-        us = min(means[name, horizon].us_per_coordinate for horizon in horizons(name))
-        table.add_row(name, first.measure, *cells, f"{first.mean:.1f}", str(means[name, 1024].state_bytes), f"{us:.2f}")
+        taken = [means[name, horizon].us_per_coordinate for horizon in horizons(name)]
+        us = min((each for each in taken if each is not None), default=None)
+        held = [str(means[name, 1024].state_bytes), f"{us:.2f}"] if us is not None else ["-", "-"]
+        table.add_row(name, first.measure, *cells, f"{first.mean:.1f}", *held)
     console.print(table)
     ratios = [means["optimal", h].mean / means["kary", h].mean for h in COMPARED_AT]
     report = {
-        "mean_variance": {name: [round(means[name, h].continuous, 1) for h in horizons(name)] for name in COUNTERS},
+        "mean_variance": {name: [round(means[name, h].continuous, 1) for h in horizons(name)] for name in NAMES},
         "horizons": HORIZONS,
         "figure2_mean_error": {name: round(float(many[name].mean()), 2) for name in COMPARED},
         "figure2_horizon": BITS,

@@ -23,7 +23,7 @@ from typing import ClassVar
 
 from engines.accounting.lattice import sigma_squared_of
 from engines.accounting.user_level import event_mu_squared, times_mu_squared
-from engines.counters import Counter, EpochsConfig, default_config
+from engines.counters import Counter, EpochsConfig
 from engines.counters.epochs import Family
 from engines.noise import DiscreteLaplace, NoiseSource, gaussian_mechanism, laplace_mechanism, scale_for
 from schemas.arrays import IntArray
@@ -147,7 +147,7 @@ class PureShares:
 
     def counter(self, share: Fraction) -> Counter:
         """That counts events at every step without end."""
-        return default_config(None).calibrate(share)
+        return EpochsConfig(family="kary").calibrate(share)
 
     def epsilon_of(self, share: Fraction) -> Fraction:
         """What a share costs by itself."""

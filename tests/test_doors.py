@@ -50,8 +50,6 @@ AGGREGATES = """
     engines.trajectory.default.questions.Questions.of
     engines.trajectory.default.questions._number
     engines.trajectory.trips.Trips.first
-    engines.trajectory.papers.uniform._fine
-    engines.trajectory.papers.uniform._histograms
 """
 ADDING = ("engines.counters.linear", "engines.noise.mechanisms")
 DECIDING = ("engines.noise.exponential", "engines.noise.split")

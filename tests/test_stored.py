@@ -50,7 +50,6 @@ from agents.protocol.release.witness import Mark
 from engines.accounting.accountant import RULES, Accountant
 from engines.accounting.ledger import Cost
 from engines.contract_case import contract_case
-from engines.counters.optimal.strategies import packed, unpacked
 from engines.tabular.keys import RowKeys
 from schemas import wire
 from schemas.arrays import narrowed
@@ -364,13 +363,6 @@ FORMATS: Sequence[Format] = (
     Format(
         "engines.accounting.accountant.Accountant.state", ACCOUNTANTS, lambda x: x.unspent.restore(travelled(x.state()))
     ),
-    Format(
-        "engines.counters.optimal.strategies.packed",
-        st.dictionaries(
-            whole(1, 20), hnp.arrays(np.int64, (2, 1), elements=whole(-(2**15), 2**15 - 1)), max_size=2
-        ).map(lambda x: {horizon: np.repeat(sums, horizon, axis=1) for horizon, sums in x.items()}),
-        back(packed, unpacked),
-    ),
     Format("engines.tabular.keys.RowKeys.pack", coded(), coded_back),
 )
 
@@ -543,7 +535,6 @@ NARROW: Mapping[str, str] = {
     "agents.protocol.ingest.user_table": "places in a segment; counts are checked by `FoundUsers.write`",
     "agents.protocol.partitioner": "hashes of 32 bits, as Kafka's clients compute them",
     "agents.protocol.release.dating": "steps below STEP_LIMIT",
-    "engines.counters.optimal.strategies": "narrowed",
     "engines.tabular.records": "narrowed codes, of attributes with MAX_VALUES at most",
 }
 """Modules that name types of two or four bytes, and why what they hold fits."""

@@ -8,8 +8,6 @@ import numpy as np
 
 from engines.counters import COUNTERS, Counter, EpochsConfig, spent
 from engines.counters.epochs import COARSE
-from engines.counters.optimal.strategies import stored
-from engines.counters.registry import LeastConfig
 from engines.coupling import CouplingBroken, Recorder
 from engines.noise.witness import WitnessedSource
 
@@ -22,8 +20,6 @@ def check_counters(first: str = "") -> str:
     every = {name: build(ACTIVATIONS) for name, build in COUNTERS.items()}
     # Those that engines take where rho is very small.
     every |= {family: EpochsConfig(family=family) for family in COARSE}
-    every["least"] = LeastConfig(horizon=ACTIVATIONS)
-    every["least, of few"] = LeastConfig(horizon=max(stored()) + 1)
     for name, config in sorted(every.items(), key=lambda each: type(each[1]).__module__ != first):
         counter = config.calibrate(COST)
         try:

@@ -1,10 +1,10 @@
 """`make bench-price`: what releases at every step cost against one batch release at the end, at one epsilon and delta.
 
 The last step of `default` over the best batch method that runs: for tables AIM, in an environment of its own; for maps
-the better of PrivTree and the adaptive grid, on all that is alive; for trips the best of AdaTrace and of the engine's
-two baselines. ARGS="--adatrace FOLDER" runs AdaTrace, of a checkout of git-disl/AdaTrace; without it the runs that are
-in the results count. Runs that are in benchmarks/results/price.csv are not repeated (`--fresh` does). QUICK=1: one seed
-of a few, into price_quick.*.
+the better of PrivTree and the adaptive grid, on all that is alive; for trips the best of AdaTrace, of the paper's trees
+and of a coarse grid. ARGS="--adatrace FOLDER" runs AdaTrace, of a checkout of git-disl/AdaTrace; without it the runs
+that are in the results count. Runs that are in benchmarks/results/price.csv are not repeated (`--fresh` does). QUICK=1:
+one seed of a few, into price_quick.*.
 
 Last line, JSON. Geometric means over data sets and figures, of means over seeds; with `_spread`, the standard deviation
 over seeds of the same from each seed alone:

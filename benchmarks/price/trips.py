@@ -1,7 +1,7 @@
 """Trips: those of all windows of a stream together against one release about all trips, at one epsilon for a trip.
 
 Windows have equal numbers of trips, dealt by the seed. Rivals: AdaTrace [gursoy2018], where a checkout of its program
-is given; the papers' trees and the coarse grid of the trajectory engine.
+is given; the paper's trees and a coarse grid.
 """
 
 from __future__ import annotations
@@ -76,12 +76,7 @@ def run(name: str, method: str, seed: int) -> dict[str, float]:
     mode = BATCH.get(method, BATCH["one batch"])
     windows = int(method.split(maxsplit=1)[0]) if method.endswith("windows") else 1
     made = [
-        mode.synthesise(
-            window.first(Limits().points),
-            epsilon=EPSILON,
-            limits=Limits(),
-            noise=seeded(seed).child("price", name, method, at),
-        ).trips
+        mode(window, epsilon=EPSILON, limits=Limits(), noise=seeded(seed).child("price", name, method, at))
         for at, window in enumerate(windows_of(trips, windows, seed))
     ]
     return figures(name, joined(made))

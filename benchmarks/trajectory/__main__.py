@@ -1,4 +1,5 @@
-"""Error of the trajectory engine's modes on trips that we have: `make bench-trajectory` (QUICK=1: under three minutes).
+"""Error of the trajectory engine's modes, and of a coarse grid, on trips that we have: `make bench-trajectory`
+(QUICK=1: under three minutes).
 
 The five figures of the paper (`engines.trajectory.metrics`) and the patterns of collapsed runs, scored on grids of 40
 and of 33 cells a side (the first is aligned with `default`'s), at epsilon 0.5, 1 and 2 for one trip. `resampled` is no
@@ -34,7 +35,6 @@ from benchmarks.trajectory.data import LARGE, SMALL, SOURCES
 from benchmarks.trajectory.modes import FIVE, GRIDS, MODES
 from benchmarks.trajectory.pictures import side_by_side
 from engines.noise import seeded
-from engines.shares import PureShares
 from engines.trajectory import Limits, Trips
 from engines.trajectory.metrics import FIGURES, Truth
 
@@ -88,14 +88,12 @@ def run(names: list[str], epsilons: tuple[Fraction, ...], seeds: int, *, picture
                         made = (
                             resampled(trips, seed)
                             if mode == BOUND
-                            else MODES[mode]
-                            .synthesise(
-                                trips.first(Limits().points),
-                                shares=PureShares(epsilon),
+                            else MODES[mode](
+                                trips,
+                                epsilon=epsilon,
                                 limits=Limits(),
                                 noise=seeded(seed).child(name, str(epsilon), mode),
                             )
-                            .trips
                         )
                         row = (name, epsilon, mode)
                         results.seconds.setdefault(row, []).append(time.perf_counter() - begin)

@@ -4,11 +4,9 @@ from engines.counters.block import BlockConfig, BlockCounter
 from engines.counters.blt import BltConfig, BltCounter
 from engines.counters.contract import Counter, CounterConfig, CounterState, Measure, concatenate, select, spent
 from engines.counters.epochs import EpochsConfig, EpochsCounter
-from engines.counters.honaker import HonakerConfig, HonakerCounter
 from engines.counters.hybrid import HybridConfig, HybridCounter
 from engines.counters.kary import KaryConfig, KaryCounter
-from engines.counters.optimal.counter import OptimalConfig, OptimalCounter
-from engines.counters.registry import COUNTERS, LeastConfig, default_config
+from engines.counters.registry import COUNTERS
 from engines.counters.selective import SelectiveCounting
 from engines.counters.simple import SimpleConfig, SimpleCounter
 from engines.counters.toeplitz import ToeplitzConfig, ToeplitzCounter
@@ -26,16 +24,11 @@ __all__ = [
     "CounterState",
     "EpochsConfig",
     "EpochsCounter",
-    "HonakerConfig",
-    "HonakerCounter",
     "HybridConfig",
     "HybridCounter",
     "KaryConfig",
     "KaryCounter",
-    "LeastConfig",
     "Measure",
-    "OptimalConfig",
-    "OptimalCounter",
     "SelectiveCounting",
     "SimpleConfig",
     "SimpleCounter",
@@ -46,7 +39,6 @@ __all__ = [
     "UnboundedBlockConfig",
     "UnboundedBlockCounter",
     "concatenate",
-    "default_config",
     "select",
     "spent",
 ]

@@ -6,8 +6,8 @@ public constants only. What it has seen is in a `CounterState`, a dictionary of 
 Guarantee: a counter that is activated any number of times (up to its horizon) costs `cost` for one event, which is one
     unit, added or removed, in ONE coordinate at ONE activation: epsilon-DP or rho-zCDP, as `measure` says. An event of
     weight w costs w times that epsilon, or w squared times that rho.
-Units: values are events; increments and running sums are whole multiples of 1/resolution events (most counters have
-    resolution 1); an activation is one call of `step`, not a step of the stream.
+Units: values are events; increments and running sums, nodes and their noise are whole multiples of 1/resolution events,
+    which is 1 for Laplace noise; an activation is one call of `step`, not a step of the stream.
 """
 
 from collections.abc import Sequence
@@ -128,20 +128,15 @@ class Counter(Protocol):
         """Return for each node the scale of its discrete Laplace noise, or the sigma squared of its Gaussian one."""
         ...
 
-    @property
-    def node_resolution(self) -> int:
-        """Nodes are counted in one event divided by this, and so is their noise."""
-        ...
-
 
 def laplace_scale(counter: Counter) -> Fraction:
-    """Return the largest scale of its nodes' noise in the first activation, in events.
+    """Return the largest scale of its nodes' noise in the first activation.
 
-    >>> from engines.counters import OptimalConfig, TreeConfig
-    >>> [laplace_scale(config(horizon=15).calibrate(Fraction(1, 2))) for config in (TreeConfig, OptimalConfig)]
-    [Fraction(8, 1), Fraction(2, 1)]
+    >>> from engines.counters import TreeConfig
+    >>> laplace_scale(TreeConfig(horizon=15).calibrate(Fraction(1, 2)))
+    Fraction(8, 1)
     """
-    return max(counter.node_noise(1)) / counter.node_resolution
+    return max(counter.node_noise(1))
 
 
 def spent(counter: Counter, t: int) -> Fraction:

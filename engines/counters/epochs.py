@@ -82,11 +82,6 @@ class EpochsCounter(LinearCounter):
         """That of the family."""
         return self._counter(0).resolution
 
-    @property
-    def node_resolution(self) -> int:
-        """That of the family."""
-        return self._counter(0).node_resolution
-
     def epoch_of(self, t: int) -> tuple[int, int]:
         """Return the number of the epoch of activation t, and how many activations there were before it.
 

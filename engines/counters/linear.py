@@ -68,11 +68,6 @@ class LinearCounter(ABC):
         return 1
 
     @property
-    def node_resolution(self) -> int:
-        """Nodes are in one event divided by this."""
-        return 1
-
-    @property
     @abstractmethod
     def measure(self) -> Measure:
         """What the cost is counted in."""
@@ -215,11 +210,6 @@ class GaussianCounter(LinearCounter):
     def cost(self) -> Fraction:
         """Rho of one event."""
         return self.rho
-
-    @property
-    def node_resolution(self) -> int:
-        """The lattice of the noise is that of releases."""
-        return self.resolution
 
     @property
     def node_variance(self) -> float:

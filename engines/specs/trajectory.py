@@ -12,7 +12,7 @@ SPEC = EngineSpec(
     # Contributions are trips: without a user whose they are, nobody tells whether two records are of one trip.
     # 2: a smaller lambda of PrivTree.
     facts=EngineFacts(
-        modes=("default", "paper", "grid"),
+        modes=("default", "paper"),
         units=("user",),
         dates_records=True,
         uses_delta=frozenset({"default"}),

@@ -39,9 +39,8 @@ def _mode(stream: Stream) -> TripMode:
     if stream.mode == "default":
         return Default(side=options.side, ground=_ground(_section(stream)))
     from engines.trajectory.papers.paper_trees import Paper
-    from engines.trajectory.papers.uniform import Uniform
 
-    return Paper(spread=options.spread) if stream.mode == "paper" else Uniform(side=options.grid)
+    return Paper(spread=options.spread)
 
 
 def shares(stream: Stream) -> Shares:

@@ -49,7 +49,7 @@ def trip_focus(x: float, y: float, known: Sequence[KnownTrip]) -> Focus:
             name, bins, values = measurement["histogram"], measurement["bins"], measurement["values"]["noisy"]
             if name == "trips":
                 found, there = values[0], trips
-            elif name in ("starts", "ends", "points", "density"):
+            elif name in ("starts", "ends", "points"):
                 # Trips of one point are in the first group of points.
                 grid = Grid(isqrt(bins)) if isqrt(bins) ** 2 == bins else Grid(isqrt(bins // 3))
                 cell = int(grid.cells(*place)[0])
@@ -91,7 +91,7 @@ def fixture(mode: str, *, contributions: int = 1, epsilon: float = 2.0, delta: f
             },
             "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
             "domain": {"kind": "trips", "trip": "n", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0], "end": "e"},
-            "options": {"records": False, "longest": "100h", "side": 4, **({"grid": 2} if mode == "grid" else {})},
+            "options": {"records": False, "longest": "100h", "side": 4},
         }
     )
     bounds = (0.0, 0.0, 1.0, 1.0)
@@ -145,7 +145,7 @@ def _dearest(domain: Any, chance: Chance) -> list[dict[str, Any]]:
 def _reach(stream: Stream) -> float:
     """No trip is the dearest one to all histograms at once: one that stays has no moves, one that moves has its points
     in several cells, and with a delta the squares of halves count. So they add up to more than any trip pays
-    (`tests/couple/test_trajectory_delta.py`: each histogram alone reaches its part). In modes of the papers trees are
+    (`tests/couple/test_trajectory_delta.py`: each histogram alone reaches its part). In mode `paper` trees are
     charged for paths without end, too."""
     if stream.mode == "default":
         return 0.7 if stream.privacy.delta else WHOLE
@@ -154,9 +154,8 @@ def _reach(stream: Stream) -> float:
 
 def _wide(mode: str) -> list[Variant]:
     """Finer grids, and longer trips."""
-    grid = {"grid": 20} if mode == "grid" else {}
     many = {"max_contributions": 8, "max_per_step": 6}
-    return [{"options": {"max_points": 100, "max_moves": 60, "side": 48, **grid}, "privacy": many}]
+    return [{"options": {"max_points": 100, "max_moves": 60, "side": 48}, "privacy": many}]
 
 
 CONTRACT = EngineCase(

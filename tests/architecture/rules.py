@@ -82,13 +82,6 @@ RULES = (
         ours="engines.contract engines.counters engines.noise schemas",
         others=frozenset({"numpy", "scipy"}),
     ),
-    # The strategies are data of the package: read once, checked by their digest.
-    allow(
-        "engines.counters.optimal.strategies",
-        ours="schemas",
-        standard=PURE | {"importlib"},
-        others=frozenset({"numpy"}),
-    ),
     # JAX has one door: processes whose engine does not fit with it must not pay for it.
     allow("engines.tabular.papers.pgm", ours="engines schemas", others=frozenset({"jax", "mbi", "numpy"})),
     allow(

@@ -22,7 +22,6 @@ from engines.trajectory.assembly import Closing
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.engine import TrajectoryConfig
 from engines.trajectory.papers.paper_trees import Paper
-from engines.trajectory.papers.uniform import Uniform
 
 SERIES = SeriesConfig(
     name="test",
@@ -60,11 +59,10 @@ STORED = (
     (MARKOV, "514bc98639fcc4930507a78b6872f44beeb4497f691f1eaa9fec8502136d132a"),
     (trips(Default()), "5aac15905695b5dda7e2e5812145c0166cd9b652cbe30fbc433ef7aabe2e028d"),
     (trips(Paper(spread="exponential")), "c6fad6b5f930b837ac43088f3cc73fd86309e48cbc7724b286e47444e1fb07f4"),
-    (trips(Uniform(side=4)), "62b95b6161a3dbaf81514273038f1f310a77a1f825872ceeae334c1565755368"),
 )
 NAMED = (
     *(SeriesConfig, SeriesDomain, SeriesField, Presence, Clock, Allocation),
-    *(TripDomain, Closing, Limits, Default, Paper, Uniform, GaussianShares),
+    *(TripDomain, Closing, Limits, Default, Paper, GaussianShares),
 )
 
 

@@ -124,7 +124,7 @@ PLANTS: dict[str, tuple[str, str, Callable[[], AbstractContextManager[Any]]]] = 
         lambda: edited(Markov, "guarantee", "scale_for(L1_SENSITIVITY,", "scale_for(1,"),
     ),
     "a scale that does not buy its epsilon": (
-        "trajectory", "grid", lambda: edited(LaplaceCells, "scale", "self.cost", "self.cost * 2"),
+        "trajectory", "paper", lambda: edited(LaplaceCells, "scale", "self.cost", "self.cost * 2"),
     ),
     "bits at the slope of one threshold": (
         "spatial", "paper", lambda: edited(SplitRule, "scale", "path_cost(self.fanout)", "1"),

@@ -1,4 +1,4 @@
-"""What is particular to one Laplace counter: how blocks grow, choice of arity, Honaker's weights, shares of epsilon."""
+"""What is particular to one Laplace counter: how blocks grow, choice of arity, shares of epsilon."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 from engines.counters import (
     BlockConfig,
     EpochsConfig,
-    HonakerConfig,
     HybridConfig,
     KaryConfig,
-    OptimalConfig,
-    SimpleConfig,
     TreeConfig,
     UnboundedBlockConfig,
-    default_config,
     spent,
 )
 from engines.counters.kary import balanced_digits, best_arity, digit_sum, height_for
@@ -89,23 +85,6 @@ def test_the_tree_has_as_many_levels_as_the_horizon_has_digits(horizon: int, lev
     assert counter.variance(t) == bin(t).count("1") * counter.node_variance
 
 
-@few
-@given(horizon=st.integers(1, 200))
-def test_honaker_is_never_worse_than_its_tree(horizon: int) -> None:
-    tree, below = TreeConfig(horizon=horizon).calibrate(ONE), HonakerConfig(horizon=horizon).calibrate(ONE)
-    assert tree.scale == below.scale
-    for t in range(1, horizon + 1):
-        assert below.variance(t) <= tree.variance(t) * (1 + 1e-12)
-
-
-def test_honakers_weights_are_those_of_least_squares() -> None:
-    """The estimate of a whole tree of 8 from all 15 nodes is the generalised least squares one (rows: nodes)."""
-    counter = HonakerConfig(horizon=8).calibrate(ONE)
-    strategy = counter.strategy(8).astype(float)
-    best = np.ones(8) @ np.linalg.pinv(strategy)
-    assert np.allclose(counter.decoder(8)[-1], best)
-
-
 def test_blocks_of_the_papers_form_grow_as_squares() -> None:
     counter = UnboundedBlockConfig(growth="paper").calibrate(ONE)
     ends = np.flatnonzero(counter._ends(np.arange(1, 40))) + 1
@@ -151,36 +130,6 @@ def test_epochs_are_counters_of_their_own() -> None:
     assert EpochsConfig(family="kary", first=2**18).calibrate(ONE).epoch_of(5 * 2**18) == (4, 2**20)
 
 
-def test_the_default_is_kary_where_no_horizon_is_known() -> None:
-    assert default_config(None) == EpochsConfig(family="kary")
-    # At horizon 1 the other is the simple counter.
-    assert default_config(1).calibrate(ONE).variance(1) == SimpleConfig().calibrate(ONE).variance(1)
-
-
-@pytest.mark.parametrize("horizon", [1, 9, 20, 30, 77, 200, 1024])
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10), ONE, Fraction(2), Fraction(4)])
-def test_the_default_of_a_horizon_has_the_least_variance(horizon: int, epsilon: Fraction) -> None:
-    """`optimal` or `kary`, whichever has less; with the same guarantee."""
-    kary, optimal = (config(horizon=horizon).calibrate(epsilon) for config in (KaryConfig, OptimalConfig))
-    means = {each: sum(each.variance(t) for t in range(1, horizon + 1)) for each in (kary, optimal)}
-    taken = default_config(horizon).calibrate(epsilon)
-    assert means[taken] <= min(means.values()) / 0.999
-    assert taken == default_config(horizon).calibrate(epsilon)
-    assert spent(taken, horizon) <= epsilon
-
-
-@pytest.mark.parametrize(("horizon", "epsilon"), [(1025, ONE), (100, Fraction(1, 2**15)), (30, Fraction(4))])
-def test_the_default_of_a_horizon_is_kary_elsewhere(horizon: int, epsilon: Fraction) -> None:
-    """Beyond the longest strategy, below the least epsilon, and where noise on whole events is less."""
-    assert default_config(horizon).calibrate(epsilon) == KaryConfig(horizon=horizon).calibrate(epsilon)
-
-
-@pytest.mark.parametrize(("horizon", "epsilon"), [(0, ONE), (10, Fraction(0))])
-def test_the_default_of_a_horizon_refuses_as_its_counters_do(horizon: int, epsilon: Fraction) -> None:
-    with pytest.raises(EngineInputError, match="horizon" if epsilon else "epsilon"):
-        default_config(horizon).calibrate(epsilon)
-
-
 @pytest.mark.parametrize(
     ("config", "message"),
     [
@@ -188,8 +137,6 @@ def test_the_default_of_a_horizon_refuses_as_its_counters_do(horizon: int, epsil
         (BlockConfig(length=2.0), "length"),  # type: ignore[arg-type]
         (TreeConfig(horizon=0), "horizon"),
         (TreeConfig(horizon=True), "horizon"),
-        (HonakerConfig(horizon=-1), "horizon"),
-        (HonakerConfig(horizon=2**47), "too small for this horizon"),
         (KaryConfig(horizon=0), "horizon"),
         (KaryConfig(horizon=9, arity=4), "odd"),
         (KaryConfig(horizon=9, arity=1), "arity"),

@@ -21,7 +21,6 @@ from engines.counters import (
     Counter,
     CounterConfig,
     EpochsConfig,
-    HonakerConfig,
     HybridConfig,
     KaryConfig,
     KaryCounter,
@@ -80,7 +79,6 @@ def test_no_event_of_a_variant_costs_more_than_claimed(name: str) -> None:
         (UnboundedBlockConfig(), 4, 2),
         (TreeConfig(horizon=1), 1, 1),
         (TreeConfig(horizon=64), 64, 7),
-        (HonakerConfig(horizon=63), 63, 6),
         (KaryConfig(horizon=62, arity=5), 62, 3),
     ],
     ids=str,
@@ -119,7 +117,7 @@ def test_the_code_does_what_the_matrices_say(name: str) -> None:
     lattice, atol = (counter.resolution, 1e-3) if counter.measure == "rho" else (1, 1e-4)
     sums = sums_of_single_draws(counter, t, decoder.shape[1], 8 * lattice)
     got, expected = sums / (8 * counter.resolution), decoder * lattice
-    if "kary" in name or name == "honaker":
+    if "kary" in name:
         # The order of draws within one activation does not matter: compare columns as a set.
         got, expected = (np.array(sorted(matrix.T.round(6).tolist())) for matrix in (got, expected))
     assert np.allclose(got, expected, atol=atol)
@@ -192,7 +190,6 @@ def test_the_listing_of_the_tree_adds_no_noise_at_horizon_one() -> None:
     [
         ("simple", (51 * 2 - 1, 1025, 4097)),
         ("tree", (313, 1210, 2028)),
-        ("honaker", (195, 702, 1150)),
         ("block", (73, 248, 504)),
         ("kary", (57, 171, 271)),
     ],

@@ -23,9 +23,6 @@ import pytest
 from engines.noise import seeded
 from engines.series.presence import Presence
 from engines.tabular.marginals import Marginals
-from engines.trajectory.grid import Grid
-from engines.trajectory.histograms import UNIT
-from engines.trajectory.trips import LATTICE, Trips
 from schemas.blocks import Folded
 from tests.couple import thresholds
 
@@ -125,21 +122,6 @@ def scores_of_marginals(selection: ModuleType) -> None:
             assert told[-1] == told[-2]
 
 
-def trips_that_are_long(uniform: ModuleType) -> None:
-    grid = Grid(20)
-    across = LATTICE - 1
-    for points in (2, 255, 256, 2000):
-        for end in (0, across * uniform.FARTHEST // 25, across):
-            x = np.linspace(0, end, points).astype(np.int64)
-            one = Trips(x, np.zeros(points, np.int64), np.array([0, points]))
-            two = Trips(np.tile(x, 2), np.zeros(2 * points, np.int64), np.array([0, points, 2 * points]))
-            before, after = (uniform._histograms(trips, grid, np.arange(grid.size)) for trips in (one, two))
-            for less, more in zip(before, after, strict=True):
-                assert np.abs(more.counts - less.counts).sum() <= UNIT, less.name
-            lengths = before[-1].counts.reshape(uniform.FARTHEST, uniform.LENGTHS)
-            assert lengths.sum() == UNIT
-
-
 CASES: dict[str, Callable[[ModuleType], None]] = {
     "engines.series.fields": sums,
     "engines.series.gaussian": gaussian_totals,
@@ -148,7 +130,6 @@ CASES: dict[str, Callable[[ModuleType], None]] = {
     "engines.spatial.split": scores_of_cells,
     "engines.tabular.marginals": marginals_in_chunks,
     "engines.tabular.papers.selection": scores_of_marginals,
-    "engines.trajectory.papers.uniform": trips_that_are_long,
 }
 
 

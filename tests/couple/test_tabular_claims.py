@@ -37,8 +37,8 @@ SCENES: tuple[tuple[str, Mapping[str, Any], int | None], ...] = (
     ("default", {"options": {"records": False, "marginals": [{"of": ["age", "smokes"], "weight": 3}]}}, 1000),
     ("paper", {"options": {"rounds": 2}}, 40),
     ("paper", {"domain": {"ttl": "3h"}, "options": QUICK}, 1000),
-    ("paper", {**DELETES, "options": {**QUICK, "counter": "honaker", "horizon": STEPS}}, 40),
-    ("paper", {**DELETES, "options": {**QUICK, "counter": "optimal", "horizon": STEPS}}, 40),
+    ("paper", {**DELETES, "options": {**QUICK, "counter": "tree", "horizon": STEPS}}, 40),
+    ("paper", {**DELETES, "options": {**QUICK, "counter": "kary", "horizon": STEPS}}, 40),
 )
 
 
@@ -127,7 +127,7 @@ def _laws_are_the_declared_ones(guarantee: Any, pairs: Any) -> None:
         assert (law.epsilon, 2 * law.sensitivity / law.epsilon) == (choice.epsilon, choice.scale * law.sensitivity)
     for used in counters:
         counter = used.law.counter
-        scales = {noise / counter.node_resolution for noise in counter.node_noise(1)}
+        scales = {noise / counter.resolution for noise in counter.node_noise(1)}
         assert (counter.cost, scales) == (counts.epsilon, {counts.scale})
     moved = max(int(np.abs(a.private - b.private).max()) for a, b in pairs if isinstance(a.law, ExponentialLaw))
     assert {moved * used.law.quantum for used in choices} == {used.law.sensitivity for used in choices}

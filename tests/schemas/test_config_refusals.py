@@ -156,8 +156,6 @@ BAD: list[tuple[str, str, str, str, str]] = [
     ("depth = 18", "forecast = 5", f"{O}.forecast", "unknown key", "depth, initial_steps"),
     ("depth = 18", "horizon = 5", f"{O}.horizon", "goes on for ever", "remove"),
     ("depth = 18", 'counter = "kary"', f"{O}.horizon", "how many releases", "unbounded-kary"),
-    ("depth = 18", 'counter = "optimal"', f"{O}.horizon", "how many releases", "unbounded-kary"),
-    ("depth = 18", 'counter = "optimal"\nhorizon = 1025', f"{O}.horizon", "up to 1024 releases", "kary"),
     ("depth = 18", 'counter = "toeplitz"', f"{O}.counter", "not one of", "unbounded-kary"),
     ("depth = 18", 'counter = "hybrid"', f"{O}.counter", "has no counters", "paper"),
     # stream

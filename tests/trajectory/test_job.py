@@ -146,13 +146,12 @@ def test_a_cap_on_steps_counts_trips_and_what_it_refuses_is_counted() -> None:
         assert sum(block.users[:, 2].tolist().count(1) for block in blocks) == (1 if cap else 0)
 
 
-@pytest.mark.parametrize("mode", ["paper", "grid"])
-def test_a_delta_is_for_the_default_mode(mode: str) -> None:
+def test_a_delta_is_for_the_default_mode() -> None:
     document = stream().model_dump()
     document["privacy"]["delta"] = 1e-6
     assert build_engine(Stream.model_validate(document)).guarantee().delta == 1e-6
     with pytest.raises(ConfigError, match="has no use for a delta"):
-        Stream.model_validate({**document, "mode": mode})
+        Stream.model_validate({**document, "mode": "paper"})
 
 
 def test_both_roads_are_shown_and_which_has_less_noise() -> None:

@@ -24,11 +24,9 @@ from engines.trajectory.ground import ground_of
 from engines.trajectory.histograms import measure
 from engines.trajectory.papers.hierarchy import laplace_exceeds
 from engines.trajectory.papers.paper_trees import Paper
-from engines.trajectory.papers.uniform import Uniform
 
 MEASURED = [
-    f"engines.trajectory.{name}.measure"
-    for name in ("default.questions", "papers.paper_trees", "papers.pair_tree", "papers.uniform")
+    f"engines.trajectory.{name}.measure" for name in ("default.questions", "papers.paper_trees", "papers.pair_tree")
 ]
 DECIDED = [f"engines.trajectory.{name}.laplace_exceeds" for name in ("papers.hierarchy", "papers.pair_tree")]
 LINES = {"type": "MultiLineString", "coordinates": [[[8.02, 47.03], [8.9, 47.93]], [[8.1, 47.9], [8.95, 47.1]]]}
@@ -38,7 +36,6 @@ MODES: dict[str, TripMode] = {
     "default, on a map": Default(ground=GROUND),
     "paper": Paper(),
     "paper, exponential": Paper(spread="exponential"),
-    "grid": Uniform(),
 }
 
 

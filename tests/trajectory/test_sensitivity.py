@@ -20,12 +20,11 @@ from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import UNIT, Histogram, equal_shares
 from engines.trajectory.papers.hierarchy import margins
 from engines.trajectory.papers.paper_trees import Paper, end_weighted_shares
-from engines.trajectory.papers.uniform import Uniform
 
 COORDINATE = st.one_of(st.integers(0, LATTICE - 1), st.sampled_from([0, LATTICE // 2 - 1, LATTICE // 2, LATTICE - 1]))
 # Trips that stay, jump over the whole box, and come back; one point and many.
 TRIP = st.lists(st.tuples(COORDINATE, COORDINATE), min_size=1, max_size=40)
-MODES: list[TripMode] = [Default(), Paper(), Paper(spread="exponential"), Uniform()]
+MODES: list[TripMode] = [Default(), Paper(), Paper(spread="exponential")]
 
 
 def trips_of(points: list[list[tuple[int, int]]]) -> Trips:
@@ -65,7 +64,7 @@ class Seen(list[Histogram]):
 def measured_in(mode: TripMode, trips: Trips) -> Seen:
     """What a mode measures, under the partition that the SAME noise draws (decided by margins at the floor)."""
     seen = Seen()
-    modules = ("default.questions", "papers.paper_trees", "papers.pair_tree", "papers.uniform")
+    modules = ("default.questions", "papers.paper_trees", "papers.pair_tree")
     patches = [patch(f"engines.trajectory.{name}.measure", seen.measure) for name in modules]
     splits = [
         patch(f"engines.trajectory.{name}.laplace_exceeds", lambda margins, **_: np.arange(len(margins)) < 2)
@@ -81,15 +80,14 @@ def measured_in(mode: TripMode, trips: Trips) -> Seen:
     return seen
 
 
-@pytest.mark.parametrize("mode", [Paper(), Paper(spread="exponential"), Uniform()], ids=repr)
+@pytest.mark.parametrize("mode", [Paper(), Paper(spread="exponential")], ids=repr)
 @settings(max_examples=15)
 @given(points=st.lists(TRIP, min_size=2, max_size=4), out=st.integers(0, 3))
-def test_one_trip_moves_each_histogram_of_a_baseline_by_one_trip_at_most(
+def test_one_trip_moves_each_histogram_of_the_paper_by_one_trip_at_most(
     mode: TripMode, points: list[list[tuple[int, int]]], out: int
 ) -> None:
     trips = trips_of(points)
-    with patch("engines.trajectory.papers.uniform._parts", lambda density, epsilon, grid: np.full(grid.size, 3)):
-        with_it, without = measured_in(mode, trips), measured_in(mode, trips.without(out % len(trips)))
+    with_it, without = measured_in(mode, trips), measured_in(mode, trips.without(out % len(trips)))
     for left, right in zip(with_it, without, strict=True):
         assert np.abs(left.counts - right.counts).sum() <= UNIT, left.name
 

@@ -29,7 +29,7 @@ from schemas.config.domain.trips import TripsDomainSection
 from schemas.config.options.trajectory import TrajectoryOptions
 from schemas.guarantee import Guarantee
 
-_CELLS = {"default": "starts", "grid": "density", "paper": "pairs"}
+_CELLS = {"default": "starts", "paper": "pairs"}
 
 
 def _section(stream: Stream) -> TripsDomainSection:
@@ -43,7 +43,6 @@ def _domain(stream: Stream) -> str:
     xmin, ymin, xmax, ymax = section.bounds
     cells = {
         "default": f"a grid of {TrajectoryOptions.of(stream).side} x {TrajectoryOptions.of(stream).side} cells at most",
-        "grid": f"a grid of {TrajectoryOptions.of(stream).grid} x {TrajectoryOptions.of(stream).grid} cells",
         "paper": "cells that a private tree finds",
     }[stream.mode]
     return (

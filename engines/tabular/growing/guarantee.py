@@ -55,7 +55,7 @@ def _totals(parts: GrowingParts) -> Mechanism:
         name=name,
         distribution="discrete Gaussian",
         l1_sensitivity=1,
-        scale=Fraction(sqrt(noise) / counter.node_resolution).limit_denominator(_SHORT),
+        scale=Fraction(sqrt(noise) / counter.resolution).limit_denominator(_SHORT),
         epsilon=shares.epsilon_of(parts.totals_share),
         account="totals",
         mu_squared=shares.mu_squared_of(parts.totals_share),

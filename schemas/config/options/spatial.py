@@ -18,22 +18,18 @@ CounterName = Literal[
     "block8",
     "block",
     "tree",
-    "honaker",
     "kary",
-    "optimal",
     "hybrid",
     "unbounded-block-paper",
     "unbounded-block",
     "unbounded-kary",
 ]
 """Counters of pure DP, by their names in `engines.counters`; a test compares the two lists."""
-NEED_HORIZON = frozenset({"block", "tree", "honaker", "kary", "optimal"})
-LONGEST_HORIZON = {"optimal": 1024}
-"""Of counters that are not made for any; a test compares it with theirs."""
+NEED_HORIZON = frozenset({"block", "tree", "kary"})
 
 
 def horizon_problems(counter: CounterName, horizon: int | None) -> Iterator[ConfigProblem]:
-    """What is wrong with the horizon of a counter: missing, too long, or of no use."""
+    """What is wrong with the horizon of a counter: missing, or of no use."""
     if counter in NEED_HORIZON and horizon is None:
         yield ConfigProblem(
             "horizon",
@@ -42,13 +38,6 @@ def horizon_problems(counter: CounterName, horizon: int | None) -> Iterator[Conf
         )
     if horizon is not None and counter not in NEED_HORIZON:
         yield ConfigProblem("horizon", f'counter = "{counter}" goes on for ever', "remove the key")
-    longest = LONGEST_HORIZON.get(counter)
-    if horizon is not None and longest is not None and horizon > longest:
-        yield ConfigProblem(
-            "horizon",
-            f'counter = "{counter}" has strategies for up to {longest} releases',
-            f'set horizon = {longest} or less, or take counter = "kary", which has any horizon',
-        )
 
 
 class SpatialOptions(OptionsSection):

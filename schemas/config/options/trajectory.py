@@ -32,8 +32,6 @@ class TrajectoryOptions(TripOptionsSection):
     """Moves between cells of a trip that count, and of a synthetic one."""
     side: Whole = Field(40, ge=4, le=48, examples=[40])
     """Mode `default`: cells along each side of the finest grid, a multiple of 4; few trips get a coarser one."""
-    grid: Whole = Field(6, ge=2, le=20, examples=[6])
-    """Mode `grid`: cells along each side."""
     spread: Literal["uniform", "exponential"] = Field("uniform", examples=["uniform"])
     """Mode `paper`: how a trip's weight is spread over its transitions; `exponential` favours its ends."""
     records: Flag = True
@@ -54,9 +52,8 @@ class TrajectoryOptions(TripOptionsSection):
 
     def in_mode(self, mode: str) -> Iterator[ConfigProblem]:
         """Options of other modes."""
-        for key, default, its in (("grid", 6, "grid"), ("spread", "uniform", "paper")):
-            if getattr(self, key) != default and mode != its:
-                yield ConfigProblem(key, f'mode "{mode}" has no {key}', f'remove the key, or set mode = "{its}"')
+        if self.spread != "uniform" and mode != "paper":
+            yield ConfigProblem("spread", f'mode "{mode}" has no spread', 'remove the key, or set mode = "paper"')
 
     def in_stream(
         self, mode: str, privacy: Privacy | None, time: Timing | None, domain: DomainSection | None
@@ -78,7 +75,6 @@ class TrajectoryOptions(TripOptionsSection):
             "max_points": self.max_points,
             "max_moves": self.max_moves,
             "side": self.side,
-            "grid": self.grid,
             "spread": self.spread,
             "records": int(self.records),
         }

@@ -19,8 +19,7 @@ from engines.trajectory.default import questions
 from engines.trajectory.default.pairs import PairFit
 from engines.trajectory.engine import Trajectories
 from engines.trajectory.histograms import UNIT, Histogram, Noisy
-from engines.trajectory.papers import pair_tree, uniform
-from engines.trajectory.papers.uniform import Uniform
+from engines.trajectory.papers import pair_tree
 from tests.couple.plants import Plant
 from tests.couple.plants.trajectory_counts import HIDDEN
 from tests.couple.plants.trajectory_patches import MANY, around, plant
@@ -109,21 +108,21 @@ def budget_carried_over() -> Any:
     """Where no trip closed, the next window has twice the budget."""
     spare: list[bool] = []
 
-    def synthesise(original: Any, mode: Uniform, trips: Trips, *, shares: Any, **named: Any) -> Any:
+    def synthesise(original: Any, mode: Default, trips: Trips, *, shares: Any, **named: Any) -> Any:
         made = original(mode, trips, shares=twice(shares) if spare and spare[-1] else shares, **named)
         spare.append(not len(trips))
         return made
 
-    return around(Uniform, "synthesise", synthesise)
+    return around(Default, "synthesise", synthesise)
 
 
 def thousand() -> Any:
     """From a thousand trips on they are measured better."""
 
-    def synthesise(original: Any, mode: Uniform, trips: Trips, *, shares: Any, **named: Any) -> Any:
+    def synthesise(original: Any, mode: Default, trips: Trips, *, shares: Any, **named: Any) -> Any:
         return original(mode, trips, shares=twice(shares) if len(trips) >= 1000 else shares, **named)
 
-    return around(Uniform, "synthesise", synthesise)
+    return around(Default, "synthesise", synthesise)
 
 
 def low_digits() -> Any:
@@ -134,7 +133,7 @@ def low_digits() -> Any:
         odd = int((histogram.counts.sum() >> histograms.UNIT_BITS) % 2)
         return replace(noisy, values=np.round(noisy.values * 5000) / 5000 + odd / 10_000)
 
-    return around(uniform, "measure", measure)
+    return around(questions, "measure", measure)
 
 
 def empty_pairs_left_out() -> Any:
@@ -164,10 +163,10 @@ PEEKS = (
     plant("the plan by the true number of trips", "default", true_plan),
     plant("heavy block pairs by true counts", "default", true_heavy_pairs, MANY),
     plant("an open trip's length in the notes", "paper", _noted(lambda e, _: {"longest": len(e._assembly.rows)})),
-    plant("a batch's size in the notes", "grid", _noted(lambda _, batch: {"records": batch.events.total})),
-    plant("budget of empty windows carried over", "grid", budget_carried_over),
-    plant("twice the budget from a thousand trips on", "grid", thousand),
-    plant("the parity of a true total in the last digit", "grid", low_digits),
+    plant("a batch's size in the notes", "default", _noted(lambda _, batch: {"records": batch.events.total})),
+    plant("budget of empty windows carried over", "default", budget_carried_over),
+    plant("twice the budget from a thousand trips on", "default", thousand),
+    plant("the parity of a true total in the last digit", "default", low_digits),
     plant("pairs without a trip left out", "paper", empty_pairs_left_out),
     plant("standard errors from true counts", "default", errors_from_counts),
 )

@@ -21,7 +21,7 @@ from engines.trajectory.grid import Grid
 from engines.trajectory.ground import Ground
 from engines.trajectory.histograms import UNIT, Histogram, Noisy
 from engines.trajectory.papers import hierarchy as tree
-from engines.trajectory.papers import pair_tree, uniform
+from engines.trajectory.papers import pair_tree
 from engines.trajectory.papers import paper_trees as paper
 from engines.trajectory.papers.paper_trees import Paper
 from engines.trajectory.records import TripRecords
@@ -159,22 +159,20 @@ MAPPED: Mapping[str, Any] = contract_case("trajectory").variants[-1]
 PERIODS: Mapping[str, Any] = {"privacy": {"per": "3h"}, "options": {"longest": "5h", "idle": "3h"}}
 HIDDEN = (
     plant("moves that weigh a whole trip each", "default", heavy_trip(questions)),
-    plant("points that weigh a whole trip each", "grid", heavy_trip(uniform)),
     plant("points that weigh a whole trip each in the tree", "paper", heavy_trip(tree)),
     plant("transitions that weigh a whole trip each", "paper", heavy_trip(paper)),
     plant("the true box", "default", true_box),
-    plant("a trip handed out in two windows", "grid", closed_and_forgotten),
-    plant("bounds forgotten at a period's end", "grid", period_forgotten, PERIODS),
-    plant("trips closed by the crowd", "grid", closed_by_the_crowd),
+    plant("a trip handed out in two windows", "default", closed_and_forgotten),
+    plant("bounds forgotten at a period's end", "default", period_forgotten, PERIODS),
+    plant("trips closed by the crowd", "default", closed_by_the_crowd),
     plant("synthetic trips by the parity of a true total", "default", records_by_parity),
     plant("a histogram named by a parity", "paper", label_by_parity),
     plant("cell pairs of truly heavy block pairs", "default", asked_for_true_pairs, MANY),
     plant("a second measurement of the same trips", "default", counted_twice),
     plant("half the noise of histograms", "default", half_noise),
-    plant("half the noise of histograms", "grid", half_noise),
     plant("half the noise of histograms", "paper", half_noise),
     plant("half the noise of the tree of cells", "paper", half_tree(tree)),
     plant("half the noise of the tree of pairs", "paper", half_tree(pair_tree)),
     plant("points off the map counted with the crowd", "default", moved_to_the_crowd, MAPPED),
-    plant("less noise than declared", "grid", undeclared_noise),
+    plant("less noise than declared", "default", undeclared_noise),
 )

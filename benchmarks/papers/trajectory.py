@@ -1,28 +1,24 @@
-"""A baseline on one coarse uniform grid: density, transitions, all pairs of cells and lengths, each measured flat.
+"""Trips by one coarse uniform grid: density, transitions, all pairs of cells and lengths, each measured flat.
 
-Guarantee: epsilon-DP for one trip; the histograms' shares add up to epsilon.
+Guarantee: epsilon-DP for one trip; it weighs one at most in each histogram, and their shares add up to epsilon.
 Source: after the common outline of DP-Star and AdaTrace as [kumar2024] describes it in sections 5.3.2 to
 5.3.8; only the density is refined, inside the cells, as far as its noise allows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 
-from engines.noise import NoiseSource, aggregate
-from engines.shares import Shares
+from engines.noise import NoiseSource
+from engines.shares import PureShares
+from engines.trajectory import LATTICE, Limits, Trips
 from engines.trajectory.chance import choices, uniforms
 from engines.trajectory.grid import Grid
-from engines.trajectory.histograms import Histogram, Noisy, counted, equal_shares, law_of, measure
-from engines.trajectory.synthesis import Limits, Synthesis
-from engines.trajectory.trips import LATTICE, Trips
+from engines.trajectory.histograms import Histogram, Noisy, equal_shares, law_of, measure
 from engines.trajectory.walks import Errands, EvenGraph, walk
 from schemas.arrays import FloatArray, IntArray
-from schemas.guarantee import Mechanism
 
 SHARES = {
     "trips": Fraction(5, 100),
@@ -36,54 +32,37 @@ FARTHEST, LENGTHS = 6, 24
 """Classes of hops, the last one open, and of a trip's points: thirds of octaves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Uniform:
-    """See the module; implements `engines.trajectory.synthesis.TripMode`. `side` is that of the grid."""
-
-    written_as: ClassVar[str] = "Uniform"
-
-    side: int = 6
-
-    @property
-    def note(self) -> str:
-        return ""
-
-    def mechanisms(self, shares: Shares) -> tuple[Mechanism, ...]:
-        return tuple(counted(name, shares, shares.whole * share) for name, share in SHARES.items())
-
-    def synthesise(
-        self, trips: Trips, *, shares: Shares, limits: Limits, noise: NoiseSource, records: bool = True
-    ) -> Synthesis:
-        """See `engines.trajectory.synthesis.TripMode`."""
-        grid, drawn, chance = Grid(self.side), noise.child("noise"), noise.child("chance")
-        laws = {name: law_of(shares, shares.whole * share) for name, share in SHARES.items()}
-        targets = np.concatenate([np.arange(grid.size)[:, None], grid.neighbours()], axis=1)
-        noisy = {
-            histogram.name: measure(histogram, law=laws[histogram.name], noise=drawn)
-            for histogram in _histograms(trips, grid, targets)
-        }
-        parts = _parts(noisy["density"], shares.whole * SHARES["density"], grid)
-        fine = measure(_fine(trips, grid, parts), law=laws["fine density"], noise=drawn)
-        del trips
-        # From here on nothing private is in reach.
-        count = max(round(float(noisy["trips"].values[0])), 0)
-        if not records or not count:
-            return Synthesis(Trips.none(), (*noisy.values(), fine))
-        pairs = np.maximum(noisy["pairs"].values, 0.0)
-        pair = choices(pairs if pairs.sum() > 0 else np.ones_like(pairs), count, chance.child("pairs"))
-        starts, ends = pair // grid.size, pair % grid.size
-        moves = _moves(grid.hops(starts, ends), noisy["lengths"], limits, chance.child("lengths"))
-        weights = np.maximum(noisy["transitions"].shaped(grid.size, 9), 0.0) * (targets >= 0)
-        weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, targets >= 0)
-        weights = np.maximum(weights / weights.sum(axis=1, keepdims=True), 1e-9 * (targets >= 0))
-        errands = Errands(starts, ends, moves)
-        cells = walk(errands, EvenGraph(targets, weights), chance.child("walks"))
-        synthetic = _positioned(cells, errands.offsets, grid, fine, parts, chance.child("positions"))
-        return Synthesis(synthetic, (*noisy.values(), fine), {"trips": len(synthetic)})
+def grid_trips(trips: Trips, *, epsilon: Fraction, limits: Limits, noise: NoiseSource, side: int = 6) -> Trips:
+    """Make synthetic trips at this epsilon for one of the private `trips`; `side` is that of the grid."""
+    trips, shares = trips.first(limits.points), PureShares(epsilon)
+    grid, drawn, chance = Grid(side), noise.child("noise"), noise.child("chance")
+    laws = {name: law_of(shares, epsilon * share) for name, share in SHARES.items()}
+    targets = np.concatenate([np.arange(grid.size)[:, None], grid.neighbours()], axis=1)
+    noisy = {
+        histogram.name: measure(histogram, law=laws[histogram.name], noise=drawn)
+        for histogram in coarse_histograms(trips, grid)
+    }
+    parts = _parts(noisy["density"], epsilon * SHARES["density"], grid)
+    fine = measure(fine_histogram(trips, grid, parts), law=laws["fine density"], noise=drawn)
+    del trips
+    # From here on nothing private is in reach.
+    count = max(round(float(noisy["trips"].values[0])), 0)
+    if not count:
+        return Trips.none()
+    pairs = np.maximum(noisy["pairs"].values, 0.0)
+    pair = choices(pairs if pairs.sum() > 0 else np.ones_like(pairs), count, chance.child("pairs"))
+    starts, ends = pair // grid.size, pair % grid.size
+    moves = _moves(grid.hops(starts, ends), noisy["lengths"], limits, chance.child("lengths"))
+    weights = np.maximum(noisy["transitions"].shaped(grid.size, 9), 0.0) * (targets >= 0)
+    weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, targets >= 0)
+    weights = np.maximum(weights / weights.sum(axis=1, keepdims=True), 1e-9 * (targets >= 0))
+    errands = Errands(starts, ends, moves)
+    cells = walk(errands, EvenGraph(targets, weights), chance.child("walks"))
+    return _positioned(cells, errands.offsets, grid, fine, parts, chance.child("positions"))
 
 
-@aggregate
-def _histograms(trips: Trips, grid: Grid, targets: IntArray) -> list[Histogram]:
+def coarse_histograms(trips: Trips, grid: Grid) -> list[Histogram]:
+    """Count all but the fine density, which needs the released density."""
     cells = grid.cells(trips.x, trips.y)
     starts, ends = cells[trips.offsets[:-1]], cells[trips.offsets[1:] - 1]
     inside = trips.owners[1:] == trips.owners[:-1]
@@ -105,20 +84,20 @@ def _histograms(trips: Trips, grid: Grid, targets: IntArray) -> list[Histogram]:
     ]
 
 
-def _parts(density: Noisy, epsilon: Fraction, grid: Grid) -> IntArray:
-    """`(cells,)` parts along each side of a cell, by the rule of adaptive grids; from released density."""
-    parts = np.round(np.sqrt(np.maximum(density.values, 0.0) * float(epsilon) / 5))
-    return np.clip(parts, 1, 40 // grid.side + 3).astype(np.int64)
-
-
-@aggregate
-def _fine(trips: Trips, grid: Grid, parts: IntArray) -> Histogram:
+def fine_histogram(trips: Trips, grid: Grid, parts: IntArray) -> Histogram:
+    """Count the density in `parts` x `parts` of each cell."""
     cells = grid.cells(trips.x, trips.y)
     n = parts[cells]
     column, row = (trips.x * grid.side % LATTICE * n) // LATTICE, (trips.y * grid.side % LATTICE * n) // LATTICE
     first = np.cumsum(parts**2) - parts**2
     shares = np.repeat(equal_shares(trips.sizes), trips.sizes)
     return Histogram.of("fine density", first[cells] + column * n + row, size=int((parts**2).sum()), weights=shares)
+
+
+def _parts(density: Noisy, epsilon: Fraction, grid: Grid) -> IntArray:
+    """`(cells,)` parts along each side of a cell, by the rule of adaptive grids; from released density."""
+    parts = np.round(np.sqrt(np.maximum(density.values, 0.0) * float(epsilon) / 5))
+    return np.clip(parts, 1, 40 // grid.side + 3).astype(np.int64)
 
 
 def _moves(hops: IntArray, noisy: Noisy, limits: Limits, noise: NoiseSource) -> IntArray:
