@@ -77,7 +77,7 @@ PLANTS = (
     Plant(
         name="as many events of a user in a step as they like",
         engine="series",
-        mode="gaussian",
+        mode="default",
         variant={"options": {"horizon": 40}},
         planted=_replaced(SourceSpec, "of", staticmethod(_unbounded_in_a_step)),
     ),
