@@ -130,7 +130,7 @@ PLANTS: dict[str, tuple[str, str, Callable[[], AbstractContextManager[Any]]]] = 
         "spatial", "offline-increments", lambda: edited(SplitRule, "scale", "path_cost(self.fanout)", "1"),
     ),
     "a precision that falls and is taken to stay": (
-        "series", "paper", lambda: edited(UnitEvents, "of", ", stream.decay)", ")"),
+        "series", "default", lambda: edited(UnitEvents, "of", ", stream.decay)", ")"),
     ),
     "nothing to charge": (
         "series", "paper", lambda: edited(FixedChannel, "arrays", ", **self._accountant.state()", ""),
