@@ -80,6 +80,7 @@ PLANTS = (
         mode="default",
         variant={"options": {"horizon": 40}},
         planted=_replaced(SourceSpec, "of", staticmethod(_unbounded_in_a_step)),
+        shown_by=9,
     ),
     Plant(name="a step computed again after a crash draws anew", engine="spatial", mode="default", planted=_redraw),
 )
