@@ -54,7 +54,7 @@ HIDDEN = (
     _plant("a note of a quiet step", "paper", faults.busy_noted),
     _plant("noise of a constant seed", "default", faults.constant_seed()),
     _plant("a total counts in the next step", "default", faults.carried_over),
-    _plant("totals are measured twice", "paper", faults.twice()),
+    _plant("totals are measured twice", "default", faults.twice(), _CLOCKED),
     _plant("delta divided by contributions", "default", faults.divided_delta()),
     _plant("first weights not accounted for", "paper", faults.first_weights_dropped()),
     _plant("two events in a step, noise for one", "default", faults.one_event_a_step()),
