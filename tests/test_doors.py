@@ -18,7 +18,6 @@ from tests.architecture.rules import Module, project
 
 AGGREGATES = """
     engines.markov.domain.StatesDomain.counts
-    engines.series.papers.dft.coefficients
     engines.series.fields.SeriesDomain.sums
     engines.expiry.Expiry.scheduled
     engines.expiry.Expiry.taken

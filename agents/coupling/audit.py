@@ -92,9 +92,7 @@ def audit(name: str, stream: Stream, *, pairs: int, seed: int) -> Iterator[Audit
     stream = audited(stream)
     steps = min(STEPS + gathered_steps(stream), LONGEST)
     claim = Claim.of(stream)
-    found = Audit(
-        name, float(claim.epsilon), claim.delta, reach=contract_case(stream.engine).reach(stream)
-    )
+    found = Audit(name, float(claim.epsilon), claim.delta, reach=contract_case(stream.engine).reach(stream))
     for number in range(pairs):
         found.add(couple(name, stream, seed + number, steps=steps))
         yield found

@@ -1,7 +1,7 @@
 """Error of the series engine and of the methods of [zhang2022], on every series: the series part of `bench-sequence`.
 
-Per series and epsilon, over the same series and 20 seeds: `default` and `kalman` as they run in the job, but with noise
-in floats (`release`), and the other methods at their best parameters in hindsight (`series_comparators`). One user is
+Per series and epsilon, over the same series and 20 seeds: `default` as it runs in the job, but with noise in floats
+(`release`), and the other methods at their best parameters in hindsight (`benchmarks.papers.series`). One user is
 in every step and moves it by at most 1; delta is 1e-6 where a method has one. What is released is moved into the
 public range (not negative; the drive cycle from 0 to 1), whatever the method.
 Writes benchmarks/results/series.csv, .md and .png.
@@ -17,14 +17,12 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.sequence.series_comparators import BASELINES, DELTA, Best, best, relative_error, releaser
+from benchmarks.papers.series import BASELINES, DELTA, Best, best, kalman, relative_error, releaser
 from benchmarks.sequence.series_data import SOURCES, SeriesData, Source
 from benchmarks.sequence.series_figures import figure, table
 from benchmarks.sequence.series_rows import EXACT, PAPER, Row, summary, write
-from engines.series.build import config_class
 from engines.series.config import SeriesConfig, adaptive_parts
 from engines.series.fields import SeriesDomain, SeriesField
-from engines.series.papers.kalman import Kalman
 from engines.series.presence import Presence
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -38,15 +36,14 @@ QUICK_SERIES = ("AR(1) .5", "AR(1) .95", "bike days", "road segment", "bike hour
 WIDE = 2.0**20
 
 
-def recipe(data: SeriesData, epsilon: str, mode: str) -> SeriesConfig:
+def recipe(data: SeriesData, epsilon: str) -> SeriesConfig:
     """Of the stream that the job would run."""
     limits = (0.0, WIDE) if data.positive else (-WIDE, WIDE)
     if float(data.values.max()) <= 1:
         limits = (0.0, 1.0)  # the drive cycle is relative to its public range
-    return config_class(mode)(
+    return SeriesConfig(
         name="benchmark",
         domain=SeriesDomain((SeriesField(name="value", of="value", limits=limits, sensitivity=1.0),)),
-        mode=mode,
         epsilon=Fraction(epsilon),
         delta=DELTA,
         presence=Presence(steps=len(data.values)),
@@ -54,39 +51,31 @@ def recipe(data: SeriesData, epsilon: str, mode: str) -> SeriesConfig:
     )
 
 
-def release(data: SeriesData, epsilon: str, mode: str, normal: np.ndarray) -> np.ndarray:
+def release(data: SeriesData, epsilon: str, normal: np.ndarray) -> np.ndarray:
     """Released values of one run: the engine's own estimator and budget, on the engine's lattice.
 
     Noise is `normal`, `(steps,)`, scaled in floats: the exact noise has the same law up to parts in a million, and
     takes ten times as long. A test holds this to the engine.
     """
-    config = recipe(data, epsilon, mode)
+    config = recipe(data, epsilon)
     field = config.domain.fields[0]
     totals = field.lattice(data.values)
     steps = len(totals)
     released = np.empty(steps)
-    if mode == "kalman":
-        sigma_squared = config.fixed.sigma_squared(0, 0)
-        assert sigma_squared is not None
-        variance, kalman = float(sigma_squared) / 4.0 ** config.gaussian.refinement(0), Kalman()
-        for step in range(steps):
-            released[step] = kalman.update(totals[step] + variance**0.5 * normal[step], variance)[0]
-    else:
-        amounts, (bank,) = adaptive_parts(config)
-        left = amounts.precision(0)
-        for step in range(steps):
-            wished = bank.wish(remaining=left, left=steps - step)
-            spent = left if step == steps - 1 else min(left, wished)
-            left -= spent
-            released[step] = bank.update(totals[step] + normal[step] / spent**0.5, 1 / spent)[0]
+    amounts, (bank,) = adaptive_parts(config)
+    left = amounts.precision(0)
+    for step in range(steps):
+        wished = bank.wish(remaining=left, left=steps - step)
+        spent = left if step == steps - 1 else min(left, wished)
+        left -= spent
+        released[step] = bank.update(totals[step] + normal[step] / spent**0.5, 1 / spent)[0]
     return np.clip([field.real(value) for value in released], *field.range)
 
 
-def ours(made: Sequence[SeriesData], epsilon: str, mode: str) -> Best:
+def ours(made: Sequence[SeriesData], epsilon: str, normal: np.ndarray) -> Best:
     """One run per seed."""
     truth = np.stack([data.values for data in made])
-    normal = np.random.default_rng(7).normal(size=truth.shape)
-    released = np.stack([release(data, epsilon, mode, normal[seed]) for seed, data in enumerate(made)])
+    released = np.stack([release(data, epsilon, normal[seed]) for seed, data in enumerate(made)])
     return Best(((released - truth) ** 2).mean(axis=1), "", relative_error(released, truth))
 
 
@@ -99,11 +88,11 @@ def rows(name: str, source: Source, epsilon: str, seeds: int, steps: int | None)
     """All methods on one series at one epsilon."""
     made = [_cut(source.make(seed), steps) for seed in range(seeds)]
     truth = np.stack([data.values for data in made])
-    normal = np.random.default_rng(5).normal(size=truth.shape)
+    normal, filtered = (np.random.default_rng(seed).normal(size=truth.shape) for seed in (5, 7))
     value = float(epsilon)
-    limits = recipe(made[0], epsilon, "default").domain.fields[0].range
-    yield Row.of(name, epsilon, "default", ours(made, epsilon, "default"))
-    yield Row.of(name, epsilon, "kalman", ours(made, epsilon, "kalman"))
+    limits = recipe(made[0], epsilon).domain.fields[0].range
+    yield Row.of(name, epsilon, "default", ours(made, epsilon, filtered))
+    yield Row.of(name, epsilon, "kalman", best(kalman(truth, filtered, value), truth, limits))
     yield Row.of(name, epsilon, PAPER, best(releaser(truth, normal, value, exact=False), truth, limits))
     yield Row.of(name, epsilon, EXACT, best(releaser(truth, normal, value, exact=True), truth, limits))
     for method, run in BASELINES.items():

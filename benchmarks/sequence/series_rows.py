@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.sequence.series_comparators import Best
+from benchmarks.papers.series import Best
 from benchmarks.sequence.series_data import DRIVE, SOURCES
 
 PAPER, EXACT = "paper", "paper, exact"

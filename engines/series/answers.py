@@ -13,21 +13,8 @@ from engines.series.build import domain
 from engines.series.fields import SeriesDomain
 from schemas.config import Stream
 
-DEPENDENT = {
-    "dft": "it measures coefficients of blocks of steps",
-    "tree": "its noise is shared between steps",
-    "bd": "it measures the steps alone that differ from the last release",
-    "ba": "it measures the steps alone that differ from the last release",
-}
-
 
 def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
-    """Raises: QueryError in a mode whose measurements are no independent totals of steps."""
-    if stream.mode in DEPENDENT:
-        raise QueryError(
-            f'mode "{stream.mode}" of engine {stream.engine} does not answer questions: {DEPENDENT[stream.mode]}. Fix: '
-            "read its released values and their standard errors (privstream export)."
-        )
     return SeriesAnswers(domain(stream), measured, latest)
 
 

@@ -96,9 +96,6 @@ def config(stream: Stream) -> SeriesConfig:
         weight=options.weight_fraction,
         positive=options.correlation == "positive",
         decay=options.decay_fraction,
-        process_variance=options.process_variance,
-        delay=options.delay,
-        coefficients=options.coefficients,
     )
 
 

@@ -21,22 +21,12 @@ from engines.series.bank.filter_bank import FilterBank
 from engines.series.clock import Clock
 from engines.series.fields import SeriesDomain, shares
 from engines.series.gaussian import AdaptiveAmounts, FixedAmounts, GaussianBudget
-from engines.series.modes import (
-    Adaptive,
-    FixedChannel,
-    Measuring,
-    SeriesEstimator,
-    SeriesMode,
-)
+from engines.series.modes import Adaptive, FixedChannel, Measuring, SeriesMode
 from engines.series.presence import Presence
 from engines.series.schedule import WeightSchedule
 from schemas.errors import EngineInputError
 from schemas.guarantee import Mechanism
 
-GAUSSIAN_MODES = frozenset({"default", "kalman", "paper", "paper-binomial", "gaussian"})
-"""Those that promise (epsilon, delta)."""
-WINDOW_MODES = frozenset({"ba", "bd"})
-"""Those that promise epsilon for windows of steps only."""
 _SHORT = 2**20
 
 
@@ -44,15 +34,13 @@ _SHORT = 2**20
 class SeriesConfig:
     """Args:
 
-    name: of the stream. domain: its fields. mode: one of `modes`; those of the papers are in `papers.config`.
-    epsilon, delta: of one unit over a span; delta is 0 in modes that are pure.
-    presence: where a unit can be; its `steps` are the window in modes ba and bd.
+    name: of the stream. domain: its fields. mode: one of `modes`; those of the paper are in `papers.config`.
+    epsilon, delta: of one unit over a span.
+    presence: where a unit can be.
     horizon: steps after which nothing is released; None: for ever.
     clock: of days and weeks, if steps have one.
     weight: of the true value, modes paper and paper-binomial. positive: its correlation is known to be above zero.
     decay: r of weights w_t**2 in proportion to r**t, for a span without end.
-    process_variance: of the random walk, mode fast, in squares of the raw field's units.
-    delay: steps of a block, mode dft. coefficients: of them, those that are measured.
     Raises: EngineInputError.
     """
 
@@ -63,28 +51,23 @@ class SeriesConfig:
     domain: SeriesDomain
     mode: str = "default"
     epsilon: Fraction
-    delta: float = 0.0
+    delta: float
     presence: Presence
     horizon: int | None = None
     clock: Clock | None = None
     weight: Fraction = Fraction(3, 10)
     positive: bool = False
     decay: Fraction | None = None
-    process_variance: float = 1.0
-    delay: int = 24
-    coefficients: int = 6
 
     def __post_init__(self) -> None:
         if self.mode not in self.modes:
             raise EngineInputError(f"mode must be one of {', '.join(sorted(self.modes))}")
         if self.epsilon <= 0:
             raise EngineInputError("epsilon must be positive")
-        if (self.delta != 0) != (self.mode in GAUSSIAN_MODES):
-            raise EngineInputError("delta must be positive in modes that add Gaussian or binomial noise, else 0")
+        if not 0 < self.delta < 1:
+            raise EngineInputError("delta must be positive and below 1")
         if self.horizon is not None and self.horizon < 1:
             raise EngineInputError("horizon must be at least one step")
-        if not self.process_variance > 0:
-            raise EngineInputError("process_variance must be positive")
         self.build()
 
     @property
@@ -104,7 +87,7 @@ class SeriesConfig:
 
     @property
     def schedule(self) -> WeightSchedule:
-        """Of modes with public weights."""
+        """Public weights of the steps, where the budget is not adaptive."""
         return WeightSchedule(decay=self.decay)
 
     @property
@@ -125,7 +108,12 @@ class SeriesConfig:
         """The mode before its first step. Raises: EngineInputError."""
         if self.adaptive:
             return Adaptive(*adaptive_parts(self))
-        return fixed_mode(self, lambda index, variance: _bank(self, index, variance))
+        fixed, banks = self.fixed, []
+        for index in range(len(self.shifts)):
+            sigma_squared = fixed.sigma_squared(index, 0)
+            assert sigma_squared is not None
+            banks.append(_bank(self, index, float(sigma_squared) / 4.0 ** fixed.budget.refinement(index)))
+        return Measuring(FixedChannel(fixed), banks)
 
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """What the mode promises for a span."""
@@ -188,14 +176,3 @@ def adaptive_parts(config: SeriesConfig) -> tuple[AdaptiveAmounts, list[FilterBa
     assert steps is not None
     banks = [_bank(config, index, steps / amounts.precision(index)) for index in range(len(config.shifts))]
     return amounts, banks
-
-
-def fixed_mode(config: SeriesConfig, estimator: Callable[[int, float], SeriesEstimator]) -> SeriesMode:
-    """Gaussian noise by a public schedule; an estimator for each field and the variance of its first measurement."""
-    fixed = config.fixed
-    estimators = []
-    for index in range(len(config.shifts)):
-        sigma_squared = fixed.sigma_squared(index, 0)
-        assert sigma_squared is not None
-        estimators.append(estimator(index, float(sigma_squared) / 4.0 ** fixed.budget.refinement(index)))
-    return Measuring(FixedChannel(fixed), estimators)

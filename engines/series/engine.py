@@ -1,11 +1,10 @@
 """Series: one number, or several, per step, released with a standard error.
 
 A step's total is put on a public lattice of integers, gets exact noise there, and what is released is made of the
-noisy totals alone. The default is a filter bank with an adaptive budget; other modes are the paper's releaser and the
-baselines that it was compared with (`papers`).
-Guarantee: (epsilon, delta)-DP, or epsilon-DP, for one unit over a span (the horizon, or each aligned period), whatever
-    its events, up to the bounds of `Presence`; modes ba and bd: for windows of steps. Beyond the horizon nothing is
-    released any more. Proofs: docs/engines/sequence.md.
+noisy totals alone. The default is a filter bank with an adaptive budget; beside it there is the paper's releaser
+(`papers`).
+Guarantee: (epsilon, delta)-DP for one unit over a span (the horizon, or each aligned period), whatever its events, up
+    to the bounds of `Presence`. Beyond the horizon nothing is released any more. Proofs: docs/engines/sequence.md.
 Source: [zhang2022]; the
     default is ours.
 Units: released values are in the raw field's units.
@@ -27,6 +26,8 @@ from schemas.guarantee import Guarantee
 
 STATE_FORMAT = 1
 _DIGITS = 9
+_NORMAL_90 = 1.6448536269514722
+"""Half width of a normal 90 % interval in standard deviations."""
 SUFFIXES = ("se", "low", "high")
 """Of the fields beside each released value: standard error and 90 % interval."""
 
@@ -67,7 +68,7 @@ class Series:
         over = self._over(batch.step)
         outcome = SeriesOutcome(over=True) if over else self._mode.step(batch.step, totals, present, noise)
         self._next += 1
-        added = [self._record(step, values) for step, values in outcome.released]
+        added = [self._record(batch.step, outcome.values)] if outcome.values else []
         self._alive += len(added)
         return Release(
             step=batch.step,
@@ -76,8 +77,8 @@ class Series:
             measurements=[self._measurement(measurement) for measurement in outcome.measurements],
             total=self._alive,
             # A step that lets nothing out after others did is an empty release, not a gathering one.
-            gathered=outcome.silent and not outcome.over and not self._alive,
-            notes={**outcome.notes, **self._notes(outcome, present)},
+            gathered=not (outcome.values or outcome.over or self._alive),
+            notes=self._notes(outcome, present),
         )
 
     def _over(self, step: int) -> bool:
@@ -89,22 +90,17 @@ class Series:
             return {"over": "the horizon is reached and the budget used up: nothing is released any more"}
         return {} if present else {"missing": "no reading came in this step"}
 
-    def _record(self, step: int, values: tuple[Value | None, ...]) -> SyntheticRecord:
+    def _record(self, step: int, values: tuple[Value, ...]) -> SyntheticRecord:
         fields: dict[str, Any] = {"step": step}
         for field, value in zip(self.config.domain.fields, values, strict=True):
-            if value is not None:
-                fields |= _released(field, value)
+            fields |= _released(field, value)
         return SyntheticRecord(str(step), fields, step)
 
     def _measurement(self, measurement: dict[str, Any]) -> dict[str, Any]:
-        """The same in the raw field's units. `distance` is that from the last release."""
+        """The same in the raw field's units."""
         field = self.config.domain.fields[measurement["field"]]
-        told = {**measurement, "field": field.name, "variance": measurement["variance"] * field.unit**2}
-        if "value" in told:
-            told["value"] = told["value"] * field.unit if "coefficient" in told else field.real(told["value"])
-        if "distance" in told:
-            told["distance"] *= field.unit
-        return told
+        value, variance = field.real(measurement["value"]), measurement["variance"] * field.unit**2
+        return {**measurement, "field": field.name, "value": value, "variance": variance}
 
     def state(self) -> State:
         """See `engines.contract.Engine.state`. In mode default some 0.5 MB for each field with a clock."""
@@ -130,12 +126,12 @@ class Series:
 
 def _released(field: SeriesField, value: Value) -> dict[str, float]:
     low, high = field.range
-    told = {field.name: min(max(field.real(value.value), low), high)}
-    if value.deviation is not None:
-        told[f"{field.name}_se"] = value.deviation * field.unit
-    if value.half_width is not None:
-        middle, width = field.real(value.value), value.half_width * field.unit
-        told[f"{field.name}_low"] = min(max(middle - width, low), high)
-        told[f"{field.name}_high"] = min(max(middle + width, low), high)
+    middle, width = field.real(value.value), _NORMAL_90 * value.deviation * field.unit
+    told = {
+        field.name: min(max(middle, low), high),
+        f"{field.name}_se": value.deviation * field.unit,
+        f"{field.name}_low": min(max(middle - width, low), high),
+        f"{field.name}_high": min(max(middle + width, low), high),
+    }
     # Digits beyond these are noise, and make records long.
     return {name: float(f"{number:.{_DIGITS}g}") for name, number in told.items()}

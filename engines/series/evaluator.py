@@ -47,20 +47,15 @@ class SeriesEvaluator:
         return truth.total
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-        """Of the last record that the step added: that of the step itself. Not a number where there is none.
-
-        Where releases come late (mode dft), the last record of a block is that of its last step.
-        """
+        """Of the record that the step added. Not a number where there is none."""
         totals, present = self.domain.totals(truth)
-        steps = synthetic["step"]
-        last = max(range(len(steps)), key=lambda row: int(steps[row]), default=None)
         found = {}
         for index, field in enumerate(self.domain.fields):
             tail = self._tail(index)
             found[f"true{tail}"] = totals[index] * field.unit if present else nan
             for name, column in (("released", field.name), ("se", f"{field.name}_se")):
-                value = None if last is None else synthetic[column][last]
-                found[f"{name}{tail}"] = nan if value is None else float(value)
+                values = synthetic[column]
+                found[f"{name}{tail}"] = float(values[0]) if len(values) else nan
         return found
 
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:

@@ -13,7 +13,7 @@ from engines.auditor.features import Features
 from engines.auditor.fixture import DENSE, VISITED, AuditFixture, Focus
 from engines.contract_case import WHOLE, Chance, EngineCase, Variant
 from schemas.blocks import Folded
-from schemas.config import ENGINES, Stream
+from schemas.config import Stream
 
 
 def cases(mode: str) -> Iterator[Case]:
@@ -28,7 +28,7 @@ def series_focus(name: str, known: Sequence[tuple[int, float, int]]) -> Focus:
     def focus(step: int, measurements: Sequence[Mapping[str, Any]]) -> Features:
         found: Features = {}
         for measurement in measurements:
-            if measurement["field"] == name and "value" in measurement and "coefficient" not in measurement:
+            if measurement["field"] == name:
                 there = sum(value * count for at, value, count in known if at == measurement["of_step"])
                 found["residual"] = float(measurement["value"]) - there
         return found
@@ -39,8 +39,6 @@ def series_focus(name: str, known: Sequence[tuple[int, float, int]]) -> Focus:
 def fixture(mode: str, *, steps: int = VISITED, contributions: int = 1, epsilon: float = 1.5) -> AuditFixture:
     """A sum of values up to 4, `DENSE` of 2 in each step; the audited user has `contributions`, as large as can be."""
     highest, middle = 8192, 4096
-    window = {"per": "4h"} if mode in ("ba", "bd") else {}
-    delta = {"delta": 1e-3} if mode in ENGINES["series"].facts.needs_delta else {}
     stream = Stream.model_validate(
         {
             "name": "audit",
@@ -49,15 +47,14 @@ def fixture(mode: str, *, steps: int = VISITED, contributions: int = 1, epsilon:
             "source": "raw.audit",
             "privacy": {
                 "epsilon": epsilon,
+                "delta": 1e-3,
                 "unit": "user",
                 "user": "u",
                 "max_contributions": contributions,
-                **window,
-                **delta,
             },
             "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
             "domain": {"kind": "series", "fields": [{"name": "km", "of": "sum", "limits": [0.0, 4.0]}]},
-            "options": {"horizon": 32, "delay": 2, "coefficients": 1},
+            "options": {"horizon": 32},
         }
     )
     focus = series_focus("km", [(step, 2.0, DENSE) for step in range(steps)])
@@ -67,15 +64,6 @@ def fixture(mode: str, *, steps: int = VISITED, contributions: int = 1, epsilon:
 
 SERIES_HIGHEST = 8192
 """Lattice steps of a summed value at its limit, 4."""
-
-
-def _in_mode(mode: str, variant: Variant) -> Variant:
-    """Modes that add Gaussian noise have a delta; those that protect windows, a window."""
-    changes: dict[str, Any] = {"delta": 1e-4} if mode in ENGINES["series"].facts.needs_delta else {}
-    if mode in ("ba", "bd"):
-        # Two steps.
-        changes["per"] = "12h" if variant.get("time", {}).get("step") == "6h" else "2h"
-    return {**variant, "privacy": {**changes, **variant.get("privacy", {})}}
 
 
 def _event(domain: Any, chance: Chance) -> dict[str, Any]:
@@ -94,13 +82,10 @@ def _dearest(domain: Any, chance: Chance) -> list[dict[str, Any]]:
 
 
 def _reach(stream: Stream) -> float:
-    """Budget distribution gives each step half of what its window has left, so that a part of a window of w steps is
-    never spent: half of epsilon over 2**w. Binomial noise is on coarse totals, and a reading that moves a total by a
-    power of two moves the coarse one by 4 where 5 are paid for (`BinomialBudget.shift`).
+    """Binomial noise is on coarse totals, and a reading that moves a total by a power of two moves the coarse one by 4
+    where 5 are paid for (`BinomialBudget.shift`).
     """
-    if stream.mode == "paper-binomial" and getattr(stream.domain, "readings", False):
-        return 0.78
-    return WHOLE * (1 - 0.5 ** (1 + (stream.period_steps or 0))) if stream.mode == "bd" else WHOLE
+    return 0.78 if stream.mode == "paper-binomial" and getattr(stream.domain, "readings", False) else WHOLE
 
 
 def _wide(mode: str) -> list[Variant]:
@@ -115,9 +100,9 @@ CONTRACT = EngineCase(
     engine="series",
     tables={
         "domain": {"kind": "series", "fields": [{"name": "km", "of": "sum", "limits": [0.0, 4.0]}]},
-        "options": {"horizon": 3, "delay": 2, "coefficients": 1},
+        "options": {"horizon": 3},
     },
-    privacy={"max_contributions": 4, "max_per_step": 2},
+    privacy={"delta": 1e-4, "max_contributions": 4, "max_per_step": 2},
     keys=lambda pick: (pick(0, SERIES_HIGHEST),),
     event=_event,
     dearest=_dearest,
@@ -137,7 +122,6 @@ CONTRACT = EngineCase(
             "privacy": {"user": None, "max_contributions": None, "max_per_step": None},
         },
     ),
-    in_mode=_in_mode,
     longer=(
         {"options": {"horizon": 40}, "privacy": {"max_contributions": 40, "max_per_step": 1}},
         {"options": {"horizon": 40}, "privacy": {"max_contributions": 6, "max_per_step": 1}},

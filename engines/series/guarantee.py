@@ -1,12 +1,12 @@
 """What a series engine promises, as data: of one UNIT over a span (`EngineFacts.whole_unit`), mode by mode.
 
 Guarantee: says what the modes prove; draws nothing.
-Units: scales of Laplace noise in lattice steps of their field; of Gaussian and binomial noise sigma, in its own units.
+Units: scales are sigma, in the field's own units.
 """
 
 from __future__ import annotations
 
-from engines.series.config import WINDOW_MODES, SeriesConfig
+from engines.series.config import SeriesConfig
 from schemas.guarantee import Guarantee
 
 
@@ -29,12 +29,7 @@ def _notes(config: SeriesConfig) -> list[str]:
             "A reading is aggregated upstream: the promise is for readings that differ by the declared sensitivity at "
             "most, and WHETHER a reading came is taken as public."
         )
-    if config.mode in WINDOW_MODES:
-        notes.append(
-            f"This is w-event privacy: epsilon for what joins any {presence.steps} successive steps, nothing over a "
-            "longer time."
-        )
-    elif presence.most_steps is not None and presence.most_steps == presence.steps:
+    if presence.most_steps is not None and presence.most_steps == presence.steps:
         notes.append(f"One unit may be in all {presence.steps} steps of a span; all of them together cost epsilon.")
     elif presence.most_steps is not None:
         notes.append(

@@ -1,15 +1,15 @@
-"""How one step of a series is measured and turned into a release: what all modes have, and those that do both apart.
+"""How one step of a series is measured and turned into a release.
 
-A mode takes exact totals and gives released values. Most of them measure each step with noise of a public or adaptive
-amount (a `Channel`) and hand the measurement to an `SeriesEstimator`, one for each field.
+A mode takes exact totals and gives released values: it measures a step with noise of an adaptive amount (`Adaptive`) or
+by a public rule (`Measuring`, through a `Channel`), and hands what was measured to a `SeriesEstimator` for each field.
 Guarantee: a mode's own; an estimator sees measurements only.
 Units: lattice steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,12 +23,10 @@ from engines.series.gaussian import WHOLE, AdaptiveAmounts, FixedAmounts, Gaussi
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One released number. `deviation` is the standard error, None where the mode knows none; `half_width` is that of
-    the 90 % interval."""
+    """One released number, and its standard error."""
 
     value: float
-    deviation: float | None
-    half_width: float | None
+    deviation: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +34,14 @@ class SeriesOutcome:
     """What a step of the stream lets out.
 
     Attributes:
-        released: (step, a value or None for each field), of this step and of earlier ones that were held back.
+        values: by field; none where nothing was measured and nothing is released.
         measurements: JSON-able, with variances; values and variances in lattice steps, see `engine`.
-        silent: nothing was measured and nothing is released.
         over: the budget is used up.
     """
 
-    released: Sequence[tuple[int, tuple[Value | None, ...]]] = ()
+    values: tuple[Value, ...] = ()
     measurements: Sequence[dict[str, Any]] = ()
-    silent: bool = False
     over: bool = False
-    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 class SeriesMode(Protocol):
@@ -84,15 +79,10 @@ class SeriesEstimator(Protocol):
 
 _LEAST_AMOUNT = WHOLE >> 40
 """Less would ask for more noise than a draw can have."""
-NORMAL_90 = 1.6448536269514722
-"""Half width of a normal 90 % interval in standard deviations."""
 
 
 class Channel(Protocol):
     """How totals of a step get their noise, and what that costs."""
-
-    interval: float
-    """Half width of a 90 % interval in standard deviations."""
 
     def measure(self, step: int, totals: Sequence[int], noise: NoiseSource) -> list[NoisyTotal] | None:
         """Charge, then draw; None where the schedule has nothing left for this step."""
@@ -105,8 +95,6 @@ class Channel(Protocol):
 
 class FixedChannel:
     """Gaussian noise by a public schedule. A span is charged as a whole when it begins."""
-
-    interval = NORMAL_90
 
     def __init__(self, amounts: FixedAmounts) -> None:
         self._amounts = amounts
@@ -146,11 +134,11 @@ class Measuring:
         if not present:
             for estimator in self._estimators:
                 estimator.skip()
-            return SeriesOutcome(silent=True)
+            return SeriesOutcome()
         measured = self._channel.measure(step, totals, noise)
         if measured is None:
-            return SeriesOutcome(silent=True, over=True)
-        return released(step, measured, self._estimators, self._channel.interval)
+            return SeriesOutcome(over=True)
+        return released(step, measured, self._estimators)
 
     def arrays(self) -> State:
         return _joined(self._channel.arrays(), self._estimators)
@@ -180,14 +168,14 @@ class Adaptive:
         if not present:
             for bank in self._banks:
                 bank.skip()
-            return SeriesOutcome(silent=True)
+            return SeriesOutcome()
         span, at = self._budget.presence.where(step)
         if span != self._span:
             self._span, self._spent = span, [0] * len(totals)
             self._accountant = self._budget.accountant()
         amounts = [self._amount(index, at) for index in range(len(totals))]
         if min(amounts) <= 0:
-            return SeriesOutcome(silent=True, over=True)
+            return SeriesOutcome(over=True)
         event = self._amounts.events(amounts)
         assert event is not None
         self._accountant = self._accountant.charged(event)
@@ -196,7 +184,7 @@ class Adaptive:
             for index, (total, amount) in enumerate(zip(totals, amounts, strict=True))
         ]
         self._spent = [spent + amount for spent, amount in zip(self._spent, amounts, strict=True)]
-        outcome = released(step, measured, self._banks, NORMAL_90)
+        outcome = released(step, measured, self._banks)
         for measurement, amount in zip(outcome.measurements, amounts, strict=True):
             measurement["budget_share"] = amount / WHOLE
         return outcome
@@ -230,20 +218,17 @@ class Adaptive:
         _separate(state, self._banks)
 
 
-def released(
-    step: int, measured: Sequence[NoisyTotal], estimators: Sequence[SeriesEstimator], interval: float
-) -> SeriesOutcome:
+def released(step: int, measured: Sequence[NoisyTotal], estimators: Sequence[SeriesEstimator]) -> SeriesOutcome:
     """Hand measurements to their estimators."""
     values = []
     for one, estimator in zip(measured, estimators, strict=True):
         estimate, variance = estimator.update(one.value, one.variance)
-        deviation = max(variance, 0.0) ** 0.5
-        values.append(Value(estimate, deviation, interval * deviation))
+        values.append(Value(estimate, max(variance, 0.0) ** 0.5))
     measurements = [
         {"field": index, "of_step": step, "value": one.value, "variance": one.variance}
         for index, one in enumerate(measured)
     ]
-    return SeriesOutcome(((step, tuple(values)),), measurements)
+    return SeriesOutcome(tuple(values), measurements)
 
 
 def _joined(own: State, estimators: Sequence[SeriesEstimator]) -> State:

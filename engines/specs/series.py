@@ -6,15 +6,15 @@ from schemas.config.domain.series import SeriesDomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
 from schemas.config.options.series import SeriesOptions
 
-_GAUSSIAN = ("default", "kalman", "paper", "paper-binomial", "gaussian")
+_MODES = ("default", "paper", "paper-binomial")
 
 SPEC = EngineSpec(
     name="series",
     summary="numbers over time, as counts and sums of a step's events: one noisy number a step",
     facts=EngineFacts(
-        modes=(*_GAUSSIAN, "laplace", "fast", "dft", "bd", "ba", "tree"),
-        uses_delta=frozenset(_GAUSSIAN),
-        needs_delta=frozenset(_GAUSSIAN),
+        modes=_MODES,
+        uses_delta=frozenset(_MODES),
+        needs_delta=frozenset(_MODES),
         whole_unit=True,
         dates_records=True,
         # 2: every arrangement of a user's events over steps is accounted for.

@@ -23,8 +23,8 @@ from engines.contract import Batch
 from engines.contract_case import contract_case
 from engines.markov.engine import Markov
 from engines.registry import build_domain
-from engines.series.papers.laplace import LaplaceBudget
-from engines.series.papers.wevent import WindowEvents
+from engines.series.gaussian import FixedAmounts
+from engines.series.modes import FixedChannel
 from engines.shares import LaplaceCells
 from engines.spatial.held.config import HeldConfig
 from engines.spatial.held.measure import LeafCounter
@@ -116,8 +116,8 @@ PLANTS: dict[str, tuple[str, str, Callable[[], AbstractContextManager[Any]]]] = 
         lambda: edited(engines.series.build, "presence", "min(privacy.max_per_step or most, most)", "1"),
     ),
     "a bound by the step alone": (
-        "series", "laplace",
-        lambda: edited(LaplaceBudget, "scale", "self.event_epsilon * ", "self.epsilon * "),
+        "series", "default",
+        lambda: edited(FixedAmounts, "sigma_squared", "worst = self.schedule.worst(budget.presence)", "worst = weight"),
     ),
     "half the noise of a replaced record": (
         "markov", "default",
@@ -130,9 +130,11 @@ PLANTS: dict[str, tuple[str, str, Callable[[], AbstractContextManager[Any]]]] = 
         "spatial", "paper", lambda: edited(SplitRule, "scale", "path_cost(self.fanout)", "1"),
     ),
     "a precision that falls and is taken to stay": (
-        "series", "kalman", lambda: edited(UnitEvents, "of", ", stream.decay)", ")"),
+        "series", "default", lambda: edited(UnitEvents, "of", ", stream.decay)", ")"),
     ),
-    "nothing to charge": ("series", "ba", lambda: edited(WindowEvents, "arrays", "self._accountant.state()", "{}")),
+    "nothing to charge": (
+        "series", "paper", lambda: edited(FixedChannel, "arrays", ", **self._accountant.state()", ""),
+    ),
 }  # fmt: skip
 
 

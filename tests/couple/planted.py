@@ -61,8 +61,6 @@ def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
 
 
 MODES_OF = {
-    "wevent": ("bd", "ba"),
-    "series.gaussian": ("gaussian",),
     "papers.binomial": ("paper-binomial",),
     "tabular.papers": ("paper",),
     "trajectory.papers": ("paper",),

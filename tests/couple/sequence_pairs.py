@@ -29,7 +29,6 @@ from schemas.config import Stream
 SEED = bytes(range(32))
 ROUNDING = 1e-9
 _EDGE = 2**10
-WINDOW_MODES = ("bd", "ba")
 
 Rows = dict[int, list[tuple[int, ...]]]
 """Step -> keys of events."""
@@ -58,12 +57,12 @@ def _batch(step: int, words: int, rows: Sequence[tuple[int, ...]]) -> Batch:
 
 
 def spans(stream: Stream, steps: int) -> list[range]:
-    """Steps over which the promise is made, each by itself: periods, all sliding windows, or all steps."""
+    """Steps over which the promise is made, each by itself: periods, or all steps."""
     per_us = stream.privacy.per_us
     if per_us is None:
         return [range(steps)]
     length = stream.period_steps
-    return [range(at, at + length) for at in range(0, steps, 1 if stream.mode in WINDOW_MODES else length)]
+    return [range(at, at + length) for at in range(0, steps, length)]
 
 
 def bunched(stream: Stream, steps: int) -> Arrangement:
@@ -246,10 +245,3 @@ class Wild(OutputAdversary):
                 return drawn
         edge = self._chance.choice([None, 0, size, size + 1])
         return drawn + size * self._chance.choice([0, 0, 30, -30, 300]) if edge is None else drawn * 0 + edge
-
-
-class Distant(OutputAdversary):
-    """Laplace noise so large that any distance is found long, and totals are on the same side of what was released."""
-
-    def output(self, law: Law, private: Any, drawn: Any) -> Any:
-        return drawn + 10**12 if isinstance(law, LaplaceLaw) else drawn

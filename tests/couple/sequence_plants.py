@@ -15,7 +15,7 @@ from engines.noise.private import PrivateValueRead
 from engines.registry import build_engine
 from schemas.config import Stream
 from tests.couple.plants import Plant, unasked
-from tests.couple.sequence_pairs import SEED, Distant, Pair, Wild, anyhow, bunched, check_pair
+from tests.couple.sequence_pairs import SEED, Pair, Wild, anyhow, bunched, check_pair
 
 STEPS = 16
 _FEW = 10
@@ -53,7 +53,7 @@ def check_forced_run_finds(plant: Plant, make_pair: MakePair) -> None:
         return make_pair(configured, STEPS, arrangement, chance, full=full)
 
     # Drawn before the plant is there: it may move what is drawn, too.
-    runs = [(pair(full=True), Distant()), (pair(full=False), OutputAdversary()), (pair(full=True), Wild(1))]
+    runs = [(pair(full=full), OutputAdversary()) for full in (True, False)] + [(pair(full=True), Wild(1))]
 
     def check() -> None:
         for one, adversary in runs:

@@ -59,20 +59,6 @@ def gaussian_totals(gaussian: ModuleType) -> None:
     )
 
 
-def laplace_totals(laplace: ModuleType) -> None:
-    budget = laplace.LaplaceBudget(presence=RENEWS, **ONE_FIELD)
-    totals_at_their_end(laplace._LARGEST, lambda total: budget.measure(0, total, seeded(1)).value)
-
-
-def totals_of_a_window(wevent: ModuleType) -> None:
-    def measure(total: int) -> float:
-        mode = wevent.WindowEvents(wevent.WindowBudget(presence=RENEWS, **ONE_FIELD), "bd")
-        [(_, (value,))] = mode.step(0, [total], True, seeded(1)).released
-        return float(value.value)
-
-    totals_at_their_end(wevent._LARGEST, measure)
-
-
 def scores_of_cells(split: ModuleType) -> None:
     rule = split.SplitRule(epsilon=Fraction(1))
     most = split.MAX_SCORE
@@ -125,8 +111,6 @@ def scores_of_marginals(selection: ModuleType) -> None:
 CASES: dict[str, Callable[[ModuleType], None]] = {
     "engines.series.fields": sums,
     "engines.series.gaussian": gaussian_totals,
-    "engines.series.papers.laplace": laplace_totals,
-    "engines.series.papers.wevent": totals_of_a_window,
     "engines.spatial.split": scores_of_cells,
     "engines.tabular.marginals": marginals_in_chunks,
     "engines.tabular.papers.selection": scores_of_marginals,

@@ -11,7 +11,7 @@ import numpy as np
 from engines.contract import Batch, Release
 from engines.noise import seeded
 from engines.series.build import config_class
-from engines.series.config import GAUSSIAN_MODES, WINDOW_MODES, SeriesConfig
+from engines.series.config import SeriesConfig
 from engines.series.engine import Series
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.presence import Presence
@@ -23,19 +23,15 @@ TWO = SeriesDomain((SeriesField(name="n"), SeriesField(name="km", of="sum", limi
 
 
 def recipe(mode: str = "default", domain: SeriesDomain = READING, **changes: Any) -> SeriesConfig:
-    """A config with a horizon, or a window, of 12 steps."""
+    """A config with a horizon of 12 steps."""
     given: dict[str, Any] = {
         "name": "test",
         "domain": domain,
         "mode": mode,
         "epsilon": Fraction(1),
-        "delta": 1e-6 if mode in GAUSSIAN_MODES else 0.0,
-        "presence": Presence(steps=12, renews=mode in WINDOW_MODES)
-        if domain.readings
-        else Presence(events=6, per_step=2, steps=12, renews=mode in WINDOW_MODES),
+        "delta": 1e-6,
+        "presence": Presence(steps=12) if domain.readings else Presence(events=6, per_step=2, steps=12),
         "horizon": 12,
-        "delay": 4,
-        "coefficients": 2,
     }
     return config_class(mode)(**{**given, **changes})
 

@@ -159,7 +159,7 @@ def test_the_accountant_refuses_what_the_amounts_would_let_through() -> None:
 
 
 def test_fields_share_the_budget_as_configured() -> None:
-    config = recipe("gaussian", TWO)
+    config = recipe("default", TWO)
     assert config.shares == (Fraction(1, 4), Fraction(3, 4))
     fixed = config.fixed
     costs = [spent(fixed.budget, field, fixed.sigma_squared(field, 0) or Fraction(1), 1) for field in (0, 1)]

@@ -14,10 +14,9 @@ from agents.presentation.series.report import judged, metrics, sections
 from engines.accounting import gaussian
 from engines.auditor.fixture import Focus
 from engines.series.build import config
-from engines.series.config import GAUSSIAN_MODES, WINDOW_MODES, SeriesConfig
+from engines.series.config import SeriesConfig
 from schemas.config import Stream
 from schemas.config.domain.series import SeriesDomainSection
-from schemas.config.options.series import SeriesOptions
 from schemas.guarantee import Guarantee
 
 _CROWD = 20
@@ -41,13 +40,8 @@ def error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
     """The noise of one step's measurement; filters make less of it, by how much depends on the series."""
     recipe = config(stream)
     answers = []
-    found = list(guarantee)[1::2] if recipe.mode in WINDOW_MODES else list(guarantee)
-    for field, mechanism in zip(recipe.domain.fields, found, strict=True):
-        # Gaussian noise is told in the field's own units, Laplace noise on its lattice.
-        factor = 1.0 if recipe.mode in GAUSSIAN_MODES else field.unit
-        if recipe.mode == "dft":
-            factor *= 2.0**-16
-        deviation = noise_facts(mechanism).deviation * factor
+    for field, mechanism in zip(recipe.domain.fields, guarantee, strict=True):
+        deviation = noise_facts(mechanism).deviation
         answers.append(
             Answer.of(f"{field.name}, one step", 1, "noise of one measurement", lambda t, d=deviation: d)  # type: ignore[misc]
         )
@@ -56,10 +50,10 @@ def error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
         sizes="draws",
         growth="The error of a step does not grow with the number of releases within a span",
         formula="sd of the noise of one step's measurement at an even share of the budget",
-        conditions="It is the noise alone. The modes default, kalman, paper and fast filter it: where a series moves "
-        "little against the noise, the released value is much closer; each release carries its own standard error. "
-        "Where the noise is far below what the series moves by, no filter helps. Events beyond the bounds, and what "
-        "clipping takes away, are not in it. privstream simulate measures the error on your own data.",
+        conditions="It is the noise alone. Every mode filters it: where a series moves little against the noise, the "
+        "released value is much closer; each release carries its own standard error. Where the noise is far below what "
+        "the series moves by, no filter helps. Events beyond the bounds, and what clipping takes away, are not in it. "
+        "privstream simulate measures the error on your own data.",
         unit="units of the field",
     )
 
@@ -67,24 +61,17 @@ def error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
 def remarks(stream: Stream) -> Iterator[str]:
     """The accounting, the paper's beside it; what the length of the stream costs."""
     recipe = config(stream)
-    presence = recipe.presence
-    if recipe.mode in WINDOW_MODES:
-        yield (
-            f'Mode "{recipe.mode}" is w-event private: epsilon for any {presence.steps} steps in a row. It is NOT a '
-            "bound over the whole stream."
-        )
-    if recipe.mode in GAUSSIAN_MODES - {"paper-binomial"}:
-        yield from _accounting(recipe)
     if recipe.mode == "paper-binomial":
         yield (
             "Binomial noise is accounted by lemma A.2 and theorem A.3 of the paper (Zhang, Khalili, Liu 2022), which "
             "need several times the standard deviation of Gaussian noise for the same promise."
         )
-    if recipe.delta:
-        yield (
-            f"delta = {recipe.delta:g} must be far below one in your users: among N of them, N times delta may be "
-            "unprotected."
-        )
+    else:
+        yield from _accounting(recipe)
+    yield (
+        f"delta = {recipe.delta:g} must be far below one in your users: among N of them, N times delta may be "
+        "unprotected."
+    )
     yield from _length(recipe)
 
 
@@ -105,7 +92,7 @@ def _length(recipe: SeriesConfig) -> Iterator[str]:
             f"After {recipe.horizon:,} steps the stream goes on with empty releases that say so. A new stream over the "
             "same users adds its epsilon to this one's."
         )
-    if presence.renews and recipe.mode not in WINDOW_MODES:
+    if presence.renews:
         yield f"The budget renews every {presence.steps:,} steps; what was learnt of the series is kept."
     if presence.most_steps is None:
         yield (
@@ -113,24 +100,16 @@ def _length(recipe: SeriesConfig) -> Iterator[str]:
             "that knows its horizon the mean squared error is 1.07 (a lucky guess of decay) to 10 times as large; "
             "bounds that renew (per) are the better offer."
         )
-    elif presence.everywhere and presence.steps is not None and recipe.mode in ("default", "kalman", "gaussian"):
+    elif presence.everywhere and presence.steps is not None and recipe.mode == "default":
         share = 1 / presence.steps
         yield (
             f"One user may be in all {presence.steps:,} steps, so that an even step gets {share:.2g} of mu squared: "
             "twice the horizon is twice the variance."
         )
     elif presence.steps is None or presence.most_steps < presence.steps:
-        yield f"One user is in at most {presence.most_steps:,} steps." + _independent(recipe)
-
-
-def _independent(recipe: SeriesConfig) -> str:
-    """What follows for the noise, mode by mode."""
-    if recipe.mode in WINDOW_MODES or recipe.mode in ("tree", "dft"):
-        return ""
-    told = " The noise does not depend on the length of the stream."
-    if recipe.mode in GAUSSIAN_MODES and recipe.presence.per_step > 1:
-        told += " A lower max_per_step makes it smaller."
-    return told
+        told = f"One user is in at most {presence.most_steps:,} steps. "
+        told += "The noise does not depend on the length of the stream."
+        yield f"{told} A lower max_per_step makes it smaller." if presence.per_step > 1 else told
 
 
 def _audit_plan(stream: Stream) -> AuditPlan:
@@ -144,12 +123,11 @@ def _audit_plan(stream: Stream) -> AuditPlan:
         def focus(step: int, measurements: Sequence[Mapping[str, Any]]) -> dict[str, float]:
             found = {}
             for measurement in measurements:
-                if "value" in measurement and "coefficient" not in measurement:
-                    name = measurement["field"]
-                    there = sum(
-                        count * float(event.get(name, 1)) for at, event, count in known if at == measurement["of_step"]
-                    )
-                    found[f"residual of {name}"] = float(measurement["value"]) - there
+                name = measurement["field"]
+                there = sum(
+                    count * float(event.get(name, 1)) for at, event, count in known if at == measurement["of_step"]
+                )
+                found[f"residual of {name}"] = float(measurement["value"]) - there
             return found
 
         return dict.fromkeys(places, focus)
@@ -159,7 +137,7 @@ def _audit_plan(stream: Stream) -> AuditPlan:
         places={"all": middle} if readings else {"largest": high, "middling": middle},
         crowd=((middle, 1 if readings else _CROWD),),
         late=_LATE_READINGS if readings else _LATE,
-        held=SeriesOptions.of(stream).delay if stream.mode == "dft" else 1,
+        held=1,
         expiries_known=False,
         focuses=focuses,
         moved={field.name: middle[field.name] + (field.sensitivity or 0.0) for field in fields} if readings else None,

@@ -1,1 +1,1 @@
-"""What reproduces the papers, or compares with them: the AR(1) releaser and the baselines of series."""
+"""What reproduces the paper: the AR(1) releaser, with Gaussian or with binomial noise."""

@@ -32,7 +32,6 @@ from engines.contract import State
 from engines.noise import NoiseSource, binomial_mechanism
 from engines.noise.binomial import MAX_HALF
 from engines.series.gaussian import NoisyTotal
-from engines.series.modes import NORMAL_90
 from engines.series.presence import Presence
 from engines.series.schedule import WeightSchedule
 from schemas.arrays import FloatArray
@@ -219,8 +218,6 @@ def _least_base(budget: BinomialBudget) -> float:
 
 class BinomialChannel:
     """Binomial noise by a public schedule. A span is charged as a whole, as it is accounted for beforehand."""
-
-    interval = NORMAL_90
 
     def __init__(self, budget: BinomialBudget) -> None:
         self._budget = budget

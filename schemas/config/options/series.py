@@ -15,19 +15,13 @@ from schemas.config.options.common import OptionsSection, Share
 from schemas.config.privacy import Privacy
 from schemas.config.section import refusal
 from schemas.config.timing import Timing
-from schemas.config.values import ExactDecimal, Flag, Number, Whole
+from schemas.config.values import ExactDecimal, Flag, Whole
 from schemas.errors import ConfigProblem
 
 
 def _weight(value: Decimal) -> Decimal:
     if not 0 < value <= 1:
         raise refusal("must lie in (0, 1]", "write 0.3, say: the part of each release that is new")
-    return value
-
-
-def _positive(value: float) -> float:
-    if value <= 0:
-        raise refusal("must be greater than 0", "write the variance of a step of the series, squared units")
     return value
 
 
@@ -44,16 +38,10 @@ class SeriesOptions(OptionsSection):
     """Modes `paper` and `paper-binomial`: w_t after the first two steps."""
     correlation: Literal["unknown", "positive"] = Field("unknown", examples=["unknown"])
     """Modes `paper` and `paper-binomial`: whether the series is known to be positively correlated."""
-    process_variance: Annotated[Number, AfterValidator(_positive)] = Field(1.0, examples=[1.0])
-    """Mode `fast`: variance of the random walk's steps, in squared units of the field."""
-    delay: Whole = Field(24, ge=1, le=4096, examples=[24])
-    """Mode `dft`: steps of a block; its releases come at its end."""
-    coefficients: Whole = Field(6, ge=1, le=4096, examples=[6])
-    """Mode `dft`: how many of the lowest coefficients are measured."""
 
     def in_mode(self, mode: str) -> Iterator[ConfigProblem]:
-        """Weights that decay are for modes with public Gaussian weights."""
-        if self.decay is not None and mode not in ("default", "kalman", "gaussian", "paper"):
+        """Weights that decay are for Gaussian noise."""
+        if self.decay is not None and mode == "paper-binomial":
             yield ConfigProblem("decay", f'mode "{mode}" has no weights that could decay', "remove the key")
 
     def in_stream(
@@ -62,23 +50,11 @@ class SeriesOptions(OptionsSection):
         """Whether the promise can be kept for as long as the stream lives."""
         if privacy is None or not isinstance(domain, SeriesDomainSection):
             return
-        if mode in ("ba", "bd"):
-            if privacy.per is None:
-                yield ConfigProblem(
-                    "privacy.per",
-                    f'missing: mode "{mode}" protects what happens within a window of steps, and no longer',
-                    'add per = "1d", say: the length of the window',
-                )
-            return
         if privacy.per is not None or self.horizon is not None:
             if self.decay is not None:
                 yield ConfigProblem("options.decay", "is for streams without an end", "remove decay, or the horizon")
             return
-        if mode == "tree":
-            yield ConfigProblem(
-                "options.horizon", "missing: a binary tree is as deep as it is long", "add horizon = 1000"
-            )
-        elif domain.readings and self.decay is None:
+        if domain.readings and self.decay is None:
             yield ConfigProblem(
                 "options.horizon",
                 "missing: every user may be in every reading, so each step costs, and for ever costs everything",
@@ -106,7 +82,4 @@ class SeriesOptions(OptionsSection):
             "seasonal": int(self.seasonal),
             "weight": str(self.weight_fraction),
             "correlation": self.correlation,
-            "process_variance": self.process_variance,
-            "delay": self.delay,
-            "coefficients": self.coefficients,
         }

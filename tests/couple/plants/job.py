@@ -161,9 +161,10 @@ PLANTS = (
     Plant(
         name="as many events of a user in a step as they like",
         engine="series",
-        mode="gaussian",
+        mode="default",
         variant={"options": {"horizon": 40}},
         planted=_replaced(SourceSpec, "of", staticmethod(_unbounded_in_a_step)),
+        shown_by=9,
     ),
     Plant(name="a step computed again after a crash draws anew", engine="spatial", mode="default", planted=_redraw),
     Plant(

@@ -84,9 +84,7 @@ def _plant(engine: str, mode: str, name: str, planted: Planted) -> Plant:
 DOOR = (
     _plant("spatial", "default", "busy cells get no noise", _door(mechanisms, "noise = noise * (abs(values) < 2**30)")),
     _plant("markov", "default", "empty states get no noise", _door(mechanisms, "noise = noise * (values != 0)")),
-    _plant(
-        "series", "gaussian", "the first number gets half the noise, in place", _door(mechanisms, "noise[:1] //= 2")
-    ),
+    _plant("series", "default", "the first number gets half the noise, in place", _door(mechanisms, "noise[:1] //= 2")),
     _plant(
         "trajectory", "default", "noise is cut at 40 scales", _door(mechanisms, "noise = noise.clip(-2**36, 2**36)")
     ),
@@ -107,8 +105,8 @@ DOOR = (
         "series", "paper-binomial", "half of what coins gave", _sampler("centred_binomials", lambda values: values // 2)
     ),
     _plant(
-        "series",
-        "laplace",
+        "markov",
+        "default",
         "Laplace noise is rounded to tens",
         _sampler("discrete_laplace", lambda drawn: drawn // 10 * 10),
     ),

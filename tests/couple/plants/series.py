@@ -9,9 +9,6 @@ from typing import Any
 
 from engines.noise.private import revealed
 from engines.series.gaussian import GaussianBudget
-from engines.series.papers.dft import FourierBudget
-from engines.series.papers.laplace import LaplaceBudget
-from engines.series.papers.wevent import WindowBudget
 from tests.couple.plants import Plant
 from tests.couple.plants import series_faults as faults
 from tests.couple.plants.remembered import Planted
@@ -29,24 +26,21 @@ _READINGS: Mapping[str, Any] = {
     "privacy": {"user": None, "max_contributions": None, "max_per_step": None},
 }
 _ONCE: Mapping[str, Any] = {"options": {"horizon": 40}, "privacy": {"max_contributions": 6, "max_per_step": 1}}
-_WINDOWS: Mapping[str, Any] = {"options": {"horizon": 40}, "privacy": {"max_contributions": 12, "per": "6h"}}
 
 
 def _plant(name: str, mode: str, planted: Planted, variant: Mapping[str, Any] = _LONG) -> Plant:
     return Plant(name=name, engine="series", mode=mode, planted=planted, variant=variant)
 
 
-_HALF, _QUARTER = Fraction(1, 2), Fraction(1, 4)
+_QUARTER = Fraction(1, 4)
 
 PEEKS = (
     _plant("hours weighed by true totals", "default", partial(faults.hours_weighed, lambda total: total), _CLOCKED),
     _plant("w z released as a real number", "paper", faults.real_valued(lambda total: total)),
     _plant("parameters from raw totals", "paper", partial(faults.raw_parameters, lambda total: total)),
-    _plant("a threshold on a true total", "gaussian", faults.threshold()),
-    _plant("an empty step is left out", "laplace", faults.silent_when_empty()),
-    _plant("noise added by hand", "laplace", faults.by_hand()),
-    _plant("a release by the true distance", "bd", faults.true_distance()),
-    _plant("a note of what is held back", "dft", faults.noted),
+    _plant("a threshold on a true total", "default", faults.threshold()),
+    _plant("an empty step is left out", "paper-binomial", faults.silent_when_empty()),
+    _plant("noise added by hand", "default", faults.by_hand()),
 )
 """Read a private value outside of any aggregate: found on sealed events, whatever the data."""
 
@@ -55,34 +49,22 @@ HIDDEN = (
     _plant("the fraction of w z passes", "paper", faults.real_valued(revealed)),
     _plant("parameters from revealed totals", "paper", partial(faults.raw_parameters, revealed)),
     _plant("a true total's last bit in a value", "default", partial(faults.in_the_record, faults.low_bit)),
-    _plant("standard error of a true total", "gaussian", partial(faults.in_the_record, faults.error_of_truth)),
-    _plant("a true total's parity in an id", "fast", partial(faults.in_the_record, faults.odd_id)),
-    _plant("records ordered by a true coefficient", "dft", faults.ordered),
-    _plant("a note of a quiet step", "tree", faults.busy_noted),
-    _plant("noise of a constant seed", "laplace", faults.constant_seed()),
-    _plant("a total counts in the next step", "laplace", faults.carried_over),
-    _plant("totals are measured twice", "fast", faults.twice()),
+    _plant("standard error of a true total", "paper", partial(faults.in_the_record, faults.error_of_truth)),
+    _plant("a true total's parity in an id", "paper-binomial", partial(faults.in_the_record, faults.odd_id)),
+    _plant("a note of a quiet step", "paper", faults.busy_noted),
+    _plant("noise of a constant seed", "default", faults.constant_seed()),
+    _plant("a total counts in the next step", "default", faults.carried_over),
+    _plant("totals are measured twice", "default", faults.twice(), _CLOCKED),
     _plant("delta divided by contributions", "default", faults.divided_delta()),
     _plant("first weights not accounted for", "paper", faults.first_weights_dropped()),
-    _plant("two events in a step, noise for one", "paper", faults.one_event_a_step()),
-    _plant("absorbed budget is spent again", "ba", faults.absorbed_again()),
+    _plant("two events in a step, noise for one", "default", faults.one_event_a_step()),
     _plant("a restart gives the budget back", "default", faults.forgets_at_restart(), _CLOCKED),
     _plant("a period's budget twice in it", "default", faults.renewed_early(), _PERIODS),
-    _plant("half the sensitivity of a reading", "gaussian", faults.half_sensitivity(), _READINGS),
+    _plant("half the sensitivity of a reading", "paper", faults.half_sensitivity(), _READINGS),
     _plant("half the noise: fixed", "default", faults.smaller(GaussianBudget, "sigma_squared", _QUARTER)),
     _plant("half the noise: adaptive", "default", faults.smaller(GaussianBudget, "sigma_squared", _QUARTER), _CLOCKED),
-    _plant("half the noise", "kalman", faults.smaller(GaussianBudget, "sigma_squared", _QUARTER)),
     _plant("half the noise", "paper", faults.smaller(GaussianBudget, "sigma_squared", _QUARTER)),
-    _plant("half the noise", "gaussian", faults.smaller(GaussianBudget, "sigma_squared", _QUARTER)),
     _plant("a quarter of the coins", "paper-binomial", faults.fewer_coins(), _ONCE),
-    _plant("half the noise", "laplace", faults.smaller(LaplaceBudget, "scale", _HALF)),
-    _plant("half the noise", "fast", faults.smaller(LaplaceBudget, "scale", _HALF)),
-    _plant("half the noise", "dft", faults.smaller(FourierBudget, "scale", _HALF)),
-    _plant("half the noise of a distance", "bd", faults.smaller(WindowBudget, "dissimilarity_scale", _HALF), _WINDOWS),
-    _plant("half the noise of a release", "bd", faults.smaller(WindowBudget, "scale", _HALF), _WINDOWS),
-    _plant("half the noise of a distance", "ba", faults.smaller(WindowBudget, "dissimilarity_scale", _HALF), _WINDOWS),
-    _plant("half the noise of a release", "ba", faults.smaller(WindowBudget, "scale", _HALF), _WINDOWS),
-    _plant("a counter at twice its epsilon", "tree", faults.dear_counter()),
 )
 """Look inside an aggregate, or cost more than is claimed: found by forced runs."""
 

@@ -14,20 +14,15 @@ import numpy as np
 
 from engines.accounting import gaussian
 from engines.contract import State, SyntheticRecord
-from engines.noise import DiscreteLaplace, NoiseSource, discrete_laplace, gaussian_mechanism, laplace_mechanism, seeded
-from engines.noise.private import aggregate, revealed
+from engines.noise import NoiseSource, discrete_gaussian, gaussian_mechanism, seeded
+from engines.noise.private import aggregate
 from engines.series import engine as series
 from engines.series.bank.filter_bank import FilterBank
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.gaussian import GaussianBudget, NoisyTotal
 from engines.series.modes import Adaptive, Measuring, SeriesOutcome
 from engines.series.papers import binomial as series_binomial
-from engines.series.papers import dft as series_dft
-from engines.series.papers import tree as series_tree
-from engines.series.papers.dft import Fourier
-from engines.series.papers.laplace import LaplaceBudget
 from engines.series.papers.releaser import Releaser
-from engines.series.papers.wevent import WindowEvents
 from engines.series.presence import Presence
 from engines.series.schedule import WeightSchedule
 from schemas.blocks import Folded
@@ -124,36 +119,16 @@ def silent_when_empty() -> Planted:
 
 
 def by_hand() -> Planted:
-    """Noise that is a float, added outside of any mechanism."""
+    """Noise added outside of any mechanism, to a float."""
 
-    def measure(self: LaplaceBudget, field: int, total: int, noise: NoiseSource) -> NoisyTotal:
-        scale = self.scale(field)
-        return NoisyTotal(total + float(discrete_laplace(1, scale, noise)[0]), DiscreteLaplace(scale).variance)
+    def measure(
+        self: GaussianBudget, field: int, total: int, sigma_squared: Fraction, noise: NoiseSource
+    ) -> NoisyTotal:
+        factor = 1 << self.refinement(field)
+        drawn = int(discrete_gaussian(1, sigma_squared, noise)[0])
+        return NoisyTotal(float(total) + drawn / factor, float(sigma_squared) / factor**2)
 
-    return replaced(LaplaceBudget, "measure", measure)
-
-
-def true_distance() -> Planted:
-    """A series that has not moved is not measured: by its true distance from the last release."""
-    measured = WindowEvents._measured
-
-    def deciding(self: WindowEvents, field: int, one: Any, step: int, total: int, noise: NoiseSource) -> Any:
-        return [] if abs(total - one.last) < 1 else measured(self, field, one, step, total, noise)
-
-    return replaced(WindowEvents, "_measured", deciding)
-
-
-@contextmanager
-def noted() -> Iterator[None]:
-    """A note tells how much is held back."""
-    step = Fourier.step
-
-    def telling(self: Fourier, at: int, totals: Sequence[int], present: bool, noise: NoiseSource) -> SeriesOutcome:
-        outcome = step(self, at, totals, present, noise)
-        return replace(outcome, notes={**outcome.notes, "held": sum(totals)})
-
-    with patch.object(Fourier, "step", telling):
-        yield
+    return replaced(GaussianBudget, "measure", measure)
 
 
 def divided_delta() -> Planted:
@@ -199,35 +174,29 @@ def fewer_coins() -> Planted:
     )
 
 
-def dear_counter() -> Planted:
-    """A counter calibrated at twice the event's epsilon."""
-
-    class Twice(series_tree.TreeConfig):
-        def calibrate(self, epsilon: Fraction, /) -> Any:
-            return super(Twice, self).calibrate(2 * epsilon)
-
-    return replaced(series_tree, "TreeConfig", Twice)
-
-
 def twice() -> Planted:
     """Each total is measured a second time, and the mean is released."""
-    measure = LaplaceBudget.measure
+    measure = GaussianBudget.measure
 
-    def again(self: LaplaceBudget, field: int, total: int, noise: NoiseSource) -> NoisyTotal:
-        first, second = (measure(self, field, total, noise.child(which)) for which in ("first", "second"))
+    def again(self: GaussianBudget, field: int, total: int, sigma_squared: Fraction, noise: NoiseSource) -> NoisyTotal:
+        first, second = (
+            measure(self, field, total, sigma_squared, noise.child(which)) for which in ("first", "second")
+        )
         return NoisyTotal((first.value + second.value) / 2, first.variance / 2)
 
-    return replaced(LaplaceBudget, "measure", again)
+    return replaced(GaussianBudget, "measure", again)
 
 
 def constant_seed() -> Planted:
     """Noise that everybody can draw again."""
+    measure = GaussianBudget.measure
 
-    def measure(self: LaplaceBudget, field: int, total: int, noise: NoiseSource) -> NoisyTotal:
-        scale = self.scale(field)
-        return NoisyTotal(float(laplace_mechanism(total, scale, seeded(0))), DiscreteLaplace(scale).variance)
+    def drawn_again(
+        self: GaussianBudget, field: int, total: int, sigma_squared: Fraction, noise: NoiseSource
+    ) -> NoisyTotal:
+        return measure(self, field, total, sigma_squared, seeded(0))
 
-    return replaced(LaplaceBudget, "measure", measure)
+    return replaced(GaussianBudget, "measure", drawn_again)
 
 
 @contextmanager
@@ -272,24 +241,6 @@ def odd_id(record: SyntheticRecord, total: int) -> SyntheticRecord:
 
 
 @contextmanager
-def ordered() -> Iterator[None]:
-    """Records of a block come in an order that the parity of a true coefficient decides."""
-    released, original, seen = Fourier._released, series_dft.coefficients, [0]
-
-    def watched(matrix: Any, totals: Any) -> Any:
-        moved = original(matrix, totals)
-        seen[0] = int(revealed(moved)[0])
-        return moved
-
-    def ordered(self: Fourier, step: int, noise: NoiseSource) -> SeriesOutcome:
-        outcome = released(self, step, noise)
-        return replace(outcome, released=list(outcome.released)[:: -1 if seen[0] & 2**12 else 1])
-
-    with patch.object(series_dft, "coefficients", watched), patch.object(Fourier, "_released", ordered):
-        yield
-
-
-@contextmanager
 def busy_noted() -> Iterator[None]:
     """A note tells whether anybody came."""
     notes = series.Series._notes
@@ -300,20 +251,6 @@ def busy_noted() -> Iterator[None]:
 
         with patch.object(series.Series, "_notes", telling):
             yield
-
-
-def absorbed_again() -> Planted:
-    """What a release took from the steps after it is there for them, all the same."""
-    step = WindowEvents.step
-
-    def forgetting(
-        self: WindowEvents, at: int, totals: Sequence[int], present: bool, noise: NoiseSource
-    ) -> SeriesOutcome:
-        for one in self._series:
-            one.spent[:] = one.nullified = 0
-        return step(self, at, totals, present, noise)
-
-    return replaced(WindowEvents, "step", forgetting)
 
 
 def forgets_at_restart() -> Planted:

@@ -43,9 +43,7 @@ _SPATIAL = Plant(
 )
 PLANTS = (
     _SPATIAL,
-    dataclasses.replace(
-        _SPATIAL, name="noise for the upper limit alone", engine="series", mode="laplace", planted=_upper_limit
-    ),
+    dataclasses.replace(_SPATIAL, name="noise for the upper limit alone", engine="series", planted=_upper_limit),
     dataclasses.replace(
         _SPATIAL, name="a sixteenth of the noise for many states", engine="markov", planted=_quiet_states
     ),

@@ -1,19 +1,18 @@
-"""The methods that `default` is compared with, all seeds at once and at their best parameters in hindsight.
+"""What engine `series` is compared with, all seeds at once and at their best parameters in hindsight.
 
-Floating-point noise, for speed: these give errors, no releases. The engine's own modes (paper, fast, ba, ...) are the
-ones that run in the job; tests hold both to the same errors.
-Source: [zhang2022], sections 4 and 8.
+Noise is in floats, for speed: these give errors, no releases. One user is in every step and moves it by at most 1.
+Source: [zhang2022], sections 4 and 8; of each other method, at its function.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from engines.accounting import gaussian
+from engines.series.papers.moments import Moments
 
 DELTA = 1e-6
 WEIGHTS = (0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -85,6 +84,31 @@ def releaser(truth: FloatArray, normal: FloatArray, epsilon: float, *, exact: bo
     return tried
 
 
+def kalman(truth: FloatArray, normal: FloatArray, epsilon: float) -> Tried:
+    """One Kalman filter for one AR(1) process, its parameters learnt from the noisy totals as they come; even noise."""
+    variance = truth.shape[1] / mu_squared(epsilon, exact=True)
+    noisy = truth + variance**0.5 * normal
+    return {"": np.stack([_filtered(series, variance) for series in noisy])}
+
+
+def _filtered(noisy: FloatArray, variance: float) -> FloatArray:
+    moments, released = Moments(), np.empty_like(noisy)
+    estimate, spread = 0.0, np.inf
+    for t, value in enumerate(noisy):
+        moments.add(value, variance)
+        known = moments.parameters()
+        if known is None:
+            estimate, spread = value, variance
+        else:
+            rho = known.correlation
+            before = known.mean + rho * (estimate - known.mean)
+            spread = min(spread, known.variance) * rho**2 + known.variance * (1 - rho**2)
+            gain = spread / (spread + variance)
+            estimate, spread = before + gain * (value - before), gain * variance
+        released[t] = estimate
+    return released
+
+
 def plain_gaussian(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Tried:
     """Independent noise with the paper's accounting."""
     sigma = (truth.shape[1] / mu_squared(epsilon, exact=False)) ** 0.5
@@ -97,7 +121,7 @@ def laplace(truth: FloatArray, random: np.random.Generator, epsilon: float) -> T
 
 
 def fast(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Tried:
-    """Without sampling; the random walk's variance in hindsight."""
+    """FAST ([fan2014]) without sampling: a random walk's Kalman filter, the walk's variance in hindsight."""
     scale = truth.shape[1] / epsilon
     noisy = truth + random.laplace(scale=scale, size=truth.shape)
     tried = {}
@@ -115,7 +139,11 @@ def fast(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Trie
 
 
 def fourier(truth: FloatArray, random: np.random.Generator, epsilon: float, *, delay: int | None) -> Tried:
-    """Lowest coefficients of blocks of `delay` steps, or of the whole series (offline); their number in hindsight."""
+    """Lowest Fourier coefficients ([rastogi2010]) of blocks of `delay` steps, or of the whole series (offline).
+
+    Their number is chosen in hindsight. A block moves by at most its length's root in L2, and an orthonormal transform
+    keeps that.
+    """
     seeds, steps = truth.shape
     block = steps if delay is None else delay
     tried = {}
@@ -144,7 +172,7 @@ def _basis(size: int) -> FloatArray:
 
 
 def tree(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Tried:
-    """Differences of a binary tree's sums; one user is in all steps, so each event gets epsilon / T."""
+    """Differences of a binary tree's sums ([chan2011]); one user is in all steps, so each event gets epsilon / T."""
     seeds, steps = truth.shape
     levels = steps.bit_length()
     drawn = random.laplace(scale=steps * levels / epsilon, size=(seeds, steps))
@@ -160,23 +188,48 @@ def tree(truth: FloatArray, random: np.random.Generator, epsilon: float) -> Trie
     return {"": released}
 
 
+class Window:
+    """Budgets of releases in a window of `steps`, `(seeds,)`, in even shares: epsilon / (2 `steps`) each.
+
+    Args:
+        absorb: a release may have what the steps before it did not use, and the steps after it give that back (ba); or
+            it has half of what the window has left (bd).
+    """
+
+    def __init__(self, seeds: int, steps: int, *, absorb: bool) -> None:
+        self._steps, self._absorb = steps, absorb
+        self.spent, self._since, self._nullified = np.zeros(seeds), np.ones(seeds), np.zeros(seeds)
+
+    def offer(self) -> FloatArray:
+        """What a release at this step may have."""
+        if self._absorb:
+            return np.clip(self._since - self._nullified, 0, self._steps)
+        return (self._steps - self.spent) / 2
+
+    def take(self, fresh: FloatArray) -> None:
+        """End the step. Args: `fresh`: where there was a release."""
+        taken = np.where(fresh, self.offer(), 0)
+        self.spent += taken
+        self._nullified = np.where(fresh, np.maximum(0, np.round(taken) - 1), self._nullified)
+        self._since = np.where(fresh, 1, self._since + 1)
+
+
 def window(truth: FloatArray, random: np.random.Generator, epsilon: float, *, absorb: bool) -> Tried:
-    """BA or BD with a window as long as the series, so that the promise is the same as of the others."""
+    """BA or BD ([kellaris2014]) with a window as long as the series, so that the promise is the same as of the others.
+
+    A noisy distance says whether the total has moved away from the last release by more than a new one would err.
+    """
     seeds, steps = truth.shape
     even = epsilon / (2 * steps)
-    released, last = np.empty_like(truth), np.zeros(seeds)
-    spent, since, nullified = np.zeros(seeds), np.ones(seeds), np.zeros(seeds)
+    released, last, budget = np.empty_like(truth), np.zeros(seeds), Window(seeds, steps, absorb=absorb)
     for t in range(steps):
         distance = np.abs(truth[:, t] - last) + random.laplace(scale=1 / even, size=seeds)
-        offer = np.clip(since - nullified, 0, steps) * even if absorb else (epsilon / 2 - spent) / 2
         with np.errstate(divide="ignore"):
-            scale = 1 / np.maximum(offer, 0)
+            scale = 1 / (budget.offer() * even)
         fresh = distance > scale
         noise = random.laplace(size=seeds)
         last = np.where(fresh, truth[:, t] + noise * np.where(fresh, scale, 0), last)
-        spent += np.where(fresh, offer, 0)
-        nullified = np.where(fresh, np.maximum(0, np.round(offer / even) - 1), nullified)
-        since = np.where(fresh, 1, since + 1)
+        budget.take(fresh)
         released[:, t] = last
     return {"": released}
 
@@ -192,5 +245,3 @@ BASELINES: Mapping[str, Callable[[FloatArray, np.random.Generator, float], Tried
     "tree": tree,
 }
 """By name; all but `gaussian` are pure epsilon-DP."""
-
-Arguments = Any
