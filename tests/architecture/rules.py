@@ -185,7 +185,7 @@ LAYERS = (
     grimp.Layer("engines.series", "engines.markov", "engines.tabular", "engines.trajectory"),
     grimp.Layer("engines.spatial"),
     # What tries an engine: each says in its `fixture` what it is tried on.
-    grimp.Layer("engines.auditor", "engines.coupling"),
+    grimp.Layer("engines.auditor", "engines.coupling", "engines.sampling"),
     grimp.Layer("engines.contract_case", "engines.contract_checks"),
     grimp.Layer("engines.registry"),
     # What answers a question; each engine says from which of its measurements.
