@@ -37,6 +37,7 @@ FAINT = 0.001
 CROWD = 400
 """Events of others in each step."""
 STEPS = 2
+"""Of the stream; the user has as many events, in as few steps as may be."""
 
 
 class NoNoise:
@@ -80,6 +81,7 @@ class Canary:
             # They are made of what is measured, and take most of a step's time.
             options["records"] = False
         if "horizon" in case.tables.get("options", {}):
+            # A user may be in all of its steps.
             options["horizon"] = STEPS
         privacy = {"epsilon": EPSILON, "max_contributions": STEPS}
         stream = case.stream("default", {"privacy": privacy, "options": options})
@@ -92,10 +94,9 @@ class Canary:
         raise AssertionError("no user moves anything that is measured")
 
     def batches(self, there: bool) -> Iterator[Batch]:
-        privacy = self.stream.privacy
-        left = privacy.max_contributions or 1
+        left = STEPS
         for step in range(STEPS):
-            sent = min(left, privacy.max_per_step or left)
+            sent = min(left, self.stream.privacy.max_per_step or left)
             left -= sent
             key = self.there if there else self.away
             rows = [(self.case.crowd, CROWD), *([(key, sent)] if key is not None and sent else [])]
@@ -164,6 +165,6 @@ def test_fresh_seeds_give_other_noise_and_a_repeated_one_the_same(engine: str) -
     seed = fresh_seed()
     first, again, other = (faint.released(True, NoiseSource(each, engine)) for each in (seed, seed, fresh_seed()))
     assert len(first) >= 2
-    # What a generator of the engine's own would give for other seeds, too.
+    # A generator with a seed of its own would give this for other seeds, too.
     assert first == again
     assert first != other

@@ -9,10 +9,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import comb
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 import engines.noise
 from engines.accounting import gaussian
@@ -100,6 +100,10 @@ def coin_pairs(there: BoolArray, less: int, source: NoiseSource) -> FloatArray:
     return binomial_mechanism(COINS_SHIFT * there.astype(np.int64), HALF // less**2, source)  # type: ignore[arg-type]
 
 
+def coin_law(half: int) -> Callable[[int], float]:
+    return lambda k: comb(2 * half, half + k) / 4**half if abs(k) <= half else 0.0
+
+
 def exceeds(there: BoolArray, less: int, source: NoiseSource) -> FloatArray:
     return laplace_exceeds(1 - there.astype(np.int64), unit=ONE, scale=ONE / less, source=source)
 
@@ -131,7 +135,7 @@ MECHANISMS: Mapping[str, Mechanism] = {
     ),
     "binomial_mechanism": Mechanism(
         coin_pairs,
-        lambda less: moved(lambda k: binom.pmf(k + HALF // less**2, 2 * HALF // less**2, 0.5), 220, COINS_SHIFT),
+        lambda less: moved(coin_law(HALF // less**2), HALF, COINS_SHIFT),
         epsilon=None,
         delta=DELTA,
     ),
