@@ -1,7 +1,7 @@
 """The engine contract as a function: `check_engine(make_engine, batches)` raises where an engine breaks it.
 
 For your own engine, in your own tests; `tests/contracts` runs it on every registered engine and mode. Every check can
-be called alone. None of them proves privacy: see `tests/spatial/test_path_loss.py` and the audits for that.
+be called alone. None of them proves privacy: see `tests/spatial/test_path_loss.py` and the coupled runs for that.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ AGGREGATES = """
 ADDING = ("engines.counters.linear", "engines.noise.mechanisms")
 DECIDING = ("engines.noise.exponential", "engines.noise.split")
 SAMPLERS = ("discrete_laplace", "laplace_values", "discrete_gaussian", "centred_binomial", "centred_binomials")
-DRAWING = ("engines.noise", "engines.counters.draws", "engines.audited", "engines.auditor", "engines.contract_checks")
+DRAWING = ("engines.noise", "engines.counters.draws", "engines.contract_checks")
 
 
 def aggregates(module: Module) -> Iterator[str]:
@@ -107,7 +107,7 @@ def test_private_values_go_through_the_door_in_these_modules(door: str, through:
 
 def test_engines_are_given_their_source() -> None:
     made = {module.name for module in project() if module.name.startswith("engines.") and calls(module, "NoiseSource")}
-    assert made == {"engines.noise.source", "engines.auditor.audit"}
+    assert made == {"engines.noise.source"}
 
 
 def test_only_mechanisms_and_counters_draw_noise() -> None:

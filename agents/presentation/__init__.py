@@ -1,4 +1,4 @@
-"""What `explain`, `simulate` and `audit` show of each engine."""
+"""What `explain` and `simulate` show of each engine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from agents.pages.metrics import Metric, of_keys
-from agents.presentation.contract import AuditPlan, Presentation
+from agents.presentation.contract import Presentation
 from agents.presentation.error import ErrorModel
 from engines.registry import build_engine, build_evaluator, part
 from schemas.config import Stream
@@ -79,7 +79,6 @@ def verdict(
 
 
 __all__ = [
-    "AuditPlan",
     "Presentation",
     "errors",
     "expected_error",

@@ -3,7 +3,7 @@
 It adds up what it is TOLD that a release costs: constants of the configuration. It sees no data, no noise and no count,
 so it does not notice a count that is measured seven times and charged once, noise of half the scale, or a measurement
 that nobody charged. That each draw happens as often as it is charged, with the scale that its charge says, is shown
-elsewhere: by the proofs in docs/guarantee.md, by the coupled runs of the engines' privacy tests and by the audits.
+elsewhere: by the proofs in docs/guarantee.md, and by coupled runs.
 
 Guarantee: whatever was charged, however later events were chosen after earlier releases, is (epsilon, delta)-DP for
     one user of at most `contributions` events. The rule is fixed with the budget: choosing one afterwards is not sound.

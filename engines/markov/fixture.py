@@ -1,69 +1,10 @@
-"""What engine `markov` is audited on, and the streams of its contract tests."""
+"""The streams that engine `markov` is tried on, by contract tests and coupled runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from engines.auditor.cases import Case
-from engines.auditor.engines import case, faintly
-from engines.auditor.features import Features
-from engines.auditor.fixture import DENSE, VISITED, AuditFixture, Focus
 from engines.contract_case import Chance, EngineCase, Variant
-from schemas.blocks import Folded
-from schemas.config import Stream
-
-
-def cases(mode: str) -> Iterator[Case]:
-    """One for a mode."""
-    made = fixture(mode, contributions=2)
-    yield case(f"engine markov, mode {mode}", made, faint=faintly(made.stream))
-
-
-def state_focus(value: str, known: Sequence[tuple[int, str, int]]) -> Focus:
-    """What was measured in a state beyond the known events: all of a release that a user there can move.
-
-    Args: known: step, state and number of events that both inputs have.
-    """
-
-    def focus(step: int, measurements: Sequence[Mapping[str, Any]]) -> Features:
-        there = sum(count for at, state, count in known if (at, state) == (step, value))
-        counted = [m["count"] for m in measurements if m["state"] == value]
-        return {"residual": float(counted[-1] - there)} if counted else {}
-
-    return focus
-
-
-def fixture(mode: str, *, steps: int = VISITED, contributions: int = 1, epsilon: float = 2.0) -> AuditFixture:
-    """Three states; one holds `DENSE` users in each step, one a few, one nobody; a user is counted
-    in each of `contributions` steps, and then the bound renews.
-    """
-    content = b"0.8,0.1,0.1\n0.1,0.8,0.1\n0.1,0.1,0.8\n"
-    values = ("dense", "few", "empty")
-    stream = Stream.model_validate(
-        {
-            "name": "audit",
-            "engine": "markov",
-            "mode": mode,
-            "source": "raw.audit",
-            "privacy": {"epsilon": epsilon, "unit": "replace", "user": "u", "per": f"{contributions}h"}
-            | {"max_contributions": contributions, "max_per_step": 1},
-            "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
-            "domain": {"kind": "states", "field": "s", "values": values, "population": DENSE + 4}
-            | {"transition": {"path": "chain.csv", "sha256": "", "content": content}},
-            "options": {"lag": 1},
-        }
-    )
-    crowd = (DENSE, 3)
-    known = [(step, values[at], count) for step in range(steps) for at, count in enumerate(crowd)]
-    places = {
-        "dense cell": (0, None, state_focus(values[0], known)),
-        "empty cell": (2, None, state_focus(values[2], known)),
-    }
-    base = Folded(np.array([[0], [1]], np.uint64), np.array(crowd, np.int64))
-    return AuditFixture(stream, base, places, {"moved from a dense to an empty state": (0, 2)})
 
 
 def _in_mode(mode: str, variant: Variant) -> Variant:

@@ -1,66 +1,11 @@
-"""What engine `series` is audited on, and the streams of its contract tests."""
+"""The streams that engine `series` is tried on, by contract tests and coupled runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from engines.auditor.cases import Case
-from engines.auditor.engines import case, faintly
-from engines.auditor.features import Features
-from engines.auditor.fixture import DENSE, VISITED, AuditFixture, Focus
 from engines.contract_case import WHOLE, Chance, EngineCase, Variant
-from schemas.blocks import Folded
 from schemas.config import Stream
-
-
-def cases(mode: str) -> Iterator[Case]:
-    """One for a mode."""
-    made = fixture(mode, contributions=2)
-    yield case(f"engine series, mode {mode}", made, faint=faintly(made.stream))
-
-
-def series_focus(name: str, known: Sequence[tuple[int, float, int]]) -> Focus:
-    """What was measured of a series beyond the known events' values."""
-
-    def focus(step: int, measurements: Sequence[Mapping[str, Any]]) -> Features:
-        found: Features = {}
-        for measurement in measurements:
-            if measurement["field"] == name:
-                there = sum(value * count for at, value, count in known if at == measurement["of_step"])
-                found["residual"] = float(measurement["value"]) - there
-        return found
-
-    return focus
-
-
-def fixture(mode: str, *, steps: int = VISITED, contributions: int = 1, epsilon: float = 1.5) -> AuditFixture:
-    """A sum of values up to 4, `DENSE` of 2 in each step; the audited user has `contributions`, as large as can be."""
-    highest, middle = 8192, 4096
-    stream = Stream.model_validate(
-        {
-            "name": "audit",
-            "engine": "series",
-            "mode": mode,
-            "source": "raw.audit",
-            "privacy": {
-                "epsilon": epsilon,
-                "delta": 1e-3,
-                "unit": "user",
-                "user": "u",
-                "max_contributions": contributions,
-            },
-            "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
-            "domain": {"kind": "series", "fields": [{"name": "km", "of": "sum", "limits": [0.0, 4.0]}]},
-            "options": {"horizon": 32},
-        }
-    )
-    focus = series_focus("km", [(step, 2.0, DENSE) for step in range(steps)])
-    base = Folded(np.array([[middle]], np.uint64), np.array([DENSE], np.int64))
-    return AuditFixture(stream, base, {"dense cell": (highest, None, focus)})
-
 
 SERIES_HIGHEST = 8192
 """Lattice steps of a summed value at its limit, 4."""

@@ -1,4 +1,4 @@
-"""What engine `spatial` is audited on, and the streams of its contract tests."""
+"""The streams that engine `spatial` is tried on, by contract tests and coupled runs."""
 
 from __future__ import annotations
 
@@ -9,68 +9,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
-from engines.auditor.cases import Case
-from engines.auditor.engines import THREE_KINDS, case
-from engines.auditor.fixture import DENSE, VISITED, AuditFixture
 from engines.contract import Release
 from engines.contract_case import WHOLE, Chance, EngineCase, Variant
-from engines.spatial.domain import BoxDomain
-from engines.spatial.focus import centre, spatial_focus
-from engines.spatial.life import TTL, living
-from schemas.blocks import Folded
 from schemas.config import Stream
-from schemas.config.discovery import measures_expiry
-
-
-def cases(mode: str) -> Iterator[Case]:
-    """A life with everything that can happen to a leaf, and users of several events."""
-    yield living(mode)
-    yield living(mode, ttl=TTL)
-    yield case(f"engine spatial, mode {mode}, users", fixture(mode, contributions=2, epsilon=THREE_KINDS))
-
-
-def fixture(
-    mode: str, *, steps: int = VISITED, ttl: str | None = None, contributions: int = 1, epsilon: float = 2.0
-) -> AuditFixture:
-    """16 cells; one holds `DENSE` new events each step, its neighbour a few, the far corner none. With several
-    `contributions` the unit is a user who has as many events.
-
-    Epsilon is large on purpose: a mistake is a factor of the loss, and between 2 and 3 a factor shows in fewest runs.
-    """
-    depth = 4
-    domain: dict[str, Any] = {"kind": "box", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0]}
-    if ttl is not None:
-        domain["ttl"] = ttl
-    expiries_measured = ttl is not None and measures_expiry("spatial", mode)
-    charge = 2 if expiries_measured else 1
-    user = {"unit": "user", "user": "u", "max_contributions": contributions * charge}
-    stream = Stream.model_validate(
-        {
-            "name": "audit",
-            "engine": "spatial",
-            "mode": mode,
-            "source": "raw.audit",
-            "privacy": {"epsilon": epsilon * charge, **(user if contributions > 1 else {"unit": "event"})},
-            "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
-            "domain": domain,
-            "options": {"depth": depth, "initial_steps": 1, "max_leaves": 16},
-        }
-    )
-    box = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth)
-    centres = {code: centre(box, code) for code in (4, 5, 14)}
-    crowd = ((5, DENSE), (4, 3))
-    known = [(step, *centres[code], count) for step in range(steps) for code, count in crowd]
-    if expiries_measured:
-        known += [(step, *centres[code], -count) for step in range(1, steps) for code, count in crowd]
-    places = {
-        name: (code << 1, code << 1 | 1, spatial_focus(*centres[code], known))
-        for name, code in (("dense cell", 5), ("empty cell", 14))
-    }
-    keys, counts = zip(*((code << 1, count) for code, count in sorted(crowd)), strict=True)
-    base = Folded(np.array(keys, np.uint64).reshape(-1, 1), np.array(counts, np.int64))
-    return AuditFixture(stream, base, places, deletes=True)
 
 
 def _cells(release: Release) -> dict[str, int]:

@@ -17,7 +17,6 @@ SPEC = EngineSpec(
     build="engines.markov.build:build",
     evaluator="engines.markov.build:evaluator",
     presentation="agents.presentation.markov:PRESENTATION",
-    audit="engines.markov.fixture:cases",
     contract_case="engines.markov.fixture:CONTRACT",
     answers="engines.markov.answers:answers",
     asks=(

@@ -26,7 +26,6 @@ SPEC = EngineSpec(
     build="engines.series.build:build",
     evaluator="engines.series.build:evaluator",
     presentation="agents.presentation.series:PRESENTATION",
-    audit="engines.series.fixture:cases",
     contract_case="engines.series.fixture:CONTRACT",
     answers="engines.series.answers:answers",
 )

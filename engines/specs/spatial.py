@@ -24,7 +24,6 @@ SPEC = EngineSpec(
     build="engines.spatial.build:build",
     evaluator="engines.spatial.build:evaluator",
     presentation="agents.presentation.spatial:PRESENTATION",
-    audit="engines.spatial.fixture:cases",
     contract_case="engines.spatial.fixture:CONTRACT",
     answers="engines.spatial.answers.build:answers",
 )

@@ -21,7 +21,6 @@ SPEC = EngineSpec(
     build="engines.tabular.build:build",
     evaluator="engines.tabular.build:evaluator",
     presentation="agents.presentation.tabular:PRESENTATION",
-    audit="engines.tabular.fixture:cases",
     contract_case="engines.tabular.fixture:CONTRACT",
     answers="engines.tabular.answers:answers",
 )

@@ -24,6 +24,5 @@ SPEC = EngineSpec(
     build="engines.trajectory.build:build",
     evaluator="engines.trajectory.build:evaluator",
     presentation="agents.presentation.trajectory:PRESENTATION",
-    audit="engines.trajectory.fixture:cases",
     contract_case="engines.trajectory.fixture:CONTRACT",
 )

@@ -1,119 +1,14 @@
-"""What engine `trajectory` is audited on: trips of one point in a corner where many start, or where none does."""
+"""The streams that engine `trajectory` is tried on, by contract tests and coupled runs."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from math import isqrt
 from typing import Any
 
-import numpy as np
-
-from engines.auditor.cases import Case
-from engines.auditor.engines import case, faintly
-from engines.auditor.features import Features
-from engines.auditor.fixture import DENSE, VISITED, AuditFixture, Focus, Key
 from engines.contract_case import WHOLE, Chance, EngineCase, Variant
 from engines.spatial.fixture import point_at
-from engines.trajectory.domain import TripDomain
-from engines.trajectory.grid import Grid
-from engines.trajectory.trips import LATTICE, LATTICE_BITS
-from schemas.blocks import Folded
-from schemas.config import ENGINES, Stream
-
-AT: Mapping[str, tuple[float, float]] = {"dense cell": (0.1, 0.1), "empty cell": (0.9, 0.9)}
-KnownTrip = tuple[int, float, float, int]
-"""Step in which it closes, x, y in the unit square, and number of one-point trips that both inputs have."""
-
-
-def cases(mode: str) -> Iterator[Case]:
-    """One for a mode, and one with a delta where the mode takes one."""
-    if mode in ENGINES["trajectory"].facts.uses_delta:
-        yield case(f"engine trajectory, mode {mode}, delta", fixture(mode, delta=1e-3, epsilon=1.5))
-    made = fixture(mode, contributions=2)
-    yield case(f"engine trajectory, mode {mode}", made, faint=faintly(made.stream))
-
-
-def trip_focus(x: float, y: float, known: Sequence[KnownTrip]) -> Focus:
-    """What was measured at one place beyond the known trips of one point: all histograms together.
-
-    Each histogram counts with its precision, as the best test of a trip at that place would.
-    """
-    place = np.array([int(x * LATTICE)]), np.array([int(y * LATTICE)])
-
-    def focus(step: int, measurements: Sequence[Mapping[str, Any]]) -> Features:
-        trips = sum(count for at, _, _, count in known if at == step)
-        residual, weight = 0.0, 0.0
-        for measurement in measurements:
-            name, bins, values = measurement["histogram"], measurement["bins"], measurement["values"]["noisy"]
-            if name == "trips":
-                found, there = values[0], trips
-            elif name in ("starts", "ends", "points"):
-                # Trips of one point are in the first group of points.
-                grid = Grid(isqrt(bins)) if isqrt(bins) ** 2 == bins else Grid(isqrt(bins // 3))
-                cell = int(grid.cells(*place)[0])
-                found = sum(values[cell :: grid.size])
-                there = sum(
-                    count
-                    for at, px, py, count in known
-                    if at == step
-                    and int(grid.cells(np.array([int(px * LATTICE)]), np.array([int(py * LATTICE)]))[0]) == cell
-                )
-            else:
-                # All trips of one point are in one bin, or nowhere.
-                found, there = measurement["sum"], trips
-            share = 1 / measurement["variance"] ** 0.5
-            residual, weight = residual + share * (found - there), weight + share
-        return {"residual": residual / weight} if weight else {}
-
-    return focus
-
-
-def fixture(mode: str, *, contributions: int = 1, epsilon: float = 2.0, delta: float = 0.0) -> AuditFixture:
-    """`DENSE` trips in each step, all in one corner; audited trips are there or in the opposite one, as
-    many of a user as `contributions` says.
-
-    Grids are as coarse as they may be: other cells hold noise alone, which tells nothing and costs time.
-    """
-    stream = Stream.model_validate(
-        {
-            "name": "audit",
-            "engine": "trajectory",
-            "mode": mode,
-            "source": "raw.audit",
-            "privacy": {
-                "epsilon": epsilon,
-                "delta": delta,
-                "unit": "user",
-                "user": "u",
-                "max_contributions": contributions,
-            },
-            "time": {"field": "t", "format": "s", "start": "2020-01-01T00:00:00", "step": "1h", "clock": "replay"},
-            "domain": {"kind": "trips", "trip": "n", "x": "x", "y": "y", "bounds": [0.0, 0.0, 1.0, 1.0], "end": "e"},
-            "options": {"records": False, "longest": "100h", "side": 4},
-        }
-    )
-    bounds = (0.0, 0.0, 1.0, 1.0)
-    assert TripDomain("x", "y", bounds).words == len(_key("dense cell", 0))
-
-    def crowd(step: int) -> Folded:
-        keys = [_key("dense cell", (DENSE + 2) * step + number) for number in range(DENSE)]
-        return Folded.of(np.array(keys, np.uint64))
-
-    def numbered(key: Key, step: int, index: int) -> Key:
-        assert isinstance(key, tuple)
-        return (key[0] - index + (DENSE + 2) * step, *key[1:])
-
-    known = [(step, *AT["dense cell"], DENSE) for step in range(VISITED)]
-    places = {name: (_key(name, DENSE + 1), None, trip_focus(*at, known)) for name, at in AT.items()}
-    return AuditFixture(stream, crowd(0), places, numbered=numbered, changing=crowd)
-
-
-def _key(place: str, number: int) -> tuple[int, ...]:
-    """A trip of one point that ends at once; its name comes every step, and counts in the first."""
-    x, y = (int(coordinate * LATTICE) for coordinate in AT[place])
-    return (number + 1, 0, 0, 1, x << LATTICE_BITS | y, 1)
+from schemas.config import Stream
 
 
 def _in_mode(mode: str, variant: Variant) -> Variant:

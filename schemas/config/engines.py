@@ -49,7 +49,7 @@ class EngineFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpec:
-    """One engine: everything that the job, its commands, its audits and its tests know of it.
+    """One engine: everything that the job, its commands and its tests know of it.
 
     Attributes:
         name: as `engine` in a configuration and as its entry point.
@@ -59,9 +59,7 @@ class EngineSpec:
         options: the model of `[streams.options]`.
         domain, build, evaluator: functions of a `Stream` that give its `engines.contract.Domain`, its `Engine` before
             the first step, and its `Evaluator`.
-        presentation: the `agents.presentation.contract.Presentation`, which `explain`, `simulate` and `audit CONFIG`
-            show.
-        audit: a function of a mode that gives the cases `engines.auditor.Case` of the engine in it.
+        presentation: the `agents.presentation.contract.Presentation`, which `explain` and `simulate` show.
         contract_case: the `engines.contract_case.EngineCase` of the contract tests and coupled runs.
         answers: a function of a `Stream` and what was measured that gives its `engines.answers.contract.Answerer`, for
             `privstream query`; None: it answers no questions.
@@ -77,7 +75,6 @@ class EngineSpec:
     build: Reference
     evaluator: Reference
     presentation: Reference
-    audit: Reference
     contract_case: Reference
     answers: Reference | None = None
     asks: tuple[Question, ...] = ()
@@ -90,5 +87,5 @@ class EngineSpec:
     @property
     def references(self) -> Mapping[str, Reference]:
         """What is loaded later, by the attribute's name."""
-        names = ("domain", "build", "evaluator", "presentation", "audit", "contract_case", "answers")
+        names = ("domain", "build", "evaluator", "presentation", "contract_case", "answers")
         return {name: found for name in names if (found := getattr(self, name)) is not None}

@@ -174,11 +174,10 @@ LAYERS = (
     grimp.Layer("agents.presentation", "agents.lifecycle"),
     grimp.Layer("agents.protocol", "agents.pages", "agents.pictures", "agents.broker"),
     grimp.Layer("agents.formats"),
-    grimp.Layer("engines.audited"),
     grimp.Layer("engines.series", "engines.markov", "engines.tabular", "engines.trajectory"),
     grimp.Layer("engines.spatial"),
     # What tries an engine: each says in its `fixture` what it is tried on.
-    grimp.Layer("engines.auditor", "engines.coupling"),
+    grimp.Layer("engines.coupling", "engines.sampling"),
     grimp.Layer("engines.contract_case", "engines.contract_checks"),
     grimp.Layer("engines.registry"),
     # What answers a question; each engine says from which of its measurements.

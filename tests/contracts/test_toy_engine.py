@@ -1,7 +1,6 @@
-"""An engine of another distribution: five files, and every command, check and audit has it.
+"""An engine of another distribution: five files, and every command and check has it.
 
-The files are those of the folder `toy`, laid out as an installer would: modules, and an entry point. Null hypothesis of
-the audits: the claim holds; false alarms: 1e-6 a row, seeds are fixed.
+The files are those of the folder `toy`, laid out as an installer would: modules, and an entry point.
 """
 
 from __future__ import annotations
@@ -25,10 +24,8 @@ pytestmark = pytest.mark.seconds(3)
 ROOT = Path(__file__).resolve().parents[2]
 TOY = Path(__file__).parent / "toy"
 MOST_FILES = 5
-RUNS = 200
-"""Of an audit: enough for every row to be able to fail."""
-FOUND = 1
-"""Exit code of a command that found something."""
+TESTS_FAILED = 1
+"""Exit code of pytest; it has others where it could not run them."""
 CONFIG = """
 [kafka]
 bootstrap = "localhost:9092"
@@ -175,28 +172,29 @@ def test_commands_have_it(installed: Path) -> None:
     assert "epsilon 2: max_contributions = " in tuned[1]
 
 
-def test_contract_tests_sealed_runs_coupled_pairs_and_the_library_have_it(installed: Path) -> None:
-    tests = ("contracts/test_engines.py", "couple/test_guarded.py", "couple/test_couple.py")
-    tests = tuple(f"tests/{test}" for test in (*tests, "library/test_every_engine.py"))
-    done = run(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests, "-k", "toy")
+def on_toy(folder: Path, *files: str) -> subprocess.CompletedProcess[str]:
+    tests = [f"tests/{file}" for file in files]
+    return run(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests, "-k", "toy")
+
+
+def test_contract_tests_canaries_sealed_runs_coupled_pairs_and_the_library_have_it(installed: Path) -> None:
+    contracts = ("contracts/test_engines.py", "contracts/test_canaries.py")
+    done = on_toy(
+        installed, *contracts, "couple/test_guarded.py", "couple/test_couple.py", "library/test_every_engine.py"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     passed = int(done.stdout.rpartition(" passed")[0].split()[-1])
-    assert passed >= 11
+    assert passed >= 13
 
 
-def test_audits_have_it_and_catch_half_of_its_noise(installed: Path, tmp_path: Path) -> None:
-    audit = ("audit", "--only", "engine toy", "--runs", RUNS, "--seed", 1, "--workers", 1, "--json")
-    stream = ("audit", installed / "toy.toml", "--runs", RUNS // 4, "--seed", 1, "--workers", 1, "--json")
-    for code, output in privstream(installed, audit, stream):
-        assert code == 0, output
-        assert json.loads(output)
+def test_coupled_pairs_catch_half_of_its_noise(tmp_path: Path) -> None:
     planted = install(tmp_path)
     engine = planted / "toy" / "engine.py"
     honest = "laplace_mechanism(total, self._scale,"
     assert honest in engine.read_text()
     engine.write_text(engine.read_text().replace(honest, "laplace_mechanism(total, self._scale / 2,"))
-    ((code, output),) = privstream(planted, audit)
-    assert code == FOUND, output
+    done = on_toy(planted, "couple/test_couple.py")
+    assert done.returncode == TESTS_FAILED, done.stdout + done.stderr
 
 
 def entries(*folders: Path) -> list[EntryPoint]:

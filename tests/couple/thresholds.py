@@ -26,7 +26,7 @@ import pytest
 ENGINES = "engines."
 ROOMS = ("engines", "agents.protocol", "schemas")
 APART = (
-    "engines.auditor", "engines.audited", "engines.coupling", "engines.specs", "engines.contract", "engines.registry",
+    "engines.sampling", "engines.coupling", "engines.specs", "engines.contract", "engines.registry",
     "engines.answers", "engines.noise", "engines.accounting",
 )  # fmt: skip
 """What looks at engines and what describes them; and noise and accounting, which are tested by scales and epsilons and

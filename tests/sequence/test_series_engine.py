@@ -9,13 +9,11 @@ import numpy as np
 import orjson
 import pytest
 
-from agents.offline.audit_stream import StreamAudit
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from benchmarks.sequence import series as benchmark
 from benchmarks.sequence.series_data import SeriesData
-from engines.auditor import audit, violations
 from engines.contract import Batch
 from engines.noise import seeded
 from engines.registry import build_domain
@@ -26,7 +24,6 @@ from engines.series.build import clock, config
 from engines.series.clock import Clock
 from engines.series.config import SeriesConfig
 from engines.series.engine import Series
-from engines.series.gaussian import GaussianBudget
 from engines.series.papers.config import PaperSeriesConfig
 from engines.series.presence import Presence
 from schemas.blocks import Folded
@@ -308,32 +305,3 @@ def test_clipped_values_are_counted_and_used() -> None:
     highest = READING.fields[0].lattice(np.array([100.0]))[0]
     assert sorted(block.steps[0].keys.view(np.int64)[:, 0]) == [0, highest * 5 // 100, highest]
     assert block.steps[0].total == 4
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"privacy": {"epsilon": 0.5}},
-        {
-            "privacy": {"epsilon": 0.5, "user": "u", "max_contributions": 2},
-            "domain": {"fields": [{"name": "v", "of": "sum", "limits": [0, 4]}]},
-        },
-    ],
-    ids=["readings", "users"],
-)
-def test_a_configured_stream_keeps_its_claim_from_records_to_public_bytes(changes: Any) -> None:
-    """False alarms: 1e-6 for each row; seeds are fixed. Every row could have failed."""
-    made = StreamAudit(stream(**changes, options={"horizon": 8}))
-    findings = list(audit(made.case(fresh=False), runs=50, source=seeded(3)))
-    assert findings
-    assert not [(found.check, found.verdict) for found in findings if found.failed]
-
-
-def test_an_audit_catches_readings_at_far_too_little_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    configured = stream(privacy={"epsilon": 0.1}, options={"horizon": 8})
-    honest = GaussianBudget.sigma_squared
-    monkeypatch.setattr(
-        GaussianBudget, "sigma_squared", lambda *a, **k: Fraction(int(honest(*a, **k)) // 40_000 + 2048)
-    )
-    findings = list(audit(StreamAudit(configured).case(fresh=False), runs=100, source=seeded(3)))
-    assert violations(findings)

@@ -13,14 +13,12 @@ import numpy as np
 import pytest
 import shapely
 
-from agents.presentation import presentation
 from engines.contract import Columns
 from engines.noise import seeded
 from engines.registry import build_domain
 from engines.shares import PureShares
 from engines.trajectory import Default, Limits, Trips
 from engines.trajectory.domain import TripDomain
-from engines.trajectory.domain import places as places_of
 from engines.trajectory.grid import Grid
 from engines.trajectory.ground import Ground, ground_of
 from engines.trajectory.trips import LATTICE
@@ -191,15 +189,3 @@ def test_the_example_is_on_its_streets() -> None:
     keys, reasons = build_domain(stream).encode(columns)
     assert np.all(reasons == Reason.ACCEPTED)
     assert 0 < keys[:, 5].sum() < len(rows) / 4
-
-
-def test_an_audit_of_a_stream_on_a_map_has_its_trips_on_the_map() -> None:
-    """Else all of them would be refused, and the audit would see nothing."""
-    (stream,) = load_config(Path(__file__).parents[2] / "examples" / "trips.toml").streams
-    places = list(presentation(stream).audit_plan(stream).places.values())
-    numbers = {name: np.array([place[name] for place in places]) for name in ("lon", "lat")}
-    columns = Columns(numbers, {}, np.ones(len(places), np.int8), {"last": [place["last"] for place in places]})
-    keys, reasons = build_domain(stream).encode(columns)
-    assert np.all(reasons == Reason.ACCEPTED)
-    assert np.all(keys[:, 5] == 1)
-    assert len(set(Grid(4).cells(*places_of(keys)).tolist())) == len(places) == 2

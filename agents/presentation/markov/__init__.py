@@ -1,27 +1,21 @@
-"""How engine `markov` is shown and tried."""
+"""How engine `markov` is shown."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from agents.pictures.contract import Picture
 from agents.pictures.states import StatePicture
-from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
+from agents.presentation.contract import Presentation
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from agents.presentation.markov.leakage import leakage_lines
 from agents.presentation.markov.report import TERMS, built, judged, metrics, sections
-from engines.auditor.fixture import DENSE, Focus
 from engines.markov.engine import UNSEEN
-from engines.markov.fixture import state_focus
 from schemas.config import Stream
 from schemas.config.domain.states import StatesDomainSection
-from schemas.config.options.markov import MarkovOptions
 from schemas.guarantee import Guarantee
-
-_BESIDE = 3
 
 
 def _section(stream: Stream) -> StatesDomainSection:
@@ -74,26 +68,6 @@ def _remarks(stream: Stream) -> Iterator[str]:
     yield from leakage_lines(built(stream))
 
 
-def _audit_plan(stream: Stream) -> AuditPlan:
-    """`DENSE` users in the first state and a few in the second, each step; the audited one joins them or is alone."""
-    section = _section(stream)
-    dense: dict[str, Any] = {section.field: section.values[0]}
-    places: dict[str, Fields] = {"dense state": dense}
-    crowd: list[tuple[Fields, int]] = [(dense, DENSE)]
-    if len(section.values) > 1:
-        places["empty state"] = {section.field: section.values[-1]}
-    if len(section.values) > 2:
-        crowd.append(({section.field: section.values[1]}, _BESIDE))
-
-    def focuses(places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
-        located = [(step, fields[section.field], count) for step, fields, count in known]
-        return {name: state_focus(at[section.field], located) for name, at in places.items()}
-
-    horizon = MarkovOptions.of(stream).horizon
-    late = 2 if horizon is None else max(0, min(2, horizon - 2))
-    return AuditPlan(places=places, crowd=crowd, late=late, held=0, expiries_known=False, focuses=focuses)
-
-
 def _picture(stream: Stream) -> Picture:
     domain = _section(stream)
     return StatePicture(domain.field, domain.values, unseen=UNSEEN)
@@ -103,7 +77,6 @@ PRESENTATION = Presentation(
     domain=_domain,
     error_model=_error_model,
     sections=sections,
-    audit_plan=_audit_plan,
     metrics=metrics,
     judged=judged,
     events=lambda stream: "records of users",

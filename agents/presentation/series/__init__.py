@@ -1,26 +1,21 @@
-"""How engine `series` is shown and tried."""
+"""How engine `series` is shown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from agents.pictures.contract import Picture
 from agents.pictures.series import SeriesPicture
-from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
+from agents.presentation.contract import Presentation
 from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from agents.presentation.series.report import judged, metrics, sections
 from engines.accounting import gaussian
-from engines.auditor.fixture import Focus
 from engines.series.build import config
 from engines.series.config import SeriesConfig
 from schemas.config import Stream
 from schemas.config.domain.series import SeriesDomainSection
 from schemas.guarantee import Guarantee
-
-_CROWD = 20
-_LATE, _LATE_READINGS = 3, 6
 
 
 def _domain(stream: Stream) -> str:
@@ -112,38 +107,6 @@ def _length(recipe: SeriesConfig) -> Iterator[str]:
         yield f"{told} A lower max_per_step makes it smaller." if presence.per_step > 1 else told
 
 
-def _audit_plan(stream: Stream) -> AuditPlan:
-    """Events of the largest size, and of a middling one, beside a crowd of middling ones."""
-    fields = config(stream).domain.fields
-    limits = {field.name: field.limits for field in fields if field.limits is not None}
-    high: dict[str, Any] = {name: max(ends, key=abs) for name, ends in limits.items()}
-    middle: dict[str, Any] = {name: sum(ends) / 2 for name, ends in limits.items()}
-
-    def focuses(places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
-        def focus(step: int, measurements: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-            found = {}
-            for measurement in measurements:
-                name = measurement["field"]
-                there = sum(
-                    count * float(event.get(name, 1)) for at, event, count in known if at == measurement["of_step"]
-                )
-                found[f"residual of {name}"] = float(measurement["value"]) - there
-            return found
-
-        return dict.fromkeys(places, focus)
-
-    readings = config(stream).domain.readings
-    return AuditPlan(
-        places={"all": middle} if readings else {"largest": high, "middling": middle},
-        crowd=((middle, 1 if readings else _CROWD),),
-        late=_LATE_READINGS if readings else _LATE,
-        held=1,
-        expiries_known=False,
-        focuses=focuses,
-        moved={field.name: middle[field.name] + (field.sensitivity or 0.0) for field in fields} if readings else None,
-    )
-
-
 def _events(stream: Stream) -> str:
     return "readings" if config(stream).domain.readings else "events"
 
@@ -158,7 +121,6 @@ PRESENTATION = Presentation(
     domain=_domain,
     error_model=error_model,
     sections=sections,
-    audit_plan=_audit_plan,
     metrics=metrics,
     judged=judged,
     events=_events,

@@ -1,22 +1,16 @@
-"""How streams over named zones are shown and tried."""
+"""How streams over named zones are shown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from agents.pages.verdict import GOOD, Judged, Scale, relative
 from agents.presentation.bars import pairs
-from agents.presentation.contract import Fields, Known
-from engines.auditor.features import Features
-from engines.auditor.fixture import Focus
-from engines.registry import build_domain
-from engines.spatial.domain import ZoneDomain
 from engines.spatial.zones import ZoneEvaluator
 from schemas.arrays import IntArray
-from schemas.config import Stream, ZonesDomainSection
+from schemas.config import ZonesDomainSection
 
 if TYPE_CHECKING:
     from agents.protocol.release.held_out import HeldOutAudit
@@ -33,35 +27,6 @@ def domain_sentence(domain: ZonesDomainSection) -> str:
     names = domain.names
     where = "as listed" if domain.file is None else f"with the outlines of SHA-256 {domain.file.sha256[:12]}..."
     return f"{domain.field} is one of {len(names):,} zones, {names[0]} to {names[-1]}, {where}, and not from the data."
-
-
-def places(stream: Stream, domain: ZonesDomainSection) -> tuple[dict[str, Fields], Fields]:
-    """Where an audit goes, and the zone beside the dense one."""
-    built = build_domain(stream)
-    assert isinstance(built, ZoneDomain)
-    names = built.names
-    dense = len(names) // 4
-    beside = names[min(dense + 1, len(names) - 1)]
-    return {"dense cell": {domain.field: names[dense]}, "empty cell": {domain.field: names[-1]}}, {domain.field: beside}
-
-
-def focuses(domain: ZonesDomainSection, places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
-    """What a release says of each place, beyond the events that both inputs have."""
-    located = [(step, fields[domain.field], count) for step, fields, count in known]
-    return {name: _focus(at[domain.field], located) for name, at in places.items()}
-
-
-def _focus(zone: str, known: Sequence[tuple[int, str, int]]) -> Focus:
-    def focus(step: int, measurements: Sequence[Mapping[str, Any]]) -> Features:
-        for measurement in measurements:
-            zones = measurement["zones"]
-            if zone in zones:
-                since = measurement.get("since", step - 1)
-                there = sum(count for at, name, count in known if since < at <= step and name in zones)
-                return {"depth": float(measurement["depth"]), "residual": float(measurement["increment"] - there)}
-        return {}
-
-    return focus
 
 
 def judged(audit: HeldOutAudit) -> Judged:

@@ -1,28 +1,24 @@
-"""How engine `tabular` is shown and tried."""
+"""How engine `tabular` is shown."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from agents.pictures.contract import Picture
 from agents.pictures.table import AttributeCells, TablePicture
-from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
+from agents.presentation.contract import Presentation
 from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from agents.presentation.tabular.metrics import TERMS, metrics
 from agents.presentation.tabular.report import judged, sections
-from engines.auditor.fixture import Focus
 from engines.registry import build_domain, uncorrected_engine
-from engines.tabular.attributes import Scalar
 from engines.tabular.domain import TableDomain
-from engines.tabular.fixture import BESIDE, CROWD, table_focus
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.growing.measure import variances
 from schemas.config import Stream
-from schemas.config.discovery import measures_expiry
 from schemas.config.domain.table import TableDomainSection
 from schemas.config.options.tabular import TabularOptions
 from schemas.guarantee import Guarantee
@@ -116,40 +112,6 @@ def _remarks(stream: Stream) -> Iterator[str]:
         )
 
 
-def _value(stream: Stream, index: int, last: bool) -> Scalar:
-    """The raw value of an attribute's first or last code but for null, drawn back from the middle of a bin."""
-    attribute = _table(stream).attributes[index]
-    codes = np.arange(attribute.size)
-    values: list[Scalar] = [value for value in attribute.decode(codes, np.full(len(codes), 0.5)) if value is not None]
-    return values[-1 if last else 0]
-
-
-def _audit_plan(stream: Stream) -> AuditPlan:
-    """A common row, one beside it, and one that nobody has; the audited unit joins the first or is the last."""
-    domain = _table(stream)
-    first = {name: _value(stream, index, False) for index, name in enumerate(domain.names)}
-    last = {name: _value(stream, index, True) for index, name in enumerate(domain.names)}
-    beside = {**first, domain.names[-1]: last[domain.names[-1]]}
-    sizes = dict(zip(domain.names, domain.sizes, strict=True))
-
-    def codes(fields: Fields) -> dict[str, int]:
-        found, _ = domain.encode_values([[fields[name]] for name in domain.names], 1)
-        return dict(zip(domain.names, found[0].tolist(), strict=True))
-
-    def focuses(places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
-        located = [(step, codes(fields), count) for step, fields, count in known]
-        return {name: table_focus(codes(at), sizes, located) for name, at in places.items()}
-
-    return AuditPlan(
-        places={"dense cell": first, "empty cell": last},
-        crowd=((first, CROWD), (beside, BESIDE)),
-        late=2,
-        held=3,
-        expiries_known=measures_expiry(stream.engine, stream.mode),
-        focuses=focuses,
-    )
-
-
 def _picture(stream: Stream) -> Picture:
     domain = stream.domain
     assert isinstance(domain, TableDomainSection)
@@ -162,7 +124,6 @@ PRESENTATION = Presentation(
     domain=_domain,
     error_model=_error_model,
     sections=sections,
-    audit_plan=_audit_plan,
     metrics=metrics,
     judged=judged,
     events=lambda stream: "rows",

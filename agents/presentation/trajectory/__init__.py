@@ -1,29 +1,20 @@
-"""How engine `trajectory` is shown and tried."""
+"""How engine `trajectory` is shown."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-import numpy as np
+from collections.abc import Iterator
 
 from agents.pictures.contract import Picture
 from agents.pictures.trips import TripPicture
-from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
+from agents.presentation.contract import Presentation
 from agents.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.presentation.laws import noise_facts
 from agents.presentation.maps import map_of
 from agents.presentation.trajectory.metrics import TERMS, metrics
 from agents.presentation.trajectory.report import judged, sections
-from engines.auditor.fixture import DENSE, Focus
-from engines.registry import build_domain
 from engines.trajectory.build import shares
 from engines.trajectory.default.questions import FEW, pure_epsilon
-from engines.trajectory.domain import TripDomain
-from engines.trajectory.fixture import AT, trip_focus
-from engines.trajectory.grid import Grid
-from engines.trajectory.trips import LATTICE, Trips
 from schemas.config import Stream
 from schemas.config.domain.trips import TripsDomainSection
 from schemas.config.options.trajectory import TrajectoryOptions
@@ -125,58 +116,6 @@ def _steps(count: int) -> str:
     return "1 step" if count == 1 else f"{count:,} steps"
 
 
-def _audit_plan(stream: Stream) -> AuditPlan:
-    """Trips of one point: `DENSE` in one corner each step; the audited one joins them or is alone in the other."""
-    section = _section(stream)
-    xmin, ymin, xmax, ymax = section.bounds
-    idle = TrajectoryOptions.of(stream).idle_steps(stream.time.shortest_us)
-    ended: dict[str, Any] = {} if section.end is None else {section.end: _scalar(section.end_value)}
-    places: dict[str, Fields] = {
-        name: {section.trip: "trip", section.x: x, section.y: y, **ended} for name, (x, y) in _spots(stream).items()
-    }
-    lag = (
-        0
-        if section.end is not None
-        else min(idle, TrajectoryOptions.of(stream).life_steps(stream.time.shortest_us) - 1)
-    )
-
-    def focuses(places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
-        def unit(fields: Fields) -> tuple[float, float]:
-            return (fields[section.x] - xmin) / (xmax - xmin), (fields[section.y] - ymin) / (ymax - ymin)
-
-        located = [(step + lag, *unit(fields), count) for step, fields, count in known]
-        return {name: trip_focus(*unit(fields), located) for name, fields in places.items()}
-
-    return AuditPlan(
-        places=places,
-        crowd=((places["dense cell"], DENSE),),
-        late=2,
-        held=lag,
-        expiries_known=False,
-        focuses=focuses,
-    )
-
-
-def _spots(stream: Stream) -> Mapping[str, tuple[float, float]]:
-    """`AT` in the coordinates of the domain; on a map, the nearest places of it."""
-    corners = np.array([[int(part * LATTICE) for part in at] for at in AT.values()])
-    points = Trips(corners[:, 0], corners[:, 1], np.arange(len(AT) + 1))
-    domain = build_domain(stream)
-    assert isinstance(domain, TripDomain)
-    grid = Grid(TrajectoryOptions.of(stream).side)
-    x, y = (
-        domain.coordinates(points)
-        if domain.ground is None
-        else domain.ground.placed(domain.ground.moved(points, grid), grid)
-    )
-    return {name: (float(east), float(north)) for name, east, north in zip(AT, x, y, strict=True)}
-
-
-def _scalar(text: str) -> Any:
-    """The JSON value that reads as this text."""
-    return {"true": True, "false": False}.get(text, text)
-
-
 def _picture(stream: Stream) -> Picture:
     section = _section(stream)
     outline = () if section.file is None else map_of(section.file.content, (section.x, section.y)).outline()
@@ -189,7 +128,6 @@ PRESENTATION = Presentation(
     domain=_domain,
     error_model=_error_model,
     sections=sections,
-    audit_plan=_audit_plan,
     metrics=metrics,
     judged=judged,
     events=lambda stream: "points of trips",

@@ -1,18 +1,15 @@
-"""How engine `toy` is shown, and tried from end to end."""
+"""How engine `toy` is shown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from agents.presentation.contract import AuditPlan, Fields, Known, Presentation
+from agents.presentation.contract import Presentation
 from agents.presentation.error import Answer, ErrorModel
 from agents.presentation.laws import noise_facts
-from engines.auditor.fixture import Focus
 from schemas.config import Stream
 from schemas.guarantee import Guarantee
-
-from .fixture import CROWD, total_focus
 
 
 def _domain(stream: Stream) -> str:
@@ -31,20 +28,8 @@ def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
     )
 
 
-def _audit_plan(stream: Stream) -> AuditPlan:
-    at = {stream.domain.fields[0]: "there"}
-
-    def focuses(places: Mapping[str, Fields], known: Sequence[Known]) -> Mapping[str, Focus]:
-        focus = total_focus([(step, count) for step, _, count in known])
-        return dict.fromkeys(places, focus)
-
-    return AuditPlan(
-        places={"dense cell": at}, crowd=[(at, CROWD)], late=2, held=0, expiries_known=False, focuses=focuses
-    )
-
-
 def _sections(stream: Stream, truth: Any, steps: Sequence[Any]) -> Sequence[str]:
     return []
 
 
-PRESENTATION = Presentation(domain=_domain, error_model=_error_model, sections=_sections, audit_plan=_audit_plan)
+PRESENTATION = Presentation(domain=_domain, error_model=_error_model, sections=_sections)

@@ -48,6 +48,5 @@ SPEC = EngineSpec(
     build="toy.engine:build",
     evaluator="toy.engine:evaluator",
     presentation="toy.presentation:PRESENTATION",
-    audit="toy.fixture:cases",
     contract_case="toy.fixture:CONTRACT",
 )

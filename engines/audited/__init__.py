@@ -1,1 +1,0 @@
-"""What is audited beside the engines, and all of it together: `every`."""
