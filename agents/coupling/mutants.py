@@ -18,11 +18,8 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 ENGINES = Path(__file__).resolve().parent.parent.parent / "engines"
-APART = ("audited", "auditor", "coupling", "noise", "accounting", "specs", "contract_case.py", "contract_checks.py")
+APART = ("coupling", "sampling.py", "noise", "accounting", "specs", "contract_case.py", "contract_checks.py")
 """What no noise of an engine comes from, or what tests/noise holds to its law."""
-
-SHARED = {"shares.py": "tabular"}
-"""Modules that several engines draw through, and the engine that is tried."""
 
 STATEMENTS = {
     "RoundsConfig._check_counter": "refuses a configuration",
@@ -81,7 +78,7 @@ def every_site() -> Iterator[Site]:
         for function, call in _calls(ast.parse(text)):
             called = _called(call)
             if called in SCALES and function not in STATEMENTS and _argument(call, called) is not None:
-                yield Site(SHARED.get(parts[0], parts[0]), module, function, called, call.lineno, _span(call))
+                yield Site(parts[0], module, function, called, call.lineno, _span(call))
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:

@@ -45,7 +45,7 @@ def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
     First those with a delta where it draws Gaussian noise, and those of modes that its module is named after; then one
     of each mode.
     """
-    every = list(settings(site.engine)) or [each for each in settings() if each[1].surplus]
+    every = list(settings(SHARED.get(site.engine, site.engine))) or [each for each in settings() if each[1].surplus]
     module = site.module.rpartition(".")[2]
     modes = next((modes for part, modes in MODES_OF.items() if part in site.module), ())
     gaussian = "gaussian" in site.name
@@ -60,6 +60,8 @@ def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
             yield name, stream, seed
 
 
+SHARED = {"shares.py": "tabular"}
+"""Modules that several engines draw through, and the engine that is tried."""
 MODES_OF = {
     "papers.binomial": ("paper-binomial",),
     "tabular.papers": ("paper",),
