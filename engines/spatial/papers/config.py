@@ -64,6 +64,5 @@ class PHDStreamConfig:
     @property
     def identity(self) -> np.ndarray:
         """`(32,)` uint8: states of configurations with another one mean something else."""
-        # Stored states have it, so that even None in its place must stay as it is.
-        parts = ("spatial", "paper", self.name, *self.domain.identity, None, "lambda", 2)
+        parts = ("spatial", "paper", self.name, *self.domain.identity, "lambda", 2)
         return np.frombuffer(hashlib.sha256(repr(parts).encode()).digest(), np.uint8)

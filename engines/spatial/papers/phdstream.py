@@ -166,9 +166,6 @@ class PHDStream:
             "released/counts": self._released.counts.copy(),
             "pending/keys": self._pending.keys.copy(),
             "pending/counts": self._pending.counts.copy(),
-            # Nothing is in these two; whatever is stored has them.
-            "alive/codes": np.zeros(0, np.int64),
-            "alive/net": np.zeros(0, np.int64),
             **self._expiry.arrays(),
             **self._budgets.arrays(),
         }
