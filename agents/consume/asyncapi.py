@@ -13,7 +13,8 @@ import msgspec
 
 from engines.contract import ScalarKind
 from engines.registry import build_domain
-from schemas.public import LedgerRecord, MeasurementRecord
+from schemas.ledger import LedgerEntry
+from schemas.public import MeasurementRecord
 from schemas.releases import STEP_HEADER
 from schemas.topics import Topics
 
@@ -71,7 +72,7 @@ def json_schemas(config: Config) -> dict[str, Any]:
     found = {}
     for stream in config.streams:
         for topic, of in (
-            (Topics.ledger(stream.name), LedgerRecord),
+            (Topics.ledger(stream.name), LedgerEntry),
             (Topics.measurements(stream.name), MeasurementRecord),
         ):
             found[topic] = msgspec.json.schema(of)
@@ -105,7 +106,7 @@ def synthetic_schema(stream: Stream) -> dict[str, Any]:
 
 
 def _record_schemas() -> dict[str, Any]:
-    _, found = msgspec.json.schema_components((LedgerRecord, MeasurementRecord), ref_template=REFERENCE)
+    _, found = msgspec.json.schema_components((LedgerEntry, MeasurementRecord), ref_template=REFERENCE)
     return dict(found)
 
 
@@ -130,7 +131,7 @@ def _messages(stream: Stream, topic: str) -> Iterator[tuple[str, dict[str, Any]]
         return
     key = {"type": "string", "pattern": "^[0-9]+$", "description": "Step, as decimal digits."}
     if topic == Topics.ledger(stream.name):
-        schema = {"$ref": REFERENCE.format(name=LedgerRecord.__name__)}
+        schema = {"$ref": REFERENCE.format(name=LedgerEntry.__name__)}
         yield topic, _message("Ledger entry", "What a step published and cost.", headers, key, schema)
     else:
         schema = {"$ref": REFERENCE.format(name=MeasurementRecord.__name__)}

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pyarrow as pa
 
-from agents.consume.entries import LedgerEntry
 from agents.consume.files import FORMATS, check_free, write
 from agents.consume.geometry import Placing
 from agents.consume.parts import measurements_of
 from agents.consume.reader import ReadingProgress, read_ledger, read_steps
 from agents.consume.table import ledger_table, measurement_table, synthetic_table
+from schemas.ledger import LedgerEntry
 from schemas.releases import PublicRecord
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ async def export(
     )
     if what == "synthetic":
         folded.whole(entry)
-        table = synthetic_table(folded, (stream.time.field, *stream.domain.fields) if entry.total else ())
+        table = synthetic_table(folded, (stream.time.field, *stream.domain.fields) if entry.synthetic_records else ())
     elif what == "measurements":
         table = measurement_table(measured)
     else:
@@ -96,7 +96,7 @@ async def export(
         rows=table.num_rows,
         columns=tuple(table.column_names),
         step=entry.step,
-        until=entry.end.isoformat(),
+        until=entry.ends.isoformat(),
         verified=folded.verified,
         compacted=len(folded.compacted),
     )

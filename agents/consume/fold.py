@@ -12,8 +12,9 @@ from typing import Any
 
 import orjson
 
-from agents.consume.entries import LedgerEntry, PublicRecordsError
+from agents.consume.entries import PublicRecordsError
 from agents.consume.steps import StepRecords, verdict
+from schemas.ledger import LedgerEntry
 from schemas.releases import PublicRecord
 
 
@@ -58,13 +59,13 @@ class FoldedTable:
 
     def whole(self, entry: LedgerEntry) -> None:
         """That the table after `entry`, the last one taken, is complete. Raises: PublicRecordsError where it is not."""
-        if len(self.rows) != entry.total:
+        if len(self.rows) != entry.synthetic_records:
             raise PublicRecordsError(
                 f"stream {self.stream}: the table of step {entry.step} is no longer there whole: {len(self.rows):,} "
-                "of its "
-                f"{entry.total:,} records are. Kafka has compacted {self.stream}.synthetic since, which keeps the last "
-                "record of each key. Fix: export a later step; to keep history, set min.cleanable.dirty.ratio=1 of the "
-                "topic, which is then never compacted, or export each step while it is new."
+                f"of its {entry.synthetic_records:,} records are. Kafka has compacted {self.stream}.synthetic since, "
+                "which keeps the last record of each key. Fix: export a later step; to keep history, set "
+                "min.cleanable.dirty.ratio=1 of the topic, which is then never compacted, or export each step while it "
+                "is new."
             )
 
     def records(self) -> Iterable[tuple[str, int, Mapping[str, Any]]]:

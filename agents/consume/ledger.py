@@ -8,7 +8,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable
 
-from agents.consume.entries import LedgerEntry, PublicRecordsError
+from agents.consume.entries import PublicRecordsError, entry_of
+from schemas.ledger import LedgerEntry
 from schemas.releases import GENESIS
 
 
@@ -25,7 +26,7 @@ class Ledger:
         Raises: PublicRecordsError if it is no entry of this stream, leaves a step out, or is not linked to the chain.
         """
         topic = f"{self.stream}.ledger"
-        entry = LedgerEntry.of(value, self.stream)
+        entry, linked = entry_of(value, self.stream)
         step = entry.step
         if step < len(self.entries) and entry.chain == self.entries[step].chain:
             return
@@ -36,7 +37,7 @@ class Ledger:
                 "makes it)."
             )
         before = self.entries[-1].chain if self.entries else GENESIS
-        if entry.previous != before or not entry.linked:
+        if entry.previous_chain != before or not linked:
             raise PublicRecordsError(
                 f"the entry of step {step} on topic {topic} is not linked to the chain: its words or those before it "
                 "were "
@@ -70,18 +71,18 @@ class Ledger:
             if int(wanted) > last.step:
                 raise PublicRecordsError(
                     f"step {wanted} of stream {self.stream} is not public yet: the last one is {last.step} (until "
-                    f"{last.end.isoformat()}). Fix: name a step from 0 to {last.step}."
+                    f"{last.ends.isoformat()}). Fix: name a step from 0 to {last.step}."
                 )
             return self.entries[int(wanted)]
-        return self.entries[self.step_ended(instant_of(wanted, self.entries[0].start))]
+        return self.entries[self.step_ended(instant_of(wanted, self.entries[0].begins))]
 
     def step_ended(self, when: datetime.datetime) -> int:
         """The last step that ends at or before a time. Raises: PublicRecordsError where none has."""
-        steps = [entry.step for entry in self.entries if entry.end <= when]
+        steps = [entry.step for entry in self.entries if entry.ends <= when]
         if not steps:
             raise PublicRecordsError(
                 f"no step of stream {self.stream} has ended by {when.isoformat()}: step 0 ends at "
-                f"{self.entries[0].end.isoformat()}. Fix: name a later time, or a step."
+                f"{self.entries[0].ends.isoformat()}. Fix: name a later time, or a step."
             )
         return steps[-1]
 

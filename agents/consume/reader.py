@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agents.consume.entries import LedgerEntry, PublicRecordsError
+from agents.consume.entries import PublicRecordsError
 from agents.consume.fold import FoldedTable
 from agents.consume.ledger import Ledger
 from agents.kafka.clients import LogReader, log_reader
 from agents.kafka.topics.admin import admin_client
 from agents.kafka.topics.ids import topic_identities
 from schemas.errors import BrokerError
+from schemas.ledger import LedgerEntry
 from schemas.releases import Channel, PublicRecord, public_step
 from schemas.topics import Topics
 

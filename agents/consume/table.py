@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from agents.consume.entries import LedgerEntry
 from agents.consume.fold import FoldedTable
+from schemas.ledger import LedgerEntry
 
 ID = "synthetic_id"
 """Column of the record's key."""
@@ -53,7 +53,7 @@ def ledger_table(entries: Iterable[LedgerEntry]) -> pa.Table:
     """One row for each step; objects, as the guarantee, are texts of JSON."""
     columns = _Columns(("step", "start", "end"))
     for entry in entries:
-        columns.add(entry.told)
+        columns.add(entry.as_json())
     return pa.table(columns.arrays())
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from agents.lifecycle.refusals import REPORT_ROWS, WHAT_TO_DO
 from schemas.events import Reason
+from schemas.ledger import LedgerEntry
 from schemas.releases import PublicRecord
 
 _BESIDE = (Reason.ACCEPTED.name, Reason.OVER_BOUND.name, Reason.CLIPPED.name)
@@ -106,7 +107,7 @@ class StepRelease:
     @staticmethod
     def of(ledger_entry: bytes, published: Sequence[PublicRecord], taken: Taken) -> StepRelease:
         """Public bytes, read back."""
-        ledger = orjson.loads(ledger_entry)
+        ledger = LedgerEntry.decode(ledger_entry)
         ids, records, removed, measurements = [], [], [], []
         for record in published:
             if record.channel == "measurements":
@@ -117,15 +118,15 @@ class StepRelease:
                 ids.append(record.key.decode())
                 records.append(orjson.loads(record.value))
         return StepRelease(
-            step=ledger["step"],
-            start=datetime.fromisoformat(ledger["start"]),
-            end=datetime.fromisoformat(ledger["end"]),
+            step=ledger.step,
+            start=ledger.begins,
+            end=ledger.ends,
             records=records,
             ids=ids,
             removed=removed,
             measurements=measurements,
-            ledger=ledger,
-            gathered=ledger["gathered"],
+            ledger=ledger.as_json(),
+            gathered=ledger.gathered,
             taken=taken,
         )
 

@@ -176,7 +176,7 @@ class Simulation:
             events=output.counts["ACCEPTED"],
             steps=len(output.steps),
             records=last.released_total if last else 0,
-            epsilon=float(output.ledger.get("epsilon_spent", 0.0)),
+            epsilon=0.0 if output.ledger is None else output.ledger.epsilon_spent,
             metrics=dict(last.metrics) if last else {},
             refused=output.rows_seen.refused,
             refused_share=output.rows_seen.seen.share,

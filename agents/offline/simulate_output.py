@@ -11,8 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-import orjson
-
 from agents.explain.sentences import promise, record_time
 from agents.lifecycle.refusals import MUCH, percent
 from agents.offline.rows.files import FileError
@@ -22,6 +20,7 @@ from agents.presentation import expected_error, metrics_of, presentation, verdic
 from agents.protocol.release.held_out import HeldOutAudit
 from engines.registry import build_evaluator
 from schemas.config import format_length
+from schemas.ledger import LedgerEntry
 
 if TYPE_CHECKING:
     from schemas.config import Stream
@@ -48,7 +47,7 @@ class Output:
         self.steps: list[StepRow] = []
         self.counts: Counter[str] = Counter()
         self.rows_seen = RowsSeen(stream.time)
-        self.ledger: dict[str, Any] = {}
+        self.ledger: LedgerEntry | None = None
         self.drowned: str | None = None
         self.verdict: Sequence[tuple[str, str]] = ()
         self._every = 1
@@ -86,7 +85,7 @@ class Output:
         metrics = [row.metrics.get(name, "") for name in self._metrics]
         self._line([row.step, row.start.isoformat(), row.events, row.released_total, *metrics])
         self._ledger.write(ledger.decode() + "\n")
-        self.ledger = orjson.loads(ledger)
+        self.ledger = LedgerEntry.decode(ledger)
 
     def _framed(self, row: StepRow, audit: HeldOutAudit) -> StepRow:
         """With what the engine keeps of it. How many steps come is not known: where they are many, each second goes."""
@@ -134,7 +133,7 @@ class Output:
             step_length=format_length(stream.time.step),
             drowned=self.drowned,
             charged=f"one {stream.privacy.unit}" if stream.whole_unit else f"one {stream.contribution}",
-            guarantee=self.ledger,
+            guarantee={} if self.ledger is None else self.ledger.as_json(),
             rows={
                 "used": self.counts["ACCEPTED"],
                 "of them moved to a limit": self.counts["CLIPPED"],

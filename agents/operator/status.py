@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from agents.kafka.fingerprint import stored_fingerprints
 from agents.kafka.membership import members_of
 from agents.kafka.source_check import changed_source
@@ -28,6 +26,7 @@ from agents.protocol.partitioner import home_partition
 from agents.witness.state import witness_state
 from schemas.blocks import Block, Tally
 from schemas.errors import BrokerError, SourceError, WireError
+from schemas.ledger import LedgerEntry
 from schemas.topics import TopicAndPartition, Topics
 
 if TYPE_CHECKING:
@@ -223,20 +222,20 @@ async def _stream_status(
     place = (topics.blocks, home_partition(stream.name, config.kafka.partitions))
     blocks, recent = await _newest_blocks(end, place, stream, partitions)
     newest = await end.newest((ledger_topic, 0)) if ledger_topic in found else None
-    ledger: Mapping[str, Any] = {} if newest is None else orjson.loads(newest.value)
+    ledger = None if newest is None else LedgerEntry.decode(newest.value)
     read = {(stream.source, partition): blocks[partition].hi for partition in range(partitions) if partition in blocks}
     left = await end.left({(stream.source, partition): 0 for partition in range(partitions)} | read)
     over = min((blocks[partition].tick if partition in blocks else -1 for partition in range(partitions)), default=-1)
-    published = int(ledger.get("step", -1))
+    published = -1 if ledger is None else ledger.step
     totals = Counter(sum((Seen.of(block.totals).tally for block in blocks.values()), Counter()))
     return StreamStatus(
         stream=stream.name,
         published=published,
-        published_at=ledger.get("end"),
-        records=int(ledger.get("synthetic_records", 0)),
-        epsilon_spent=float(ledger.get("epsilon_spent", 0.0)),
-        epsilon=float(ledger.get("epsilon", float(stream.privacy.epsilon))),
-        private=bool(ledger.get("guarantee", {}).get("private", True)),
+        published_at=None if ledger is None else ledger.end,
+        records=0 if ledger is None else ledger.synthetic_records,
+        epsilon_spent=0.0 if ledger is None else ledger.epsilon_spent,
+        epsilon=float(stream.privacy.epsilon) if ledger is None else ledger.epsilon,
+        private=ledger is None or ledger.guarantee.private,
         ingest_lag=sum(left.values()),
         over=over,
         waiting=max(0, over - published),

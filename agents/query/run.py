@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agents.consume.entries import LedgerEntry
 from agents.consume.ledger import Ledger, instant_of
 from agents.consume.parts import measurements_of
 from agents.consume.reader import ReadingProgress, read_ledger, read_steps
@@ -15,6 +14,7 @@ from agents.query.conditions import condition
 from engines.answers.contract import Answerer, CountAnswer, CountQuestion, Measured, QueryError
 from engines.registry import part
 from schemas.config import ENGINES
+from schemas.ledger import LedgerEntry
 from schemas.releases import PublicRecord
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ async def query(
 
     folded = await read_steps(config.kafka, ledger, until=latest.step, verify=verify, measured=keep, progress=progress)
     answerer = answerer_of(stream, measured, latest.step)
-    share = latest.told["notes"].get("counted_share_90")
+    share = latest.notes.get("counted_share_90")
     return Queried(
         stream=stream.name,
         answers=tuple(answers_of(ledger, answerer, ask)),
@@ -126,7 +126,7 @@ def answers_of(ledger: Ledger, answerer: Answerer, ask: Ask) -> Iterator[Answere
     for begin in range(first, last + 1, every):
         end = min(begin + every - 1, last)
         answer = answerer.answer(CountQuestion(begin, end, where, ask.region, ask.series))
-        start, until = ledger.entries[begin].start, ledger.entries[end].end
+        start, until = ledger.entries[begin].begins, ledger.entries[end].ends
         yield Answered(begin, end, start.isoformat(), until.isoformat(), answer)
 
 
@@ -156,9 +156,9 @@ def _split(text: str) -> list[str]:
 
 def _from(text: str, ledger: Ledger) -> int:
     """The first step that begins at or after a time."""
-    when: datetime.datetime = instant_of(text, ledger.entries[0].start)
+    when: datetime.datetime = instant_of(text, ledger.entries[0].begins)
     for entry in ledger.entries:
-        if entry.start >= when:
+        if entry.begins >= when:
             return entry.step
     raise QueryError(
         f"no step begins at or after {text}. Fix: an earlier time, or a step up to {ledger.at(None).step}."

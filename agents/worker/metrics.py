@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import orjson
 from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.core import REGISTRY, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -16,6 +15,7 @@ from prometheus_client.registry import Collector
 from agents.lifecycle.vitals import Vitals
 from agents.protocol.clock import StepClock
 from schemas.config import Stream
+from schemas.ledger import LedgerEntry
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
 
@@ -79,10 +79,10 @@ def expose_worker(vitals: Vitals) -> None:
 
 def show_public(stream: Stream, step: int, clock: StepClock, ledger: bytes) -> None:
     """How far a stream has come and what that has cost, from the public ledger entry of its last step."""
-    entry = orjson.loads(ledger)
+    entry = LedgerEntry.decode(ledger)
     STEP.labels(stream.name).set(step)
     STEP_END.labels(stream.name).set(clock.end_of(step) / 1e6)
-    SPENT.labels(stream.name).set(float(entry.get("epsilon_spent", 0.0)))
-    EPSILON.labels(stream.name).set(float(entry.get("epsilon", 0.0)))
+    SPENT.labels(stream.name).set(entry.epsilon_spent)
+    EPSILON.labels(stream.name).set(entry.epsilon)
     if (horizon := stream.horizon) is not None:
         HORIZON.labels(stream.name).set(max(horizon - 1 - step, 0))

@@ -72,7 +72,7 @@ def test_any_change_of_a_public_record_is_seen(data: st.DataObject) -> None:
         records.remove(measurements[at % len(measurements)])
     parts = [[each for each in records if each.channel == channel] for channel in ("synthetic", "measurements")]
     with pytest.raises(PublicRecordsError, match=f"step {number} are not those of its ledger entry"):
-        FoldedTable(entry.told["stream"]).take(entry, *parts)
+        FoldedTable(entry.stream).take(entry, *parts)
 
 
 def test_compaction_leaves_the_last_table_whole_and_no_earlier_one() -> None:
@@ -82,7 +82,7 @@ def test_compaction_leaves_the_last_table_whole_and_no_earlier_one() -> None:
     table, refused = FoldedTable(candidates[0].stream), 0
     for entry, candidate, kept in zip(ledger.entries, candidates, left, strict=True):
         table.take(entry, kept, records_of(candidate, "measurements"))
-        if len(table.rows) < entry.total:
+        if len(table.rows) < entry.synthetic_records:
             refused += 1
             with pytest.raises(PublicRecordsError, match="compacted"):
                 table.whole(entry)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import orjson
 import pytest
 
 from agents.protocol.release.held_out import HeldOutAudit
+from agents.protocol.release.stepper import Stepper
 from agents.watch.operator.seen import StreamTruth
 from engines.contract_case import contract_case
 from engines.registry import build_evaluator
 from schemas.blocks import Block
 from schemas.config import ENGINES
+from schemas.ledger import LedgerEntry
 from tests.watch.test_seen import STREAM
 
 
@@ -33,9 +36,11 @@ def test_the_operators_rows_are_errors_named_as_in_the_report_and_a_repeated_ste
 def test_true_events_are_compared_with_records_where_the_engine_says_that_they_can_be(engine: str) -> None:
     """What the audit measures is what the page draws."""
     stream = contract_case(engine).stream("default")
-    audit = HeldOutAudit(stream, 1)
-    audit.fold(0, Block(stream.name, 0, 0, 1, 0, {}))
-    audit.on_ledger(orjson.dumps({"step": 0, "end": "", "added": 0, "removed": 0, "gathered": True}))
+    audit, stepper, block = HeldOutAudit(stream, 1), Stepper.of(stream, 1), Block(stream.name, 0, 0, 1, 0, {})
+    audit.fold(0, block)
+    stepper.fold(0, block)
+    entry = LedgerEntry.decode(stepper.compute(bytes(32)).ledger)
+    audit.on_ledger(msgspec.structs.replace(entry, added=0, removed=0, gathered=True).encode())
     told = StreamTruth(stream)
     told.take(audit.measure())
     compared = build_evaluator(stream).scope == "alive"

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.consume.entries import LedgerEntry
 from agents.pictures.contract import CountPicture
 from agents.pictures.points import PointPicture
 from agents.pictures.series import SeriesPicture
@@ -26,6 +25,7 @@ from engines.contract import Release, SyntheticRecord
 from schemas.config import ENGINES, Stream
 from schemas.config.load import config_from_mapping
 from schemas.guarantee import Guarantee, Mechanism
+from schemas.ledger import LedgerEntry
 from schemas.releases import GENESIS, PublicRecord, frame_records, link, sha256
 from tests.consume.runs import case_run
 from tests.kafka.support import stream_table
@@ -263,7 +263,7 @@ def test_an_entry_with_words_of_another_kind_is_counted_and_the_page_goes_on(pla
 def test_what_every_engine_says_in_the_ledger_is_an_entry(engine: str) -> None:
     _, candidates = case_run(engine)
     for candidate in candidates:
-        assert LedgerEntry.of(candidate.ledger, candidate.stream).step == candidate.step
+        assert LedgerEntry.decode(candidate.ledger).step == candidate.step
 
 
 def test_an_end_beyond_the_calendar_is_due_never() -> None:

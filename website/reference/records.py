@@ -13,7 +13,8 @@ from agents.protocol.fingerprint import Fingerprint
 from engines import configure
 from schemas.blocks import Block
 from schemas.events import TICK_HEADER, encode_tick
-from schemas.record_fields import LEDGER, MEASUREMENT, UTILITY
+from schemas.ledger import descriptions
+from schemas.record_fields import MEASUREMENT, UTILITY
 from schemas.releases import Candidate, Chunk, Seed
 from schemas.topics import Topic, Topics
 from schemas.wire import VERSION, Kind
@@ -44,7 +45,7 @@ def page() -> str:
             _json(measurement),
             "### `<stream>.ledger`\n",
             "Key: the step. The public account of a step, which anybody can check.\n",
-            _fields(LEDGER, ledger),
+            _fields(descriptions(), ledger),
             "### `<stream>.utility`\n",
             "OPERATORS ONLY: true errors, written where an audit topic is configured.\n",
             _fields(UTILITY, {}),

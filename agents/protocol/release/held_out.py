@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,26 +17,11 @@ from engines.contract import Evaluator
 from engines.registry import build_evaluator
 from schemas.blocks import Block, Folded
 from schemas.errors import WireError
+from schemas.ledger import LedgerEntry
 from schemas.wire import Kind, decode, encode
 
 if TYPE_CHECKING:
     from schemas.config import Stream
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerFacts:
-    """What the audit needs of a public ledger entry."""
-
-    step: int
-    end: str
-    records: int
-    gathered: bool
-
-    @staticmethod
-    def of(value: bytes) -> LedgerFacts:
-        entry = orjson.loads(value)
-        records = int(entry["added"]) + int(entry["removed"])
-        return LedgerFacts(int(entry["step"]), str(entry["end"]), records, bool(entry["gathered"]))
 
 
 class HeldOutAudit:
@@ -58,7 +42,7 @@ class HeldOutAudit:
         self._events = 0
         self._reasons: dict[str, int] = {}
         self._alive: dict[str, dict[str, Any]] = {}
-        self._ledger: dict[int, LedgerFacts] = {}
+        self._ledger: dict[int, LedgerEntry] = {}
         self._waiting: deque[tuple[int, int, str, dict[str, Any] | None]] = deque()
         self._ttl_steps = stream.ttl_steps
         self._expiring: deque[tuple[int, Folded]] = deque()
@@ -87,10 +71,10 @@ class HeldOutAudit:
             self._reasons[reason] = self._reasons.get(reason, 0) + count
 
     def on_ledger(self, value: bytes) -> None:
-        """Take in a public ledger entry."""
-        facts = LedgerFacts.of(value)
-        if facts.step >= self.step:
-            self._ledger[facts.step] = facts
+        """Take in a public ledger entry. Raises: WireError."""
+        entry = LedgerEntry.decode(value)
+        if entry.step >= self.step:
+            self._ledger[entry.step] = entry
 
     def on_synthetic(self, offset: int, step: int, key: bytes, value: bytes | None) -> None:
         """Take in a public synthetic record or tombstone of `step`."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import orjson
 
 from agents.protocol.release.json_rows import json_rows
@@ -17,7 +18,8 @@ from engines.contract import Release
 from engines.many_records import RecordColumns, parts_of
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
-from schemas.releases import PublicRecord, link
+from schemas.ledger import LedgerEntry, LedgerGuarantee
+from schemas.releases import PublicRecord
 from schemas.steps.lengths import CalendarLength
 from schemas.steps.zones import zone
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from schemas.config import Stream
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-LEDGER_VERSION = 1
 MOST_BYTES = 900_000
 """Of a measurement's record: Kafka's topics take 1 MiB unless they are told otherwise."""
 
@@ -145,33 +146,30 @@ def ledger_entry(
         witness: where the job has no witness outside the cluster, or one that was told to trust the ledger: which.
     """
     per = stream.privacy.per
-    calendar = {"epsilon_per": str(per)} if isinstance(per, CalendarLength) else {}
-    unit_epsilon = guarantee.epsilon * stream.contributions
-    entry: Mapping[str, Any] = {
-        "version": LEDGER_VERSION,
-        "stream": stream.name,
-        "step": release.step,
-        "start": instant(start_us).isoformat(),
-        "end": instant(end_us).isoformat(),
-        "digest": digest,
-        "previous_chain": previous_chain,
-        "draw": draw,
-        "engine": stream.engine,
-        "mode": stream.mode,
-        "gathered": release.gathered,
-        "synthetic_records": release.total,
-        "added": len(release.added),
-        "removed": len(release.removed),
-        "unit": stream.privacy.unit,
-        "max_contributions": stream.privacy.max_contributions,
-        "epsilon": float(unit_epsilon),
-        "epsilon_per_us": stream.privacy.per_us,
-        **calendar,
-        "epsilon_spent": float(spent * stream.contributions),
-        "guarantee": guarantee.as_json(),
-        "notes": dict(release.notes),
-        **({"witness": witness} if witness else {}),
-    }
-    words = orjson.dumps(entry, option=orjson.OPT_SORT_KEYS)
-    chain = link(previous_chain, stream=stream.name, step=release.step, digest=digest, ledger=words)
-    return orjson.dumps({**entry, "chain": chain}, option=orjson.OPT_SORT_KEYS), chain
+    entry = LedgerEntry(
+        version=1,
+        stream=stream.name,
+        step=release.step,
+        start=instant(start_us).isoformat(),
+        end=instant(end_us).isoformat(),
+        digest=digest,
+        previous_chain=previous_chain,
+        chain="",
+        draw=draw,
+        engine=stream.engine,
+        mode=stream.mode,
+        gathered=release.gathered,
+        synthetic_records=release.total,
+        added=len(release.added),
+        removed=len(release.removed),
+        unit=stream.privacy.unit,
+        max_contributions=stream.privacy.max_contributions,
+        epsilon=float(guarantee.epsilon * stream.contributions),
+        epsilon_per_us=stream.privacy.per_us,
+        epsilon_per=str(per) if isinstance(per, CalendarLength) else msgspec.UNSET,
+        epsilon_spent=float(spent * stream.contributions),
+        guarantee=msgspec.convert(guarantee.as_json(), LedgerGuarantee),
+        notes=dict(release.notes),
+        witness=witness or msgspec.UNSET,
+    ).chained()
+    return entry.encode(), entry.chain

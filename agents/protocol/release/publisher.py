@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-import orjson
-
 from agents.protocol.release.log import LogView
 from schemas.errors import ForkError, GapError, LostTopicError
+from schemas.ledger import LedgerEntry
 from schemas.releases import (
     GENESIS,
     Candidate,
@@ -83,21 +82,21 @@ class StreamPublisher:
     def recover(self, ledger: Iterable[bytes]) -> None:
         """Learn what is already public from the values of the public ledger, from its start; in parts if it is long.
 
-        Raises: ForkError, GapError.
+        Raises: ForkError, GapError; WireError where a record is no entry.
         """
         for value in ledger:
-            entry = orjson.loads(value)
-            step, digest = int(entry["step"]), str(entry["digest"])
+            entry = LedgerEntry.decode(value)
+            step = entry.step
             known = self._chains.get(step)
             before = self.chain if known is None else self._chains.get(step - 1, GENESIS)
-            chain = link(before, stream=self.stream, step=step, digest=digest, ledger=value)
+            chain = link(before, stream=self.stream, step=step, digest=entry.digest, ledger=value)
             if known is not None:
-                if known != chain or entry["chain"] != chain:
+                if known != chain or entry.chain != chain:
                     raise ForkError(f"stream {self.stream}: the public ledger holds step {step} twice")
                 continue
             if step != self.last_step + 1:
                 raise GapError(f"stream {self.stream}: the public ledger jumps from step {self.last_step} to {step}")
-            if entry["previous_chain"] != before or entry["chain"] != chain:
+            if entry.previous_chain != before or entry.chain != chain:
                 raise ForkError(f"stream {self.stream}: the public ledger's chain breaks at step {step}")
             self.last_step, self.chain, self._chains[step] = step, chain, chain
 

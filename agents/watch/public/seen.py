@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from agents.consume.entries import LedgerEntry, PublicRecordsError
+from agents.consume.entries import PublicRecordsError, entry_of
 from agents.consume.steps import StepRecords, Verdict, verdict
 from agents.pictures.contract import Picture
 from schemas.config.timing import to_us
+from schemas.ledger import LedgerEntry
 from schemas.releases import GENESIS, STEP_LIMIT, Channel, PublicRecord
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class LedgerRow:
     @staticmethod
     def of(entry: LedgerEntry, *, chained: bool) -> LedgerRow:
         return LedgerRow(
-            entry.step, str(entry.told["end"]), entry.added, entry.removed, entry.total, entry.spent, entry.gathered,
-            entry.digest, chained,
+            entry.step, entry.end, entry.added, entry.removed, entry.synthetic_records, entry.epsilon_spent,
+            entry.gathered, entry.digest, chained,
         )  # fmt: skip
 
     def row(self) -> list[Any]:
@@ -133,7 +134,7 @@ class StreamSeen:
 
     def _on_ledger(self, value: bytes | None) -> None:
         try:
-            entry = LedgerEntry.of(value or b"", self.stream.name)
+            entry, linked = entry_of(value or b"", self.stream.name)
         except PublicRecordsError:
             self.unreadable += 1
             return
@@ -144,11 +145,11 @@ class StreamSeen:
             if known is not None and known.digest != entry.digest:
                 self._twice = entry.step
             return
-        before = self._chain if self._chain is not None else GENESIS if entry.step == 0 else entry.previous
-        chained = entry.linked and entry.previous == before and (last < 0 or entry.step == last + 1)
+        before = self._chain if self._chain is not None else GENESIS if entry.step == 0 else entry.previous_chain
+        chained = linked and entry.previous_chain == before and (last < 0 or entry.step == last + 1)
         if not chained and self._broken is None:
             self._broken = entry.step
-        self._chain, self._latest = entry.chain, entry.told
+        self._chain, self._latest = entry.chain, entry.as_json()
         row = self._waiting[entry.step] = LedgerRow.of(entry, chained=chained)
         self._entries.append(row)
         self._steps += 1

@@ -1,0 +1,116 @@
+"""The type of a ledger entry: what is written is read, and whatever else is in a record is no entry."""
+
+from __future__ import annotations
+
+import contextlib
+
+import msgspec
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import WireError
+from schemas.ledger import LedgerEntry, LedgerGuarantee, LedgerMechanism, descriptions
+from schemas.releases import GENESIS, link
+
+ENTRY = LedgerEntry(
+    version=1,
+    stream="s",
+    step=3,
+    start="2020-01-01T03:00:00+00:00",
+    end="2020-01-01T04:00:00+00:00",
+    digest="ab" * 32,
+    previous_chain=GENESIS,
+    chain="",
+    draw="0f" * 16,
+    engine="spatial",
+    mode="default",
+    gathered=False,
+    synthetic_records=5,
+    added=4,
+    removed=2,
+    unit="user",
+    max_contributions=2,
+    epsilon=1.0,
+    epsilon_per_us=None,
+    epsilon_spent=0.95,
+    guarantee=LedgerGuarantee(
+        epsilon=0.5,
+        epsilon_exact="1/2",
+        delta=0.0,
+        neighbouring="add_remove",
+        private=True,
+        note="",
+        mechanisms=[
+            LedgerMechanism(
+                name="counts", distribution="laplace", l1_sensitivity=1, scale=2.0, epsilon=0.5, epsilon_exact="1/2",
+                uses=1,
+            )
+        ],
+    ),
+    notes={"leaves": 7},
+).chained()  # fmt: skip
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def test_what_is_written_is_read() -> None:
+    words = ENTRY.encode()
+    assert LedgerEntry.decode(words) == ENTRY
+    assert words == orjson.dumps(orjson.loads(words), option=orjson.OPT_SORT_KEYS)
+    assert (ENTRY.records, ENTRY.begins.isoformat(), ENTRY.ends.isoformat()) == (6, ENTRY.start, ENTRY.end)
+
+
+def test_the_chain_is_that_of_all_other_words() -> None:
+    assert ENTRY.chain == link(GENESIS, stream="s", step=3, digest=ENTRY.digest, ledger=ENTRY.encode())
+    assert ENTRY.chained() == ENTRY
+    for changed in ({"notes": {}}, {"draw": "00" * 16}, {"epsilon_spent": 1.0}, {"witness": "none configured"}):
+        assert msgspec.structs.replace(ENTRY, **changed).chained().chain != ENTRY.chain
+
+
+@given(st.sampled_from(sorted(ENTRY.as_json())), JSON)
+def test_a_field_of_another_kind_makes_no_entry(name: str, value: object) -> None:
+    """Or one that is written as it was read."""
+    with contextlib.suppress(WireError):
+        entry = LedgerEntry.decode(orjson.dumps({**ENTRY.as_json(), name: value}))
+        assert LedgerEntry.decode(entry.encode()) == entry
+        assert entry.begins.tzinfo is not None
+
+
+def test_a_refusal_repeats_nothing() -> None:
+    with pytest.raises(WireError) as refused:
+        LedgerEntry.decode(orjson.dumps({**ENTRY.as_json(), "unit": ["ann"]}))
+    assert "ann" not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize("name", sorted(ENTRY.as_json()))
+def test_a_field_that_is_missing_makes_no_entry(name: str) -> None:
+    with pytest.raises(WireError):
+        LedgerEntry.decode(orjson.dumps({key: value for key, value in ENTRY.as_json().items() if key != name}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("version", 2), ("step", -1), ("step", 1 << 31), ("step", True), ("added", 1 << 53), ("epsilon_spent", -0.1),
+        ("start", "2020-01-01T03:00:00"), ("start", "soon"), ("digest", "AB" * 32), ("draw", "0f"), ("notes", []),
+        ("gathered", 1),
+    ],
+)  # fmt: skip
+def test_what_readers_could_not_work_with_is_no_entry(name: str, value: object) -> None:
+    with pytest.raises(WireError):
+        LedgerEntry.decode(orjson.dumps({**ENTRY.as_json(), name: value}))
+
+
+def test_fields_of_later_versions_are_passed_over() -> None:
+    assert LedgerEntry.decode(orjson.dumps({**ENTRY.as_json(), "later": 1})) == ENTRY
+
+
+def test_every_field_is_described() -> None:
+    assert list(descriptions()) == list(LedgerEntry.__struct_fields__)
+    assert all(told.endswith(".") for told in descriptions().values())
