@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import NewTopic
@@ -32,11 +31,12 @@ from agents.worker.publish import PublishStreamTask, PublishTask
 from schemas.config import Config
 from schemas.config.server import Kafka
 from schemas.errors import BrokerError, GapError, OutcomeUnknownError
-from schemas.releases import GENESIS, STEP_HEADER, PublicRecord, frame_records, link, public_step, sha256
+from schemas.releases import GENESIS, STEP_HEADER, PublicRecord, frame_records, public_step, sha256
 from tests.crash.late_requests import SHORT_TIMEOUT_MS, refused
 from tests.crash.proxy.faults import Fault, Kind, Once, Plan
 from tests.crash.proxy.frames import Request
 from tests.crash.proxy.server import Proxy
+from tests.entries import entry_like
 from tests.kafka.ingest_support import OPTIONS, Bench, check, crowd
 from tests.kafka.support import create, fresh_name, job_config, stream_table
 
@@ -139,9 +139,9 @@ def publications(stream: str, steps: int) -> list[Publication]:
         data = [PublicRecord("synthetic", b"%d-%d" % (step, n), b"{}") for n in range(2)]
         data.append(PublicRecord("measurements", b"%d" % step, b"{}"))
         digest = sha256(frame_records(data))
-        words = {"step": step, "digest": digest, "previous_chain": chain}
-        chain = link(chain, stream=stream, step=step, digest=digest, ledger=orjson.dumps(words))
-        found.append(Publication(stream, step, frame_records(data), orjson.dumps({**words, "chain": chain}), chain, 0))
+        entry = entry_like(stream=stream, step=step, digest=digest, previous_chain=chain)
+        chain = entry.chain
+        found.append(Publication(stream, step, frame_records(data), entry.encode(), chain, 0))
     return found
 
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 import pytest
 from aiokafka.errors import InvalidProducerEpoch, ProducerFenced
 from prometheus_client import REGISTRY
@@ -26,6 +26,7 @@ from schemas.config import Config
 from schemas.errors import ForkError
 from schemas.releases import Candidate, PublicRecord, Seed, cut, frame_records, link, sha256
 from schemas.topics import Topics
+from tests.entries import entry_like
 from tests.kafka.support import fresh_name, job_config, producing, records_of, stream_table, until
 from tests.kafka.test_engine import crash_of, running
 
@@ -158,9 +159,9 @@ def test_a_public_step_with_other_bytes_stops_the_worker(
         await create_topics(config)
         home = home_partition(name, config.kafka.partitions)
         answer = candidate(name, b"{}")
-        public: dict[str, Any] = {"step": 0, "digest": "f" * 64, "previous_chain": "0" * 64, "chain": "e" * 64}
+        public = msgspec.structs.replace(entry_like(stream=name, step=0, digest="f" * 64), chain="e" * 64)
         async with producing(bootstrap) as producer:
-            await producer.send_and_wait(Topics.ledger(name), orjson.dumps(public), key=b"0", partition=0)
+            await producer.send_and_wait(Topics.ledger(name), public.encode(), key=b"0", partition=0)
             log = [Seed(name, 0, b"s" * 32), *cut(answer.encode(), stream=name, step=0)]
             for record in log:
                 await producer.send_and_wait(f"{config.job.name}.releases", record.encode(), partition=home)

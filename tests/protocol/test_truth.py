@@ -13,6 +13,7 @@ from agents.protocol.release.held_out import HeldOutAudit
 from schemas.blocks import Block, Folded
 from schemas.config import Stream
 from schemas.errors import WireError
+from tests.entries import entry_like
 from tests.kafka.support import job_config, stream_table
 
 EVENTS = 30
@@ -30,8 +31,8 @@ def block(step: int) -> Block:
 
 
 def entry(step: int, *, added: int, removed: int = 0, gathered: bool = False) -> bytes:
-    facts = {"step": step, "end": "2020-01-01T00:00:00+00:00", "added": added, "removed": removed, "gathered": gathered}
-    return orjson.dumps(facts)
+    end = "2020-01-01T00:00:00+00:00"
+    return entry_like(step=step, end=end, added=added, removed=removed, gathered=gathered).encode()
 
 
 def point(x: float) -> bytes:

@@ -11,46 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import WireError
-from schemas.ledger import LedgerEntry, LedgerGuarantee, LedgerMechanism, descriptions
+from schemas.ledger import LedgerEntry, descriptions
 from schemas.releases import GENESIS, link
+from tests.entries import ENTRY
 
-ENTRY = LedgerEntry(
-    version=1,
-    stream="s",
-    step=3,
-    start="2020-01-01T03:00:00+00:00",
-    end="2020-01-01T04:00:00+00:00",
-    digest="ab" * 32,
-    previous_chain=GENESIS,
-    chain="",
-    draw="0f" * 16,
-    engine="spatial",
-    mode="default",
-    gathered=False,
-    synthetic_records=5,
-    added=4,
-    removed=2,
-    unit="user",
-    max_contributions=2,
-    epsilon=1.0,
-    epsilon_per_us=None,
-    epsilon_spent=0.95,
-    guarantee=LedgerGuarantee(
-        epsilon=0.5,
-        epsilon_exact="1/2",
-        delta=0.0,
-        neighbouring="add_remove",
-        private=True,
-        note="",
-        mechanisms=[
-            LedgerMechanism(
-                name="counts", distribution="laplace", l1_sensitivity=1, scale=2.0, epsilon=0.5, epsilon_exact="1/2",
-                uses=1,
-            )
-        ],
-    ),
-    notes={"leaves": 7},
-).chained()  # fmt: skip
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
