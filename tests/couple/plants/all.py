@@ -43,7 +43,6 @@ NAMED = frozenset(
     {
         "a larger block is closed by a true count",
         "the model is fed true counts from 500 rows on",
-        "hours weighed by true totals",
         "parity of a true count in the last digit",
     }
 )
@@ -51,5 +50,6 @@ NAMED = frozenset(
 QUICK = tuple(
     plant
     for plant in PLANTS
-    if plant in (*spatial.PLANTS, *job.PLANTS, *noise.PLANTS, *surplus.PLANTS, *wide.PLANTS) or plant.name in NAMED
+    if plant in (*spatial.PLANTS, *job.PLANTS, *noise.PLANTS, *surplus.PLANTS, *wide.PLANTS, *series.PLANTS)
+    or plant.name in NAMED
 )
