@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from engines.contract_case import Chance, EngineCase, Variant
+from engines.contract_case import WHOLE, Chance, EngineCase, Variant
+from schemas.config import Stream
+
+_SPARSE = b"0.8,0.1,0,0.1\n0,0.5,0.5,0\n0.2,0.2,0.6,0\n0.3,0.3,0.2,0.2\n"
+"""A chain of three states, and of being in none."""
 
 
 def _in_mode(mode: str, variant: Variant) -> Variant:
@@ -17,6 +21,13 @@ def _in_mode(mode: str, variant: Variant) -> Variant:
 
 def _event(domain: Any, chance: Chance) -> dict[str, Any]:
     return {domain.field: chance.choice(domain.values)}
+
+
+def _reach(stream: Stream) -> float:
+    """Under a bounded leakage a step has the part of epsilon that leaves room for what other steps tell of it: the
+    first and the last ones most, about half.
+    """
+    return 0.516 if getattr(stream.options, "allocation", None) == "leakage" else WHOLE
 
 
 def _wide(mode: str) -> list[Variant]:
@@ -44,6 +55,7 @@ CONTRACT = EngineCase(
     privacy={"unit": "replace", "max_contributions": 10, "max_per_step": 1},
     keys=lambda pick: (pick(0, 2),),
     event=_event,
+    reach=_reach,
     crowd=(1,),
     foreign=(3,),
     measured=lambda release: {str(m["state"]): int(m["count"]) for m in release.measurements},
@@ -58,5 +70,12 @@ CONTRACT = EngineCase(
     longer=(
         {"options": {"horizon": 40}, "privacy": {"max_contributions": 40}},
         {"options": {"horizon": None}, "privacy": {"per": "8h", "max_contributions": 8}},
+        # Some are in no state, and a member is in fewer steps than there are.
+        {
+            "domain": {"unseen": True, "transition": {"path": "chain.csv", "sha256": "", "content": _SPARSE}},
+            "options": {"horizon": 40},
+            "privacy": {"max_contributions": 9},
+        },
+        {"options": {"horizon": 40, "allocation": "leakage"}, "privacy": {"max_contributions": 1, "per": "1h"}},
     ),
 )

@@ -11,6 +11,14 @@ SERIES_HIGHEST = 8192
 """Lattice steps of a summed value at its limit, 4."""
 
 
+def _in_mode(mode: str, variant: Variant) -> Variant:
+    """Binomial noise has no weights that could decay: there the stream ends."""
+    given = dict(variant)
+    if mode == "paper-binomial" and "decay" in given.get("options", {}):
+        given["options"] = {"horizon": 40}
+    return given
+
+
 def _event(domain: Any, chance: Chance) -> dict[str, Any]:
     fields = {}
     for field in domain.series:
@@ -67,6 +75,7 @@ CONTRACT = EngineCase(
             "privacy": {"user": None, "max_contributions": None, "max_per_step": None},
         },
     ),
+    in_mode=_in_mode,
     longer=(
         {"options": {"horizon": 40}, "privacy": {"max_contributions": 40, "max_per_step": 1}},
         {"options": {"horizon": 40}, "privacy": {"max_contributions": 6, "max_per_step": 1}},
@@ -78,6 +87,15 @@ CONTRACT = EngineCase(
         {
             "options": {"horizon": 40},
             "domain": {"fields": [{"name": "r", "of": "value", "limits": [0.0, 50.0], "sensitivity": 1.0}]},
+            "privacy": {"user": None, "max_contributions": None, "max_per_step": None},
+        },
+        {"options": {"horizon": None}, "privacy": {"max_contributions": 5, "per": "12h"}},
+        # A user in every step of a period.
+        {"options": {"horizon": None}, "privacy": {"max_contributions": 8, "per": "4h"}},
+        {"options": {"horizon": None, "decay": 0.5}, "privacy": {"max_contributions": 8, "max_per_step": 1}},
+        {
+            "options": {"horizon": None, "decay": 0.75},
+            "domain": {"fields": [{"name": "v", "of": "value", "limits": [-10.0, 30.0], "sensitivity": 0.5}]},
             "privacy": {"user": None, "max_contributions": None, "max_per_step": None},
         },
     ),

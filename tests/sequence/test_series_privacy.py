@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import sqrt
 
 import numpy as np
 import pytest
@@ -10,7 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.contract import Batch, Columns
+from engines.contract_case import Variant, contract_case
+from engines.coupling import Recorder
 from engines.noise import NoiseSource, seeded
+from engines.noise.witness import BinomialLaw, GaussianLaw, Law, WitnessedSource
+from engines.registry import build_engine
+from engines.series.config import SeriesConfig
 from engines.series.engine import Series
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.gaussian import GaussianBudget, NoisyTotal
@@ -18,6 +24,7 @@ from engines.series.papers.config import PaperSeriesConfig
 from schemas.blocks import Folded
 from tests.sequence.series_support import READING, TWO, reading, recipe, run
 
+SEED = bytes(range(32))
 FEW = settings(max_examples=40)
 finite = st.floats(-1e6, 1e6, allow_nan=False)
 limits = st.tuples(finite, finite).filter(lambda pair: pair[0] < pair[1]).map(tuple)
@@ -133,3 +140,29 @@ def test_totals_beyond_all_proportion_are_moved_to_an_end() -> None:
     folded = Folded(np.array([[1]], np.uint64), np.array([2**62], np.int64))
     assert count.totals(folded) == ([2**60], True)
     assert reading(0, 1e9).events.keys.view(np.int64)[0, 0] == READING.fields[0].bounds[1]
+
+
+def in_declared_units(law: Law, config: SeriesConfig, index: int) -> float:
+    """Scale of a draw as `guarantee` tells it, for a field."""
+    unit = config.domain.fields[index].unit
+    match law:
+        case GaussianLaw(sigma_squared):
+            return sqrt(sigma_squared) / (1 << config.gaussian.refinement(index)) * unit
+        case BinomialLaw(half):
+            return sqrt(half / 2) * (1 << config.binomial.coarse(index)) * unit
+    raise AssertionError(law)
+
+
+@pytest.mark.parametrize("variant", [{}, *contract_case("series").longer], ids=str)
+@pytest.mark.parametrize("mode", ["paper", "paper-binomial"])
+def test_noise_has_the_declared_scale(mode: str, variant: Variant) -> None:
+    """Of weights that stay, from the third step on. Mode default spends what it likes: there the sum decides."""
+    engine, recorder = build_engine(contract_case("series").stream(mode, variant)), Recorder()
+    assert isinstance(engine, Series)
+    for step in range(3):
+        # A reading, or an event, at the lower end.
+        key = np.array([[field.bounds[0] for field in engine.config.domain.fields]], np.int64)
+        engine.step(Batch(step, Folded.of(key.view(np.uint64))), WitnessedSource(recorder, SEED, step))
+    laws = [used.law for used in recorder.used.values()][-len(engine.config.domain.fields) :]
+    found = [in_declared_units(law, engine.config, number) for number, law in enumerate(laws)]
+    assert found == pytest.approx([float(each.scale) for each in engine.guarantee().mechanisms], rel=1e-5)

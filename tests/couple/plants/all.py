@@ -43,13 +43,8 @@ NAMED = frozenset(
     {
         "a larger block is closed by a true count",
         "the model is fed true counts from 500 rows on",
-        "hours weighed by true totals",
-        "parity of a true count in the last digit",
     }
 )
 """Of engines whose own tests find all of theirs: what is tried here as well."""
-QUICK = tuple(
-    plant
-    for plant in PLANTS
-    if plant in (*spatial.PLANTS, *job.PLANTS, *noise.PLANTS, *surplus.PLANTS, *wide.PLANTS) or plant.name in NAMED
-)
+_OWN_TESTS = (*tabular.PLANTS, *tabular_delta.PLANTS, *trajectory.PLANTS)
+QUICK = tuple(plant for plant in PLANTS if plant not in _OWN_TESTS or plant.name in NAMED)

@@ -19,10 +19,9 @@ from engines.markov.engine import Markov
 from engines.markov.filters.collective import Collective
 from engines.markov.learning.learner import Learner
 from engines.noise import NoiseSource, aggregate
-from engines.noise.private import revealed
 from schemas.arrays import IntArray
 from schemas.blocks import Folded
-from tests.couple.plants import Plant
+from tests.couple.plants import Plant, peeked
 from tests.couple.plants.remembered import Planted, remembered, replaced
 
 _LONG: Mapping[str, Any] = {"options": {"horizon": 16}, "privacy": {"max_contributions": 16}}
@@ -150,18 +149,20 @@ def _rounded_first() -> Planted:
     mechanism = markov.laplace_mechanism
 
     def sparing(values: Any, scale: Fraction, source: NoiseSource) -> Any:
-        return np.where(revealed(values) > 2, mechanism(values, scale, source), revealed(values))
+        return np.where(peeked(values) > 2, mechanism(values, scale, source), peeked(values))
 
     return replaced(markov, "laplace_mechanism", sparing)
 
 
-def _plant(name: str, mode: str, planted: Planted, variant: Mapping[str, Any] = _LONG) -> Plant:
-    return Plant(name=name, engine="markov", mode=mode, planted=planted, variant=variant)
+def _plant(name: str, mode: str, planted: Planted, variant: Mapping[str, Any] = _LONG, *, shown_by: int = 0) -> Plant:
+    return Plant(name=name, engine="markov", mode=mode, planted=planted, variant=variant, shown_by=shown_by)
 
 
-def _half(mode: str, variant: Mapping[str, Any] = _PERIODS) -> Plant:
+def _half(mode: str, variant: Mapping[str, Any] = _PERIODS, *, shown_by: int = 0) -> Plant:
     """Noise for a member who comes or goes, where one is replaced."""
-    return _plant("a replaced member at half sensitivity", mode, replaced(Markov, "_sensitivity", 1), variant)
+    return _plant(
+        "a replaced member at half sensitivity", mode, replaced(Markov, "_sensitivity", 1), variant, shown_by=shown_by
+    )
 
 
 PEEKS = (
@@ -171,10 +172,10 @@ PEEKS = (
     _plant("parity of a true count in an id", "default", _told(_odd_id)),
     _plant("true total compared with the population", "paper", _told(_noted)),
 )
-"""Read a private value outside of any aggregate: found on sealed events, whatever the data."""
+"""Read a private value outside of any aggregate: sealed events show them, whatever the data."""
 
 HIDDEN = (
-    _plant("kept parity of a true count in the last digit", "default", partial(_told_inside, _parity)),
+    _plant("kept parity of a true count in the last digit", "default", partial(_told_inside, _parity), shown_by=4),
     _plant("standard error of a kept count", "default", partial(_told_inside, _error_of_truth)),
     _plant("states ordered by kept counts", "paper", partial(_told_inside, _ordered)),
     _plant("parity of a kept count in an id", "default", partial(_told_inside, _odd_id)),
@@ -187,9 +188,9 @@ HIDDEN = (
     _plant("rare states without noise", "paper", _rounded_first()),
     _half("default"),
     _half("paper"),
-    _half("default", _UNKNOWN),
-    _half("paper", _LONG),
+    _half("default", _UNKNOWN, shown_by=16),
+    _half("paper", _LONG, shown_by=4),
 )
-"""Look inside an aggregate, or cost more than is claimed: found by forced runs."""
+"""Look inside an aggregate, or cost more than is claimed: forced runs show them."""
 
 PLANTS: tuple[Plant, ...] = PEEKS + HIDDEN

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from engines.noise.private import revealed
+from tests.couple.plants import peeked
 
 Planted = Callable[[], AbstractContextManager[Any]]
 
@@ -25,7 +25,7 @@ def remembered(owner: Any, name: str) -> Iterator[list[Any]]:
 
     def watched(self: Any, *arguments: Any) -> Any:
         counts = original(self, *arguments)
-        seen[0] = revealed(counts)
+        seen[0] = peeked(counts)
         return counts
 
     with patch.object(owner, name, watched):

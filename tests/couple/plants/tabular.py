@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from engines.noise.private import revealed
 from engines.shares import PureShares
 from engines.tabular.batches import EventRows
 from engines.tabular.growing.config import GrowingParts
@@ -23,7 +22,7 @@ from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.paper_table import PaperTable
 from engines.tabular.papers.rounds import Rounds
 from engines.tabular.papers.selection import Selection
-from tests.couple.plants import Plant, anew
+from tests.couple.plants import Plant, anew, peeked
 from tests.couple.plants import tabular_faults as faults
 from tests.couple.plants.edits import edited
 
@@ -40,8 +39,9 @@ WEIGHTED = {
 
 def _edit(mode: str, name: str, owner: Any, method: str, old: str, new: str, **more: Any) -> Plant:
     variant: Mapping[str, Any] = more.pop("variant", {})
+    shown_by = more.pop("shown_by", 0)
     planted = partial(edited, owner, method, old, new, **more)
-    return Plant(name=name, engine="tabular", mode=mode, planted=planted, variant=variant)
+    return Plant(name=name, engine="tabular", mode=mode, planted=planted, variant=variant, shown_by=shown_by)
 
 
 def _whole(mode: str, name: str, planted: Any, variant: Mapping[str, Any] = {}) -> Plant:
@@ -201,8 +201,8 @@ HIDDEN: tuple[Plant, ...] = (
         Totals,
         "after",
         "self.inserts.after(inserts, variance)",
-        "self.inserts.after(self.inserts.level + float(revealed(changes)[0]), variance)",
-        revealed=revealed,
+        "self.inserts.after(self.inserts.level + float(peeked(changes)[0]), variance)",
+        peeked=peeked,
     ),
     _whole(
         "default",
@@ -241,8 +241,9 @@ HIDDEN: tuple[Plant, ...] = (
         Rounds,
         "step",
         "carried[cells] += increment / self.counter.resolution",
-        "carried[cells] += revealed(events)[cells] if memory.total >= 500 else increment / self.counter.resolution",
-        revealed=revealed,
+        "carried[cells] += peeked(events)[cells] if memory.total >= 500 else increment / self.counter.resolution",
+        peeked=peeked,
+        shown_by=40,
     ),
     _whole("paper", "a marginal is chosen at twice its budget", faults.choice_costs_twice, SINGLE),
     _whole(

@@ -11,10 +11,10 @@ from unittest import mock
 import numpy as np
 
 from engines.noise import NoiseSource, exponential_mechanism
-from engines.noise.private import revealed
 from engines.tabular.batches import EventRows
 from engines.tabular.papers.selection import QUANTUM, Selection
 from schemas.arrays import BoolArray, IntArray
+from tests.couple.plants import peeked
 from tests.couple.plants.edits import edited
 
 
@@ -24,7 +24,7 @@ def sees_the_best(self: Selection, scores: IntArray, allowed: BoolArray, noise: 
 
 
 def sees_the_best_unsealed(self: Selection, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
-    return sees_the_best(self, revealed(scores), allowed, noise)
+    return sees_the_best(self, peeked(scores), allowed, noise)
 
 
 def over_its_cells(self: Selection, scores: IntArray, allowed: BoolArray, noise: NoiseSource) -> int:
