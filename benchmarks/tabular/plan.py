@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from benchmarks.size import SMALLEST
 from benchmarks.tabular.results import Key
 from benchmarks.tabular.streams import STREAMS, WINDOWS
 
@@ -57,13 +58,16 @@ def twin(mode: str, stream: str) -> str:
     return stream if fits(mode, stream) else WINDOWS[0]
 
 
-QUICK = Plan(
+FEW = Plan(
     streams=("adult-randomised-200", "evictions-weekly", "adult-window-ttl"),
     epsilons=(1.0,),
     modes=("default", "default, delta", "paper", "streaming-mwem"),
     seeds=1,
     steps=40,
 )
+"""Of a quick run."""
+if SMALLEST:
+    FEW = replace(FEW, modes=(*FAST, *SLOW), steps=1)
 DELTAS = Plan(
     streams=("adult-randomised-200", "minneapolis-200", "evictions-weekly"),
     epsilons=(1.0,),

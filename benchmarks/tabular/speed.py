@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.size import sized
 from benchmarks.tabular.modes import growing
 from benchmarks.tabular.streams import STREAMS, StreamData
 from engines.noise import seeded
@@ -25,8 +26,7 @@ from engines.tabular.papers.structure import JunctionTree
 
 STREAM = "adult-randomised-200"
 MODEL_CELLS = 4096
-ITERATIONS = 1000
-REFITS = 5
+ITERATIONS, REFITS = sized((1000, 5), smallest=(2, 1))
 
 
 @dataclass(frozen=True)
