@@ -104,7 +104,7 @@ def work(bootstrap: str, folder: str, name: str, start: str, most: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=sized(2_000, smallest=200))
+    parser.add_argument("--steps", type=int, default=sized(2_000, smallest=40))
     parser.add_argument("--most", type=int, default=0)
     parser.add_argument("--worker", nargs=4)
     arguments = parser.parse_args()

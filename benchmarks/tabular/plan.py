@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from benchmarks.size import SMALLEST
+from benchmarks.size import SMALLEST, sized
 from benchmarks.tabular.results import Key
 from benchmarks.tabular.streams import STREAMS, WINDOWS
 
@@ -15,7 +15,7 @@ FAST = ("default", "default, delta")
 SLOW = ("paper", "streaming-mwem", "paper-block", "paper, half penalty")
 BLOCK = ("evictions-weekly", "adult-randomised-50", "adult-ordered-50")
 """Streams of table 3, which compares counters."""
-STRONGER = ("adult-randomised-200", "adult-ordered-200")
+STRONGER = sized(("adult-randomised-200", "adult-ordered-200"), smallest=("evictions-weekly",))
 """Streams on which `paper` also runs with half its penalty."""
 
 
@@ -67,7 +67,7 @@ FEW = Plan(
 )
 """Of a quick run."""
 if SMALLEST:
-    FEW = replace(FEW, modes=(*FAST, *SLOW), steps=1)
+    FEW = replace(FEW, streams=("evictions-weekly", "adult-window-ttl"), modes=(*FAST, *SLOW), steps=1)
 DELTAS = Plan(
     streams=("adult-randomised-200", "minneapolis-200", "evictions-weekly"),
     epsilons=(1.0,),
