@@ -1,4 +1,4 @@
-"""Every `make bench-...` of the Makefile runs at its smallest size, see `benchmarks.size`, through to its last line."""
+"""Every benchmark that the Makefile has a target for runs at its smallest size, see `benchmarks.size`, to its end."""
 
 from __future__ import annotations
 
