@@ -25,7 +25,7 @@ from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.papers.structure import JunctionTree
 
 STREAM = "adult-randomised-200"
-MODEL_CELLS = 4096
+MODEL_CELLS = sized(4096, smallest=300)
 EPSILON = sized(Fraction(1), smallest=Fraction(1000))
 """At the smallest size so much that pairs are measured in the few steps that there are: else nothing is refitted."""
 ITERATIONS, REFITS = sized((1000, 5), smallest=(2, 1))
