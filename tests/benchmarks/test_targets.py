@@ -29,7 +29,8 @@ def sources(module: str) -> str:
 
 
 def has_a_smallest_size(module: str) -> bool:
-    return re.search(r"\bSMALLEST\b|\bsmallest=", sources(module)) is not None
+    """Whether it asks for the size, or takes its data from where they are made up."""
+    return re.search(r"\bSMALLEST\b|\bsmallest=|\bfrom benchmarks\.data import", sources(module)) is not None
 
 
 WITH_BROKER = {name for name, module in TARGETS.items() if "broker_from_env" in sources(module)}
