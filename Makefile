@@ -40,49 +40,52 @@ check: setup  ## format, lint, strict types, import rules, doctests; no broker
 	$(VENV)/bin/mypy
 	$(PY) -m pytest -q --doctest-modules schemas engines tests/architecture tests/test_docs.py tests/test_doors.py tests/test_names.py
 
-bench: bench-ingest bench-step bench-growth  ## speed and memory
+bench: bench-ingest bench-step bench-growth  ## speed and memory; SIZE=smallest shows in seconds that a bench-... runs
+
+# How much of a benchmark runs: benchmarks/size.py.
+BENCH = SIZE=$(SIZE) QUICK=$(QUICK) $(PY)
 
 bench-ingest: setup  ## events per second against a bare consumer loop, Faust, Quix and Bytewax (installs those two)
-	$(PY) -m benchmarks.ingest $(ARGS)
+	$(BENCH) -m benchmarks.ingest $(ARGS)
 
 bench-step: setup  ## milliseconds of one engine step: what they go to, beside plain Python, after 10^5 to 10^8 events
-	QUICK=$(QUICK) $(PY) -m benchmarks.step $(ARGS)
+	$(BENCH) -m benchmarks.step $(ARGS)
 
 bench-growth: setup  ## resident memory after a tenth of the steps and after all of them
-	$(PY) -m benchmarks.growth $(ARGS)
+	$(BENCH) -m benchmarks.growth $(ARGS)
 
 bench-backlog: setup  ## empty steps a second, one and many in a transaction: what a start years back takes
-	$(PY) -m benchmarks.backlog $(ARGS)
+	$(BENCH) -m benchmarks.backlog $(ARGS)
 
 bench-scale: setup  ## latency by width, a long replay, a crash with 10^7 users, backpressure; QUICK=1 takes three minutes
-	QUICK=$(QUICK) $(PY) -m benchmarks.scale $(ARGS)
+	$(BENCH) -m benchmarks.scale $(ARGS)
 
 bench-spatial: setup  ## error of the spatial engines on every stream; QUICK=1 takes two minutes
-	QUICK=$(QUICK) $(PY) -m benchmarks.spatial $(ARGS)
+	$(BENCH) -m benchmarks.spatial $(ARGS)
 
 bench-tabular: setup  ## error, speed and use of tabular streams; goes on where it was stopped; QUICK=1 takes three minutes
-	QUICK=$(QUICK) $(PY) -m benchmarks.tabular $(ARGS)
+	$(BENCH) -m benchmarks.tabular $(ARGS)
 
 bench-trajectory: setup  ## error of synthetic trips by every mode, on every set of trips; QUICK=1 takes three minutes
-	QUICK=$(QUICK) $(PY) -m benchmarks.trajectory $(ARGS)
+	$(BENCH) -m benchmarks.trajectory $(ARGS)
 
 bench-trend: setup  ## monthly counts from synthetic rows against truth, four ways; QUICK=1 runs each once
-	QUICK=$(QUICK) $(PY) -m benchmarks.trend $(ARGS)
+	$(BENCH) -m benchmarks.trend $(ARGS)
 
 bench-people: setup  ## error where users are protected, not events, at the best bound; QUICK=1 runs each once
-	QUICK=$(QUICK) $(PY) -m benchmarks.people $(ARGS)
+	$(BENCH) -m benchmarks.people $(ARGS)
 
 bench-price: setup  ## what releases at every step cost beside one batch release (installs AIM); QUICK=1 takes a minute
-	QUICK=$(QUICK) $(PY) -m benchmarks.price $(ARGS)
+	$(BENCH) -m benchmarks.price $(ARGS)
 
 bench-maps: setup  ## seconds to make maps spatial domains, and microseconds an event; QUICK=1 builds each once
-	QUICK=$(QUICK) $(PY) -m benchmarks.maps $(ARGS)
+	$(BENCH) -m benchmarks.maps $(ARGS)
 
 bench-counters: setup  ## variances of every counter, and the papers' own comparison of three
-	$(PY) -m benchmarks.counters $(ARGS)
+	$(BENCH) -m benchmarks.counters $(ARGS)
 
 bench-sequence: setup  ## error of the series and Markov engines against the papers'; QUICK=1 under three minutes
-	QUICK=$(QUICK) $(PY) -m benchmarks.sequence $(ARGS)
+	$(BENCH) -m benchmarks.sequence $(ARGS)
 
 audit: setup  ## privstream audit of small streams of every engine, mode and variant (ARGS="--only spatial --runs 100")
 	$(VENV)/bin/privstream audit $(ARGS)

@@ -26,19 +26,21 @@ from rich.table import Column, Table
 
 from benchmarks.papers.counters import COUNTERS as COMPARATORS
 from benchmarks.papers.counters import LONGEST
+from benchmarks.size import RESULTS, sized
 from engines.counters import COUNTERS, BlockConfig, Counter, KaryConfig, SimpleConfig, TreeConfig
 from engines.noise import seeded
 
-RESULTS = Path(__file__).parent / "results"
-HORIZONS = (30, 100, 200, 1024, 4096)
-COMPARED_AT = (30, 100, 200, 1024)
-PLOTTED = 4096
+HORIZONS = sized((30, 100, 200, 1024, 4096), smallest=(4, 8))
+COMPARED_AT = sized((30, 100, 200, 1024), smallest=(4, 8))
+PLOTTED = HORIZONS[-1]
+SHOWN, LONG = HORIZONS[1], COMPARED_AT[-1]
+"""Horizons of the table's columns that have one."""
 SMALL = Fraction(1, 1000)
-WIDTH, STEPS = 2_000, 64
+WIDTH, STEPS = sized(2_000, smallest=20), 64
 
 # [kumar2024b], figure 2.
-BITS = 200
-PAPER_RUNS, MANY_RUNS = 10, 4_000
+BITS = sized(200, smallest=8)
+PAPER_RUNS, MANY_RUNS = 10, sized(4_000, smallest=20)
 HALF = Fraction(1, 2)
 
 
@@ -234,17 +236,17 @@ def main() -> None:
         Column("counter", no_wrap=True),
         Column("cost", no_wrap=True),
         *(f"T={h}" for h in HORIZONS),
-        "discrete, T=100",
+        f"discrete, T={SHOWN}",
         "bytes",
         "us",
     )
     means = {(r.counter, r.horizon): r for r in rows}
     for name in NAMES:
-        first = means[name, 100]
+        first = means[name, SHOWN]
         cells = [f"{means[name, h].continuous:.1f}" if h in horizons(name) else "-" for h in HORIZONS]
         taken = [means[name, horizon].us_per_coordinate for horizon in horizons(name)]
         us = min((each for each in taken if each is not None), default=None)
-        held = [str(means[name, 1024].state_bytes), f"{us:.2f}"] if us is not None else ["-", "-"]
+        held = [str(means[name, LONG].state_bytes), f"{us:.2f}"] if us is not None else ["-", "-"]
         table.add_row(name, first.measure, *cells, f"{first.mean:.1f}", *held)
     console.print(table)
     ratios = [means["optimal", h].mean / means["kary", h].mean for h in COMPARED_AT]

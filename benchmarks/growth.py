@@ -21,6 +21,7 @@ from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.stepper import Stepper
+from benchmarks.size import sized
 from engines.registry import build_domain
 from schemas.config import parse_config
 
@@ -69,7 +70,7 @@ def records(chance: np.random.Generator, step: int, offset: int) -> list[RawReco
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--steps", type=int, default=sized(3000, smallest=20))
     steps = parser.parse_args().steps
     stream = parse_config(CONFIG, {}).streams[0]
     ingest = PartitionIngest(SourceSpec.of(stream, build_domain(stream), key=b"k" * 16, partitions=1), 0)

@@ -7,7 +7,6 @@ ever slow it down. `read_s` is what a tree kept on disk would not save: the file
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -17,20 +16,25 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from benchmarks.data import DATA
+from benchmarks.size import QUICK, RESULTS, sized
 from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
 from engines.spatial.domain.geojson import Shape
 from engines.spatial.placement import Placement
 
-MAPS = Path("../shared/data/geometry")
-CASES = (
-    ("ne_110m_land.geojson", 20),
-    ("ne_50m_land.geojson", 20),
-    ("nyc_boroughs.geojson", 18),
-    ("nyc_boroughs.geojson", 24),
-    ("manhattan_road_segments.geojson", 18),
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+MAPS = sized(DATA / "geometry", smallest=EXAMPLES)
+CASES = sized(
+    (
+        ("ne_110m_land.geojson", 20),
+        ("ne_50m_land.geojson", 20),
+        ("nyc_boroughs.geojson", 18),
+        ("nyc_boroughs.geojson", 24),
+        ("manhattan_road_segments.geojson", 18),
+    ),
+    smallest=(("nyc_taxi/new_york_land.geojson", 12), ("town/streets.geojson", 12)),
 )
-EVENTS = 100_000
-RESULTS = Path(__file__).parent / "results"
+EVENTS = sized(100_000, smallest=1_000)
 
 
 def built(shape: Shape, depth: int) -> PolygonDomain | LineDomain:
@@ -74,7 +78,7 @@ def measured(name: str, depth: int, *, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    rounds = 1 if os.environ.get("QUICK") else 3
+    rounds = 1 if QUICK else 3
     console = Console(stderr=True)
     rows = [measured(name, depth, rounds=rounds) for name, depth in track(CASES, "maps", console=console)]
     table = Table(*rows[0])

@@ -20,7 +20,6 @@ import argparse
 import csv
 import gzip
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -41,14 +40,14 @@ from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.public_records import instant
 from agents.protocol.release.stepper import Stepper
+from benchmarks.data import DATA
+from benchmarks.size import QUICK, RESULTS, kept
 from engines.noise import NoiseSource
 from engines.registry import build_domain
 from schemas.blocks import Block
 from schemas.config import Stream, config_from_mapping
 from schemas.releases import unframe_records
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-RESULTS = Path(__file__).parent / "results" / "trend.json"
 WAYS = ("released", "dated", "ledger", "measured")
 
 
@@ -167,7 +166,7 @@ def error(curve: Mapping[str, float], truth: Mapping[str, float]) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=1 if os.environ.get("QUICK") else 5)
+    parser.add_argument("--seeds", type=int, default=1 if QUICK else 5)
     arguments = parser.parse_args()
     if not DATA.is_dir():
         print(f"no data beside the checkout: {DATA}", file=sys.stderr)
@@ -200,8 +199,8 @@ def main() -> int:
                 "truth": dict(sorted(truth.items())),
             }
     Console().print(table)
-    if not os.environ.get("QUICK"):
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if kept(quick=QUICK):
+        (RESULTS / "trend.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     means = {way: round(fmean(each[way]["error"] for each in results["streams"].values()), 4) for way in WAYS}
     print(json.dumps(means))
     return 0

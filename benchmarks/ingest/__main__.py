@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,16 +19,17 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from agents.broker.embedded import EmbeddedBroker
+from agents.broker.embedded import broker_from_env
 from agents.offline.processes import end_with
+from benchmarks.environments import runs
 from benchmarks.ingest import others, together
 from benchmarks.ingest.memory import least_bytes, memory
 from benchmarks.ingest.programs import bare, faust_loop, ours
 from benchmarks.ingest.source import CODECS, PARTITIONS, SMALL, fill, source_in
 from benchmarks.ingest.stages import stages
+from benchmarks.size import QUICK, RESULTS, SMALLEST
 
 PROGRAMS = ("bare", "ours", "faust", "held", "memory")
-RESULT = Path(__file__).parents[1] / "results" / "ingest.json"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Plan:
     Attributes:
         events, small: of the topic that bare and ours read, and of that of the others.
         codec_events: of each codec's topic. users: how many are held, each in a process of its own.
+        codecs: that are compared with none.
     """
 
     events: int
@@ -45,10 +47,12 @@ class Plan:
     codec_events: int
     rounds: int
     users: Sequence[int]
+    codecs: Sequence[str] = CODECS[1:]
 
 
-QUICK = Plan(events=800_000, small=20_000, codec_events=200_000, rounds=2, users=[100_000])
+FEW = Plan(events=800_000, small=20_000, codec_events=200_000, rounds=2, users=[100_000])
 FULL = Plan(events=4_000_000, small=100_000, codec_events=2_000_000, rounds=5, users=[100_000, 5_000_000, 50_000_000])
+LEAST = Plan(events=4_000, small=400, codec_events=400, rounds=1, users=[20_000], codecs=["lz4"])
 
 
 def rate(program: str, bootstrap: str, folder: str, source: str, events: int) -> float:
@@ -76,18 +80,20 @@ def measured_memory(users: int) -> dict[str, float]:
 
 def measure(plan: Plan) -> dict[str, Any]:
     """All of it. Returns: what is printed last, and what the table is made of."""
-    small = ("faust", *others.OTHERS)
+    small = ("faust", *(others.OTHERS if runs(others.ENVIRONMENT) else ()))
+    run = str(os.getpid())  # topics of its own, on a broker that may be another's
     rates: dict[str, list[float]] = {name: [] for name in ("bare", "ours", *small)}
-    by_codec: dict[str, list[tuple[float, float]]] = {codec: [] for codec in CODECS[1:]}
+    by_codec: dict[str, list[tuple[float, float]]] = {codec: [] for codec in plan.codecs}
     processes: dict[int, list[float]] = {1: [], 2: []}
     console = Console(stderr=True)
-    with Progress(console=console) as progress, tempfile.TemporaryDirectory() as folder, EmbeddedBroker() as broker:
+    with Progress(console=console) as progress, tempfile.TemporaryDirectory() as folder, broker_from_env() as broker:
         at = broker.bootstrap
-        whole = source_in("none")
+        few = f"{SMALL}.{run}"
+        whole = source_in("none", run)
         size = asyncio.run(fill(at, whole, plan.events, progress))
-        asyncio.run(fill(at, SMALL, plan.small, progress, ticked=False))
+        asyncio.run(fill(at, few, plan.small, progress, ticked=False))
         for codec in by_codec:
-            asyncio.run(fill(at, source_in(codec), plan.codec_events, progress, codec=codec))
+            asyncio.run(fill(at, source_in(codec, run), plan.codec_events, progress, codec=codec))
         steps = plan.rounds * (2 + len(small) + 2 * len(by_codec) + len(processes)) + len(plan.users)
         task = progress.add_task("measuring", total=steps)
         for _ in range(plan.rounds):
@@ -95,10 +101,10 @@ def measure(plan: Plan) -> dict[str, Any]:
                 rates[name].append(rate(name, at, folder, whole, plan.events))
                 progress.advance(task)
             for name in small:
-                rates[name].append(rate(name, at, folder, SMALL, plan.small))
+                rates[name].append(rate(name, at, folder, few, plan.small))
                 progress.advance(task)
             for codec, pairs in by_codec.items():
-                source = source_in(codec)
+                source = source_in(codec, run)
                 both = [rate(name, at, folder, source, plan.codec_events) for name in ("bare", "ours")]
                 pairs.append((both[0], both[1]))
                 progress.advance(task, 2)
@@ -115,8 +121,7 @@ def measure(plan: Plan) -> dict[str, Any]:
     return {
         "ratio_to_bare": round(ratios["bare"], 3),
         "ratio_to_faust": round(ratios["faust"], 1),
-        "ratio_to_quix": round(ratios["quix"], 1),
-        "ratio_to_bytewax": round(ratios["bytewax"], 1),
+        **{f"ratio_to_{name}": round(ratios[name], 1) for name in others.OTHERS if name in ratios},
         "two_processes": round(median(_ratios(processes[2], processes[1])), 2),
         "bytes_per_user": round(max(each["bytes_per_user"] for each in sizes), 1),
         "least_bytes_per_user": round(least_bytes(int(largest["users"]) // PARTITIONS), 1),
@@ -192,9 +197,9 @@ def _program(given: argparse.Namespace) -> None:
 def main() -> None:
     """Run, or be one of the programs."""
     parser = argparse.ArgumentParser(description="ingest, events a second, as ratios in one run")
-    parser.add_argument("--quick", action="store_true", help="two minutes instead of half an hour")
+    parser.add_argument("--quick", action="store_true", default=QUICK, help="two minutes instead of half an hour")
     parser.add_argument("--rounds", type=int, default=None)
-    parser.add_argument("--write", action="store_true", help=f"also into {RESULT.relative_to(RESULT.parents[2])}")
+    parser.add_argument("--write", action="store_true", help="also into benchmarks/results/ingest.json")
     parser.add_argument("--stages", action="store_true", help="where the time goes, without a broker; a few seconds")
     parser.add_argument("--program", choices=PROGRAMS, help=argparse.SUPPRESS)
     for name in ("bootstrap", "folder", "source", "job", "gate"):
@@ -211,12 +216,12 @@ def main() -> None:
         found = {name.strip(): round(ns) for name, ns in _show(stages())}
         print(json.dumps({"ns_per_event": found}))
         return
-    plan = QUICK if given.quick else FULL
+    plan = LEAST if SMALLEST else FEW if given.quick else FULL
     if given.rounds is not None:
-        plan = Plan(plan.events, plan.small, plan.codec_events, given.rounds, plan.users)
+        plan = replace(plan, rounds=given.rounds)
     found = measure(plan)
-    if given.write:
-        RESULT.write_text(json.dumps(found, indent=1) + "\n")
+    if given.write or SMALLEST:
+        (RESULTS / "ingest.json").write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found))
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from benchmarks.environments import environment
 
 OTHERS = ("quix", "bytewax")
+ENVIRONMENT = "streams"
 
 
 def rate_of(program: str, bootstrap: str, folder: str, source: str, events: int) -> float:
     """Events a second of one of `OTHERS`. Raises: SystemExit with what it said, if it failed or lost events."""
     path = Path(__file__).with_name(f"{program}_process.py")
-    command = [str(environment("streams")), "-W", "ignore", str(path), bootstrap, source, str(events), folder]
+    command = [str(environment(ENVIRONMENT)), "-W", "ignore", str(path), bootstrap, source, str(events), folder]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{program} failed:\n{done.stderr[-3000:]}")

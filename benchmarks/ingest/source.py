@@ -22,9 +22,9 @@ USERS = 50_000
 CODECS = ("none", "lz4", "zstd", "snappy", "gzip")
 
 
-def source_in(codec: str) -> str:
-    """The topic whose batches are compressed so."""
-    return f"{SOURCE}.{codec}"
+def source_in(codec: str, run: str) -> str:
+    """The topic of a run whose batches are compressed so."""
+    return f"{SOURCE}.{run}.{codec}"
 
 
 def configuration(bootstrap: str, folder: str, job: str, *, source: str = SOURCE) -> Any:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from agents.offline.simulate import driven_by_ticks
 from agents.offline.tune import LEAST, TuneCell, mean
 from agents.offline.tune_run import History, TuneOptions, tune
 from benchmarks.people.streams import SETS, People
+from benchmarks.size import QUICK, sized
 from engines.noise import NoiseSource
 
 EPSILONS = (Decimal(1), Decimal(4))
@@ -74,7 +74,7 @@ def sides(people: People, runs: int, progress: Progress) -> dict[tuple[str, Deci
         tuned = tune(
             config,
             people.file,
-            TuneOptions(bounds=tuple(people.bounds), epsilons=EPSILONS, runs=runs),
+            TuneOptions(bounds=tuple(people.bounds[: sized(None, smallest=2)]), epsilons=EPSILONS, runs=runs),
             stream="people",
             begun=lambda rows, task=task: progress.update(task, total=rows),  # type: ignore[misc]
             progress=lambda rows, task=task: progress.advance(task, rows),  # type: ignore[misc]
@@ -102,7 +102,7 @@ def event_level(people: People, epsilon: Decimal, runs: int) -> Side:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=1 if os.environ.get("QUICK") else 3, help="seeds")
+    parser.add_argument("--runs", type=int, default=1 if QUICK else 3, help="seeds")
     parser.add_argument("--only", default="", help="sets whose name contains this")
     arguments = parser.parse_args()
     sets = [people for people in SETS if arguments.only.lower() in people.name.lower() and people.file.exists()]

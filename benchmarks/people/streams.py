@@ -12,9 +12,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from benchmarks.data import DATA
 from schemas.config import Config, config_from_mapping
-
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 @dataclass(frozen=True, slots=True)

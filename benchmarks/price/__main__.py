@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,7 +30,8 @@ from rich.progress import Progress
 
 from benchmarks.price import maps, tables, trips
 from benchmarks.price.report import last_line, markdown
-from benchmarks.price.results import FOLDER, Results, Run
+from benchmarks.price.results import Results, Run
+from benchmarks.size import QUICK, RESULTS
 
 RUN: dict[str, Callable[[str, str, int], dict[str, float]]] = {
     maps.PART: maps.run,
@@ -57,14 +57,14 @@ def planned(*, quick: bool) -> Iterator[Run]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", default=bool(os.environ.get("QUICK")), help="as QUICK=1")
+    parser.add_argument("--quick", action="store_true", default=QUICK, help="as QUICK=1")
     parser.add_argument("--fresh", action="store_true", help="repeat the runs that are in the results")
     parser.add_argument("--only", action="append", choices=sorted(RUN), help="this part; may be repeated")
     parser.add_argument("--adatrace", type=Path, help="a checkout of git-disl/AdaTrace")
     arguments = parser.parse_args()
     console = Console(stderr=True)
     name = "price_quick" if arguments.quick else "price"
-    results = Results(FOLDER / f"{name}.csv", fresh=arguments.quick)
+    results = Results(RESULTS / f"{name}.csv", fresh=arguments.quick)
     parts = arguments.only or list(RUN)
     runs = [run for run in planned(quick=arguments.quick) if run.part in parts]
     more = [Run(trips.PART, data, trips.ADATRACE, 0) for data in trips.data(quick=arguments.quick)]
@@ -86,7 +86,7 @@ def main() -> int:
         console.print("no data: the sets are read from ../shared/data")
         return 1
     results.sort()
-    (FOLDER / f"{name}.md").write_text(markdown(results), encoding="utf-8")
+    (RESULTS / f"{name}.md").write_text(markdown(results), encoding="utf-8")
     print(markdown(results))
     print(json.dumps(last_line(results)))
     return 0

@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from benchmarks.price.adaptive_grid import AdaptiveGrid
+from benchmarks.size import sized
 from benchmarks.spatial.modes import MODES
 from benchmarks.spatial.scenes import NAME, Errors, Scene
 from benchmarks.spatial.sources import SOURCES
@@ -25,7 +26,8 @@ FIGURES = tuple(SIZES)
 OURS = "default"
 RIVALS = ("PrivTree", "adaptive grid")
 SEEDS = 5
-QUICK = ("circles, deletion", "Minneapolis stops", "SF evictions")
+FEW = sized(("circles, deletion", "Minneapolis stops", "SF evictions"), smallest=("circles, deletion",))
+"""Streams of a quick run."""
 GRID_DEPTH = 32
 """Of the grid from which the adaptive one gets its points: cells far below its own."""
 
@@ -93,7 +95,7 @@ METHODS: Mapping[str, Callable[[Scene, int], Errors]] = {
 
 def data(*, quick: bool) -> list[str]:
     """Streams whose files are there."""
-    return [name for name in (QUICK if quick else SOURCES) if not SOURCES[name].missing]
+    return [name for name in (FEW if quick else SOURCES) if not SOURCES[name].missing]
 
 
 def run(name: str, method: str, seed: int) -> dict[str, float]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, geometric_mean, stdev
 
-FOLDER = Path(__file__).resolve().parents[1] / "results"
 HEAD = ["part", "data", "method", "seed", "figure", "value"]
 
 

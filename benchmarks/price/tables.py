@@ -6,10 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from benchmarks.data import DATA
+from benchmarks.environments import runs
 from benchmarks.price.aim import aim
+from benchmarks.size import sized
 from benchmarks.tabular.metrics import METRICS, errors
 from benchmarks.tabular.modes import DELTA, growing, growing_pairs, pairs
-from benchmarks.tabular.streams import DATA, STREAMS, StreamData
+from benchmarks.tabular.streams import STREAMS, StreamData
 from benchmarks.tabular.ties import EPSILON as TIES_EPSILON
 from benchmarks.tabular.ties import TABLES, sample, strong
 from engines.noise import seeded
@@ -19,9 +22,9 @@ PART, TIES = "table", "ties"
 EPSILON = Fraction(1)
 FIGURES = METRICS
 OURS, PURE, RIVAL = "default, delta", "default", "AIM"
-METHODS = (OURS, PURE, RIVAL, "one batch, delta", "one batch")
+METHODS = (OURS, PURE, *([RIVAL] if runs("price") else []), "one batch, delta", "one batch")
 SEEDS = 5
-QUICK_STEPS = 60
+QUICK_STEPS = sized(60, smallest=2)
 FULL = ("adult-randomised-200", "minneapolis-200", "evictions-weekly")
 
 

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import sys
 from collections.abc import Iterator
 
@@ -19,10 +18,11 @@ from benchmarks.scale import latency, projection
 from benchmarks.scale.backpressure import pressed
 from benchmarks.scale.replay import PARTITIONS, crashed, replayed
 from benchmarks.scale.results import PARTS, Progressing, Row, Run, table, write
+from benchmarks.size import QUICK, sized
 from schemas.errors import PrivstreamError
 
-EVENTS = {False: 10**7, True: 10**6}
-PRESSURE_EVENTS = {False: 5 * 10**6, True: 10**6}
+EVENTS = {False: 10**7, True: sized(10**6, smallest=2_000)}
+PRESSURE_EVENTS = {False: 5 * 10**6, True: sized(10**6, smallest=2_000)}
 CASE_S = 18.0
 """What a case takes beside what is measured, with its broker; for the progress bar."""
 EXPECTED_S = {
@@ -77,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=benchmarks.scale.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", default=bool(os.environ.get("QUICK")), help="two minutes")
+    parser.add_argument("--quick", action="store_true", default=QUICK, help="two minutes")
     parser.add_argument("--only", choices=PARTS, action="append", help="this part, or these")
     parser.add_argument(
         "--case", default="", help="of latency, those whose name has this, as '4 partitions, 1 streams'"

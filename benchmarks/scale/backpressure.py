@@ -15,15 +15,16 @@ from agents.kafka.clients import read_to_end
 from benchmarks.scale.replay import PARTITIONS, Curve, order_of
 from benchmarks.scale.results import Figures, Progressing
 from benchmarks.scale.setting import setting
-from benchmarks.scale.streams import MAIN, START, job
+from benchmarks.scale.streams import START, job
 from benchmarks.scale.watch import Releases
 from benchmarks.scale.workers import fed, feeding, total
+from benchmarks.size import sized
 from schemas.config.discovery import GROUP
 from schemas.config.server import Kafka
 from schemas.topics import Topics
 
 ENGINES = (Path(__file__).parent / "slow", Path(__file__).resolve().parents[2] / "tests/contracts/toy")
-PER_STEP = 10_000
+PER_STEP = sized(10_000, smallest=100)
 SLOW_STEP_S = 0.15
 LOOK_S = 0.25
 STEP_AT_MOST_S = 60.0
@@ -52,15 +53,17 @@ async def pressed(events: int, progress: Progressing) -> tuple[Figures, dict[str
             "SLOW_STEP_S": str(SLOW_STEP_S),
         }
         stream = {
-            "name": MAIN,
+            "name": where.main,
             "engine": "slow",
-            "source": f"raw.{MAIN}",
+            "source": f"raw.{where.main}",
             "partitioner": "none",
             "privacy": {"epsilon": EPSILON, "unit": "event"},
             "time": {"field": "at", "format": "ms", "start": START, "step": "60s", "clock": "replay"},
             "domain": {"kind": "numbered", "field": "user"},
         }
-        made = job("scale", where.bootstrap, where.folder, streams=[stream], partitions=2, source_partitions=PARTITIONS)
+        made = job(
+            where.name, where.bootstrap, where.folder, streams=[stream], partitions=2, source_partitions=PARTITIONS
+        )
         where.create(made)
         async with Releases(where.bootstrap, made.names) as releases:
             where.start()
@@ -70,7 +73,7 @@ async def pressed(events: int, progress: Progressing) -> tuple[Figures, dict[str
             began = last_look = time.monotonic()
             with feeding({**order_of(where, last=steps - 1), "leave": steps, "per_step": PER_STEP}) as feeder:
                 taken = 0.0
-                while (last := releases.last(MAIN)) < steps - 1:
+                while (last := releases.last(where.main)) < steps - 1:
                     where.check()
                     now = time.monotonic()
                     if now - began > steps * SLOW_STEP_S * 4 + STEP_AT_MOST_S:
@@ -86,7 +89,7 @@ async def pressed(events: int, progress: Progressing) -> tuple[Figures, dict[str
                 sent = fed(feeder) or 0
             metrics = await asyncio.to_thread(where.workers[0].metrics)
             accepted = total(metrics, "privstream_ingest_records_total", reason="ACCEPTED")
-            measured = (await read_to_end(Kafka(bootstrap=where.bootstrap), Topics.measurements(MAIN), 0, 0))[2]
+            measured = (await read_to_end(Kafka(bootstrap=where.bootstrap), Topics.measurements(where.main), 0, 0))[2]
             counted = sum(int(orjson.loads(record.value)["count"]) for record in measured)
     early = [size for at, size in rss if at >= rss[-1][0] / 10][:8]
     return {

@@ -15,16 +15,17 @@ from benchmarks.scale.profile import spent
 from benchmarks.scale.results import Figures, Progressing
 from benchmarks.scale.setting import START_S, Setting, setting
 from benchmarks.scale.statistics import quantile
-from benchmarks.scale.streams import ENGINES, MAIN, Job, job, main_stream, side_stream
+from benchmarks.scale.streams import ENGINES, Job, job, main_stream, side_stream
 from benchmarks.scale.watch import Releases
 from benchmarks.scale.workers import fed, feeding, phases
+from benchmarks.size import SMALLEST, sized
 
 STEP_S, SIDE_STEP_S = 5, 10
 WIDE_STEP_S = 30
 """Of all streams where there are 200: with steps of ten seconds one worker falls behind, by as much as it is asked for
 longer.
 """
-EVENTS = 100_000
+EVENTS = sized(100_000, smallest=100)
 """A step of the main stream."""
 SIDE_EVENTS = 10
 """A second of each of the others."""
@@ -60,6 +61,8 @@ class Case:
 
 def cases(*, quick: bool) -> list[Case]:
     """The first one is that of the bar."""
+    if SMALLEST:
+        return [Case(1, 2, 1 + len(ENGINES), 3.0, profile=True, settle_s=1.0, step_s=1, side_step_s=1)]
     if quick:
         return [Case(1, 4, 1, 14.0, profile=True, settle_s=6.0), Case(1, 4, 20, 14.0, settle_s=6.0)]
     # Between the first step that releases much and the second, see `SETTLE_S`.
@@ -73,11 +76,11 @@ def cases(*, quick: bool) -> list[Case]:
 def job_of(case: Case, where: Setting) -> tuple[Job, list[tuple[str, str]]]:
     """The job, and source and engine of each side stream."""
     start = datetime.fromtimestamp(int(time.time()), UTC).isoformat()[:19]
-    sides = [(f"side{at}", ENGINES[at % len(ENGINES)]) for at in range(case.streams - 1)]
-    streams = [main_stream(MAIN, step=f"{case.step_s}s", clock="wall", start=start)]
+    sides = [(f"{where.prefix}side{at}", ENGINES[at % len(ENGINES)]) for at in range(case.streams - 1)]
+    streams = [main_stream(where.main, step=f"{case.step_s}s", clock="wall", start=start)]
     streams += [side_stream(name, engine, step=f"{case.side_step_s}s", start=start) for name, engine in sides]
     made = job(
-        "scale",
+        where.name,
         where.bootstrap,
         where.folder,
         streams=streams,
@@ -111,7 +114,7 @@ async def measured(case: Case, progress: Progressing) -> Figures:
             order = {
                 "kind": "live",
                 "bootstrap": where.bootstrap,
-                "source": f"raw.{MAIN}",
+                "source": f"raw.{where.main}",
                 "partitions": case.partitions,
                 "rate": EVENTS / case.step_s,
                 "sides": sides,
@@ -149,19 +152,19 @@ async def measured(case: Case, progress: Progressing) -> Figures:
                 for name, steps in due.items()
             }
         found: Figures = {
-            **_of("main", delays[MAIN]),
-            "steps": len(delays[MAIN]),
+            **_of("main", delays[where.main]),
+            "steps": len(delays[where.main]),
             "rss_mb": rss / case.workers,
             "cpu_share": cpu / (end - begin),
             "events": events,
             **cold,
         }
         if case.streams > 1:
-            found |= _of("others", [each for name, some in delays.items() if name != MAIN for each in some])
+            found |= _of("others", [each for name, some in delays.items() if name != where.main for each in some])
         for earlier, later in zip(before, after, strict=True):
-            found |= {f"{phase}_ms": value for phase, value in phases(earlier, later, MAIN).items()}
+            found |= {f"{phase}_ms": value for phase, value in phases(earlier, later, where.main).items()}
         if case.profile:
-            found |= await spent(config, MAIN, due[MAIN], releases.seen[MAIN])
+            found |= await spent(config, where.main, due[where.main], releases.seen[where.main])
         return found
 
 

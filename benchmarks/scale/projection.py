@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scale.replay import PER_STEP
-from benchmarks.scale.results import FOLDER
 from benchmarks.scale.statistics import slope
+from benchmarks.size import RESULTS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs/scale.md"
 BEGIN, END = "<!-- projection: python -m benchmarks.scale --project -->", "<!-- end of projection -->"
@@ -42,7 +42,7 @@ STREAM_STEP_S = 60
 Measured = Mapping[str, Any]
 
 
-def figures(path: Path = FOLDER / "scale.json") -> Measured:
+def figures(path: Path = RESULTS / "scale.json") -> Measured:
     """The last ones."""
     found: Measured = json.loads(path.read_text())
     return found

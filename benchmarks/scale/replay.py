@@ -10,15 +10,16 @@ from typing import Any
 from benchmarks.scale.results import Figures, Progressing
 from benchmarks.scale.setting import START_S, Setting, setting
 from benchmarks.scale.statistics import flatness, growth, step_times
-from benchmarks.scale.streams import MAIN, Job, counting_stream, job, main_stream
+from benchmarks.scale.streams import Job, counting_stream, job, main_stream
 from benchmarks.scale.watch import Releases
 from benchmarks.scale.workers import fed, feeding, phases, total
+from benchmarks.size import sized
 from schemas.topics import Topics
 
 PARTITIONS = 4
 STEP_MS = 60_000
-PER_STEP = 10_000
-LEAD = 20
+PER_STEP = sized(10_000, smallest=100)
+LEAD = sized(20, smallest=2)
 """Steps that are sent and not public, at most: the load is the same from the first step to the last."""
 LOOK_S = 0.25
 STEP_AT_MOST_S = 60.0
@@ -31,7 +32,7 @@ Curve = list[tuple[float, float]]
 def job_of(where: Setting, stream: dict[str, Any]) -> Job:
     """A job of one stream."""
     return job(
-        "scale", where.bootstrap, where.folder, streams=[stream], partitions=PARTITIONS, source_partitions=PARTITIONS
+        where.name, where.bootstrap, where.folder, streams=[stream], partitions=PARTITIONS, source_partitions=PARTITIONS
     )
 
 
@@ -40,7 +41,7 @@ def order_of(where: Setting, *, last: int, first: int = 0, new_users: bool = Fal
     return {
         "kind": "replay",
         "bootstrap": where.bootstrap,
-        "source": f"raw.{MAIN}",
+        "source": f"raw.{where.main}",
         "partitions": PARTITIONS,
         "per_step": per_step,
         "step_ms": STEP_MS,
@@ -73,10 +74,10 @@ class Followed:
         """Whether the last step is public."""
         self._where.check()
         fed(self._feeder) if self._feeder.poll() else None
-        if (last := self._releases.last(MAIN)) != self._last:
+        if (last := self._releases.last(self._where.main)) != self._last:
             self._last = last
             let(self._feeder, last + 1 + LEAD)
-        if time.monotonic() - self._looked > LOOK_S:
+        if last >= self._steps - 1 or time.monotonic() - self._looked > LOOK_S:
             self._looked = time.monotonic()
             self.rss.append(((last + 1) / self._steps, self._where.rss_mb))
         return last >= self._steps - 1
@@ -97,7 +98,7 @@ async def replayed(events: int, progress: Progressing) -> tuple[Figures, dict[st
     """The replay."""
     steps = events // PER_STEP
     async with setting() as where:
-        made = job_of(where, main_stream(MAIN, step=f"{STEP_MS // 1000}s", clock="replay"))
+        made = job_of(where, main_stream(where.main, step=f"{STEP_MS // 1000}s", clock="replay"))
         await where.prepare(made)
         async with Releases(where.bootstrap, made.names) as releases:
             where.start()
@@ -110,9 +111,9 @@ async def replayed(events: int, progress: Progressing) -> tuple[Figures, dict[st
                 await followed.to_the_end(progress, f"replay of {events:,} events")
                 sent = fed(feeder) or events
             after, cpu = await asyncio.to_thread(worker.metrics), where.cpu_s - cpu
-            seen = releases.seen[MAIN]
-        accepted = total(after, "privstream_ingest_records_total", stream=MAIN, reason="ACCEPTED")
-        bounded = total(after, "privstream_ingest_records_total", stream=MAIN, reason="OVER_BOUND")
+            seen = releases.seen[where.main]
+        accepted = total(after, "privstream_ingest_records_total", stream=where.main, reason="ACCEPTED")
+        bounded = total(after, "privstream_ingest_records_total", stream=where.main, reason="OVER_BOUND")
         times = step_times(seen)
         found: Figures = {
             "flatness": flatness(times),
@@ -122,11 +123,11 @@ async def replayed(events: int, progress: Progressing) -> tuple[Figures, dict[st
             "replay_events_per_s": sent / (max(seen.values()) - began),
             "replay_cpu_s_per_1e6": 1e6 * cpu / sent,
             "replay_rss_mb": followed.rss[-1][1],
-            "event_bytes": where.topic_bytes(f"raw.{MAIN}") / sent,
+            "event_bytes": where.topic_bytes(f"raw.{where.main}") / sent,
             "block_bytes_per_event": total(after, "privstream_ingest_block_bytes_total") / sent,
-            "state_bytes": total(after, "privstream_state_bytes", stream=MAIN),
-            "public_bytes_per_step": sum(map(where.topic_bytes, Topics.published(MAIN))) / steps,
-            **{f"replay_{phase}_ms": value for phase, value in phases(before, after, MAIN).items()},
+            "state_bytes": total(after, "privstream_state_bytes", stream=where.main),
+            "public_bytes_per_step": sum(map(where.topic_bytes, Topics.published(where.main))) / steps,
+            **{f"replay_{phase}_ms": value for phase, value in phases(before, after, where.main).items()},
         }
         curve = [(PER_STEP * (at + 1.0), 1e3 * each) for at, each in enumerate(times)]
         return found, {"replay_ms": curve, "replay_rss": [(share * events, rss) for share, rss in followed.rss]}
@@ -134,8 +135,7 @@ async def replayed(events: int, progress: Progressing) -> tuple[Figures, dict[st
 
 # --- The crash --------------------------------------------------------------------------------------------------------
 
-FILL_PER_STEP = 100_000
-LIVE_PER_STEP = 1_000
+FILL_PER_STEP, LIVE_PER_STEP = sized((100_000, 1_000), smallest=(100, 10))
 LIVE_PAUSE_S = 0.3
 
 
@@ -145,7 +145,7 @@ async def crashed(users: int, progress: Progressing) -> Figures:
     """
     steps = users // FILL_PER_STEP
     async with setting() as where:
-        made = job_of(where, counting_stream(MAIN, step=f"{STEP_MS // 1000}s"))
+        made = job_of(where, counting_stream(where.main, step=f"{STEP_MS // 1000}s"))
         await where.prepare(made)
         async with Releases(where.bootstrap, made.names) as releases:
             where.start()
@@ -155,23 +155,26 @@ async def crashed(users: int, progress: Progressing) -> Figures:
                 await Followed(where, releases, feeder, steps).to_the_end(progress, f"bounds of {users:,} users")
             rss, metrics = where.rss_mb, await asyncio.to_thread(worker.metrics)
             held = total(metrics, "privstream_bounded_users")
-            topics = Topics("scale", PARTITIONS)
+            topics = Topics(where.name, PARTITIONS)
             order = order_of(where, first=steps, last=steps + 1_000_000, per_step=LIVE_PER_STEP)
             with feeding({**order, "pause_s": LIVE_PAUSE_S, "leave": order["last"]}):
                 await releases.until(
-                    lambda: releases.last(MAIN) > steps + 5, timeout_s=START_S, what="small steps", look=where.check
+                    lambda: releases.last(where.main) > steps + 5,
+                    timeout_s=START_S,
+                    what="small steps",
+                    look=where.check,
                 )
                 progress.tell(f"crash with {users:,} users in the bounds")
                 killed = time.time()
                 worker.kill()
                 worker.start()
                 await asyncio.sleep(QUIET_S)
-                dead = releases.last(MAIN)
+                dead = releases.last(where.main)
                 ready = await where.until_ready()
                 await releases.until(
-                    lambda: releases.last(MAIN) > dead, timeout_s=START_S, what="a release", look=where.check
+                    lambda: releases.last(where.main) > dead, timeout_s=START_S, what="a release", look=where.check
                 )
-                recovered = releases.seen[MAIN][dead + 1]
+                recovered = releases.seen[where.main][dead + 1]
         return {
             "recover_s": recovered - killed,
             "recover_ready_s": ready - killed,

@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-FOLDER = Path(__file__).resolve().parents[1] / "results"
+from benchmarks.size import RESULTS, kept
+
 HEAD = ["part", "workers", "partitions", "streams", "figure", "value"]
 CURVES_HEAD = ["curve", "x", "y"]
 BAR = (1, 4, 1)
@@ -122,13 +123,13 @@ def table(run: Run) -> Table:
     return shown
 
 
-def write(run: Run, *, folder: Path = FOLDER, quick: bool = False) -> dict[str, Any]:
+def write(run: Run, *, folder: Path = RESULTS, quick: bool = False) -> dict[str, Any]:
     """Everything to files and a plot; of cases that were not run, the last figures stay. Not of a quick run.
 
     Returns: the summary of this run.
     """
     found = _rounded(summary(run))
-    if quick or not run.rows:
+    if not kept(quick=quick) or not run.rows:
         return found
     places = {_places(row) for row in run.rows}
     whole = read(folder)
@@ -147,7 +148,7 @@ def write(run: Run, *, folder: Path = FOLDER, quick: bool = False) -> dict[str, 
     return found
 
 
-def read(folder: Path = FOLDER) -> Run:
+def read(folder: Path = RESULTS) -> Run:
     """What is on disk."""
     found = Run()
     if (path := folder / "scale.csv").exists():

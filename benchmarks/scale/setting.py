@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import subprocess
 import sys
@@ -16,10 +17,11 @@ from pathlib import Path
 import tomli_w
 from aiokafka.admin import NewTopic
 
-from agents.broker.embedded import EmbeddedBroker
+from agents.broker.embedded import Broker, EmbeddedBroker, broker_from_env
 from agents.kafka.topics.admin import admin_client, create_topics
-from benchmarks.scale.streams import Job
+from benchmarks.scale.streams import MAIN, Job
 from benchmarks.scale.workers import ROOT, Worker
+from benchmarks.size import SMALLEST
 from schemas.config import Config
 from schemas.config.load import load_config
 
@@ -32,10 +34,25 @@ START_S = 600.0
 class Setting:
     """Where a measurement happens."""
 
-    broker: EmbeddedBroker
+    broker: Broker
     folder: Path
     workers: list[Worker] = field(default_factory=list)
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def prefix(self) -> str:
+        """Of names: on a broker that is another's they must be this measurement's own."""
+        return "" if isinstance(self.broker, EmbeddedBroker) else f"{self.folder.name}-"
+
+    @property
+    def name(self) -> str:
+        """Of the job."""
+        return f"{self.prefix}scale"
+
+    @property
+    def main(self) -> str:
+        """The stream that is measured."""
+        return f"{self.prefix}{MAIN}"
 
     @property
     def bootstrap(self) -> str:
@@ -93,9 +110,11 @@ class Setting:
     def cpu_s(self) -> float:
         return sum(worker.cpu_s for worker in self.workers)
 
-    def topic_bytes(self, topic: str) -> int:
-        """What a topic takes on the broker's disk, indices not counted."""
-        data = self.broker.log_path.parent / "data"
+    def topic_bytes(self, topic: str) -> float:
+        """What a topic takes on the broker's disk, indices not counted; nan where the disk is another's."""
+        if not isinstance(self.broker, EmbeddedBroker):
+            return math.nan
+        data = self.broker.disk
         return sum(path.stat().st_size for path in data.glob(f"{topic}-[0-9]*/*.log"))
 
 
@@ -103,7 +122,7 @@ class Setting:
 async def setting(*, environment: Mapping[str, str] | None = None) -> AsyncIterator[Setting]:
     """A fresh broker and folder; everything ends with the block."""
     with tempfile.TemporaryDirectory(prefix="privstream-scale-") as folder:
-        broker = EmbeddedBroker()
+        broker = broker_from_env() if SMALLEST else EmbeddedBroker()
         await asyncio.to_thread(broker.start)
         where = Setting(broker, Path(folder), environment=environment or {})
         try:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import sys
 
 from rich.console import Console
+
+from benchmarks.size import QUICK
 
 PARTS = ("series", "markov")
 
@@ -19,7 +20,7 @@ PARTS = ("series", "markov")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=PARTS)
-    parser.add_argument("--quick", action="store_true", default=os.environ.get("QUICK", "") not in ("", "0"))
+    parser.add_argument("--quick", action="store_true", default=QUICK)
     arguments = parser.parse_args()
     console = Console(file=sys.stderr)
     figures: dict[str, float] = {}

@@ -19,12 +19,14 @@ from benchmarks.sequence.markov_chains import LEARNT, METHODS, WORLDS, Method, W
 from benchmarks.sequence.markov_figures import figure, table
 from benchmarks.sequence.markov_rows import EPSILONS, RESULTS, Row, summary, unknown, write
 from benchmarks.sequence.markov_speed import map_speed, step_times
+from benchmarks.size import kept, sized
 from engines.markov.leakage import Adversary
 from engines.markov.leakage_budget import allocate
 
-SEEDS, START_SEEDS, LEARNT_SEEDS, QUICK_SEEDS = 20, 10, 5, 2
-QUICK_EPSILONS = ("0.01", "0.5", "2")
-QUICK_WORLDS = (WORLDS[0], WORLDS[2], WORLDS[4])
+SEEDS, START_SEEDS, LEARNT_SEEDS = 20, 10, 5
+QUICK_SEEDS = sized(2, smallest=1)
+QUICK_EPSILONS = sized(("0.01", "0.5", "2"), smallest=("0.01", "0.5"))
+QUICK_WORLDS = sized((WORLDS[0], WORLDS[2], WORLDS[4]), smallest=(replace(WORLDS[0], steps=12),))
 STARTS = ("even", "one state")
 Groups = dict[str, list[float]]
 
@@ -110,11 +112,11 @@ def run(*, quick: bool, console: Console) -> dict[str, float]:
             chosen = point.world.start != "random"
             rows += measured(point, list(METHODS.values()), seeds=START_SEEDS if chosen else seeds)
             progress.advance(bar)
-            if not quick:
+            if kept(quick=quick):
                 write(rows, same)
     figures = summary(rows) | {"markov_unknown": unknown(rows, same)}
     figures |= map_speed(quick=quick) | step_times(quick=quick)
-    if not quick:
+    if kept(quick=quick):
         RESULTS.joinpath("markov.md").write_text(table(rows, same, figures))
         figure(rows, RESULTS / "markov.png")
     return figures

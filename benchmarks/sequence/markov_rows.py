@@ -6,11 +6,10 @@ import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log
-from pathlib import Path
 
 from benchmarks.sequence.markov_chains import STRONG
+from benchmarks.size import RESULTS
 
-RESULTS = Path(__file__).parents[1] / "results"
 EPSILONS = ("0.01", "0.1", "0.5", "1", "2")
 RIVALS = ("raw", "MLE", "prior mean", "MAP")
 EVEN = ("prior mean, even", "MAP, even")

@@ -11,6 +11,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import digamma
 
+from benchmarks.size import sized
 from engines.markov.chain import Transition
 from engines.markov.filters.collective import Collective
 from engines.markov.filters.diagonal import DiagonalFilter
@@ -18,7 +19,7 @@ from engines.markov.paper import map_counts, objective
 from engines.markov.simplex import project
 
 RATE = 0.25
-MANY = 10_000
+FEW, MANY = sized((100, 10_000), smallest=(10, 100))
 
 
 def milliseconds(work: Callable[[], object], repeats: int) -> float:
@@ -42,14 +43,14 @@ def map_speed(*, quick: bool) -> dict[str, float]:
     """Speed-up at 100 states, how much SLSQP's objective lies above ours at least, and a step of 10,000 states."""
     ours, theirs, gaps = [], [], []
     for seed in range(3 if quick else 10):
-        noisy, prior, total = problem(seed, 100)
+        noisy, prior, total = problem(seed, FEW)
         ours.append(milliseconds(lambda p=(noisy, prior, total): map_counts(*p, RATE), 5))
         begin = time.perf_counter()
         found = minimize(
             lambda r, y=noisy, p=prior: objective(np.maximum(r, 0.0), y, p, RATE),
-            np.full(100, total / 100),
+            np.full(FEW, total / FEW),
             jac=lambda r, y=noisy, p=prior: RATE * np.sign(r - y) - np.log(p) + digamma(np.maximum(r, 0.0) + 1),
-            bounds=[(0, total)] * 100,
+            bounds=[(0, total)] * FEW,
             constraints={"type": "eq", "fun": lambda r, n=total: r.sum() - n, "jac": lambda r: np.ones(len(r))},
             method="SLSQP",
             options={"ftol": 1e-10, "maxiter": 500},

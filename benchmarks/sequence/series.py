@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -21,18 +20,21 @@ from benchmarks.papers.series import BASELINES, DELTA, Best, best, kalman, relat
 from benchmarks.sequence.series_data import SOURCES, SeriesData, Source
 from benchmarks.sequence.series_figures import figure, table
 from benchmarks.sequence.series_rows import EXACT, PAPER, Row, summary, write
+from benchmarks.size import RESULTS, kept, sized
 from engines.series.config import SeriesConfig, adaptive_parts
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.presence import Presence
 
-RESULTS = Path(__file__).parents[1] / "results"
 EPSILONS = ("0.1", "0.5", "1", "2", "5", "10")
 SEEDS = 20
 MANY_SEEDS, MANY_BELOW = 100, 0.2
 """Simulated series at the smallest epsilon: there the level is all there is to know, and its error is as heavy as a
 square of one normal number, so that 20 seeds would leave 20 % of doubt."""
-QUICK_SEEDS, QUICK_EPSILONS, QUICK_STEPS = 3, ("0.1", "1", "10"), 400
-QUICK_SERIES = ("AR(1) .5", "AR(1) .95", "bike days", "road segment", "bike hours")
+QUICK_SEEDS, QUICK_STEPS = sized((3, 400), smallest=(2, 60))
+QUICK_EPSILONS = sized(("0.1", "1", "10"), smallest=("1",))
+QUICK_SERIES = sized(
+    ("AR(1) .5", "AR(1) .95", "bike days", "road segment", "bike hours"), smallest=("AR(1) .5", "bike days")
+)
 WIDE = 2.0**20
 
 
@@ -120,9 +122,9 @@ def run(*, quick: bool, console: Console) -> dict[str, float]:
                 found += rows(name, SOURCES[name], epsilon, seeds, steps)
                 progress.advance(task)
                 # A part is kept if the rest is stopped; quick figures do not replace the true ones.
-                if not quick:
+                if kept(quick=quick):
                     write(found, RESULTS / "series.csv")
-    if not quick:
+    if kept(quick=quick):
         (RESULTS / "series.md").write_text(table(found) + "\n", encoding="utf-8")
         figure(found, RESULTS / "series.png")
     return summary(found)

@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.data import DATA
 from engines.series.clock import Clock
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 LONGEST = 1000
 FloatArray = np.ndarray
 

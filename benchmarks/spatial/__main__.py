@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Mapping
 from fractions import Fraction
-from pathlib import Path
 
 import benchmarks.spatial
+from benchmarks.size import QUICK, RESULTS, SMALLEST, sized
 from benchmarks.spatial.modes import MODES, MORE
 from benchmarks.spatial.plots import plot
 from benchmarks.spatial.report import last_line, markdown, read_csv, write_csv
@@ -18,15 +17,15 @@ from benchmarks.spatial.runs import Cell, Row, run_all
 from benchmarks.spatial.sources import SOURCES
 from benchmarks.spatial.streams import EARLY
 
-RESULTS = Path(__file__).resolve().parent.parent / "results"
 EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(2))
-QUICK = ("circles, deletion", "Minneapolis stops", "SF evictions", "Gowalla, 30 days")
+FEW = sized(("circles, deletion", "Minneapolis stops", "SF evictions", "Gowalla, 30 days"), smallest=("SF evictions",))
+"""Streams of a quick run."""
 
 
 def chosen(arguments: argparse.Namespace) -> list[str]:
     """Names of the streams to run; those whose data are not there are said and passed over."""
     known = SOURCES
-    names = arguments.streams.split(";") if arguments.streams else list(QUICK if arguments.quick else known)
+    names = arguments.streams.split(";") if arguments.streams else list(FEW if arguments.quick else known)
     for name in names:
         if name not in known:
             raise SystemExit(f"no stream {name!r}; there are: {'; '.join(known)}")
@@ -38,7 +37,7 @@ def chosen(arguments: argparse.Namespace) -> list[str]:
 def main() -> None:
     """Run, save and print; see the package."""
     parser = argparse.ArgumentParser(description=benchmarks.spatial.__doc__)
-    parser.add_argument("--quick", action="store_true", default=bool(os.environ.get("QUICK")), help="about 2 minutes")
+    parser.add_argument("--quick", action="store_true", default=QUICK, help="about 2 minutes")
     parser.add_argument("--seeds", type=int, help="5, or 2 when quick")
     parser.add_argument("--streams", help="some of them, semicolons between")
     parser.add_argument("--modes", help="some of them, semicolons between: " + "; ".join([*MODES, *MORE]))
@@ -47,12 +46,13 @@ def main() -> None:
     parser.add_argument("--update", action="store_true", help="put these runs into the saved results")
     arguments = parser.parse_args()
     names = chosen(arguments)
-    few = ("default", "paper") if arguments.quick else tuple(MODES)
+    few = ("default", "paper") if arguments.quick and not SMALLEST else tuple(MODES)
+    few += sized((), smallest=tuple(MORE))
     modes = tuple(arguments.modes.split(";")) if arguments.modes else few
     epsilons = (Fraction(1),) if arguments.quick else EPSILONS
     if arguments.epsilons:
         epsilons = tuple(Fraction(text) for text in arguments.epsilons.split(","))
-    whole = not (arguments.quick or arguments.streams or arguments.modes or arguments.epsilons)
+    whole = SMALLEST or not (arguments.quick or arguments.streams or arguments.modes or arguments.epsilons)
     keep = (arguments.update or whole) and arguments.early == EARLY
     saved = read_csv(RESULTS / "spatial.csv") if arguments.update else {}
 
@@ -64,7 +64,6 @@ def main() -> None:
 
     def save(done: Mapping[Row, Cell]) -> None:
         if keep:
-            RESULTS.mkdir(exist_ok=True)
             write_csv(merged(done), RESULTS / "spatial.csv")
             (RESULTS / "spatial.md").write_text(markdown(merged(done)))
 
@@ -72,7 +71,7 @@ def main() -> None:
         names,
         modes,
         epsilons,
-        seeds=arguments.seeds or (2 if arguments.quick else 5),
+        seeds=arguments.seeds or sized(2 if arguments.quick else 5, smallest=1),
         early=arguments.early,
         after=save,
     )

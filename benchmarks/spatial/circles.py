@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from benchmarks.size import sized
 from benchmarks.spatial.streams import NOTHING, Points, Source, StreamData, box
 
+STEPS = sized(100, smallest=5)
 BURSTS = {20: (0.03, 0.03), 40: (0.95, 0.05), 60: (0.04, 0.96), 80: (0.96, 0.95)}
 """Steps at which 1,500 events come to a corner that is quiet before and after."""
 
@@ -23,14 +25,14 @@ def circles(seed: int, early: float, *, deletion: bool = False, bursts: bool = F
 
     points = ring(5000, 0.1)
     inserts, deletes = [points], [NOTHING]
-    for step in range(100):
+    for step in range(STEPS):
         gone = random.choice(len(points), 250 if deletion else 0, replace=False)
         deletes.append(points[gone])
-        inserts.append(ring(500, step / 100))
+        inserts.append(ring(500, step / STEPS))
         if bursts and step in BURSTS:
             inserts[-1] = np.concatenate([inserts[-1], BURSTS[step] + 0.01 * random.random((1500, 2))])
         points = np.concatenate([np.delete(points, gone, axis=0), inserts[-1]])
-    return StreamData(box(0, 0, 1, 1)(), inserts, deletes, None, 1 + max(0, round(early * 110 - 11)))
+    return StreamData(box(0, 0, 1, 1)(), inserts, deletes, None, 1 + max(0, round(early * 1.1 * STEPS - 11)))
 
 
 CIRCLES: Mapping[str, Source] = {

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.data import DATA
+from benchmarks.size import sized
 from engines.contract import Columns
 from engines.spatial import BoxDomain, SpatialEvaluator
 from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
 from schemas.blocks import Folded
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-DEPTH = 18
-EVALUATIONS = 12
+DEPTH = sized(18, smallest=12)
+EVALUATIONS = sized(12, smallest=2)
 EARLY = 0.1
 """Share of the steps that come before t0."""
 Bounds = tuple[float, float, float, float]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 import benchmarks.step
+from benchmarks.size import QUICK, sized
 from benchmarks.step.breakdown import Clock, watching
 from benchmarks.step.city import DOMAIN, EVENTS, MODES, City, Engine, fresh
 from benchmarks.step.twin import Twin
@@ -106,10 +106,12 @@ def many_at_once(engine: Engine, first: int, city: City, rounds: int) -> list[Ro
 def main() -> None:
     """Run and print; see the package."""
     parser = argparse.ArgumentParser(description=benchmarks.step.__doc__)
-    parser.add_argument("--quick", action="store_true", default=bool(os.environ.get("QUICK")), help="up to 10^6, fewer")
+    parser.add_argument("--quick", action="store_true", default=QUICK, help="up to 10^6, fewer")
     arguments = parser.parse_args()
     histories = (10**5, 10**6) if arguments.quick else (10**5, 10**6, 10**7, 10**8)
+    histories = sized(histories, smallest=(10**4, 10**5))
     warm, rounds, extra = (10, 20, 5) if arguments.quick else (120, 60, 15)
+    warm, rounds, extra = sized((warm, rounds, extra), smallest=(2, 2, 1))
     # Mode `paper` has the more leaves the more there is to tell apart, and is never flat: two histories show that.
     reached = {"default": histories, "paper": histories[:2]}
     cases = [(mode, history) for mode in MODES for history in reached[mode]]
@@ -188,7 +190,7 @@ def main() -> None:
         begin, end = "" if mode == "default" else f"{mode}_", reached[mode][-1]
         for kind, name in (("ms", "total_ms"), ("cpu_ms", "cpu_ms")):
             short, long = (median(times[mode, history], name) for history in (low, end))
-            report[f"{begin}{kind}_2000_at_1e5"] = round(short, 2)
+            report[f"{begin}{kind}_2000_at_1e{len(str(low)) - 1}"] = round(short, 2)
             report[f"{begin}{kind}_2000_at_1e{len(str(end)) - 1}"] = round(long, 2)
             report[f"{begin}{'cpu_' if kind == 'cpu_ms' else ''}flatness"] = round(long / short, 3)
     report |= {

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import sys
 from dataclasses import asdict, replace
 from fractions import Fraction
@@ -24,14 +23,16 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
+from benchmarks.data import DATA
+from benchmarks.size import QUICK, RESULTS
 from benchmarks.tabular import delta, ties
 from benchmarks.tabular.consumer import Score, scores
 from benchmarks.tabular.modes import MODES, run
-from benchmarks.tabular.plan import DELTAS, EPSILONS, QUICK, Plan
+from benchmarks.tabular.plan import DELTAS, EPSILONS, FEW, Plan
 from benchmarks.tabular.report import Report
-from benchmarks.tabular.results import FOLDER, Results
+from benchmarks.tabular.results import Results
 from benchmarks.tabular.speed import Speed, measure
-from benchmarks.tabular.streams import DATA, STREAMS
+from benchmarks.tabular.streams import STREAMS
 
 USE_SEEDS = 3
 
@@ -49,8 +50,8 @@ def main() -> int:
         print("\n".join(ties.table(found)))
         print(json.dumps({**ties.summary(found), **delta.summary(Results("tabular"))}))
         return 0
-    quick = os.environ.get("QUICK") == "1" or arguments.quick
-    plan = QUICK if quick else Plan(seeds=arguments.seeds)
+    quick = QUICK or arguments.quick
+    plan = FEW if quick else Plan(seeds=arguments.seeds)
     if arguments.mode:
         plan = replace(plan, modes=tuple(arguments.mode))
     if arguments.stream:
@@ -67,8 +68,8 @@ def main() -> int:
             speed, used = _beside(quick, arguments.use_seeds, progress)
             _store(speed, used, name)
     report = Report(results, speed, used)
-    (FOLDER / f"{name}.md").write_text(report.markdown(), encoding="utf-8")
-    report.plot(FOLDER / f"{name}.png")
+    (RESULTS / f"{name}.md").write_text(report.markdown(), encoding="utf-8")
+    report.plot(RESULTS / f"{name}.png")
     print(report.markdown())
     tied = ties.measured()
     print("\n".join(ties.table(tied)))
@@ -129,11 +130,11 @@ def _beside(quick: bool, use_seeds: int, progress: Progress) -> tuple[Speed, lis
 
 
 def _use_path(name: str) -> Path:
-    return FOLDER / f"{name}_use.csv"
+    return RESULTS / f"{name}_use.csv"
 
 
 def _speed_path(name: str) -> Path:
-    return FOLDER / f"{name}_speed.json"
+    return RESULTS / f"{name}_speed.json"
 
 
 def _store(speed: Speed, used: list[Score], name: str) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from benchmarks.size import SMALLEST, sized
 from benchmarks.tabular.results import Key
 from benchmarks.tabular.streams import STREAMS, WINDOWS
 
@@ -14,7 +15,7 @@ FAST = ("default", "default, delta")
 SLOW = ("paper", "streaming-mwem", "paper-block", "paper, half penalty")
 BLOCK = ("evictions-weekly", "adult-randomised-50", "adult-ordered-50")
 """Streams of table 3, which compares counters."""
-STRONGER = ("adult-randomised-200", "adult-ordered-200")
+STRONGER = sized(("adult-randomised-200", "adult-ordered-200"), smallest=("evictions-weekly",))
 """Streams on which `paper` also runs with half its penalty."""
 
 
@@ -57,13 +58,16 @@ def twin(mode: str, stream: str) -> str:
     return stream if fits(mode, stream) else WINDOWS[0]
 
 
-QUICK = Plan(
+FEW = Plan(
     streams=("adult-randomised-200", "evictions-weekly", "adult-window-ttl"),
     epsilons=(1.0,),
     modes=("default", "default, delta", "paper", "streaming-mwem"),
     seeds=1,
     steps=40,
 )
+"""Of a quick run."""
+if SMALLEST:
+    FEW = replace(FEW, streams=("evictions-weekly", "adult-window-ttl"), modes=(*FAST, *SLOW), steps=1)
 DELTAS = Plan(
     streams=("adult-randomised-200", "minneapolis-200", "evictions-weekly"),
     epsilons=(1.0,),

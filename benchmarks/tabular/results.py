@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.size import RESULTS
 from benchmarks.tabular.metrics import METRICS
 
-FOLDER = Path(__file__).resolve().parents[1] / "results"
 LAST = 10
 """Steps at the end that the papers' tables are about."""
 PERIODS = ("all", "last")
@@ -33,7 +33,7 @@ class Results:
 
     def __init__(self, name: str, *, forget: Callable[[str, float, str], bool] = lambda *_: False) -> None:
         """Args: forget: says of a stream, an epsilon and a mode that their runs are to be repeated."""
-        self.path, self.curves_path = FOLDER / f"{name}.csv", FOLDER / f"{name}_curves.csv"
+        self.path, self.curves_path = RESULTS / f"{name}.csv", RESULTS / f"{name}_curves.csv"
         for path in (self.path, self.curves_path):
             _forget(path, forget)
         self.rows: dict[Key, dict[str, float]] = dict(self._read())

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.size import sized
 from benchmarks.tabular.modes import growing
 from benchmarks.tabular.streams import STREAMS, StreamData
 from engines.noise import seeded
@@ -24,9 +25,10 @@ from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.papers.structure import JunctionTree
 
 STREAM = "adult-randomised-200"
-MODEL_CELLS = 4096
-ITERATIONS = 1000
-REFITS = 5
+MODEL_CELLS = sized(4096, smallest=300)
+EPSILON = sized(Fraction(1), smallest=Fraction(1000))
+"""At the smallest size so much that pairs are measured in the few steps that there are: else nothing is refitted."""
+ITERATIONS, REFITS = sized((1000, 5), smallest=(2, 1))
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def _quarter(took: np.ndarray, index: int) -> float:
 
 def _run(data: StreamData, *, records: bool, advance: Callable[[], None]) -> tuple[np.ndarray, GrowingBlocks, float]:
     """Milliseconds of each step, the engine, and the most rows changed beyond what is allowed (0: it is kept)."""
-    engine = growing(data, Fraction(1), records=records)
+    engine = growing(data, EPSILON, records=records)
     took, beyond, rows = [], 0.0, 0
     for step in range(len(data.inserts)):
         batch = data.batch(step)

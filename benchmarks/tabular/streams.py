@@ -15,15 +15,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
+from benchmarks.data import DATA
 from engines.contract import Batch
 from engines.tabular import Category, TableDomain
 from schemas.blocks import Folded
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 INCOME = "income"
 Codes = np.ndarray
 

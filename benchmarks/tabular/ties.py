@@ -14,6 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from benchmarks.size import sized
 from benchmarks.tabular.consumer import trained
 from benchmarks.tabular.metrics import errors
 from benchmarks.tabular.modes import growing, growing_pairs, pairs
@@ -23,8 +24,8 @@ from engines.tabular import TableDomain
 from engines.tabular.ties import STRONG, cramers_v
 
 EPSILON = Fraction(2)
-SEEDS = 5
-ROWS, BATCH = 10_000, 200
+SEEDS = sized(5, smallest=1)
+ROWS, BATCH = sized((10_000, 200), smallest=(200, 50))
 TEST = 5
 """One row out of so many is kept for a classifier's test."""
 PREDICTED: Mapping[str, str] = {"adult": "income", "minneapolis": "problem", "evictions": "Breach"}

@@ -19,17 +19,16 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import resource
 import sys
 import time
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
+from benchmarks.size import QUICK, RESULTS, SMALLEST, sized
 from benchmarks.trajectory import delta, memory
 from benchmarks.trajectory.data import LARGE, SMALL, SOURCES
 from benchmarks.trajectory.modes import FIVE, GRIDS, MODES
@@ -38,7 +37,6 @@ from engines.noise import seeded
 from engines.trajectory import Limits, Trips
 from engines.trajectory.metrics import FIGURES, Truth
 
-RESULTS = Path(__file__).parents[1] / "results"
 EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(2))
 BOUND = "resampled"
 VARIANTS = {"paper": ("paper", "paper, exponential"), "grid": ("grid",)}
@@ -180,7 +178,6 @@ def markdown(results: Results) -> str:
 
 
 def save(results: Results) -> None:
-    RESULTS.mkdir(exist_ok=True)
     with (RESULTS / "trajectory.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         head = ["data", "trips", "points", "epsilon", "mode", "grid", "figure", "mean", "deviation", "seeds", "seconds"]
@@ -198,7 +195,7 @@ def save(results: Results) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", default=bool(os.environ.get("QUICK")))
+    parser.add_argument("--quick", action="store_true", default=QUICK)
     parser.add_argument("--seeds", type=int, help="3, or 2 when quick")
     parser.add_argument("--data", help="some of them, semicolons between: " + "; ".join(SOURCES))
     parser.add_argument(
@@ -212,14 +209,16 @@ def main() -> None:
     if arguments.memory:
         memory.main(windows=10)
         return
-    chosen = (arguments.data or ("cabs;storms;geolife" if arguments.quick else ";".join(SOURCES))).split(";")
-    some = arguments.quick or arguments.data
+    few = sized(("cabs", "storms", "geolife"), smallest=("cabs", "storms"))
+    chosen = arguments.data.split(";") if arguments.data else list(few if arguments.quick else SOURCES)
+    some = (arguments.quick and not SMALLEST) or arguments.data
     for name in list(chosen):
         if SOURCES[name].missing:
             print(f"skipped {name}: {SOURCES[name].missing}", file=sys.stderr)
             chosen.remove(name)
     epsilons = (Fraction(1),) if arguments.quick else EPSILONS
-    results = run(chosen, epsilons, arguments.seeds or (2 if arguments.quick else 3), pictures=not some)
+    seeds = arguments.seeds or sized(2 if arguments.quick else 3, smallest=1)
+    results = run(chosen, epsilons, seeds, pictures=not some)
     if not some:
         save(results)
     print(markdown(results))

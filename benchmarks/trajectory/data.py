@@ -17,19 +17,19 @@ import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
+from benchmarks.data import DATA
+from benchmarks.size import sized
 from engines.trajectory import LATTICE, Trips
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 Bounds = tuple[float, float, float, float]
-LARGE = 10_000
+LARGE = sized(10_000, smallest=100)
 """Trips from which on a data set counts as large."""
-SMALL = 2_000
+SMALL = sized(2_000, smallest=100)
 
 
 @dataclass(frozen=True)

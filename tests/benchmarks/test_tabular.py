@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.tabular.metrics import METRICS, errors
-from benchmarks.tabular.plan import EPSILONS, QUICK, SEEDS, Plan, fits, twin
+from benchmarks.tabular.plan import EPSILONS, FEW, SEEDS, Plan, fits, twin
 from benchmarks.tabular.report import Report, printed
 from benchmarks.tabular.results import Key, Results
 from benchmarks.tabular.streams import ADULT, STREAMS, WINDOWS
@@ -50,12 +50,12 @@ def test_every_figure_of_the_papers_has_its_runs() -> None:
         for stream in STREAMS:
             assert fits(mode, twin(mode, stream))
     assert twin("paper", WINDOWS[1]) == WINDOWS[0]
-    assert {key.stream for key in QUICK.runs()} == set(QUICK.streams)
+    assert {key.stream for key in FEW.runs()} == set(FEW.streams)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("benchmarks.tabular.results.FOLDER", tmp_path)
+    monkeypatch.setattr("benchmarks.tabular.results.RESULTS", tmp_path)
     return tmp_path
 
 
