@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -34,16 +35,21 @@ class Folder:
     async def write(self, name: str, data: bytes, before: Noted) -> Noted:
         def replace() -> Noted:
             self._root.stat()
-            with self._locked(name):
-                if self._read(name).data != before.data:
-                    raise ChangedError
-                path, new = self._path(name), self._folder / f".{name}.new"
-                with new.open("wb") as file:
+            self._make()
+            descriptor, new = tempfile.mkstemp(prefix=f".{name}.", dir=self._folder)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
                     file.write(data)
                     file.flush()
-                    os.fsync(file.fileno())
-                new.replace(path)
-                _sync(self._folder)
+                    os.fsync(descriptor)
+                # For a moment only: a process that is stopped meanwhile holds its successor up.
+                with self._locked(name):
+                    if self._read(name).data != before.data:
+                        raise ChangedError
+                    Path(new).replace(self._path(name))
+            finally:
+                Path(new).unlink(missing_ok=True)
+            _sync(self._folder)
             return Noted(data)
 
         return await self._in_thread(replace)
@@ -73,7 +79,6 @@ class Folder:
     @contextlib.contextmanager
     def _locked(self, name: str) -> Iterator[None]:
         """Raises: BlockingIOError while another process has it: the next try is soon enough."""
-        self._make()
         file = os.open(self._folder / f".{name}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -19,6 +19,7 @@ from agents.presentation import presentation
 from agents.presentation.maps import Frame, multiples
 from agents.presentation.series.report import judged, metrics, sections
 from schemas.config import load_config
+from tests.entries import ENTRY
 from tests.reports.made import EXAMPLES, Page
 
 YEAR = 52_560
@@ -134,7 +135,7 @@ def test_few_frames_are_kept_and_they_cover_all_steps(tmp_path: Path, monkeypatc
     nobody: Any = None
     with Output(tmp_path / "out", stream, source="", caveats=[]) as output:
         for row in rows(1000):
-            output.step(replace(row, metrics={}), b"{}", nobody)
+            output.step(replace(row, metrics={}), ENTRY.encode(), nobody)
             assert sum(each.frame is not None for each in output.steps) <= FRAMES
     kept = [each.step for each in output.steps if each.frame is not None]
     assert len(kept) >= FRAMES // 2
