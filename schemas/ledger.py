@@ -14,6 +14,7 @@ import orjson
 
 from schemas.errors import WireError
 from schemas.releases import STEP_LIMIT, link
+from schemas.topics import Topics
 
 MOST_COUNTED = 1 << 53
 """Counts from here on are no whole numbers of a browser."""
@@ -159,12 +160,15 @@ class LedgerEntry(msgspec.Struct, kw_only=True, frozen=True):
         return msgspec.structs.replace(self, chain=chain)
 
     @staticmethod
-    def decode(value: bytes) -> LedgerEntry:
-        """Return the entry that a record holds. Raises: WireError, which repeats nothing of the record."""
+    def decode(value: bytes | None, stream: str) -> LedgerEntry:
+        """Return the entry that a record of a stream's ledger holds; a tombstone holds none.
+
+        Raises: WireError, which names the topic and repeats nothing of the record.
+        """
         try:
-            return _DECODER.decode(value)
+            return _DECODER.decode(value or b"")
         except (msgspec.DecodeError, ValueError, OverflowError):
-            raise WireError("a record of a public ledger is no ledger entry") from None
+            raise WireError(f"topic {Topics.ledger(stream)} holds a record that is no ledger entry") from None
 
 
 _DECODER = msgspec.json.Decoder(LedgerEntry)

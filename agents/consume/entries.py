@@ -17,11 +17,11 @@ def entry_of(value: bytes, stream: str) -> tuple[LedgerEntry, bool]:
     Raises: PublicRecordsError if it is no entry.
     """
     try:
-        entry = LedgerEntry.decode(value)
+        entry = LedgerEntry.decode(value, stream)
         chain = link(entry.previous_chain, stream=stream, step=entry.step, digest=entry.digest, ledger=value)
-    except WireError:
+    except WireError as error:
         raise PublicRecordsError(
-            f"topic {stream}.ledger holds a record that is no entry of stream {stream}. Fix: only the job may "
-            "write to its public topics; look at who else can (privstream topics CONFIG --acls)."
+            f"{error}. Fix: only the job may write to its public topics; look at who else can (privstream topics "
+            "CONFIG --acls)."
         ) from None
     return entry, chain == entry.chain

@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from agents.coupling.claims import Claim
-from agents.coupling.dearest import ADVERSARIES, LONGEST, dearest_of, gathered_steps
+from agents.coupling.dearest import ADVERSARIES, LONGEST, dearer, dearest_of, gathered_steps
 from agents.coupling.mutants import Site, every_site, mutated
 from agents.coupling.runs import STEPS, Verdict, couple
 from agents.coupling.settings import settings
-from engines.contract_case import contract_case
 from schemas.config import ENGINES, Stream
 from schemas.errors import PrivstreamError
 
@@ -32,8 +31,7 @@ class Audit:
 
     Attributes:
         name: of the stream. epsilon, delta: claimed for one unit.
-        pairs: of runs that were made. share: of the claim, the largest that a pair used. reach: what the accounting
-            lets the dearest unit use of it, by the engine's contract case.
+        pairs: of runs that were made. share: of the claim, the largest that a pair used.
         violations: what differs or costs too much, with the seed that shows it.
         halved: where half the noise was, that a pair has found; empty: none was found.
     """
@@ -43,7 +41,6 @@ class Audit:
     delta: float
     pairs: int = 0
     share: float = 0.0
-    reach: float = 1.0
     violations: list[str] = field(default_factory=list)
     halved: str = ""
 
@@ -92,14 +89,12 @@ def audit(name: str, stream: Stream, *, pairs: int, seed: int) -> Iterator[Audit
     stream = audited(stream)
     steps = min(STEPS + gathered_steps(stream), LONGEST)
     claim = Claim.of(stream)
-    found = Audit(name, float(claim.epsilon), claim.delta, reach=contract_case(stream.engine).reach(stream))
+    found = Audit(name, float(claim.epsilon), claim.delta)
     for number in range(pairs):
         found.add(couple(name, stream, seed + number, steps=steps))
         yield found
-    for number in range(len(ADVERSARIES)):
-        if found.share >= found.reach or found.violations:
-            break
-        found.add(dearest_of(name, stream, number))
+    for verdict in () if found.violations else dearer(name, stream, tries=len(ADVERSARIES)):
+        found.add(verdict)
         yield found
     for site in _sites(stream):
         for number in range(HALVED_TRIES):

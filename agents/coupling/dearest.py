@@ -9,7 +9,7 @@ pairs seldom meet all of that at once.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,6 @@ SHORT, LONGEST = 12, 200
 """Steps of a pair whose unit is over soon, and of one whose unit is not over for long."""
 FEW = 8
 """Events of a burst."""
-WIDE_STEPS, WIDE_CROWD = 6, 10_100
-"""Of a pair of a wide setting: its burst has so many events in one step."""
 
 
 class Deep(OutputAdversary):
@@ -102,27 +100,21 @@ ADVERSARIES: tuple[Callable[[random.Random], OutputAdversary], ...] = (
 )
 
 
-def dearest(name: str, stream: Stream) -> Verdict:
-    """The first pair whose cost reaches what the engine's case says of the setting, or what breaks; else the dearest
-    pair of all.
+def dearer(name: str, stream: Stream, *, tries: int = TRIES) -> Iterator[Verdict]:
+    """Couple pairs whose unit is the dearest, up to the first one that costs what the engine's case says of the stream,
+    or that breaks.
     """
     reach = contract_case(stream.engine).reach(stream)
-    best = Verdict(name, 0)
-    for seed in range(TRIES):
+    for seed in range(tries):
         verdict = dearest_of(name, stream, seed)
-        if verdict.share > best.share or verdict.broken:
-            best = verdict
-        if best.broken or best.share >= reach:
-            return best
-    return best
+        yield verdict
+        if verdict.broken or verdict.share >= reach:
+            return
 
 
-def couple_wide(name: str, stream: Stream, seed: int) -> Verdict:
-    """`couple` in few steps, with more events in one of them than any constant at which code takes another way; every
-    second seed has the dearest unit.
-    """
-    unit = dearest_unit if seed % 2 else None
-    return couple(name, stream, seed, steps=WIDE_STEPS, crowd=WIDE_CROWD, unit=unit)
+def dearest(name: str, stream: Stream) -> Verdict:
+    """Return the dearest pair of `dearer`, or the one that breaks."""
+    return max(dearer(name, stream), key=lambda verdict: (bool(verdict.broken), verdict.share))
 
 
 def dearest_of(name: str, stream: Stream, seed: int) -> Verdict:

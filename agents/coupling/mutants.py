@@ -26,9 +26,6 @@ STATEMENTS = {
 }
 """Functions that size no noise, and what they are for."""
 
-OWN_INPUTS = frozenset({"GaussianShares.counter"})
-"""Functions of which half the noise shows on inputs made for it only: tests/couple/test_tabular_delta.py finds it."""
-
 SCALES: Mapping[str, tuple[int | str, str]] = {
     "laplace_mechanism": (1, "({}) / 2"),
     "gaussian_mechanism": (1, "({}) / 4"),
@@ -58,11 +55,6 @@ class Site:
     @property
     def name(self) -> str:
         return f"{self.module}:{self.line} {self.called} in {self.function}"
-
-
-def sites() -> Iterator[Site]:
-    """All sites that random pairs can find, in the order of the files."""
-    return (site for site in every_site() if site.function not in OWN_INPUTS)
 
 
 def every_site() -> Iterator[Site]:

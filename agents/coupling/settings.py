@@ -19,18 +19,3 @@ def settings(engine: str | None = None, mode: str | None = None) -> Iterator[tup
                 case = contract_case(name)
                 for number, variant in enumerate(case.coupled(each)):
                     yield f"{name}/{each}/{number}", case.stream(each, variant)
-
-
-def wide(mode: str | None = None) -> Iterator[tuple[str, Stream]]:
-    """Name and stream of each wide setting: "wide" stands before its number."""
-    for name, spec in ENGINES.items():
-        for each in spec.facts.modes:
-            if mode in (None, each):
-                case = contract_case(name)
-                for number, variant in enumerate(case.coupled_wide(each)):
-                    yield f"{name}/{each}/wide {number}", case.stream(each, variant)
-
-
-def modes() -> int:
-    """How many there are, of all engines together."""
-    return sum(len(spec.facts.modes) for spec in ENGINES.values())

@@ -26,6 +26,7 @@ from aiokafka.errors import (
 from agents.kafka.answers import refusal
 from agents.kafka.refusals import CUT_OFF, no_answer, unanswered
 from agents.kafka.security import security_kwargs
+from agents.lifecycle.causes import causes
 from agents.lifecycle.descriptors import no_descriptors
 from agents.lifecycle.logs import Reminder
 from schemas.errors import (
@@ -60,11 +61,7 @@ RIGHTS = (
 
 def access_error(error: BaseException) -> AccessError | None:
     """The refusal behind an error, if that is what it is. A name in an error of Kafka's is a topic's or a group's."""
-    seen: BaseException | None = error
-    before: list[BaseException] = []
-    # What stopped a stream and then ends the worker is the reason for its own context: such a chain has no end.
-    while seen is not None and not any(each is seen for each in before):
-        before.append(seen)
+    for seen in causes(error):
         if isinstance(seen, AccessError):
             return seen
         if isinstance(seen, AUTHENTICATION):
@@ -74,7 +71,6 @@ def access_error(error: BaseException) -> AccessError | None:
         if isinstance(seen, RIGHTS):
             what = f" of {seen.args[0]}" if isinstance(seen, BrokerResponseError) and seen.args else ""
             return AccessError(f"an ACL is missing: {type(seen).__name__}{what}")
-        seen = seen.__cause__ or seen.__context__
     return None
 
 

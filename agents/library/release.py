@@ -14,7 +14,7 @@ import pyarrow as pa
 from agents.lifecycle.refusals import REPORT_ROWS, WHAT_TO_DO
 from schemas.events import Reason
 from schemas.ledger import LedgerEntry
-from schemas.releases import PublicRecord
+from schemas.releases import Candidate, PublicRecord
 
 _BESIDE = (Reason.ACCEPTED.name, Reason.OVER_BOUND.name, Reason.CLIPPED.name)
 
@@ -105,9 +105,9 @@ class StepRelease:
     taken: Taken = field(repr=False)
 
     @staticmethod
-    def of(ledger_entry: bytes, published: Sequence[PublicRecord], taken: Taken) -> StepRelease:
-        """Public bytes, read back."""
-        ledger = LedgerEntry.decode(ledger_entry)
+    def of(answer: Candidate, published: Sequence[PublicRecord], taken: Taken) -> StepRelease:
+        """Read the public bytes of a step's answer back."""
+        ledger = LedgerEntry.decode(answer.ledger, answer.stream)
         ids, records, removed, measurements = [], [], [], []
         for record in published:
             if record.channel == "measurements":

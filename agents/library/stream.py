@@ -219,7 +219,7 @@ class PrivateStream:
             candidate = Candidate.decode(entry.candidate)
             self._stepper.restore(candidate)
             taken = _taken(entry.taken.get("last"))
-            self._last = StepRelease.of(candidate.ledger, unframe_records(candidate.payload), taken)
+            self._last = StepRelease.of(candidate, unframe_records(candidate.payload), taken)
         for offset, encoded in enumerate(entry.blocks, start=entry.first_block):
             block = Block.decode(encoded)
             self._ingest.apply(block, at=offset, trimmed_to=entry.first_block)
@@ -359,7 +359,7 @@ class PrivateStream:
             first_block=floor,
         )
         self._open = Taken()
-        self._last = StepRelease.of(candidate.ledger, published, taken)
+        self._last = StepRelease.of(candidate, published, taken)
         return self._last
 
     def _finish(self) -> StepRelease:

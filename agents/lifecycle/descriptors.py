@@ -7,20 +7,17 @@ from __future__ import annotations
 import errno
 import resource
 
+from agents.lifecycle.causes import causes
 from schemas.errors import DescriptorsError
 
 
 def no_descriptors(error: BaseException) -> DescriptorsError | None:
     """What an error says, or one that it was raised from, where that is it."""
-    seen: BaseException | None = error
-    before: list[BaseException] = []
-    while seen is not None and not any(each is seen for each in before):
-        before.append(seen)
+    for seen in causes(error):
         if isinstance(seen, DescriptorsError):
             return seen
         if isinstance(seen, OSError) and seen.errno in (errno.EMFILE, errno.ENFILE):
             return too_few()
-        seen = seen.__cause__ or seen.__context__
     return None
 
 

@@ -85,7 +85,7 @@ class Output:
         metrics = [row.metrics.get(name, "") for name in self._metrics]
         self._line([row.step, row.start.isoformat(), row.events, row.released_total, *metrics])
         self._ledger.write(ledger.decode() + "\n")
-        self.ledger = LedgerEntry.decode(ledger)
+        self.ledger = LedgerEntry.decode(ledger, self.stream.name)
 
     def _framed(self, row: StepRow, audit: HeldOutAudit) -> StepRow:
         """With what the engine keeps of it. How many steps come is not known: where they are many, each second goes."""

@@ -149,7 +149,7 @@ async def status(config: Config) -> list[StreamStatus]:
             replace(
                 each,
                 stopped=(*[stop for stop in stops if await _still(config, stop, each, end)], *ended),
-                doubt=doubt,
+                doubt=each.doubt or doubt,
                 witness=await witness_state(config, each.stream, each.published),
             )
             for each in streams
@@ -221,8 +221,7 @@ async def _stream_status(
         partitions = found[stream.source].partitions
     place = (topics.blocks, home_partition(stream.name, config.kafka.partitions))
     blocks, recent = await _newest_blocks(end, place, stream, partitions)
-    newest = await end.newest((ledger_topic, 0)) if ledger_topic in found else None
-    ledger = None if newest is None else LedgerEntry.decode(newest.value)
+    ledger, foreign = await _newest_entry(end, stream.name) if ledger_topic in found else (None, None)
     read = {(stream.source, partition): blocks[partition].hi for partition in range(partitions) if partition in blocks}
     left = await end.left({(stream.source, partition): 0 for partition in range(partitions)} | read)
     over = min((blocks[partition].tick if partition in blocks else -1 for partition in range(partitions)), default=-1)
@@ -245,7 +244,19 @@ async def _stream_status(
         source_problem=None if change is None else explain(change),
         live=_live(blocks.values()) if stream.time.clock == "replay" else None,
         partitions=partitions,
+        doubt=None if foreign is None else Doubt("foreign record", explain(foreign)),
     )
+
+
+async def _newest_entry(end: Tail, stream: str) -> tuple[LedgerEntry | None, WireError | None]:
+    """The last entry of a public ledger, and what is wrong with a record behind it."""
+    foreign: WireError | None = None
+    async for record in end.backwards((Topics.ledger(stream), 0)):
+        try:
+            return LedgerEntry.decode(record.value, stream), foreign
+        except WireError as error:
+            foreign = error
+    return None, foreign
 
 
 def _live(newest: Iterable[Block]) -> int:

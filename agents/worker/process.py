@@ -186,7 +186,6 @@ async def prepare(
 ) -> Any:
     """Check topics and fingerprints, and build the application. A stream that is refused stops alone.
 
-    Args: clears: whether a stream of which nothing is wrong now is no longer said to have stopped.
     Raises: TopicError, BrokerError, FingerprintError, ConfigError; what is wrong with a stream, if no other is left.
     """
     roles = tuple(roles)

@@ -14,10 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.coupling.dearest import WIDE_CROWD
 from agents.coupling.inputs import inputs
 from agents.coupling.runs import JobRun
-from agents.coupling.settings import wide
 from agents.presentation.contract import Presentation
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
@@ -34,6 +32,7 @@ from schemas.blocks import Folded
 from schemas.config import ENGINES
 from schemas.config.privacy import LARGEST_EPSILON
 from schemas.errors import EngineInputError
+from tests.couple.wide import WIDE_CROWD, wide
 
 pytestmark = pytest.mark.seconds(0.3)
 

@@ -29,11 +29,12 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.progress import Progress
 
-from agents.coupling.mutants import sites
 from agents.coupling.runs import Verdict
-from agents.coupling.settings import settings, wide
+from agents.coupling.settings import settings
 from agents.offline.processes import process_pool
+from tests.couple.planted import sites
 from tests.couple.plants.all import PLANTS
+from tests.couple.wide import wide
 from tests.couple.work import dearest_pair, mutant, pair, plant, wide_pair
 
 RUNS = 1000

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agents.coupling.counters import check_counters
-from agents.coupling.mutants import Site, mutated, sites
+from agents.coupling.mutants import Site, mutated
 from engines.counters import TreeCounter
 from engines.counters.kary import KaryCounter
-from tests.couple.planted import found_mutant, found_plant
+from tests.couple.counters import check_counters
+from tests.couple.planted import found_mutant, found_plant, sites
 from tests.couple.plants import Plant
 from tests.couple.plants.all import EVERY, NAMED, OWN_SCENES, PLANTS, QUICK
 from tests.couple.plants.edits import edited

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from agents.coupling.claims import Claim
-from agents.coupling.mutants import OWN_INPUTS, every_site, mutated
+from agents.coupling.mutants import every_site, mutated
 from engines.coupling import CouplingBroken, Losses
 from engines.registry import build_engine
 from schemas.config import Stream
 from schemas.errors import BudgetError
+from tests.couple.planted import OWN_INPUTS
 from tests.couple.plants import Plant
 from tests.couple.plants.tabular_delta import PLANTS
 from tests.couple.table_pairs import Wild, couple

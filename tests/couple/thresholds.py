@@ -171,11 +171,11 @@ def main() -> int:
     sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
     every = {place: name for module in modules() for place, name in thresholds(module)}
     engines = {place: name for place, name in every.items() if name.startswith(ENGINES)}
-    from agents.coupling.dearest import WIDE_CROWD, WIDE_STEPS
     from agents.coupling.inputs import inputs
     from agents.coupling.runs import CROWD, STEPS, JobRun
-    from agents.coupling.settings import settings, wide
+    from agents.coupling.settings import settings
     from engines.coupling import Recorder
+    from tests.couple.wide import WIDE_CROWD, WIDE_STEPS, wide
 
     for name, stream in (*settings(), *wide("default")):
         steps, crowd = (WIDE_STEPS, WIDE_CROWD) if "wide" in name else (STEPS, CROWD)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from agents.coupling.dearest import couple_wide, dearest
+from agents.coupling.dearest import dearest
 from agents.coupling.mutants import Site
 from agents.coupling.runs import Verdict, couple
-from agents.coupling.settings import settings, wide
+from agents.coupling.settings import settings
 from engines.contract_case import contract_case
 from tests.couple.planted import found_mutant, found_plant
 from tests.couple.plants.all import PLANTS
+from tests.couple.wide import couple_wide, wide
 
 
 def pair(number: int, begin: int, only: str) -> Verdict:

@@ -197,6 +197,30 @@ async def test_a_foreign_record_stops_the_stream_that_it_names(
     assert await twins.published(twins.a) == [0, 1]
 
 
+@pytest.mark.parametrize("value", [b"{}", b"no json", None])
+@in_loop
+async def test_a_record_of_a_ledger_that_is_no_entry_is_named_where_one_looks(
+    bootstrap: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, value: bytes | None
+) -> None:
+    """`status` says it of the stream, whose last step it still knows, and the worker stops that stream alone."""
+    twins = Twins(bootstrap, tmp_path)
+    config, named = twins.config(), f"topic {twins.a}.ledger holds a record that is no ledger entry"
+    await twins.begin(2)
+    async with producing(bootstrap) as producer:
+        await producer.send_and_wait(Topics.ledger(twins.a), value, key=b"7", partition=0)
+    one, other = await status(config)
+    assert (one.published, other.published) == (1, 1)
+    assert (one.health, other.health) == ("foreign record", "no worker")
+    assert one.doubt is not None
+    assert named in one.doubt.detail
+    await twins.send(range(2, 4))
+    async with twins.worker(config) as app:
+        await twins.until_public(twins.b, 3)
+        await until(lambda: f"STOPPED: stream {twins.a} (publish of partition 0): " in caplog.text)
+        assert named in caplog.text
+        assert app.crash_reason is None
+
+
 @pytest.mark.parametrize("last", [True, False])
 @in_loop
 async def test_a_stream_that_was_taken_out_and_put_back_goes_on_where_it_was(

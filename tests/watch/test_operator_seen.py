@@ -39,7 +39,7 @@ def test_true_events_are_compared_with_records_where_the_engine_says_that_they_c
     audit, stepper, block = HeldOutAudit(stream, 1), Stepper.of(stream, 1), Block(stream.name, 0, 0, 1, 0, {})
     audit.fold(0, block)
     stepper.fold(0, block)
-    entry = LedgerEntry.decode(stepper.compute(bytes(32)).ledger)
+    entry = LedgerEntry.decode(stepper.compute(bytes(32)).ledger, stream.name)
     audit.on_ledger(msgspec.structs.replace(entry, added=0, removed=0, gathered=True).encode())
     told = StreamTruth(stream)
     told.take(audit.measure())

@@ -263,7 +263,7 @@ def test_an_entry_with_words_of_another_kind_is_counted_and_the_page_goes_on(pla
 def test_what_every_engine_says_in_the_ledger_is_an_entry(engine: str) -> None:
     _, candidates = case_run(engine)
     for candidate in candidates:
-        assert LedgerEntry.decode(candidate.ledger).step == candidate.step
+        assert LedgerEntry.decode(candidate.ledger, candidate.stream).step == candidate.step
 
 
 def test_an_end_beyond_the_calendar_is_due_never() -> None:

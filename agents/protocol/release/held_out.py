@@ -72,7 +72,7 @@ class HeldOutAudit:
 
     def on_ledger(self, value: bytes) -> None:
         """Take in a public ledger entry. Raises: WireError."""
-        entry = LedgerEntry.decode(value)
+        entry = LedgerEntry.decode(value, self.stream.name)
         if entry.step >= self.step:
             self._ledger[entry.step] = entry
 

@@ -85,7 +85,7 @@ class StreamPublisher:
         Raises: ForkError, GapError; WireError where a record is no entry.
         """
         for value in ledger:
-            entry = LedgerEntry.decode(value)
+            entry = LedgerEntry.decode(value, self.stream)
             step = entry.step
             known = self._chains.get(step)
             before = self.chain if known is None else self._chains.get(step - 1, GENESIS)
