@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from agents.lifecycle.vitals import Pulse
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.witness import Mark
 from agents.witness import keeper, store
+from agents.witness.folder import Folder
 from agents.witness.keeper import StreamWitness
 from agents.witness.places import store_of
 from agents.witness.state import witness_state
@@ -252,3 +254,20 @@ def test_a_witness_that_is_away_is_waited_for_loudly(
     assert "answers a PUT with status 500" in stop.reason
     assert "WAITING for its witness" in caplog.text
     assert "its witness answers again" in caplog.text
+
+
+def test_a_folder_is_not_written_while_another_process_writes(tmp_path: Path) -> None:
+    """Without the lock two could both find the record that they replace. A try in vain leaves nothing behind."""
+
+    async def scenario() -> None:
+        place = Folder(tmp_path, "j")
+        first = await place.write("a", b"1", Noted(None))
+        with (tmp_path / "j" / ".a.lock").open("rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            with pytest.raises(BlockingIOError):
+                await place.write("a", b"2", first)
+            assert (await place.read("a")).data == b"1"
+        await place.write("a", b"2", first)
+        assert {path.name for path in (tmp_path / "j").iterdir()} == {"a.json", ".a.lock"}
+
+    asyncio.run(scenario())
