@@ -64,18 +64,18 @@ class Made:
         self.trips()
 
     def tied(self, values: Sequence[Any], hidden: np.ndarray) -> list[Any]:
-        """Of each row one of the values, which three times in four is that of the row's hidden number."""
+        """Return one of the values for each row, which three times in four is that of the row's hidden number."""
         other = self.random.integers(0, len(values), len(hidden))
         which = np.where(self.random.random(len(hidden)) < 0.75, hidden % len(values), other)
         return [values[at] for at in which.tolist()]
 
     def near(self, x: float, y: float, count: int = ROWS, *, spread: float = 0.02) -> tuple[np.ndarray, np.ndarray]:
-        """Longitudes and latitudes around a place."""
+        """Draw longitudes and latitudes around a place."""
         east, north = self.random.normal(0, spread, (2, count))
         return (x + east).round(6), (y + north).round(6)
 
     def moments(self, first: str, days: float, form: str, count: int = ROWS) -> list[str]:
-        """In order, from a day on."""
+        """Draw moments from a day on, in order."""
         begin = datetime.fromisoformat(first).replace(tzinfo=UTC)
         after = np.sort(self.random.random(count)) * days
         return [(begin + timedelta(days=day)).strftime(form) for day in after.tolist()]
@@ -151,7 +151,7 @@ class Made:
         )
 
     def trips(self) -> None:
-        """Cabs whose passengers change every eighth minute; storms."""
+        """Write cabs whose passengers change every eighth minute; storms."""
         cabs, minutes = 12, 300
         walks = 0.002 * self.random.normal(size=(2, cabs, minutes)).cumsum(axis=2)
         turn = np.arange(minutes)
@@ -198,7 +198,7 @@ class Made:
 
 
 def made_up() -> Path:
-    """Their folder. What a process has written, its children find."""
+    """Return the folder of made-up data. What a process has written, its children find."""
     folder = FOLDER / "data"
     if not folder.exists():
         partly = Path(tempfile.mkdtemp(dir=FOLDER))

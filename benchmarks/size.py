@@ -33,10 +33,10 @@ if SMALLEST:
 
 
 def sized(otherwise: T, *, smallest: T) -> T:
-    """The second of both at the smallest size."""
+    """Return the second of both at the smallest size."""
     return smallest if SMALLEST else otherwise
 
 
 def kept(*, quick: bool) -> bool:
-    """Whether results are written: a quick run's would replace the true ones."""
+    """Say whether results are written: a quick run's would replace the true ones."""
     return SMALLEST or not quick

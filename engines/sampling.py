@@ -49,7 +49,7 @@ _LARGEST = 60.0
 
 
 def coins(count: int, source: NoiseSource) -> BoolArray:
-    """`(count,)` fair bits: whether the unit is there."""
+    """Draw `(count,)` fair bits: whether the unit is there."""
     drawn: BoolArray = (source.words(count) & np.uint64(1)).astype(np.bool_)
     return drawn
 
@@ -101,14 +101,14 @@ class _Rule:
     upwards: bool
 
     def guess(self, scores: FloatArray) -> tuple[BoolArray, BoolArray]:
-        """What is said of each run, and of which runs it is."""
+        """Return what is said of each run, and of which runs it is."""
         above: BoolArray = scores >= self.high
         made: BoolArray = above | (scores < self.low)
         return above == self.upwards, made
 
 
 def _chosen(scores: FloatArray, there: BoolArray, *, guesses: int, alpha: float, delta: float) -> _Rule:
-    """The rule that promises most for as many runs as will be guessed."""
+    """Return the rule that promises most for as many runs as will be guessed."""
     cuts = _cuts(scores)
     sides = [np.sort(scores[there == bit]) for bit in (False, True)]
     below = [np.append(0, np.searchsorted(side, cuts)) for side in sides]
@@ -132,7 +132,7 @@ def _chosen(scores: FloatArray, there: BoolArray, *, guesses: int, alpha: float,
 
 
 def _cuts(scores: FloatArray) -> FloatArray:
-    """Scores to cut at: all where they are few, else evenly by rank and closer together in both tails."""
+    """Return scores to cut at: all where they are few, else evenly by rank and closer together in both tails."""
     distinct = np.unique(scores)
     if distinct.size <= _CUTS:
         return distinct
@@ -142,7 +142,7 @@ def _cuts(scores: FloatArray) -> FloatArray:
 
 
 def lower(hits: npt.ArrayLike, runs: npt.ArrayLike, *, alpha: float) -> FloatArray:
-    """One-sided lower confidence bound of a probability, elementwise; 0 where nothing was hit.
+    """Return a one-sided lower confidence bound of a probability, elementwise; 0 where nothing was hit.
 
     Statistics: above the true probability with probability `alpha` at most; exact, no approximation.
 
@@ -155,12 +155,12 @@ def lower(hits: npt.ArrayLike, runs: npt.ArrayLike, *, alpha: float) -> FloatArr
 
 
 def _leaks(watched: int, *, alpha: float, delta: float) -> int:
-    """Runs of `watched` that may have given their coin away: more have probability `alpha` / 2 at most."""
+    """Return how many runs of `watched` may have given their coin away: more have probability `alpha` / 2 at most."""
     return int(binom.isf(alpha / 2, watched, delta)) if delta else 0
 
 
 def _shown(right: npt.ArrayLike, made: npt.ArrayLike, *, watched: int, alpha: float, delta: float) -> FloatArray:
-    """Lower bound of the probability that a guess is right, of runs that did not give their coin away."""
+    """Return a lower bound of the probability that a guess is right, of runs that did not give their coin away."""
     given = _leaks(watched, alpha=alpha, delta=delta)
     return lower(np.maximum(np.asarray(right, np.float64) - given, 0.0), made, alpha=alpha / 2 if delta else alpha)
 
@@ -168,7 +168,7 @@ def _shown(right: npt.ArrayLike, made: npt.ArrayLike, *, watched: int, alpha: fl
 def epsilon_shown(
     right: npt.ArrayLike, made: npt.ArrayLike, *, watched: int, alpha: float, delta: float = 0.0
 ) -> FloatArray:
-    """Lower bound of epsilon from right guesses among those made; never below 0; elementwise.
+    """Return a lower bound of epsilon from right guesses among those made; never below 0; elementwise.
 
     Args:
         watched: coins that could have been guessed.
@@ -182,7 +182,7 @@ def epsilon_shown(
 
 
 def ceiling(guesses: int, *, alpha: float = ALPHA, delta: float = 0.0) -> float:
-    """The largest bound that so many guesses can give: that of a total leak, where all are right.
+    """Return the largest bound that so many guesses can give: that of a total leak, where all are right.
 
     A check whose ceiling is not above its claim cannot fail.
 
@@ -193,7 +193,7 @@ def ceiling(guesses: int, *, alpha: float = ALPHA, delta: float = 0.0) -> float:
 
 
 def visible(claim: float, guesses: int, *, alpha: float = ALPHA, delta: float = 0.0) -> float:
-    """The smallest true epsilon that is found to be above `claim` with probability `POWER`; infinite if none is.
+    """Return the smallest true epsilon that is found to be above `claim` with probability `POWER`; infinite if none is.
 
     Of the mechanism that shows its epsilon best, randomised response: no other with that epsilon is seen sooner.
 

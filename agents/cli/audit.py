@@ -75,11 +75,11 @@ def audit(
 
 
 def audited_streams(config: Path | None, only: str | None) -> list[tuple[str, Stream]]:
-    """Name and stream of what is audited. Raises: ConfigError."""
+    """Return name and stream of what is audited. Raises: ConfigError."""
     if config is None:
-        from agents.coupling.audit import every_stream
+        from agents.coupling.settings import settings
 
-        streams = list(every_stream())
+        streams = list(settings())
     else:
         streams = [(stream.name, stream) for stream in config_of(config, offline=True).streams]
     return [each for each in streams if only is None or only.casefold() in each[0].casefold()]

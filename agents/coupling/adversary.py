@@ -14,7 +14,7 @@ SELDOM = 0.05
 
 
 class Choosing(OutputAdversary):
-    """Now and then an output far from what is true, as rare noise gives it: trees grow and die, bursts begin."""
+    """Chooses outputs far from what is true now and then, as rare noise does: trees grow and die, bursts begin."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance

@@ -16,7 +16,6 @@ from agents.coupling.claims import Claim
 from agents.coupling.dearest import ADVERSARIES, LONGEST, dearer, dearest_of, gathered_steps
 from agents.coupling.mutants import Site, every_site, mutated
 from agents.coupling.runs import STEPS, Verdict, couple
-from agents.coupling.settings import settings
 from schemas.config import ENGINES, Stream
 from schemas.errors import PrivstreamError
 
@@ -51,7 +50,7 @@ class Audit:
 
     @property
     def verdict(self) -> str:
-        """In a few words."""
+        """What the audit says of the stream, in a word or two."""
         return "VIOLATED" if self.violations else "kept" if self.halved else "CANNOT FAIL"
 
     def add(self, verdict: Verdict) -> None:
@@ -62,17 +61,12 @@ class Audit:
 
 
 def fresh_seed() -> int:
-    """Of the operating system: other inputs in each audit."""
+    """Return a seed of the operating system, so that each audit has other inputs."""
     return random.SystemRandom().randrange(10**9)
 
 
-def every_stream() -> Iterator[tuple[str, Stream]]:
-    """Name and stream of each small stream on which the engines are tried, in every mode."""
-    return settings()
-
-
 def audited(stream: Stream) -> Stream:
-    """The stream with the clock of a replay, and a start."""
+    """Return the stream with the clock of a replay, and a start."""
     time = stream.time.model_copy(update={"clock": "replay"})
     if time.start_us is None:
         time = time.model_copy(update={"start": _START})
@@ -106,8 +100,8 @@ def audit(name: str, stream: Stream, *, pairs: int, seed: int) -> Iterator[Audit
 
 
 def _sites(stream: Stream) -> list[Site]:
-    """Calls that size noise, of the stream's engine or shared by several: mechanisms first, and what its mode is named
-    after. Those that this stream never comes to change nothing.
+    """Return the calls that size noise, of the stream's engine or shared by several: mechanisms first, and what its
+    mode is named after. Those that this stream never comes to change nothing.
     """
     others = ENGINES.keys() - {stream.engine}
     word = stream.mode.replace("-", "_").partition("_")[0]

@@ -22,11 +22,11 @@ class Claim:
 
     @staticmethod
     def of(stream: Stream) -> Claim:
-        """The claim of a configured stream."""
+        """Return the claim of a configured stream."""
         return Claim(stream.privacy.epsilon_fraction, float(stream.privacy.delta))
 
     def share(self, losses: Losses) -> float:
-        """How much of the claim these losses use: at most 1 where it holds."""
+        """Return how much of the claim these losses use: at most 1 where it holds."""
         shares = [losses.pure / float(self.epsilon)]
         if losses.mu_squared:
             shares.append(float(losses.mu_squared / Fraction(gaussian.mu_for(self.epsilon, self.delta)) ** 2))
@@ -35,7 +35,7 @@ class Claim:
         return sum(shares)
 
     def covers(self, losses: Losses, spent: float) -> bool:
-        """Whether these losses are within the part of epsilon that is said to be spent."""
+        """Say whether these losses are within the part of epsilon that is said to be spent."""
         noisy = bool(losses.mu_squared or losses.coins)
         return losses.pure <= spent * (1 + ROUNDING) and not (noisy and not spent)
 

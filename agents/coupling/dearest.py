@@ -34,14 +34,14 @@ FEW = 8
 
 
 class Deep(OutputAdversary):
-    """Along every path all cells are divided; everything else is as drawn."""
+    """Divides all cells along every path; everything else is as drawn."""
 
     def output(self, law: Law, private: Any, drawn: Any) -> Any:
         return np.ones_like(drawn) if isinstance(law, ExceedsLaw) else drawn
 
 
 class Magnifying(OutputAdversary):
-    """As if each event were so many, without noise; where something is, cells are divided."""
+    """Releases counts as if each event were so many, without noise; where something is, cells are divided."""
 
     def __init__(self, times: int) -> None:
         self._times = times
@@ -60,7 +60,7 @@ class Magnifying(OutputAdversary):
 
 
 class Wild(OutputAdversary):
-    """Noise that is so many times its size, or none; any choice; and deep trees."""
+    """Draws noise of so many times its size, or none, and makes any choice and deep trees."""
 
     def __init__(self, chance: random.Random, times: int) -> None:
         self._chance, self._times = chance, times
@@ -134,19 +134,19 @@ def _steps(stream: Stream) -> int:
 
 
 def gathered_steps(stream: Stream) -> int:
-    """Steps at the begin that are one release together."""
+    """Return how many steps at the begin are one release together."""
     found: int = getattr(stream.options, "initial_steps", 0)
     return found
 
 
 def _bounds(stream: Stream) -> tuple[int, int]:
-    """Contributions of a unit altogether, those counted beyond its bound included, and in one step."""
+    """Return the contributions of a unit altogether, those counted beyond its bound included, and in one step."""
     most = (stream.privacy.max_contributions or 1) + stream.surplus
     return most, stream.privacy.max_per_step or most
 
 
 def dearest_unit(stream: Stream, chance: random.Random, steps: int) -> list[Sent]:
-    """All that one unit may do, as dear as can be."""
+    """Return all that one unit may do, as dear as can be."""
     # In the first period nothing was spent before; in later ones what was spent must have come back. Beyond a horizon
     # nothing is released.
     span = (
@@ -179,7 +179,7 @@ def dearest_unit(stream: Stream, chance: random.Random, steps: int) -> list[Sent
 
 
 def _readings(stream: Stream, steps: int, span: list[int]) -> list[Sent]:
-    """One in every step, all of them moved the same way."""
+    """Return a reading for every step, all of them moved the same way."""
     domain: Any = stream.domain
     low = {field.name: field.limits[0] for field in domain.series}
     moved = {field.name: field.limits[0] + field.sensitivity for field in domain.series}

@@ -61,7 +61,7 @@ Unit = Callable[[Stream, random.Random, int], list[Sent]]
 
 
 def inputs(stream: Stream, chance: random.Random, *, steps: int, crowd: int, unit: Unit | None = None) -> Inputs:
-    """Random neighbouring inputs of a stream whose source has one partition or two.
+    """Draw neighbouring inputs of a stream whose source has one partition or two.
 
     Args:
         crowd: events of a burst, of which there are a few. unit: makes those in which they differ; None: by chance.
@@ -113,8 +113,8 @@ def inputs(stream: Stream, chance: random.Random, *, steps: int, crowd: int, uni
 
 
 def _neighbours_of_unit(stream: Stream, chance: random.Random, steps: range) -> list[Sent]:
-    """A few events just where those of the unit are, and deletes beside them: there a threshold may be as near as can
-    be.
+    """Draw a few events just where those of the unit are, and deletes beside them: there a threshold may be as near as
+    can be.
     """
     if getattr(stream.domain, "readings", False):
         return []
@@ -128,7 +128,7 @@ def _neighbours_of_unit(stream: Stream, chance: random.Random, steps: range) -> 
 
 
 def _bursts(chance: random.Random, steps: range, crowd: int) -> dict[int, int]:
-    """Events of a burst by step."""
+    """Draw steps with a burst, and its events."""
     return {step: chance.choice([crowd // 4, crowd]) for step in chance.sample(steps, k=max(1, len(steps) // 12))}
 
 
@@ -153,7 +153,7 @@ def _others(stream: Stream, chance: random.Random, steps: range, *, bursts: Mapp
 
 
 def _unit(stream: Stream, chance: random.Random, arrangement: str, *, steps: int) -> list[Sent]:
-    """The unit's events, within one aligned period where the bound renews."""
+    """Draw the unit's events, within one aligned period where the bound renews."""
     privacy, domain = stream.privacy, stream.domain
     most = privacy.max_contributions or 1
     span = span_of(stream, chance, steps)
@@ -189,7 +189,7 @@ def _unit(stream: Stream, chance: random.Random, arrangement: str, *, steps: int
 
 
 def _readings(stream: Stream, chance: random.Random, span: list[int], *, steps: int) -> list[Sent]:
-    """A reading in nearly every step; within the span each may differ by its sensitivity."""
+    """Draw a reading in nearly every step; within the span each may differ by its sensitivity."""
     made = []
     for step in range(steps):
         if chance.random() < 0.1:
@@ -201,7 +201,7 @@ def _readings(stream: Stream, chance: random.Random, span: list[int], *, steps: 
 
 
 def span_of(stream: Stream, chance: random.Random, steps: int) -> list[int]:
-    """Steps in which a unit may differ: one aligned period, or all, or all but the last ones, or late ones."""
+    """Draw the steps in which a unit may differ: one aligned period, or all, or all but the last ones, or late ones."""
     # Beyond a horizon nothing is measured.
     steps = min(steps, getattr(stream.options, "horizon", None) or steps)
     period = stream.period_steps
@@ -219,13 +219,13 @@ def _home(partitioner: Partitioner, user: str, partitions: int) -> int:
 
 
 def _moment(clock: StepClock, step: int, offset: int) -> int:
-    """Microseconds since 1970 of a record: another second of its step for each offset."""
+    """Return microseconds since 1970 of a record: another second of its step for each offset."""
     begin = clock.start_of(step)
     return begin + offset * 1_000_000 % (clock.end_of(step) - begin)
 
 
 def _within(clock: StepClock, step: int, chance: random.Random) -> int:
-    """Any second of a step, in microseconds."""
+    """Draw a second of a step, in microseconds since 1970."""
     begin = clock.start_of(step)
     return begin + chance.randrange(max(1, (clock.end_of(step) - begin) // 1_000_000)) * 1_000_000
 

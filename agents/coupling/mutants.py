@@ -43,7 +43,7 @@ SCALES: Mapping[str, tuple[int | str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where noise gets its size. `engine` is the folder or file below `engines`."""
+    """A call where noise gets its size. `engine` is the folder or file below `engines`."""
 
     engine: str
     module: str
@@ -58,7 +58,7 @@ class Site:
 
 
 def every_site() -> Iterator[Site]:
-    """All sites, in the order of the files."""
+    """Yield all sites, in the order of the files."""
     for path in sorted(ENGINES.rglob("*.py")):
         parts = path.relative_to(ENGINES).parts
         if parts[0] in APART:
@@ -74,7 +74,7 @@ def every_site() -> Iterator[Site]:
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
-    """Calls whose value is used, each with the qualified name of the function around it."""
+    """Yield calls whose value is used, each with the qualified name of the function around it."""
     discarded = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
 
     def below(node: ast.AST, name: str) -> Iterator[tuple[str, ast.Call]]:
@@ -106,7 +106,7 @@ def _argument(call: ast.Call, called: str) -> ast.expr | None:
 
 @contextmanager
 def mutated(site: Site) -> Iterator[None]:
-    """The engine with half the noise at one site, while this is entered."""
+    """Halve the noise at one site while this is entered."""
     module = importlib.import_module(site.module)
     function = _function(module, site.function)
     before = function.__code__
@@ -160,7 +160,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _forget_caches() -> None:
-    """What `lru_cache` remembers of the other code."""
+    """Forget what `lru_cache` remembers of the other code."""
     for name, module in list(sys.modules.items()):
         if name.startswith("engines."):
             for value in list(vars(module).values()):

@@ -12,13 +12,13 @@ Fields = dict[str, Any]
 
 
 def event(stream: Stream, chance: random.Random, *, hot: bool, place: int = 0) -> Fields:
-    """Fields of one event. `hot`: all such events of one `place` are alike."""
+    """Draw the fields of one event. `hot`: all such events of one `place` are alike."""
     return contract_case(stream.engine).event(stream.domain, random.Random(7 + place) if hot else chance)
 
 
 def other(stream: Stream, chance: random.Random, fields: Fields) -> Fields:
-    """What may stand in the place of an event's fields under replacement: another event, or a reading as near as is
-    declared.
+    """Draw what may stand in the place of an event's fields under replacement: another event, or a reading as near as
+    is declared.
     """
     domain: Any = stream.domain
     if getattr(domain, "readings", False):

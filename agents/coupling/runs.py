@@ -188,7 +188,7 @@ class JobRun:
         self._log_offset = 0
 
     def releases(self) -> Iterator[tuple[PublicRecord, ...]]:
-        """What the publisher copies for each step. Blocks are cut anywhere."""
+        """Yield what the publisher copies for each step. Blocks are cut anywhere."""
         positions = [0] * len(self._records)
         while any(position < len(rows) for position, rows in zip(positions, self._records, strict=True)):
             for partition, rows in enumerate(self._records):
@@ -202,7 +202,7 @@ class JobRun:
                 yield self._answer()
 
     def _taken_over(self, partition: int) -> PartitionIngest:
-        """A new worker's machine, from the committed blocks alone."""
+        """Return a new worker's machine, made of the committed blocks alone."""
         machine = PartitionIngest(self._spec, partition)
         for offset, block in enumerate(self.blocks):
             if block.partition == partition:
@@ -236,7 +236,7 @@ class JobRun:
         return records
 
     def _compute_again(self, last: Candidate, candidate: Candidate, seed: bytes) -> None:
-        """What a worker makes of the step that takes over before its candidate is committed."""
+        """Compare with what a worker makes of the step that takes over before its candidate is committed."""
         stepper = Stepper.of(self._stream, len(self._records))
         stepper.restore(Candidate.decode(last.encode()))
         for offset, block in enumerate(self.blocks):

@@ -12,7 +12,7 @@ from schemas.config import ENGINES, Stream
 
 
 def settings(engine: str | None = None, mode: str | None = None) -> Iterator[tuple[str, Stream]]:
-    """Name and stream of each setting, by engine, mode and number of the variant."""
+    """Yield name and stream of each setting, by engine, mode and number of the variant."""
     for name, spec in ENGINES.items():
         for each in spec.facts.modes:
             if engine in (None, name) and mode in (None, each):

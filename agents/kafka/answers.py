@@ -65,7 +65,10 @@ def meaning_of(code: int) -> Meaning:
 
 
 def name_of(code: int) -> str:
-    """As in Kafka's documents, and its number: a client that is older than the cluster knows the number alone."""
+    """Return the name of an error as in Kafka's documents, and its number.
+
+    A client that is older than the cluster knows the number alone.
+    """
     kind = errors.kafka_errors.get(code)
     return f"error {code}" if kind is None else f"{kind.__name__} (error {code})"
 
@@ -78,7 +81,7 @@ Place = tuple[str, int | None]
 
 
 def codes_in(answer: Any) -> Iterator[tuple[Place, int]]:
-    """What an answer says of each topic and partition; 0 is no error."""
+    """Yield what an answer says of each topic and partition; 0 is no error."""
     return _codes(answer.SCHEMA, [getattr(answer, name) for name in answer.SCHEMA.names], ("", None))
 
 
@@ -112,7 +115,7 @@ class Answers:
         self._heard: dict[tuple[str, Place], _Heard] = {}
 
     def hear(self, request: Any, answer: Any) -> list[tuple[str, Place, int]]:
-        """Take an answer in; the errors in it, each with the name of its request and its place."""
+        """Take an answer in, and return the errors in it, each with the name of its request and its place."""
         name, now, found = request_name(request), time.monotonic(), []
         for place, code in codes_in(answer):
             if not code:
@@ -128,7 +131,7 @@ class Answers:
         return found
 
     def lasting(self, patience_s: float = 0.0) -> RefusalError | None:
-        """The error that has been answered for longest, where that is longer than may be."""
+        """Return the error that has been answered for longest, where that is longer than may be."""
         now = time.monotonic()
         asked = [item for item in self._heard.items() if now - item[1].last <= FORGET_S]
         if not asked:
@@ -150,7 +153,7 @@ def _what(name: str, place: Place) -> str:
 
 
 def refusal(name: str, place: Place, code: int, who: str) -> BrokerError | None:
-    """What a producer must not go on after; None where it may ask again, or where aiokafka knows what to do."""
+    """Return what a producer must not go on after; None where it may ask again, or where aiokafka knows what to do."""
     what = f"the cluster answers {_what(name, place)} of {who} with {name_of(code)}"
     match meaning_of(code):
         case "forgotten":
@@ -167,7 +170,7 @@ def refusal(name: str, place: Place, code: int, who: str) -> BrokerError | None:
 
 
 def heed(client: Any, gives_up: Callable[[BrokerError], Awaitable[None]] | None = None) -> Answers:
-    """From now on look at the answers of a client that reads. Errors that last are said; one that nobody foresaw ends
+    """Look at the answers of a client that reads. Errors that last are said; one that nobody foresaw ends
     the worker by `gives_up`. Returns: what it is answered.
 
     Not of topics that are unknown or forbidden: `agents.worker.topic_watch` and the watch of the sources see to these,

@@ -107,7 +107,7 @@ class JobConsumerThread(AIOKafkaConsumerThread):
         self.epoch += 1
 
     async def committed(self, tp: TP) -> int:
-        """The group's offset, 0 where it has none."""
+        """Return the group's offset, 0 where it has none."""
         return int(await self._ensure_consumer().committed(tp) or 0)
 
 

@@ -25,7 +25,7 @@ VARIABLE = "_PRIVSTREAM_LIVES"
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """Those before this one.
+    """The lives of this worker before the present one.
 
     Attributes:
         short: in a row that were short. alike: in a row that ended for the same reason, soon; `kind` tells which.
@@ -39,15 +39,15 @@ class Lives:
 
     @classmethod
     def before(cls, environment: MutableMapping[str, str] = os.environ) -> Lives:
-        """Those that an earlier image of this process has lived."""
+        """Return those that an earlier image of this process has lived."""
         return cls(**orjson.loads(environment.get(VARIABLE, "{}")))
 
     def keep(self, environment: MutableMapping[str, str] = os.environ) -> None:
-        """For the next one."""
+        """Keep them for the next image of this process."""
         environment[VARIABLE] = orjson.dumps(asdict(self)).decode()
 
     def ended(self, error: BaseException, life_s: float) -> Lives:
-        """With one more, which an error ended after so many seconds."""
+        """Return them with one more, which an error ended after so many seconds."""
         kind = f"{advice(error).section}: {type(error).__name__}"
         alike = self.alike + 1 if kind == self.kind and life_s < LONG_S else 1
         now = Lives(self.short + 1 if life_s < SHORT_S else 0, alike, kind)
@@ -60,7 +60,7 @@ class Lives:
 
     @property
     def pause_s(self) -> float:
-        """Between two lives that are short, longer each time."""
+        """Seconds to wait between two short lives, more each time."""
         return min(2.0 ** min(self.short - 1, 10), MOST_S) if self.short > 1 else 0.0
 
     def __str__(self) -> str:

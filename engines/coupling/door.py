@@ -40,7 +40,7 @@ PROBES = 2
 
 
 def expected(law: Law, private: Any, drawn: Sequence[tuple[Drawn, Any]]) -> Any:
-    """What a mechanism of this law lets out; None where something else was drawn for it."""
+    """Return what a mechanism of this law lets out; None where something else was drawn for it."""
     match law:
         case ExceedsLaw():
             return _bits(law, private, drawn)
@@ -83,7 +83,7 @@ def _choice(law: ExponentialLaw, utilities: Any, drawn: Sequence[tuple[Drawn, An
 
 
 def giving(law: Law, private: Any, output: Any) -> Given:
-    """Draws that make a mechanism let out `output`, whatever the private numbers are."""
+    """Return draws that make a mechanism let out `output`, whatever the private numbers are."""
     match law:
         case ExceedsLaw():
             return lambda asked: output ^ (private < 0) if isinstance(asked, UniformLaw) else _heads(asked)
@@ -101,7 +101,7 @@ def _heads(asked: Drawn) -> Any:
 
 
 def probes(law: Law, private: Any, number: int) -> Iterator[tuple[Any, Given]]:
-    """Private numbers like these, and draws, for run `number` of a mechanism."""
+    """Yield private numbers like these, and draws, for run `number` of a mechanism."""
     for probe in range(PROBES * number, PROBES * (number + 1)):
         match law:
             case ExceedsLaw():

@@ -16,7 +16,7 @@ from engines.noise.source import NoiseSource
 def guarded_run(
     make_engine: Callable[[], Engine], batches: Sequence[Batch], source: Callable[[int], NoiseSource]
 ) -> list[Release]:
-    """Releases of an engine whose events are sealed.
+    """Return the releases of an engine whose events are sealed.
 
     Args:
         source: noise of a step, by its number.
@@ -33,7 +33,7 @@ def guarded_run(
 def check_guarded(
     make_engine: Callable[[], Engine], batches: Sequence[Batch], source: Callable[[int], NoiseSource]
 ) -> None:
-    """Sealed events give the releases of plain ones, and nothing private is read on the way.
+    """Check that sealed events give the releases of plain ones, and that nothing private is read on the way.
 
     Raises: PrivateValueRead, naming the operation.
     """

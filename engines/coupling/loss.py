@@ -50,7 +50,7 @@ class Losses:
 
     @staticmethod
     def of(pairs: Iterable[tuple[Used, Used]]) -> Losses:
-        """The losses of all mechanisms together."""
+        """Return the losses of all mechanisms together."""
         losses = Losses()
         for first, second in pairs:
             if np.array_equal(np.asarray(first.private), np.asarray(second.private)):
@@ -88,8 +88,9 @@ class Losses:
 
     @property
     def mu_squared(self) -> Fraction:
-        """Of all Gaussian noise. Shifts of a counter's activations add up, those of different mechanisms are at right
-        angles.
+        """Mu squared of all Gaussian noise.
+
+        Shifts of a counter's activations add up; those of different mechanisms are at right angles.
         """
         counters = (moved**2 * _counter_mu_squared(counter) for counter, moved in self.counted.items())
         return sum(counters, self.gaussian)
@@ -101,14 +102,17 @@ class Losses:
 
 
 def _counter_mu_squared(counter: Any) -> Fraction:
-    """Of one event in a counter of zCDP: 2 rho of noise that is a rounding of slightly smaller continuous noise."""
+    """Return mu squared of one event in a counter of zCDP.
+
+    It is 2 rho of noise that is a rounding of slightly smaller continuous noise.
+    """
     least: Fraction = min(counter.node_noise(1))
     cost: Fraction = counter.cost
     return 2 * cost * least / dominating(least)
 
 
 def distance(first: Any, second: Any) -> int:
-    """L1 distance of two integers, or vectors of integers; exact."""
+    """Return the L1 distance of two integers, or vectors of integers; exact."""
     return sum(abs(each) for each in _differences(first, second))
 
 
@@ -120,7 +124,7 @@ def _differences(first: Any, second: Any) -> list[int]:
 
 
 def log_exceeds(threshold: int, bit: bool, rate: float) -> float:
-    """Log of the probability of a bit: Laplace noise exceeds `threshold`, with `rate` = unit / scale.
+    """Return the log of the probability of a bit: Laplace noise exceeds `threshold`, with `rate` = unit / scale.
 
     >>> round(exp(log_exceeds(0, True, 1.0)), 3), round(exp(log_exceeds(3, False, 1.0)), 3)
     (0.5, 0.975)
@@ -131,7 +135,7 @@ def log_exceeds(threshold: int, bit: bool, rate: float) -> float:
 
 
 def _worst_end(bits: Sequence[tuple[float, float]]) -> float:
-    """Of a way down a tree: the largest loss of the way as it went, or if it had turned at one of its bits."""
+    """Return, of a way down a tree, the largest loss of the way as it went, or if it had turned at one of its bits."""
     went, worst = 0.0, 0.0
     for one, other in bits:
         worst = max(worst, abs(went + other))
@@ -140,7 +144,7 @@ def _worst_end(bits: Sequence[tuple[float, float]]) -> float:
 
 
 def composed_epsilon(coins: Sequence[tuple[int, int]], delta: float) -> float:
-    """Epsilon of binomial draws (half, distance) together, at this delta; infinite where there are too few coins.
+    """Return epsilon of binomial draws (half, distance) together, at this delta; infinite for too few coins.
 
     Half of delta is composition's; the rest is shared by the draws evenly, or in proportion to their distances.
     """

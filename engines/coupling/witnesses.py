@@ -55,7 +55,7 @@ class Used:
 
     @property
     def step(self) -> int:
-        """Of the stream: the second label of every source of a step."""
+        """Step of the stream: the second label of every source of a step."""
         return cast("int", self.key[0][1])
 
     @property
@@ -153,7 +153,9 @@ class _Watching:
             raise CouplingBroken(f"{source.labels}: words follow of which private numbers decided how many came before")
 
     def check_words(self) -> None:
-        """After a run. Equal words are noise used twice: in n fresh ones there are some with probability n^2 / 2^65.
+        """Check the words after a run: equal ones are noise used twice.
+
+        Of n fresh words some are equal with probability n^2 / 2^65.
 
         Raises: CouplingBroken.
         """
@@ -259,14 +261,17 @@ class Forced(_Watching):
         return output
 
     def check_complete(self, step: int) -> None:
-        """After a step. Raises: CouplingBroken if the recorded run used mechanisms there that this one did not."""
+        """Check after a step that all of it ran.
+
+        Raises: CouplingBroken if the recorded run used mechanisms there that this one did not.
+        """
         missing = [key for key, used in self._recorded.items() if used.step == step and key not in self._seen]
         if missing:
             raise CouplingBroken(f"{missing[0]}: a mechanism runs on one of two neighbouring inputs only")
 
 
 def _kept(value: Any) -> Any:
-    """A copy that later changes do not reach."""
+    """Return a copy that later changes do not reach."""
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
