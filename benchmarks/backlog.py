@@ -20,9 +20,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agents.broker.embedded import broker_from_env
+from agents.kafka.status import status
 from agents.kafka.topics.admin import create_topics
-from agents.operator.status import status
+from agents.local.broker.embedded import broker_from_env
 from benchmarks.size import SMALLEST, sized
 from schemas.config import Config
 from schemas.config.load import config_from_mapping
@@ -88,8 +88,8 @@ def measured(bootstrap: str, folder: str, steps: int, most: int | None) -> float
 
 
 def work(bootstrap: str, folder: str, name: str, start: str, most: int) -> int:
-    from agents.lifecycle.leaving import Leaving
-    from agents.lifecycle.logs import set_up
+    from agents.kafka.lifecycle.leaving import Leaving
+    from agents.kafka.lifecycle.logs import set_up
     from agents.protocol.release import candidates
     from agents.worker import publish
     from agents.worker.process import run_worker

@@ -27,8 +27,8 @@ from rich.table import Column, Table
 from benchmarks.papers.counters import COUNTERS as COMPARATORS
 from benchmarks.papers.counters import LONGEST
 from benchmarks.size import RESULTS, sized
-from engines.counters import COUNTERS, BlockConfig, Counter, KaryConfig, SimpleConfig, TreeConfig
-from engines.noise import seeded
+from engines.core.counters import COUNTERS, BlockConfig, Counter, KaryConfig, SimpleConfig, TreeConfig
+from engines.core.noise import seeded
 
 HORIZONS = sized((30, 100, 200, 1024, 4096), smallest=(4, 8))
 COMPARED_AT = sized((30, 100, 200, 1024), smallest=(4, 8))

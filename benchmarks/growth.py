@@ -22,7 +22,7 @@ from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.stepper import Stepper
 from benchmarks.size import sized
-from engines.registry import build_domain
+from engines.core.registry import build_domain
 from schemas.config import parse_config
 
 EVENTS = 500

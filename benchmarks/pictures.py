@@ -12,10 +12,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from agents.demo.run import demo_world
-from agents.demo.screen import Screen
-from agents.offline.simulate import SimulateOptions, simulate
-from agents.presentation import metrics_of
+from agents.local.demo.run import demo_world
+from agents.local.demo.screen import Screen
+from agents.local.offline.simulate import SimulateOptions, simulate
+from agents.show.presentation import metrics_of
 from schemas.config import ENGINES, Stream, load_config
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,7 +53,7 @@ def glossary(streams: Sequence[Stream]) -> str:
 
 def shown_streams() -> list[Stream]:
     """Of every engine one: the examples, and the contract cases of engines that have no example."""
-    from engines.contract_case import contract_case
+    from engines.checks.contract_case import contract_case
 
     found = [stream for name in DATA for stream in load_config(EXAMPLES / name).streams]
     there = {stream.engine for stream in found}

@@ -32,9 +32,9 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from agents.offline.rows.columns import rows_for
-from agents.offline.rows.seen import read_back
-from agents.offline.simulate import planned
+from agents.local.offline.rows.columns import rows_for
+from agents.local.offline.rows.seen import read_back
+from agents.local.offline.simulate import planned
 from agents.protocol.clock import StepClock
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
@@ -42,8 +42,8 @@ from agents.protocol.release.public_records import instant
 from agents.protocol.release.stepper import Stepper
 from benchmarks.data import DATA
 from benchmarks.size import QUICK, RESULTS, kept
-from engines.noise import NoiseSource
-from engines.registry import build_domain
+from engines.core.noise import NoiseSource
+from engines.core.registry import build_domain
 from schemas.blocks import Block
 from schemas.config import Stream, config_from_mapping
 from schemas.releases import unframe_records

@@ -2,7 +2,7 @@
 
 It is also the front door of the library: `from engines import configure` gives what docs/library.md describes. What is
 behind the door needs the job's own bounds on users, so it stands above the engines, and is loaded when it is asked for
-by name, as `engines.registry` loads the parts of an engine: no engine imports it.
+by name, as `engines.core.registry` loads the parts of an engine: no engine imports it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import pkgutil
 from typing import Any
 
 _DOOR = {
-    "configure": "agents.library.configure:configure",
-    "PrivateStream": "agents.library.stream:PrivateStream",
-    "StepRelease": "agents.library.release:StepRelease",
-    "Taken": "agents.library.release:Taken",
-    "Promise": "agents.library.promise:Promise",
+    "configure": "agents.local.library.configure:configure",
+    "PrivateStream": "agents.local.library.stream:PrivateStream",
+    "StepRelease": "agents.local.library.release:StepRelease",
+    "Taken": "agents.local.library.release:Taken",
+    "Promise": "agents.local.library.promise:Promise",
     "PrivstreamError": "schemas.errors:PrivstreamError",
 }
 

@@ -15,7 +15,7 @@ LOGGING = "org.slf4j:slf4j-simple:2.0.17"
 CONNECT = "org.apache.kafka:connect-runtime:4.3.0+org.apache.kafka:connect-file:4.3.0"
 ROOT = Path(__file__).parent.parent
 LISTS = {
-    ROOT / "agents" / "broker" / "jars.lock": ("the embedded broker", KAFKA),
+    ROOT / "agents" / "local" / "broker" / "jars.lock": ("the embedded broker", KAFKA),
     ROOT / "requirements" / "connect.lock": ("the Kafka Connect of tests", CONNECT),
 }
 

@@ -23,8 +23,9 @@ class Mechanism:
         scale: of the distribution, in events.
         epsilon: of one event, per use.
         uses: how many uses one event can touch over the whole stream.
-        account: of the engine's budgets, the one that is charged for it (`engines.accounting.budgets`). Not published.
-        mu_squared: what it costs the guarantee's unit, where Gaussian noise adds up by it and not by epsilon; `epsilon`
+        account: of the engine's budgets, the one that is charged for it (`engines.core.accounting.budgets`). Not
+        published. mu_squared: what it costs the guarantee's unit, where Gaussian noise adds up by it and not by
+        epsilon; `epsilon`
             is then what it would cost alone.
         shift: how far one event moves what is hidden, in all of its uses, in the unit of `scale`: the L1 norm; of
             Gaussian noise the squared L2 norm. None: as `l1_sensitivity` and `uses` say. Not published.

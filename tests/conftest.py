@@ -14,7 +14,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from agents.broker.embedded import Broker, broker_from_env
+from agents.local.broker.embedded import Broker, broker_from_env
 
 # The same everywhere, a developer's machine and CI alike: no test is timed, and what failed once fails again. That
 # inputs are made too slowly is a time as well.

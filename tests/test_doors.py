@@ -1,7 +1,7 @@
 """Where private values may be looked at: a list, so that one place more is a decision. Part of `make check`.
 
-`aggregate` functions fold private records into counts, out of the sight of sealed runs (`engines.noise.private`). The
-door alone opens counts, and adds noise to them; these modules go through it. Only mechanisms and counters call a
+`aggregate` functions fold private records into counts, out of the sight of sealed runs (`engines.core.noise.private`).
+The door alone opens counts, and adds noise to them; these modules go through it. Only mechanisms and counters call a
 sampler: noise that is drawn elsewhere meets no witness. An engine makes no source: the calls of a path are counted in
 the one that it is given.
 """
@@ -13,18 +13,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from engines.noise.private import OPENING
+from engines.core.noise.private import OPENING
 from tests.architecture.rules import Module, project
 
 AGGREGATES = """
     engines.markov.domain.StatesDomain.counts
     engines.series.fields.SeriesDomain.sums
-    engines.expiry.Expiry.scheduled
-    engines.expiry.Expiry.taken
-    engines.gathering.Gathered.all
-    engines.gathering.Gathered.with_batch
-    engines.gathering.check_batch
-    engines.gathering: aggregate(Folded.merge)
+    engines.core.expiry.Expiry.scheduled
+    engines.core.expiry.Expiry.taken
+    engines.core.gathering.Gathered.all
+    engines.core.gathering.Gathered.with_batch
+    engines.core.gathering.check_batch
+    engines.core.gathering: aggregate(Folded.merge)
     engines.spatial.held.groups.grouped
     engines.spatial.held.step.StepWork._apart
     engines.spatial.partition.Changes.moved
@@ -50,10 +50,10 @@ AGGREGATES = """
     engines.trajectory.default.questions._number
     engines.trajectory.trips.Trips.first
 """
-ADDING = ("engines.counters.linear", "engines.noise.mechanisms")
-DECIDING = ("engines.noise.exponential", "engines.noise.split")
+ADDING = ("engines.core.counters.linear", "engines.core.noise.mechanisms")
+DECIDING = ("engines.core.noise.exponential", "engines.core.noise.split")
 SAMPLERS = ("discrete_laplace", "laplace_values", "discrete_gaussian", "centred_binomial", "centred_binomials")
-DRAWING = ("engines.noise", "engines.counters.draws", "engines.contract_checks")
+DRAWING = ("engines.core.noise", "engines.core.counters.draws", "engines.checks.contract_checks")
 
 
 def aggregates(module: Module) -> Iterator[str]:
@@ -80,7 +80,7 @@ def named(module: Module, names: tuple[str, ...]) -> bool:
 
 
 def test_functions_that_see_private_records_are_these() -> None:
-    found = {name for module in project() if module.name != "engines.noise.private" for name in aggregates(module)}
+    found = {name for module in project() if module.name != "engines.core.noise.private" for name in aggregates(module)}
     listed = {line.strip() for line in AGGREGATES.strip().splitlines()}
     assert found == listed, f"new: {found - listed}; gone: {listed - found}"
 
@@ -98,7 +98,7 @@ def test_the_door_alone_opens_private_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("door", "through"), [("engines.noise.door.released", ADDING), ("engines.noise.door.opened", DECIDING)]
+    ("door", "through"), [("engines.core.noise.door.released", ADDING), ("engines.core.noise.door.opened", DECIDING)]
 )
 def test_private_values_go_through_the_door_in_these_modules(door: str, through: tuple[str, ...]) -> None:
     found = {module.name for module in project() if any(full == door for _, full in module.mentions)}
@@ -107,7 +107,7 @@ def test_private_values_go_through_the_door_in_these_modules(door: str, through:
 
 def test_engines_are_given_their_source() -> None:
     made = {module.name for module in project() if module.name.startswith("engines.") and calls(module, "NoiseSource")}
-    assert made == {"engines.noise.source"}
+    assert made == {"engines.core.noise.source"}
 
 
 def test_only_mechanisms_and_counters_draw_noise() -> None:
@@ -124,7 +124,8 @@ def test_a_planted_aggregate_is_seen(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["from engines.noise import discrete_laplace", "from engines import noise\nnoise.discrete_laplace"]
+    "source",
+    ["from engines.core.noise import discrete_laplace", "from engines.core import noise\nnoise.discrete_laplace"],
 )
 def test_a_planted_sampler_is_seen(source: str) -> None:
     assert named(Module("engines.spatial.x", source), SAMPLERS)

@@ -12,10 +12,10 @@ from schemas.config import ENGINES
 from tests.architecture.rules import Module, project
 
 ROOT = Path(__file__).resolve().parent.parent
-OWN = ("agents.presentation", *(f"engines.{name}" for name in ENGINES), "engines.specs")
+OWN = ("agents.show.presentation", *(f"engines.{name}" for name in ENGINES), "engines.specs")
 """Where engines are: packages of theirs."""
 ALLOWED = {
-    ("agents.pictures.series", "series"): "a kind of picture has the name of the engine",
+    ("agents.show.pictures.series", "series"): "a kind of picture has the name of the engine",
     ("schemas.config.domain.series", "series"): "a kind of domain and its key have the name of the engine",
     ("schemas.config.stream", "spatial"): "an example of the key, for who left it out",
 }
@@ -74,12 +74,12 @@ def test_tests_and_benchmarks_list_no_engines() -> None:
 
 @pytest.mark.parametrize("source", ["TABLE = {'markov': 1}", "if engine == 'tabular': pass", "x = ('spatial',)"])
 def test_a_planted_name_is_seen(source: str) -> None:
-    assert list(literals(Module("agents.operator.doctor", source)))
+    assert list(literals(Module("agents.readers.operator.doctor", source)))
 
 
 @pytest.mark.parametrize("source", ["from engines.spatial import held", "import engines.tabular.domain"])
 def test_a_planted_import_is_seen(source: str) -> None:
-    assert list(imports(Module("agents.operator.doctor", source)))
+    assert list(imports(Module("agents.readers.operator.doctor", source)))
 
 
 def test_a_planted_list_is_seen() -> None:

@@ -128,7 +128,7 @@ def test_a_newcomers_install_holds_no_developer_tools() -> None:
 
 
 def test_every_jar_of_the_embedded_broker_has_a_hash() -> None:
-    lines = (ROOT / "agents" / "broker" / "jars.lock").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "agents" / "local" / "broker" / "jars.lock").read_text(encoding="utf-8").splitlines()
     jars = [line for line in lines if not line.startswith("#")]
     assert any("org.apache.kafka:kafka_2.13:" in line for line in jars)
     assert [line for line in jars if not re.fullmatch(r"[0-9a-f]{64}  [\w.-]+:[\w.-]+:[\w.-]+", line)] == []
@@ -235,12 +235,12 @@ def test_a_wheel_that_is_installed_elsewhere_has_types_examples_and_a_descriptio
         names = set(packed.namelist())
         assert {f"{package}/py.typed" for package in ("agents", "engines", "schemas")} <= names
         assert {
-            f"agents/watch/assets/{name}" for name in ("public.html", "map.js", "vendor/leaflet/leaflet.js")
+            f"agents/readers/watch/assets/{name}" for name in ("public.html", "map.js", "vendor/leaflet/leaflet.js")
         } <= names
         [about] = [name for name in names if name.endswith("/METADATA")]
         assert "# privstream" in packed.read(about).decode()
         packed.extractall(there)
-    code = "import agents, agents.demo.run as run; print(agents.__file__); print(run.examples())"
+    code = "import agents, agents.local.demo.run as run; print(agents.__file__); print(run.examples())"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(there)}, check=True,
         capture_output=True, text=True,

@@ -30,9 +30,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from agents.kafka import stop_log
-from agents.library.journal import JournalEntry, LockText
-from agents.lifecycle.lives import Lives
-from agents.lifecycle.stops import Stop
+from agents.kafka.lifecycle.lives import Lives
+from agents.kafka.lifecycle.stops import Stop
+from agents.local.library.journal import JournalEntry, LockText
 from agents.protocol.fingerprint import Fingerprint
 from agents.protocol.ingest.bounds import Bounds, BoundSpec
 from agents.protocol.ingest.dead_letters import DeadLetter
@@ -47,9 +47,9 @@ from agents.protocol.release.held_out import HeldOutAudit
 from agents.protocol.release.json_rows import json_rows
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.witness import Mark
-from engines.accounting.accountant import RULES, Accountant
-from engines.accounting.ledger import Cost
-from engines.contract_case import contract_case
+from engines.checks.contract_case import contract_case
+from engines.core.accounting.accountant import RULES, Accountant
+from engines.core.accounting.ledger import Cost
 from engines.tabular.keys import RowKeys
 from schemas import wire
 from schemas.arrays import narrowed
@@ -346,10 +346,12 @@ FORMATS: Sequence[Format] = (
     Format("agents.protocol.release.merge.BlockMerge.arrays", BLOCKS.map(merged), merge_back, of=merge_of),
     Format("agents.protocol.release.held_out.HeldOutAudit.encode", BLOCKS.map(audited), audit_back, of=audit_of),
     Format(
-        "agents.library.journal.JournalEntry.encode", record(JournalEntry), lambda x: JournalEntry.decode(x.encode())
+        "agents.local.library.journal.JournalEntry.encode",
+        record(JournalEntry),
+        lambda x: JournalEntry.decode(x.encode()),
     ),
     Format(
-        "agents.library.journal.LockText.encode",
+        "agents.local.library.journal.LockText.encode",
         record(LockText, owner=st.text("0123456789abcdef", min_size=32, max_size=32)).filter(lockable),
         lambda x: LockText.decode(x.encode()),
     ),
@@ -359,9 +361,11 @@ FORMATS: Sequence[Format] = (
         record(Mark),
         lambda x: Mark.decode(x.encode(), stream=x.stream, place="here"),
     ),
-    Format("agents.lifecycle.lives.Lives.keep", record(Lives), lives_back),
+    Format("agents.kafka.lifecycle.lives.Lives.keep", record(Lives), lives_back),
     Format(
-        "engines.accounting.accountant.Accountant.state", ACCOUNTANTS, lambda x: x.unspent.restore(travelled(x.state()))
+        "engines.core.accounting.accountant.Accountant.state",
+        ACCOUNTANTS,
+        lambda x: x.unspent.restore(travelled(x.state())),
     ),
     Format("engines.tabular.keys.RowKeys.pack", coded(), coded_back),
 )
@@ -468,8 +472,8 @@ def test_bounds_are_read_as_they_were_stored(charged: tuple[BoundSpec, np.ndarra
 
 SNAPSHOTS = "agents.protocol.ingest.snapshots.BucketLog._encode"
 NOT_STORED: Mapping[str, str] = {
-    "agents.library.release._column": "a column for the caller",
-    "agents.library.batches._dumps": "a row of the caller's, in the form of a raw record",
+    "agents.local.library.release._column": "a column for the caller",
+    "agents.local.library.batches._dumps": "a row of the caller's, in the form of a raw record",
     "agents.protocol.fingerprint._flat": "compares fields as JSON would read them",
     "agents.protocol.release.held_out.HeldOutAudit.measure": "a record for operators, which nothing reads back",
     "agents.protocol.release.merge.BlockMerge.progress": "stored with BlockMerge.arrays",
@@ -496,7 +500,14 @@ NOT_STORED: Mapping[str, str] = {
 """What packs bytes that are no format of ours, and what it does instead."""
 PACKS = frozenset({"dumps", "tobytes", "to_bytes"})
 NAMED = ("encode", "_encode", "frame_", "packed", "pack", "json_rows")
-STORING = ("agents/protocol", "agents/library", "agents/kafka", "agents/worker", "agents/lifecycle", "schemas")
+STORING = (
+    "agents/protocol",
+    "agents/local/library",
+    "agents/kafka",
+    "agents/worker",
+    "agents/kafka/lifecycle",
+    "schemas",
+)
 
 
 def functions(tree: ast.AST, name: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
@@ -538,7 +549,7 @@ NARROW: Mapping[str, str] = {
     "engines.tabular.records": "narrowed codes, of attributes with MAX_VALUES at most",
 }
 """Modules that name types of two or four bytes, and why what they hold fits."""
-DRAWN = ("agents.pictures", "agents.watch")
+DRAWN = ("agents.show.pictures", "agents.readers.watch")
 """What these make is seen, not read back."""
 
 

@@ -10,11 +10,11 @@ import typer
 
 from agents.cli.output import FOUND, AsJson, config_of, print_json, rows_progress, say
 from agents.cli.terminal.manual import Example, manual
-from agents.pages.text import table
+from agents.show.pages.text import table
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
-    from agents.coupling.audit import Audit
+    from agents.local.coupling.audit import Audit
     from schemas.config import Stream
 
 LOOK_S = 0.2
@@ -57,7 +57,7 @@ def audit(
     streams = audited_streams(config, only)
     if not streams:
         raise PrivstreamError(f"no stream has {only!r} in its name. Fix: leave --only out to see what there is.")
-    from agents.coupling.audit import fresh_seed
+    from agents.local.coupling.audit import fresh_seed
 
     begin = fresh_seed() if seed is None else seed
     found = audits(streams, pairs=runs, seed=begin, workers=workers, quiet=as_json)
@@ -77,7 +77,7 @@ def audit(
 def audited_streams(config: Path | None, only: str | None) -> list[tuple[str, Stream]]:
     """Return name and stream of what is audited. Raises: ConfigError."""
     if config is None:
-        from agents.coupling.settings import settings
+        from agents.local.coupling.settings import settings
 
         streams = list(settings())
     else:
@@ -92,7 +92,7 @@ def audits(
     import os
     from concurrent.futures import wait
 
-    from agents.offline.processes import process_pool, shared_counts
+    from agents.local.offline.processes import process_pool, shared_counts
 
     each = pairs + BESIDE
     counts = shared_counts(len(streams))
@@ -114,8 +114,8 @@ def audits(
 
 
 def _audit(at: int, name: str, stream: Stream, pairs: int, seed: int) -> Audit:
-    from agents.coupling.audit import audit as run
-    from agents.offline.processes import count_one
+    from agents.local.coupling.audit import audit as run
+    from agents.local.offline.processes import count_one
 
     *_, found = _counted(run(name, stream, pairs=pairs, seed=seed), lambda: count_one(at))
     return found

@@ -10,7 +10,7 @@ import typer
 from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, say, warn
 from agents.cli.terminal.manual import Example, manual
 from agents.cli.terminal.progress import PartsProgress
-from agents.pages.text import table
+from agents.show.pages.text import table
 from schemas.errors import PrivstreamError
 from schemas.events import Reason
 
@@ -62,7 +62,7 @@ def _reason(text: str) -> Reason:
 
 
 async def _tell(config: Config, wanted: Any, *, last: int, going_on: bool, show: bool, as_json: bool) -> None:
-    from agents.operator import dead_letters as letters
+    from agents.readers.operator import dead_letters as letters
 
     bar = PartsProgress()
     try:
@@ -90,7 +90,7 @@ async def _tell(config: Config, wanted: Any, *, last: int, going_on: bool, show:
 
 
 def _print(found: Any, shown: list[dict[str, Any]]) -> None:
-    from agents.lifecycle.refusals import WHAT_TO_DO
+    from agents.kafka.lifecycle.refusals import WHAT_TO_DO
 
     if not found.counts:
         typer.echo("no dead letters: no record was refused, or the letters of those that were are gone")

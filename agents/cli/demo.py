@@ -15,7 +15,7 @@ from agents.cli.output import AsJson, print_json, say
 from agents.cli.terminal.manual import Example, manual
 
 if TYPE_CHECKING:
-    from agents.demo.screen import Screen
+    from agents.local.demo.screen import Screen
     from schemas.config import Config, Stream
 
 
@@ -39,8 +39,8 @@ def demo(
     """
     from rich.console import Console
 
-    from agents.demo.run import demo_world
-    from agents.demo.screen import Screen
+    from agents.local.demo.run import demo_world
+    from agents.local.demo.screen import Screen
 
     console = Console(stderr=as_json)
 
@@ -58,7 +58,7 @@ def demo(
 
 def next_lines(config: Config) -> list[str]:
     """What to type next, in another terminal, while the demo stays up: in a clone, or where a wheel is installed."""
-    from agents.demo.run import examples
+    from agents.local.demo.run import examples
 
     bootstrap = config.kafka.bootstrap
     in_clone = Path("examples/consume.py").is_file() and Path(".venv/bin/privstream").is_file()

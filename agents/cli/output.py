@@ -22,7 +22,7 @@ from schemas.errors import ConfigError, PrivstreamError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from agents.offline.rows.seen import RefusedRows
+    from agents.local.offline.rows.seen import RefusedRows
     from schemas.config import Config, Stream
 
 P = ParamSpec("P")
@@ -122,7 +122,7 @@ def say_refused(stream: str, refused: Sequence[RefusedRows], *, share: float) ->
 
     Args: stream: its name; empty where that is plain.
     """
-    from agents.lifecycle.refusals import MUCH, percent
+    from agents.kafka.lifecycle.refusals import MUCH, percent
 
     if share > MUCH:
         warn(f"{f'stream {stream}: ' if stream else ''}{percent(share)} of the rows are refused")

@@ -24,8 +24,8 @@ from agents.cli.output import (
 from agents.cli.terminal.manual import Example, manual
 
 if TYPE_CHECKING:
-    from agents.offline.going_live import Prospect
-    from agents.offline.rows.seen import RowsSeen
+    from agents.local.offline.going_live import Prospect
+    from agents.local.offline.rows.seen import RowsSeen
 
 
 @manual(
@@ -89,8 +89,8 @@ def replay(
     """
     loaded = config_of(config)
     chosen = chosen_stream(loaded, stream)
-    from agents.offline.replay import ReplayOptions
-    from agents.offline.replay import replay as write
+    from agents.local.offline.replay import ReplayOptions
+    from agents.local.offline.replay import replay as write
 
     options = ReplayOptions(
         speed=speed,

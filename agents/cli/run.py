@@ -63,8 +63,8 @@ def run(
     if log_format not in FORMATS:
         raise PrivstreamError(f"there is no log format {log_format}. Fix: --log-format takes {', '.join(FORMATS)}.")
     # Before the imports, which take seconds on a busy machine: a signal meanwhile must not kill in silence.
-    from agents.lifecycle.leaving import Leaving
-    from agents.lifecycle.logs import set_up
+    from agents.kafka.lifecycle.leaving import Leaving
+    from agents.kafka.lifecycle.logs import set_up
 
     set_up(log_level.upper(), "json" if log_format == "json" else "text")
     leaving = Leaving()
@@ -73,7 +73,7 @@ def run(
     if insecure_seed is not None:
         warn("--insecure-seed makes the noise repeatable. What this worker publishes is NOT PRIVATE.")
     trusted = trusted_steps(loaded, trust_ledger or [])
-    from agents.offline.domains import check_streams
+    from agents.local.offline.domains import check_streams
     from agents.worker.process import run_worker
 
     check_streams(loaded)

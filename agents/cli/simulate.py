@@ -79,9 +79,9 @@ def simulate(
         )
     if insecure_seed and seed is None:
         raise PrivstreamError("--insecure-seed says nothing alone. Fix: add --seed N, or leave it out.")
-    from agents.offline.simulate import SimulateOptions
-    from agents.offline.simulate import simulate as run
-    from agents.presentation import metrics_of, shown
+    from agents.local.offline.simulate import SimulateOptions
+    from agents.local.offline.simulate import simulate as run
+    from agents.show.presentation import metrics_of, shown
     from schemas.config import with_overrides
 
     loaded = config_of(config, offline=True)

@@ -12,10 +12,10 @@ import typer
 from agents.cli.output import AsJson, ConfigFile, config_of, print_json, say, warn
 from agents.cli.terminal.manual import Example, manual
 from agents.cli.terminal.progress import working
-from agents.pages.text import table
+from agents.show.pages.text import table
 
 if TYPE_CHECKING:
-    from agents.operator.status import StreamStatus
+    from agents.kafka.status import StreamStatus
 
 
 @manual(
@@ -29,8 +29,8 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     """
     loaded = config_of(config)
     from agents.kafka.broker_clock import WHAT_TO_DO, worker_clocks
-    from agents.operator.status import status as ask
-    from agents.witness.state import UNCONFIGURED
+    from agents.kafka.status import status as ask
+    from agents.kafka.witness.state import UNCONFIGURED
 
     with working("asking the cluster", quiet=as_json):
         streams = asyncio.run(ask(loaded))
@@ -88,7 +88,7 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
 
 def _remarks(stream: StreamStatus) -> Iterator[str]:
     """What an operator should know beyond the table."""
-    from agents.lifecycle.refusals import Seen
+    from agents.kafka.lifecycle.refusals import Seen
 
     if stream.doubt is not None:
         yield stream.doubt.detail

@@ -10,7 +10,7 @@ import typer
 from agents.cli.output import FOUND, AsJson, ConfigFile, config_of, print_json, say
 from agents.cli.terminal.manual import Example, manual
 from agents.cli.terminal.progress import working
-from agents.pages.text import table
+from agents.show.pages.text import table
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def topics(
     if add_partitions is not None:
         result["added"] = _add(loaded, add_partitions)
     if register:
-        from agents.consume.register import register as put
+        from agents.readers.consume.register import register as put
 
         with working("registering schemas", quiet=as_json):
             result["registered"] = asyncio.run(put(loaded))
@@ -119,7 +119,7 @@ def _describe(config: Config, *, asyncapi: bool, alone: bool) -> None:
         raise PrivstreamError("--asyncapi and --json-schema print one document. Fix: leave the other options out.")
     import orjson
 
-    from agents.consume.asyncapi import document, json_schemas
+    from agents.readers.consume.asyncapi import document, json_schemas
 
     found = document(config) if asyncapi else json_schemas(config)
     typer.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())

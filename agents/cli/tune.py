@@ -52,11 +52,11 @@ def tune(
     NOT PRIVATE: it prints true values, and a bound that is chosen from private data is a function of private data that
     no guarantee covers. Use a public file, or an old one. For the operator only.
     """
-    from agents.offline import tune_output
-    from agents.offline.tune import bounds_of, default_bounds, default_epsilons, epsilons_of
-    from agents.offline.tune_run import TuneOptions, check_bounded, possible
-    from agents.offline.tune_run import tune as run
-    from agents.pages.text import table
+    from agents.local.offline import tune_output
+    from agents.local.offline.tune import bounds_of, default_bounds, default_epsilons, epsilons_of
+    from agents.local.offline.tune_run import TuneOptions, check_bounded, possible
+    from agents.local.offline.tune_run import tune as run
+    from agents.show.pages.text import table
 
     loaded = config_of(config, offline=True)
     chosen = chosen_stream(loaded, stream)

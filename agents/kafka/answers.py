@@ -2,7 +2,7 @@
 
 aiokafka asks again for as long as an error may pass, in silence and without an end, and of others it says only that
 they were unexpected. Here every answer of a client is looked at where it arrives, `AIOKafkaClient.send`. What is not in
-the table is named, and stops the worker after a few beginnings (`agents.lifecycle.lives`).
+the table is named, and stops the worker after a few beginnings (`agents.kafka.lifecycle.lives`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, Literal
 from aiokafka import errors
 from aiokafka.protocol.types import Array, Schema
 
-from agents.lifecycle.advice import explain
-from agents.lifecycle.logs import Reminder
+from agents.kafka.lifecycle.advice import explain
+from agents.kafka.lifecycle.logs import Reminder
 from schemas.errors import BrokerError, ForgottenIdError, RecordSizeError, RefusalError, UnforeseenAnswerError
 
 log = logging.getLogger(__name__)

@@ -20,9 +20,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from agents.kafka.clients import close_client, log_reader
+from agents.kafka.lifecycle.logs import Reminder
 from agents.kafka.security import security_kwargs
 from agents.kafka.topics.admin import altering
-from agents.lifecycle.logs import Reminder
 from schemas.topics import Topics
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from agents.kafka.answers import Answers, heed
+from agents.kafka.lifecycle.advice import explain
+from agents.kafka.lifecycle.cancellations import to_the_end
+from agents.kafka.lifecycle.logs import Reminder
 from agents.kafka.refusals import no_answer
 from agents.kafka.security import security_kwargs
 from agents.kafka.transactions import OneChanceProducer
-from agents.lifecycle.advice import explain
-from agents.lifecycle.cancellations import to_the_end
-from agents.lifecycle.logs import Reminder
 from schemas.errors import BrokerError, HangingTransactionError
 from schemas.topics import BATCH_BYTES
 

@@ -24,11 +24,11 @@ from aiokafka.errors import (
 )
 
 from agents.kafka.answers import refusal
+from agents.kafka.lifecycle.causes import causes
+from agents.kafka.lifecycle.descriptors import no_descriptors
+from agents.kafka.lifecycle.logs import Reminder
 from agents.kafka.refusals import CUT_OFF, no_answer, unanswered
 from agents.kafka.security import security_kwargs
-from agents.lifecycle.causes import causes
-from agents.lifecycle.descriptors import no_descriptors
-from agents.lifecycle.logs import Reminder
 from schemas.errors import (
     AccessError,
     BrokerError,

@@ -22,8 +22,8 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.metadata import MetadataRequest
 
+from agents.kafka.lifecycle.descriptors import no_descriptors
 from agents.kafka.security import security_kwargs
-from agents.lifecycle.descriptors import no_descriptors
 from schemas.errors import AccessError, BrokerError
 
 if TYPE_CHECKING:

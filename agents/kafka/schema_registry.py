@@ -12,9 +12,9 @@ from urllib.parse import quote
 import aiohttp
 import orjson
 
-from agents.formats.contract import SchemaRef
-from agents.formats.schemas import SchemaBook, SchemaText
 from agents.kafka.security import read_secret
+from agents.protocol.formats.contract import SchemaRef
+from agents.protocol.formats.schemas import SchemaBook, SchemaText
 from schemas.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:

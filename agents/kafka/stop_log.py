@@ -5,7 +5,7 @@ Each stop is written at once, and all that is not written yet when a worker ends
 (`agents.worker.process`). A record stays until a worker has read again all that the stop could have come of, and has
 not met it (`agents.worker.topic_watch`); whether the stream has come further meanwhile is for the reader to see. What
 still stands in another worker, that one writes down again. Where a worker ends and cannot write, it is in no consumer
-group any more, which `agents.operator.status` sees.
+group any more, which `agents.kafka.status` sees.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from agents.kafka.clients import close_client, read_to_end
+from agents.kafka.lifecycle.stops import Stop, Stops
 from agents.kafka.security import security_kwargs
-from agents.lifecycle.stops import Stop, Stops
 from schemas.errors import BrokerError
 from schemas.topics import Topics
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 NOT_KEPT = (KafkaError, BrokerError, OSError, TimeoutError)
 REQUEST_MS = 3_000
 LAST_S = 4.0
-"""What writing may take of the time that a worker has to leave (`agents.lifecycle.leaving`)."""
+"""What writing may take of the time that a worker has to leave (`agents.kafka.lifecycle.leaving`)."""
 NOTHING = b"nothing"
 """Key of a record that says nothing: its writer may write."""
 

@@ -14,10 +14,10 @@ from aiokafka.errors import KafkaError
 
 from agents.kafka.answers import heed
 from agents.kafka.clients import SOON_S, close_client, hanging
+from agents.kafka.lifecycle.advice import explain
+from agents.kafka.lifecycle.logs import Reminder
 from agents.kafka.refusals import no_answer
 from agents.kafka.security import security_kwargs
-from agents.lifecycle.advice import explain
-from agents.lifecycle.logs import Reminder
 from schemas.topics import TopicAndPartition
 
 if TYPE_CHECKING:

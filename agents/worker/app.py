@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import faust
 from yarl import URL
 
+from agents.kafka.lifecycle.state_folder import SET_IT, root_of
 from agents.kafka.membership import HEARTBEAT_S
 from agents.kafka.security import faust_credentials
 from agents.kafka.transport import JobTransport
-from agents.lifecycle.state_folder import SET_IT, root_of
 from agents.worker.audit import AuditTask, held_out_start
 from agents.worker.engine import EngineTask, blocks_start
 from agents.worker.metrics import REBALANCES

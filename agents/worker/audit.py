@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from agents.kafka.clients import close_client
+from agents.kafka.lifecycle.cancellations import told
+from agents.kafka.lifecycle.stops import alone
+from agents.kafka.lifecycle.vitals import COMPUTE_S, Pulse
 from agents.kafka.security import security_kwargs
-from agents.lifecycle.cancellations import told
-from agents.lifecycle.stops import alone
-from agents.lifecycle.vitals import COMPUTE_S, Pulse
 from agents.protocol.release.held_out import HeldOutAudit
 from agents.worker.partition_tasks import AckList, StreamsTask, streams_of
 from agents.worker.trimming import Trimmer

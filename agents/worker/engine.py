@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from agents.kafka.clients import close_client, fenced_producer, log_reader
 from agents.kafka.forgotten import fenced_anew
-from agents.lifecycle.stops import alone
-from agents.lifecycle.vitals import COMPUTE_S
+from agents.kafka.lifecycle.stops import alone
+from agents.kafka.lifecycle.vitals import COMPUTE_S
 from agents.protocol.release.candidates import Effects, StreamCandidates
 from agents.protocol.release.effects import Adopted, CommitCandidates, CommitSeeds, Compute, Effect, SaveState
 from agents.protocol.release.stepper import Stepper

@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from agents.kafka.fingerprint import stored_fingerprints
-from agents.lifecycle.advice import PAGE
-from agents.lifecycle.stops import Stops
-from agents.lifecycle.vitals import Vitals
+from agents.kafka.lifecycle.advice import PAGE
+from agents.kafka.lifecycle.stops import Stops
+from agents.kafka.lifecycle.vitals import Vitals
+from agents.kafka.witness.places import store_of
+from agents.kafka.witness.store import Store
 from agents.protocol.partitioner import home_partition
-from agents.witness.places import store_of
-from agents.witness.store import Store
-from engines.noise import fresh_seed, repeated_seed
+from engines.core.noise import fresh_seed, repeated_seed
 from schemas.topics import Topics
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.core import REGISTRY, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from agents.lifecycle.vitals import Vitals
+from agents.kafka.lifecycle.vitals import Vitals
 from agents.protocol.clock import StepClock
 from schemas.config import Stream
 from schemas.ledger import LedgerEntry

@@ -2,7 +2,7 @@
 
 It fences its predecessors, catches up, and only then takes records: see `PartitionTask.open`. Each is a task of its
 own, so that a slow partition holds up no other. What a revoked one still does is dropped. An error inside of one
-stream's own work, from which nothing is sent, stops that stream (`agents.lifecycle.stops`); any other stops the
+stream's own work, from which nothing is sent, stops that stream (`agents.kafka.lifecycle.stops`); any other stops the
 worker, because going on after an error of unknown effect is how a second answer is made. Restarting is cheap:
 everything is read back from committed records.
 """
@@ -17,10 +17,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from agents.lifecycle.cancellations import told
-from agents.lifecycle.logs import about
-from agents.lifecycle.stops import Part, Stops, StreamStoppedError
-from agents.lifecycle.vitals import COMPUTE_S, WORK_S, Pulse, Vitals
+from agents.kafka.lifecycle.cancellations import told
+from agents.kafka.lifecycle.logs import about
+from agents.kafka.lifecycle.stops import Part, Stops, StreamStoppedError
+from agents.kafka.lifecycle.vitals import COMPUTE_S, WORK_S, Pulse, Vitals
 from schemas.errors import PrivstreamError, WireError
 
 log = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 from prometheus_client.aiohttp import make_aiohttp_handler
 
-from agents.lifecycle.connections import ConnectionLimits, LimitedRunner
-from agents.lifecycle.vitals import Vitals
+from agents.kafka.lifecycle.connections import ConnectionLimits, LimitedRunner
+from agents.kafka.lifecycle.vitals import Vitals
 
 log = logging.getLogger(__name__)
 

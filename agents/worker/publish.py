@@ -20,16 +20,16 @@ from aiokafka.errors import KafkaError
 
 from agents.kafka.clients import close_client, fenced_producer, log_reader
 from agents.kafka.forgotten import fenced_anew
+from agents.kafka.lifecycle.cancellations import told
+from agents.kafka.lifecycle.stops import Stops, StreamStoppedError, alone
+from agents.kafka.lifecycle.vitals import Pulse
 from agents.kafka.log_queue import LogQueue
 from agents.kafka.tail import tail
-from agents.lifecycle.cancellations import told
-from agents.lifecycle.stops import Stops, StreamStoppedError, alone
-from agents.lifecycle.vitals import Pulse
+from agents.kafka.witness.keeper import StreamWitness
 from agents.protocol.clock import StepClock
 from agents.protocol.release.candidates import ENOUGH_BYTES, MOST_STEPS
 from agents.protocol.release.log import LogView
 from agents.protocol.release.publisher import Publication, StreamPublisher
-from agents.witness.keeper import StreamWitness
 from agents.worker.failpoints import failpoint
 from agents.worker.metrics import DELAY, FENCES, LATE, PHASES, PUBLISHED, show_public
 from agents.worker.partition_tasks import AckList, StreamsTask, streams_of

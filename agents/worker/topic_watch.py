@@ -15,14 +15,14 @@ from mode import Service
 
 from agents.kafka import stop_log
 from agents.kafka.cluster import access_error, until_it_answers
+from agents.kafka.lifecycle.advice import explain
+from agents.kafka.lifecycle.cancellations import LongService
+from agents.kafka.lifecycle.logs import Reminder
+from agents.kafka.lifecycle.stops import STOPPED, Part, Stop, Stops
+from agents.kafka.lifecycle.vitals import Vitals
+from agents.kafka.status import status
 from agents.kafka.topics.admin import admin_client, needed_topics
 from agents.kafka.topics.ids import TopicIdentity, topic_answers
-from agents.lifecycle.advice import explain
-from agents.lifecycle.cancellations import LongService
-from agents.lifecycle.logs import Reminder
-from agents.lifecycle.stops import STOPPED, Part, Stop, Stops
-from agents.lifecycle.vitals import Vitals
-from agents.operator.status import status
 from agents.protocol.partitioner import home_partition
 from schemas.errors import AccessError, BrokerError, LostTopicError
 from schemas.topics import Topics

@@ -12,9 +12,9 @@ from typing import Any
 from aiokafka.errors import KafkaError
 from mode import Service
 
-from agents.lifecycle.cancellations import LongService
-from agents.lifecycle.reading import READ_S, Reach, Reading
-from agents.lifecycle.vitals import BEAT_S, Vitals
+from agents.kafka.lifecycle.cancellations import LongService
+from agents.kafka.lifecycle.reading import READ_S, Reach, Reading
+from agents.kafka.lifecycle.vitals import BEAT_S, Vitals
 from schemas.topics import TopicAndPartition
 
 LOOK_S = 10.0

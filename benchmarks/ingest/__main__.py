@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from agents.broker.embedded import broker_from_env
-from agents.offline.processes import end_with
+from agents.local.broker.embedded import broker_from_env
+from agents.local.offline.processes import end_with
 from benchmarks.environments import runs
 from benchmarks.ingest import others, together
 from benchmarks.ingest.memory import least_bytes, memory

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.optimize import minimize
 
-from engines.noise import DiscreteLaplace, scale_for
+from engines.core.noise import DiscreteLaplace, scale_for
 from schemas.arrays import FloatArray
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.accounting import gaussian
+from engines.core.accounting import gaussian
 from engines.series.papers.moments import Moments
 
 DELTA = 1e-6

@@ -21,10 +21,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.counters import CounterConfig, SimpleConfig
-from engines.expiry import Expiry
-from engines.gathering import merged
-from engines.noise import NoiseSource, laplace_mechanism, scale_for
+from engines.core.counters import CounterConfig, SimpleConfig
+from engines.core.expiry import Expiry
+from engines.core.gathering import merged
+from engines.core.noise import NoiseSource, laplace_mechanism, scale_for
 from engines.spatial.domain import SpatialDomain, nodes_to
 from engines.spatial.papers.tree_counts import counted, measured
 from engines.spatial.partition import Changes, Partition, descend

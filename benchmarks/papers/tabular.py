@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from engines.noise import NoiseSource
+from engines.core.noise import NoiseSource
 from engines.tabular import Marginals
 from engines.tabular.papers.rounds import Rounds, rounded
 from schemas.arrays import FloatArray, IntArray

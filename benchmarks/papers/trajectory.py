@@ -11,8 +11,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.noise import NoiseSource
-from engines.shares import PureShares
+from engines.core.noise import NoiseSource
+from engines.core.shares import PureShares
 from engines.trajectory import LATTICE, Limits, Trips
 from engines.trajectory.chance import choices, uniforms
 from engines.trajectory.grid import Grid

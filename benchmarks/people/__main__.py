@@ -26,13 +26,13 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from agents.offline.rows.columns import rows_for
-from agents.offline.simulate import driven_by_ticks
-from agents.offline.tune import LEAST, TuneCell, mean
-from agents.offline.tune_run import History, TuneOptions, tune
+from agents.local.offline.rows.columns import rows_for
+from agents.local.offline.simulate import driven_by_ticks
+from agents.local.offline.tune import LEAST, TuneCell, mean
+from agents.local.offline.tune_run import History, TuneOptions, tune
 from benchmarks.people.streams import SETS, People
 from benchmarks.size import QUICK, sized
-from engines.noise import NoiseSource
+from engines.core.noise import NoiseSource
 
 EPSILONS = (Decimal(1), Decimal(4))
 REACH = 5

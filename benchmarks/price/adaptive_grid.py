@@ -14,7 +14,7 @@ from math import ceil, sqrt
 
 import numpy as np
 
-from engines.noise import NoiseSource, laplace_mechanism, scale_for
+from engines.core.noise import NoiseSource, laplace_mechanism, scale_for
 
 LEAST = 10
 FIRST, SECOND = 10, 5

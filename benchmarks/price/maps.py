@@ -15,8 +15,8 @@ from benchmarks.spatial.modes import MODES
 from benchmarks.spatial.scenes import NAME, Errors, Scene
 from benchmarks.spatial.sources import SOURCES
 from benchmarks.spatial.streams import StreamData
-from engines.contract import Batch
-from engines.noise import seeded
+from engines.core.contract import Batch
+from engines.core.noise import seeded
 from engines.spatial import BoxDomain, HeldConfig, HeldLeaves
 from engines.spatial.queries import SIZES, relative_errors
 

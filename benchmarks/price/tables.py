@@ -15,7 +15,7 @@ from benchmarks.tabular.modes import DELTA, growing, growing_pairs, pairs
 from benchmarks.tabular.streams import STREAMS, StreamData
 from benchmarks.tabular.ties import EPSILON as TIES_EPSILON
 from benchmarks.tabular.ties import TABLES, sample, strong
-from engines.noise import seeded
+from engines.core.noise import seeded
 from engines.tabular.growing.engine import GrowingBlocks
 
 PART, TIES = "table", "ties"

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.trajectory.data import LARGE, SOURCES
 from benchmarks.trajectory.modes import FIVE, GRIDS, MODES
-from engines.noise import seeded
+from engines.core.noise import seeded
 from engines.trajectory import LATTICE, Limits, Trips
 from engines.trajectory.metrics import Truth
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from aiokafka import AIOKafkaProducer
 
-from agents.offline.processes import end_with
+from agents.local.offline.processes import end_with
 from benchmarks.scale.streams import START_MS, MainEvents, side_events
 from schemas.events import TICK_HEADER, encode_tick
 

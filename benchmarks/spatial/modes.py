@@ -8,9 +8,9 @@ from functools import partial
 
 from benchmarks.papers import spatial as papers
 from benchmarks.spatial.scenes import NAME, Errors, Scene
-from engines.contract import Batch
-from engines.counters import COUNTERS
-from engines.noise import seeded
+from engines.core.contract import Batch
+from engines.core.counters import COUNTERS
+from engines.core.noise import seeded
 from engines.spatial import HeldConfig, HeldLeaves
 from engines.spatial.papers.config import PHDStreamConfig
 from engines.spatial.papers.phdstream import PHDStream

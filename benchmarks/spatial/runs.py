@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from agents.offline.processes import process_pool
+from agents.local.offline.processes import process_pool
 from benchmarks.spatial.modes import MODES, MORE
 from benchmarks.spatial.scenes import Scene
 from benchmarks.spatial.sources import SOURCES

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from benchmarks.spatial.streams import StreamData
-from engines.contract import Columns
+from engines.core.contract import Columns
 from engines.spatial.placement import Placement
 from engines.spatial.points import Counts, difference
 from engines.spatial.queries import SIZES, relative_errors

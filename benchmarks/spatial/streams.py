@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.data import DATA
 from benchmarks.size import sized
-from engines.contract import Columns
+from engines.core.contract import Columns
 from engines.spatial import BoxDomain, SpatialEvaluator
 from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
 from schemas.blocks import Folded

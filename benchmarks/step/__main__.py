@@ -20,8 +20,8 @@ from benchmarks.size import QUICK, sized
 from benchmarks.step.breakdown import Clock, watching
 from benchmarks.step.city import DOMAIN, EVENTS, MODES, City, Engine, fresh
 from benchmarks.step.twin import Twin
-from engines.contract import Batch, Release
-from engines.noise import seeded
+from engines.core.contract import Batch, Release
+from engines.core.noise import seeded
 from engines.spatial import HeldConfig, HeldLeaves
 
 Case = tuple[str, int]

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.contract import Columns
+from engines.core.contract import Columns
 from engines.spatial import BoxDomain, HeldConfig, HeldLeaves
 from engines.spatial.papers.config import PHDStreamConfig
 from engines.spatial.papers.phdstream import PHDStream

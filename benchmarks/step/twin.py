@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.step.twin_points import Points
-from engines.contract import State
-from engines.noise import NoiseSource
+from engines.core.contract import State
+from engines.core.noise import NoiseSource
 from engines.spatial.held.config import HeldConfig
 from engines.spatial.held.estimate import (
     EMPTY_CELL_VARIANCES,

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.tabular.modes import growing
 from benchmarks.tabular.streams import INCOME, StreamData, adult
-from engines.noise import seeded
+from engines.core.noise import seeded
 
 ROWS = 200
 TEST = 5

@@ -14,8 +14,8 @@ from benchmarks.papers.tabular import streaming_mwem
 from benchmarks.size import SMALLEST
 from benchmarks.tabular.metrics import errors
 from benchmarks.tabular.streams import StreamData
-from engines.contract import Engine
-from engines.noise import seeded
+from engines.core.contract import Engine
+from engines.core.noise import seeded
 from engines.tabular import Marginals, TableDomain, Workload
 from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks

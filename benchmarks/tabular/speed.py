@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.size import sized
 from benchmarks.tabular.modes import growing
 from benchmarks.tabular.streams import STREAMS, StreamData
-from engines.noise import seeded
+from engines.core.noise import seeded
 from engines.tabular import Marginals
 from engines.tabular.growing.engine import GrowingBlocks
 from engines.tabular.papers.structure import JunctionTree

@@ -19,7 +19,7 @@ from functools import cache
 import numpy as np
 
 from benchmarks.data import DATA
-from engines.contract import Batch
+from engines.core.contract import Batch
 from engines.tabular import Category, TableDomain
 from schemas.blocks import Folded
 

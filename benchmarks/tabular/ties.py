@@ -19,7 +19,7 @@ from benchmarks.tabular.consumer import trained
 from benchmarks.tabular.metrics import errors
 from benchmarks.tabular.modes import growing, growing_pairs, pairs
 from benchmarks.tabular.streams import Codes, StreamData, Table, adult, evictions, stops
-from engines.noise import seeded
+from engines.core.noise import seeded
 from engines.tabular import TableDomain
 from engines.tabular.ties import STRONG, cramers_v
 

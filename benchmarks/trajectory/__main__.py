@@ -33,7 +33,7 @@ from benchmarks.trajectory import delta, memory
 from benchmarks.trajectory.data import LARGE, SMALL, SOURCES
 from benchmarks.trajectory.modes import FIVE, GRIDS, MODES
 from benchmarks.trajectory.pictures import side_by_side
-from engines.noise import seeded
+from engines.core.noise import seeded
 from engines.trajectory import Limits, Trips
 from engines.trajectory.metrics import FIGURES, Truth
 

@@ -25,8 +25,8 @@ from statistics import geometric_mean
 import numpy as np
 
 from benchmarks.trajectory.data import SOURCES, cab_trips
-from engines.noise import NoiseSource, seeded
-from engines.shares import GaussianShares, PureShares, Shares
+from engines.core.noise import NoiseSource, seeded
+from engines.core.shares import GaussianShares, PureShares, Shares
 from engines.trajectory import Default, Limits, Trips
 from engines.trajectory.metrics import FIGURES, Truth
 from schemas.arrays import IntArray

@@ -16,9 +16,9 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks.trajectory.data import drives
-from engines.contract import Batch
-from engines.noise import seeded
-from engines.shares import PureShares
+from engines.core.contract import Batch
+from engines.core.noise import seeded
+from engines.core.shares import PureShares
 from engines.trajectory import Trips
 from engines.trajectory.assembly import Closing
 from engines.trajectory.domain import TripDomain

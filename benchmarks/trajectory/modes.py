@@ -7,8 +7,8 @@ from functools import partial
 from typing import Protocol
 
 from benchmarks.papers.trajectory import grid_trips
-from engines.noise import NoiseSource
-from engines.shares import PureShares
+from engines.core.noise import NoiseSource
+from engines.core.shares import PureShares
 from engines.trajectory import Default, Limits, TripMode, Trips
 from engines.trajectory.papers.paper_trees import Paper
 

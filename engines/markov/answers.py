@@ -7,8 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engines.answers.contract import Answerer, Asked, CountAnswer, CountQuestion, Measured, QueryError, Sum, answered
-from engines.answers.where import holds
+from engines.core.answers.contract import (
+    Answerer,
+    Asked,
+    CountAnswer,
+    CountQuestion,
+    Measured,
+    QueryError,
+    Sum,
+    answered,
+)
+from engines.core.answers.where import holds
 from schemas.config import Stream
 from schemas.config.domain.states import StatesDomainSection
 
@@ -20,7 +29,7 @@ def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
 
 
 class MarkovAnswers:
-    """Implements `engines.answers.contract.Answerer`. The noise of different states and steps is independent."""
+    """Implements `engines.core.answers.contract.Answerer`. The noise of different states and steps is independent."""
 
     series = ()
     regions = False

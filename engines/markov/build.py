@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scipy import sparse
 
-from engines.contract import Engine
+from engines.core.contract import Engine
 from engines.markov.chain import Transition
 from engines.markov.config import MarkovConfig
 from engines.markov.domain import StatesDomain

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.identity import written
+from engines.core.identity import written
 from engines.markov.chain import SPARSE_ABOVE, Transition
 from engines.markov.domain import StatesDomain
 from engines.markov.estimate import CountsEstimator

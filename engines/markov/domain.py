@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engines.contract import Columns, ScalarKind
-from engines.noise import aggregate
+from engines.core.contract import Columns, ScalarKind
+from engines.core.noise import aggregate
 from schemas.arrays import IntArray, KeyArray, ReasonArray
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
@@ -21,7 +21,7 @@ from schemas.events import Reason
 
 @dataclass(frozen=True, slots=True)
 class StatesDomain:
-    """Implements `engines.contract.Domain`.
+    """Implements `engines.core.contract.Domain`.
 
     Args:
         field_name: of the raw events, and of the released records. values: the states, in order; distinct.
@@ -61,7 +61,7 @@ class StatesDomain:
         return 1
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
-        """Keys `(events, 1)` and reasons `(events,)`, see `engines.contract.Domain`.
+        """Keys `(events, 1)` and reasons `(events,)`, see `engines.core.contract.Domain`.
 
         >>> states = StatesDomain("zone", ("a", "b"))
         >>> columns = Columns({}, {"zone": ["b", "c", "a"]}, np.int8([1, 1, 1]))

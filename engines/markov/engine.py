@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from engines.accounting import Accountant, PureEvent
-from engines.contract import Batch, Release, State, SyntheticRecord
+from engines.core.accounting import Accountant, PureEvent
+from engines.core.contract import Batch, Release, State, SyntheticRecord
+from engines.core.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
+from engines.core.state import head, numbers_of
 from engines.markov.config import MarkovConfig
 from engines.markov.estimate import Estimate
-from engines.noise import DiscreteLaplace, NoiseSource, laplace_mechanism, scale_for
-from engines.state import head, numbers_of
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee, Mechanism
 
@@ -39,7 +39,7 @@ _DIGITS = 3
 
 
 class Markov:
-    """See the module; implements `engines.contract.Engine`.
+    """See the module; implements `engines.core.contract.Engine`.
 
     | case | what happens |
     |---|---|
@@ -48,7 +48,7 @@ class Markov:
     | beyond the horizon | empty releases with a note, no noise |
 
     >>> from fractions import Fraction
-    >>> from engines.noise import seeded
+    >>> from engines.core.noise import seeded
     >>> from engines.markov.chain import Transition
     >>> from engines.markov.domain import StatesDomain
     >>> from schemas.blocks import Folded
@@ -70,7 +70,7 @@ class Markov:
         self._next = 0
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
-        """See `engines.contract.Engine.step`."""
+        """See `engines.core.contract.Engine.step`."""
         config, now = self.config, batch.step
         if now != self._next:
             raise EngineInputError(f"step {now} is not the next one, {self._next}")
@@ -132,7 +132,9 @@ class Markov:
         return records
 
     def state(self) -> State:
-        """See `engines.contract.Engine.state`. Released values only, so it is no more private than the releases."""
+        """See `engines.core.contract.Engine.state`. Released values only, so it is no more private than the
+        releases.
+        """
         return {
             **head(STATE_FORMAT, self.config.identity, self._next),
             **{_ESTIMATE + name: array.copy() for name, array in self._estimate.items()},
@@ -140,7 +142,7 @@ class Markov:
         }
 
     def restore(self, state: State) -> None:
-        """See `engines.contract.Engine.restore`."""
+        """See `engines.core.contract.Engine.restore`."""
         (step,) = numbers_of(state, STATE_FORMAT, self.config.identity, count=1)
         held = {name.removeprefix(_ESTIMATE): array for name, array in state.items() if name.startswith(_ESTIMATE)}
         if held.keys() != self._estimator.begin().keys():
@@ -150,7 +152,7 @@ class Markov:
         self._budget, self._next = budget, step
 
     def guarantee(self) -> Guarantee:
-        """See `engines.contract.Engine.guarantee`: of one replaced record."""
+        """See `engines.core.contract.Engine.guarantee`: of one replaced record."""
         config = self.config
         largest = config.epsilon if config.allocation is None else config.allocation.largest
         note = "One record replaced by another moves two counts by one each, in one step or in two."

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
-from engines.contract import State
+from engines.core.contract import State
 from schemas.arrays import FloatArray
 
 

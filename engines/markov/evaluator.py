@@ -14,7 +14,7 @@ from schemas.blocks import Folded
 
 @dataclass(frozen=True, slots=True)
 class MarkovEvaluator:
-    """Implements `engines.contract.Evaluator` with the metric mse: of this step's counts as first released.
+    """Implements `engines.core.contract.Evaluator` with the metric mse: of this step's counts as first released.
 
     Revisions of earlier steps are passed over, since their truth is gone by then.
     """
@@ -37,7 +37,7 @@ class MarkovEvaluator:
         return truth.total
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-        """See `engines.contract.Evaluator.measure`. NaN where nothing was released, as beyond the horizon."""
+        """See `engines.core.contract.Evaluator.measure`. NaN where nothing was released, as beyond the horizon."""
         true = self.domain.counts(truth).astype(np.float64)
         released, found = np.zeros(len(true)), False
         states = {value: number for number, value in enumerate(self.domain.values)}
@@ -49,6 +49,6 @@ class MarkovEvaluator:
         return {"mse": float(np.mean((true - released) ** 2)) if found else float("nan")}
 
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
-        """See `engines.contract.Evaluator.exact`."""
+        """See `engines.core.contract.Evaluator.exact`."""
         gaps = self.domain.counts(truth).astype(np.float64) - self.domain.counts(kept)
         return {"mse": float(np.mean(gaps**2))}

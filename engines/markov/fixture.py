@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engines.contract_case import WHOLE, Chance, EngineCase, Variant
+from engines.checks.contract_case import WHOLE, Chance, EngineCase, Variant
 from schemas.config import Stream
 
 _SPARSE = b"0.8,0.1,0,0.1\n0,0.5,0.5,0\n0.2,0.2,0.6,0\n0.3,0.3,0.2,0.2\n"

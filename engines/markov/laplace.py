@@ -15,7 +15,7 @@ from math import log, pi, sqrt
 import numpy as np
 from scipy.special import erfcx
 
-from engines.noise import LEAST_VARIANCE, DiscreteLaplace
+from engines.core.noise import LEAST_VARIANCE, DiscreteLaplace
 from schemas.arrays import FloatArray
 
 LEAST_SCALE = sqrt(LEAST_VARIANCE / 2)

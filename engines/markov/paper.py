@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from engines.contract import State
+from engines.core.contract import State
 from engines.markov.chain import Transition
 from engines.markov.estimate import Estimate
 from engines.markov.laplace import laplace_moments, matched_scale

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engines.answers.contract import Answerer, Asked, CountAnswer, CountQuestion, Measured, QueryError, Sum, answered
+from engines.core.answers.contract import (
+    Answerer,
+    Asked,
+    CountAnswer,
+    CountQuestion,
+    Measured,
+    QueryError,
+    Sum,
+    answered,
+)
 from engines.series.build import domain
 from engines.series.fields import SeriesDomain
 from schemas.config import Stream
@@ -19,7 +28,7 @@ def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
 
 
 class SeriesAnswers:
-    """Implements `engines.answers.contract.Answerer`. The noise of different steps is independent."""
+    """Implements `engines.core.answers.contract.Answerer`. The noise of different steps is independent."""
 
     fields: Mapping[str, Asked] = {}
     regions = False

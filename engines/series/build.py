@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from engines.contract import Engine
+from engines.core.contract import Engine
 from engines.series.clock import Clock
 from engines.series.config import SeriesConfig
 from engines.series.engine import Series

@@ -15,8 +15,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from engines.accounting import gaussian
-from engines.identity import written
+from engines.core.accounting import gaussian
+from engines.core.identity import written
 from engines.series.bank.filter_bank import FilterBank
 from engines.series.clock import Clock
 from engines.series.fields import SeriesDomain, shares

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from engines.contract import Batch, Release, State, SyntheticRecord
-from engines.noise import NoiseSource
+from engines.core.contract import Batch, Release, State, SyntheticRecord
+from engines.core.noise import NoiseSource
+from engines.core.state import head, numbers_of, reading
 from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesField
 from engines.series.guarantee import guarantee
 from engines.series.modes import SeriesOutcome, Value
-from engines.state import head, numbers_of, reading
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 
@@ -33,7 +33,7 @@ SUFFIXES = ("se", "low", "high")
 
 
 class Series:
-    """See the module; implements `engines.contract.Engine`.
+    """See the module; implements `engines.core.contract.Engine`.
 
     | case | what happens |
     |---|---|
@@ -43,7 +43,7 @@ class Series:
 
     >>> import numpy as np
     >>> from fractions import Fraction
-    >>> from engines.noise import seeded
+    >>> from engines.core.noise import seeded
     >>> from engines.series.fields import SeriesDomain
     >>> from engines.series.presence import Presence
     >>> from schemas.blocks import Folded
@@ -61,7 +61,7 @@ class Series:
         self._next = self._alive = 0
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
-        """See `engines.contract.Engine.step`."""
+        """See `engines.core.contract.Engine.step`."""
         if batch.step != self._next:
             raise EngineInputError(f"step {batch.step} is not the next one, {self._next}")
         totals, present = self.config.domain.totals(batch.events)
@@ -103,12 +103,12 @@ class Series:
         return {**measurement, "field": field.name, "value": value, "variance": variance}
 
     def state(self) -> State:
-        """See `engines.contract.Engine.state`. In mode default some 0.5 MB for each field with a clock."""
+        """See `engines.core.contract.Engine.state`. In mode default some 0.5 MB for each field with a clock."""
         mode = {f"mode/{name}": array for name, array in self._mode.arrays().items()}
         return {**head(STATE_FORMAT, self.config.identity, self._next, self._alive), **mode}
 
     def restore(self, state: State) -> None:
-        """See `engines.contract.Engine.restore`."""
+        """See `engines.core.contract.Engine.restore`."""
         mode = self.config.build()
         step, alive = numbers_of(state, STATE_FORMAT, self.config.identity, count=2)
         try:
@@ -120,7 +120,9 @@ class Series:
         self._next, self._alive = step, alive
 
     def guarantee(self) -> Guarantee:
-        """See `engines.contract.Engine.guarantee`: of one unit over a span, since one event is not the unit here."""
+        """See `engines.core.contract.Engine.guarantee`: of one unit over a span, since one event is not the unit
+        here.
+        """
         return guarantee(self.config)
 
 

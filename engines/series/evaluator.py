@@ -16,7 +16,7 @@ from schemas.blocks import Folded
 
 @dataclass(frozen=True, slots=True)
 class SeriesEvaluator:
-    """Implements `engines.contract.Evaluator`: `true`, `released` and `se` of the step.
+    """Implements `engines.core.contract.Evaluator`: `true`, `released` and `se` of the step.
 
     With several fields each name ends in the field's: `true_volume`.
     """
@@ -59,7 +59,7 @@ class SeriesEvaluator:
         return found
 
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
-        """See `engines.contract.Evaluator.exact`."""
+        """See `engines.core.contract.Evaluator.exact`."""
         (true, present), (released, _) = self.domain.totals(truth), self.domain.totals(kept)
         found = {}
         for index, field in enumerate(self.domain.fields):

@@ -17,9 +17,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from engines.contract import Columns, ScalarKind
-from engines.noise import aggregate
-from engines.noise.private import revealed
+from engines.core.contract import Columns, ScalarKind
+from engines.core.noise import aggregate
+from engines.core.noise.private import revealed
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
@@ -139,7 +139,7 @@ class SeriesField:
 
 @dataclass(frozen=True, slots=True)
 class SeriesDomain:
-    """Implements `engines.contract.Domain`. All fields are readings, or none is."""
+    """Implements `engines.core.contract.Domain`. All fields are readings, or none is."""
 
     written_as: ClassVar[str] = "SeriesDomain"
 
@@ -173,7 +173,7 @@ class SeriesDomain:
         return len(self.fields)
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
-        """See `engines.contract.Domain.encode`. Values outside the limits are clipped: see `clipped`.
+        """See `engines.core.contract.Domain.encode`. Values outside the limits are clipped: see `clipped`.
 
         >>> domain = SeriesDomain((SeriesField(name="km", of="sum", limits=(0.0, 100.0)),))
         >>> keys, _ = domain.encode(Columns({"km": np.array([1.5, 400.0])}, {}, np.ones(2, np.int8)))
@@ -195,7 +195,7 @@ class SeriesDomain:
         return keys.view(np.uint64), reasons
 
     def clipped(self, columns: Columns) -> BoolArray:
-        """See `engines.contract.ClippingDomain`."""
+        """See `engines.core.contract.ClippingDomain`."""
         outside = np.zeros(len(columns.operations), np.bool_)
         for field in self.fields:
             if field.limits is not None and field.of != "count":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engines.contract_case import WHOLE, Chance, EngineCase, Variant
+from engines.checks.contract_case import WHOLE, Chance, EngineCase, Variant
 from schemas.config import Stream
 
 SERIES_HIGHEST = 8192

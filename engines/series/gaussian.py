@@ -17,10 +17,10 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil, floor, log2, sqrt
 
-from engines.accounting import Accountant, GaussianEvent, gaussian
-from engines.accounting.lattice import sigma_squared_of
-from engines.noise import NoiseSource, gaussian_mechanism
-from engines.noise.private import clipped
+from engines.core.accounting import Accountant, GaussianEvent, gaussian
+from engines.core.accounting.lattice import sigma_squared_of
+from engines.core.noise import NoiseSource, gaussian_mechanism
+from engines.core.noise.private import clipped
 from engines.series.presence import Presence
 from engines.series.schedule import WeightSchedule
 from schemas.errors import EngineInputError

@@ -11,7 +11,7 @@ from schemas.guarantee import Guarantee
 
 
 def guarantee(config: SeriesConfig) -> Guarantee:
-    """See `engines.contract.Engine.guarantee`."""
+    """See `engines.core.contract.Engine.guarantee`."""
     return Guarantee(
         epsilon=config.epsilon,
         delta=config.delta,

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from engines.accounting import Accountant
-from engines.contract import State
-from engines.noise import NoiseSource
+from engines.core.accounting import Accountant
+from engines.core.contract import State
+from engines.core.noise import NoiseSource
 from engines.series.bank.filter_bank import FilterBank
 from engines.series.gaussian import WHOLE, AdaptiveAmounts, FixedAmounts, GaussianBudget, NoisyTotal
 

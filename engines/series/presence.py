@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-from engines.accounting import sensitivity
+from engines.core.accounting import sensitivity
 from schemas.errors import EngineInputError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from math import ceil
 
-from engines.contract import Engine, Evaluator
+from engines.core.contract import Engine, Evaluator
 from engines.spatial.domain import BoxDomain, LineDomain, PolygonDomain, ZoneDomain, parsed, shape_of
 from engines.spatial.held.config import HeldConfig
 from engines.spatial.held.engine import HeldLeaves
@@ -61,7 +61,7 @@ def build(stream: Stream) -> Engine:
 
 
 def _paper(stream: Stream) -> Engine:
-    from engines.counters import COUNTERS
+    from engines.core.counters import COUNTERS
     from engines.spatial.papers.config import PHDStreamConfig
     from engines.spatial.papers.phdstream import PHDStream
 

@@ -9,8 +9,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from engines.contract import Release
-from engines.contract_case import WHOLE, Chance, EngineCase, Variant
+from engines.checks.contract_case import WHOLE, Chance, EngineCase, Variant
+from engines.core.contract import Release
 from schemas.config import Stream
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.noise import NoiseSource, aggregate, check_zero
+from engines.core.noise import NoiseSource, aggregate, check_zero
 from engines.spatial.placement import Placement
 from engines.spatial.split import SplitRule, split_bits
 from engines.spatial.tree import UNRELEASED, Tree

@@ -19,7 +19,7 @@ from typing import overload
 
 import numpy as np
 
-from engines.many_records import PART, ManyRecords, RecordColumns
+from engines.core.many_records import PART, ManyRecords, RecordColumns
 from engines.spatial.domain import SpatialDomain
 from engines.spatial.placement import Placement
 from schemas.arrays import IntArray

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engines.contract import Columns
+from engines.core.contract import Columns
 from engines.spatial.domain import BoxDomain
 from engines.spatial.domain.mapped import MappedDomain
 from schemas.arrays import FloatArray, IntArray, KeyArray, ReasonArray
@@ -80,7 +80,7 @@ class MappedGrid(BoxDomain):
     mapped: MappedDomain
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
-        """See `engines.contract.Domain`."""
+        """See `engines.core.contract.Domain`."""
         keys, reasons = self.mapped.encode(columns)
         rows, x, y, _ = self.mapped.located(columns.numbers[self.x_field], columns.numbers[self.y_field])
         keys[rows, 0] = self.cells(x, y).astype(np.uint64) << np.uint64(1) | (columns.operations[rows] < 0)
@@ -89,7 +89,7 @@ class MappedGrid(BoxDomain):
 
 @dataclass(frozen=True, slots=True)
 class SpatialEvaluator:
-    """Implements `engines.contract.Evaluator` with the metrics error_small, error_medium and error_large.
+    """Implements `engines.core.contract.Evaluator` with the metrics error_small, error_medium and error_large.
 
     Args:
         domain: the evaluation grid; rectangles that lie in its bounds, on land or not.
@@ -131,7 +131,7 @@ class SpatialEvaluator:
         return int((truth.counts * _signs(truth)).sum())
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-        """See `engines.contract.Evaluator.measure`. A key that says delete counts negatively."""
+        """See `engines.core.contract.Evaluator.measure`. A key that says delete counts negatively."""
         x = np.asarray(synthetic[self.domain.x_field], np.float64)
         y = np.asarray(synthetic[self.domain.y_field], np.float64)
         columns = Columns({self.domain.x_field: x, self.domain.y_field: y}, {}, np.ones(len(x), np.int8))
@@ -140,7 +140,7 @@ class SpatialEvaluator:
         return self._errors(truth, self._sums(inside, np.ones(len(inside), np.int64)))
 
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
-        """See `engines.contract.Evaluator.exact`."""
+        """See `engines.core.contract.Evaluator.exact`."""
         return self._errors(truth, self._sums(kept.keys[:, 0], kept.counts * _signs(kept)))
 
     def _errors(self, truth: Folded, sums: IntArray) -> dict[str, float]:

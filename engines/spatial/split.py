@@ -15,7 +15,7 @@ from math import ceil
 
 import numpy as np
 
-from engines.noise import NoiseSource, aggregate, laplace_exceeds
+from engines.core.noise import NoiseSource, aggregate, laplace_exceeds
 from schemas.arrays import BoolArray, IntArray
 from schemas.errors import EngineInputError
 
@@ -110,7 +110,7 @@ def split_bits(
     Privacy: one event adds one to one cell of each level, so a root-to-leaf path costs at most `rule.epsilon`.
         The proof needs child <= parent; subtracting deletes breaks it.
 
-    >>> from engines.noise import seeded
+    >>> from engines.core.noise import seeded
     >>> rule = SplitRule(epsilon=Fraction(1))
     >>> split_bits(np.array([10_000]), np.array([3]), depth=1, threshold=0, rule=rule, noise=seeded(7))
     array([ True])

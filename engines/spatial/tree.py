@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from engines.state import reading
+from engines.core.state import reading
 from schemas.arrays import BoolArray, IntArray
 from schemas.errors import EngineInputError
 

@@ -71,8 +71,8 @@ def _along(maps: Sequence[PolygonDomain | LineDomain]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class ZoneEvaluator:
-    """Implements `engines.contract.Evaluator`: mean relative errors over all single zones (error_small), and over all
-    runs of a tenth (error_medium) and a third (error_large) of the zones, neighbours in the table.
+    """Implements `engines.core.contract.Evaluator`: mean relative errors over all single zones (error_small), and over
+    all runs of a tenth (error_medium) and a third (error_large) of the zones, neighbours in the table.
     """
 
     domain: ZoneDomain
@@ -108,11 +108,11 @@ class ZoneEvaluator:
         return np.bincount(np.array(found, np.int64), minlength=len(place)).astype(np.int64)
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-        """See `engines.contract.Evaluator.measure`."""
+        """See `engines.core.contract.Evaluator.measure`."""
         return self._errors(truth, self.synthetic_counts(synthetic[self.domain.field]))
 
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
-        """See `engines.contract.Evaluator.exact`."""
+        """See `engines.core.contract.Evaluator.exact`."""
         return self._errors(truth, self.true_counts(kept))
 
     def _errors(self, truth: Folded, released: IntArray) -> dict[str, float]:

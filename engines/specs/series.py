@@ -25,7 +25,7 @@ SPEC = EngineSpec(
     domain="engines.series.build:domain",
     build="engines.series.build:build",
     evaluator="engines.series.build:evaluator",
-    presentation="agents.presentation.series:PRESENTATION",
+    presentation="agents.show.presentation.series:PRESENTATION",
     contract_case="engines.series.fixture:CONTRACT",
     answers="engines.series.answers:answers",
 )

@@ -23,7 +23,7 @@ SPEC = EngineSpec(
     domain="engines.spatial.build:domain",
     build="engines.spatial.build:build",
     evaluator="engines.spatial.build:evaluator",
-    presentation="agents.presentation.spatial:PRESENTATION",
+    presentation="agents.show.presentation.spatial:PRESENTATION",
     contract_case="engines.spatial.fixture:CONTRACT",
     answers="engines.spatial.answers.build:answers",
 )

@@ -20,7 +20,7 @@ SPEC = EngineSpec(
     domain="engines.tabular.build:domain",
     build="engines.tabular.build:build",
     evaluator="engines.tabular.build:evaluator",
-    presentation="agents.presentation.tabular:PRESENTATION",
+    presentation="agents.show.presentation.tabular:PRESENTATION",
     contract_case="engines.tabular.fixture:CONTRACT",
     answers="engines.tabular.answers:answers",
 )

@@ -23,6 +23,6 @@ SPEC = EngineSpec(
     domain="engines.trajectory.build:domain",
     build="engines.trajectory.build:build",
     evaluator="engines.trajectory.build:evaluator",
-    presentation="agents.presentation.trajectory:PRESENTATION",
+    presentation="agents.show.presentation.trajectory:PRESENTATION",
     contract_case="engines.trajectory.fixture:CONTRACT",
 )

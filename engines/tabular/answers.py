@@ -17,11 +17,20 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.answers.contract import Answerer, Asked, CountAnswer, CountQuestion, Measured, QueryError, Sum, answered
-from engines.answers.where import Pieces, Where, fields_of, looking_at, of_interval, of_others, of_value, parts_of
-from engines.counters import Counter
-from engines.noise import DiscreteLaplace
-from engines.registry import uncorrected_engine
+from engines.core.answers.contract import (
+    Answerer,
+    Asked,
+    CountAnswer,
+    CountQuestion,
+    Measured,
+    QueryError,
+    Sum,
+    answered,
+)
+from engines.core.answers.where import Pieces, Where, fields_of, looking_at, of_interval, of_others, of_value, parts_of
+from engines.core.counters import Counter
+from engines.core.noise import DiscreteLaplace
+from engines.core.registry import uncorrected_engine
 from engines.tabular.attributes import Attribute, Category, Numeric
 from engines.tabular.domain import TableDomain
 from engines.tabular.growing.engine import GrowingBlocks
@@ -56,7 +65,7 @@ class MarginalBlock:
 
 
 class TabularAnswers:
-    """Implements `engines.answers.contract.Answerer`.
+    """Implements `engines.core.answers.contract.Answerer`.
 
     Args: deletes: whether events delete others, so that what comes after the last step may be negative.
     """

@@ -22,7 +22,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from engines.contract import ScalarKind
+from engines.core.contract import ScalarKind
 from schemas.arrays import FloatArray, IntArray, ReasonArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason

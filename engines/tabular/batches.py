@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.contract import Batch
-from engines.noise import aggregate
+from engines.core.contract import Batch
+from engines.core.noise import aggregate
 from engines.tabular.keys import RowKeys
 from engines.tabular.marginals import Marginals
 from schemas.arrays import IntArray

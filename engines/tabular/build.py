@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.contract import Engine
+from engines.core.contract import Engine
 from engines.tabular.attributes import Attribute, Category, Numeric, Scalar
 from engines.tabular.domain import Impossible, TableDomain
 from engines.tabular.evaluator import TableEvaluator

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engines.contract import Columns, ScalarKind
+from engines.core.contract import Columns, ScalarKind
 from engines.tabular.attributes import Attribute, Scalar
 from engines.tabular.keys import RowKeys
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
@@ -37,7 +37,7 @@ class Impossible:
 
 @dataclass(frozen=True, slots=True)
 class TableDomain:
-    """See the module; implements `engines.contract.Domain`.
+    """See the module; implements `engines.core.contract.Domain`.
 
     Args:
         attributes: one to 50, with distinct names.
@@ -109,14 +109,14 @@ class TableDomain:
         return self.keys.words
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
-        """Keys `(events, words)` and reasons `(events,)`, see `engines.contract.Domain`."""
+        """Keys `(events, words)` and reasons `(events,)`, see `engines.core.contract.Domain`."""
         codes, reasons = self.encode_values([columns.values[name] for name in self.names], len(columns.operations))
         keys = self.keys.pack(codes, columns.operations)
         keys[reasons != 0] = 0
         return keys, reasons
 
     def at_fault(self, columns: Columns) -> list[str]:
-        """See `engines.contract.FaultNamingDomain`."""
+        """See `engines.core.contract.FaultNamingDomain`."""
         rows = len(columns.operations)
         fields = [""] * rows
         codes = np.empty((rows, len(self.attributes)), np.int64)

@@ -42,7 +42,7 @@ def workload_errors(true: FloatArray, synthetic: FloatArray, layout: Marginals, 
 
 @dataclass(frozen=True, slots=True)
 class TableEvaluator:
-    """Implements `engines.contract.Evaluator`.
+    """Implements `engines.core.contract.Evaluator`.
 
     Args:
         domain: of the rows. workload: its marginals of two or more attributes are compared, or all if it has none.
@@ -85,11 +85,11 @@ class TableEvaluator:
         return self.true_counts(Folded.of(self.domain.keys.pack(codes, np.ones(len(codes), np.int8))), layout)
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-        """See `engines.contract.Evaluator.measure`."""
+        """See `engines.core.contract.Evaluator.measure`."""
         true, found = self.true_counts(truth, self.layout), self.synthetic_counts(synthetic, self.layout)
         return workload_errors(true, found, self.layout, float(self.size(truth)))
 
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
-        """See `engines.contract.Evaluator.exact`."""
+        """See `engines.core.contract.Evaluator.exact`."""
         true, found = self.true_counts(truth, self.layout), self.true_counts(kept, self.layout)
         return workload_errors(true, found, self.layout, float(self.size(truth)))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.contract import State
-from engines.state import reading
+from engines.core.contract import State
+from engines.core.state import reading
 from schemas.arrays import FloatArray, IntArray
 
 

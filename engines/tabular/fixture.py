@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engines.contract_case import WHOLE, Chance, EngineCase, Variant
+from engines.checks.contract_case import WHOLE, Chance, EngineCase, Variant
 from schemas.config import Stream
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engines.contract import State
-from engines.noise import NoiseSource, uniform_below
+from engines.core.contract import State
+from engines.core.noise import NoiseSource, uniform_below
 from engines.tabular.domain import TableDomain
 from engines.tabular.fitted import Fitted
 from engines.tabular.marginals import Marginals

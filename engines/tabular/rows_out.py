@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.many_records import ManyRecords, RecordColumns
+from engines.core.many_records import ManyRecords, RecordColumns
 from engines.tabular.domain import TableDomain
 from schemas.arrays import FloatArray, IntArray, WordArray
 

@@ -19,8 +19,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from engines.noise import aggregate
-from engines.state import reading
+from engines.core.noise import aggregate
+from engines.core.state import reading
 from engines.trajectory.domain import ADMITTED, ENDS, HASH, PLACE, TIME, WORDS, places
 from engines.trajectory.trips import LATTICE_BITS, Trips
 from schemas.arrays import IntArray, KeyArray

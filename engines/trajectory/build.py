@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engines.shares import GaussianShares, PureShares, Shares
+from engines.core.shares import GaussianShares, PureShares, Shares
 from engines.trajectory.assembly import Closing
 from engines.trajectory.default.mode import Default
 from engines.trajectory.domain import TripDomain

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engines.noise import NoiseSource
+from engines.core.noise import NoiseSource
 from schemas.arrays import FloatArray, IntArray
 
 _CHUNK = 1 << 22
@@ -39,7 +39,7 @@ def choices(weights: FloatArray, count: int, source: NoiseSource) -> IntArray:
 def systematic(weights: FloatArray, source: NoiseSource) -> IntArray:
     """Integers with these expectations, each within one of its own, and so are sums of neighbours.
 
-    >>> from engines.noise import seeded
+    >>> from engines.core.noise import seeded
     >>> systematic(np.array([0.5, 0.5, 2.0]), seeded(1)).sum()
     np.int64(3)
     """

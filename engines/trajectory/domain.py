@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from engines.contract import Columns, FilledWords, ScalarKind
+from engines.core.contract import Columns, FilledWords, ScalarKind
 from engines.spatial.domain.base import coordinates_at_fault
 from engines.trajectory.ground import Ground
 from engines.trajectory.trips import LATTICE, LATTICE_BITS, MIDDLE, Trips
@@ -32,7 +32,7 @@ _ROW = np.uint64(LATTICE - 1)
 
 @dataclass(frozen=True, slots=True)
 class TripDomain:
-    """Half-open rectangle. Implements `engines.contract.Domain`.
+    """Half-open rectangle. Implements `engines.core.contract.Domain`.
 
     Args:
         x_field, y_field: coordinates, in raw and in synthetic records.
@@ -75,11 +75,11 @@ class TripDomain:
 
     @property
     def filled(self) -> FilledWords:
-        """See `engines.contract.FilledDomain`."""
+        """See `engines.core.contract.FilledDomain`."""
         return FilledWords(trip=(HASH.start, HASH.start + 1), admitted=ADMITTED, time=TIME)
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
-        """Keys `(events, 6)`, the first four words 0, and reasons; see `engines.contract.Domain`.
+        """Keys `(events, 6)`, the first four words 0, and reasons; see `engines.core.contract.Domain`.
 
         >>> domain = TripDomain("x", "y", (0.0, 0.0, 1.0, 1.0), end_field="last")
         >>> numbers = {"x": np.array([0.5, 2.0]), "y": np.array([0.0, 0.0])}
@@ -105,7 +105,7 @@ class TripDomain:
         return keys, reasons
 
     def at_fault(self, columns: Columns) -> list[str]:
-        """See `engines.contract.FaultNamingDomain`."""
+        """See `engines.core.contract.FaultNamingDomain`."""
         return coordinates_at_fault(columns, (self.x_field, self.y_field), self.bounds)
 
     def coordinates(self, trips: Trips) -> tuple[FloatArray, FloatArray]:

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from engines.accounting.budgets import Budgets
-from engines.contract import Batch, Release, State
-from engines.identity import written
-from engines.noise import NoiseSource
-from engines.shares import PureShares, Shares
-from engines.state import head, numbers_of
+from engines.core.accounting.budgets import Budgets
+from engines.core.contract import Batch, Release, State
+from engines.core.identity import written
+from engines.core.noise import NoiseSource
+from engines.core.shares import PureShares, Shares
+from engines.core.state import head, numbers_of
 from engines.trajectory.assembly import Assembly, Closing
 from engines.trajectory.default.mode import Default
 from engines.trajectory.domain import TripDomain
@@ -73,7 +73,7 @@ class TrajectoryConfig:
 
 
 class Trajectories:
-    """See the module; implements `engines.contract.Engine`."""
+    """See the module; implements `engines.core.contract.Engine`."""
 
     def __init__(self, config: TrajectoryConfig) -> None:
         self.config = config
@@ -84,7 +84,7 @@ class Trajectories:
         self._budgets = Budgets.of(self.guarantee())
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
-        """See `engines.contract.Engine.step`. Empty windows are released like any other."""
+        """See `engines.core.contract.Engine.step`. Empty windows are released like any other."""
         config = self.config
         if batch.step != self._next:
             raise EngineInputError(f"step {self._next} comes next, not step {batch.step}")
@@ -116,7 +116,7 @@ class Trajectories:
         )
 
     def state(self) -> State:
-        """See `engines.contract.Engine.state`. O(points of trips under way)."""
+        """See `engines.core.contract.Engine.state`. O(points of trips under way)."""
         return {
             **head(STATE_FORMAT, self.config.identity, self._next, self._total),
             **self._assembly.arrays(),
@@ -124,13 +124,13 @@ class Trajectories:
         }
 
     def restore(self, state: State) -> None:
-        """See `engines.contract.Engine.restore`."""
+        """See `engines.core.contract.Engine.restore`."""
         step, total = numbers_of(state, STATE_FORMAT, self.config.identity, count=2)
         assembly, budgets = Assembly.of(state), self._budgets.restored(state)
         self._next, self._total, self._assembly, self._budgets = step, total, assembly, budgets
 
     def guarantee(self) -> Guarantee:
-        """See `engines.contract.Engine.guarantee`. Of one trip; with a delta, of all trips of a user."""
+        """See `engines.core.contract.Engine.guarantee`. Of one trip; with a delta, of all trips of a user."""
         config = self.config
         return Guarantee(
             epsilon=config.shares.epsilon,

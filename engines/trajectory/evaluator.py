@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from engines.contract import Columns
+from engines.core.contract import Columns
 from engines.trajectory.domain import HASH, PLACE, TIME, TripDomain, places
 from engines.trajectory.metrics import FIGURES, Truth
 from engines.trajectory.trips import Trips
@@ -18,7 +18,7 @@ from schemas.blocks import Folded
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryEvaluator:
-    """Implements `engines.contract.Evaluator`: all trips so far, those under way too, as one set each."""
+    """Implements `engines.core.contract.Evaluator`: all trips so far, those under way too, as one set each."""
 
     domain: TripDomain
     trip_field: str = "trip"
@@ -41,13 +41,13 @@ class TrajectoryEvaluator:
         return len(truth.keys)
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
-        """See `engines.contract.Evaluator.measure`; NaN where there is no true trip yet."""
+        """See `engines.core.contract.Evaluator.measure`; NaN where there is no true trip yet."""
         if not len(truth.keys):
             return dict.fromkeys(self.metrics, float("nan"))
         return self._errors(truth, self.synthetic_trips(synthetic))
 
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
-        """See `engines.contract.Evaluator.exact`; NaN where there is no true trip yet."""
+        """See `engines.core.contract.Evaluator.exact`; NaN where there is no true trip yet."""
         if not len(truth.keys):
             return dict.fromkeys(self.metrics, float("nan"))
         return self._errors(truth, self.true_trips(kept) if len(kept.keys) else Trips.none())

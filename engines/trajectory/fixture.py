@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from engines.contract_case import WHOLE, Chance, EngineCase, Variant
+from engines.checks.contract_case import WHOLE, Chance, EngineCase, Variant
 from engines.spatial.fixture import point_at
 from schemas.config import Stream
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import shapely
 
-from engines.contract import Columns
-from engines.noise import aggregate
+from engines.core.contract import Columns
+from engines.core.noise import aggregate
 from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
 from engines.trajectory.grid import Grid
 from engines.trajectory.trips import LATTICE, MIDDLE, Trips

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from engines.noise import NoiseSource
-from engines.shares import CellNoise, LaplaceCells, Shares
+from engines.core.noise import NoiseSource
+from engines.core.shares import CellNoise, LaplaceCells, Shares
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 from schemas.guarantee import Mechanism

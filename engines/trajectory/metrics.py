@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.noise import seeded
+from engines.core.noise import seeded
 from engines.trajectory.chance import uniforms
 from engines.trajectory.grid import Grid
 from engines.trajectory.trips import LATTICE, Trips

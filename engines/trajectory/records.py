@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.many_records import ManyRecords, RecordColumns
+from engines.core.many_records import ManyRecords, RecordColumns
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.synthesis import Synthesis
 from schemas.arrays import FloatArray, IntArray

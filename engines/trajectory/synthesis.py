@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from engines.noise import NoiseSource
-from engines.shares import Shares
+from engines.core.noise import NoiseSource
+from engines.core.shares import Shares
 from engines.trajectory.histograms import Noisy
 from engines.trajectory.trips import Trips
 from schemas.arrays import FloatArray

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.noise import aggregate
+from engines.core.noise import aggregate
 from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
 

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from engines.noise import NoiseSource
+from engines.core.noise import NoiseSource
 from engines.trajectory.chance import uniforms
 from schemas.arrays import FloatArray, IntArray
 

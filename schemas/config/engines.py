@@ -1,7 +1,7 @@
 """What an engine says of itself, in one object: `EngineSpec`. An entry point of its distribution names it.
 
 A spec imports nothing heavy: what computes stands in it as a reference, loaded when it is asked for
-(`engines.registry`), so that `validate` loads no engine and a worker those of its own streams.
+(`engines.core.registry`), so that `validate` loads no engine and a worker those of its own streams.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EngineFacts:
     whole_unit: True where the engine itself accounts for all that one unit may contribute, because several
         contributions are not simply several times one: it then runs at the unit's epsilon and delta.
     measured_expiry: modes in which a `ttl` expiry is measured as a delete; elsewhere it is post-processing and free.
-    counts_surplus: modes that scale their release up by what the bounds refuse (`engines.surplus`).
+    counts_surplus: modes that scale their release up by what the bounds refuse (`engines.core.surplus`).
     noise_versions: mode -> version of the noise's law, where it is no longer the first one; in the fingerprint, so that
         a stream which was started with another law does not silently go on with this one.
     dates_records: True where each synthetic record is of one step and says which; False where records together stand
@@ -57,11 +57,13 @@ class EngineSpec:
         facts: what a configuration is checked against.
         domains: the models of `[streams.domain]` that it works on, by `kind`. Engines may share a kind and its model.
         options: the model of `[streams.options]`.
-        domain, build, evaluator: functions of a `Stream` that give its `engines.contract.Domain`, its `Engine` before
+        domain, build, evaluator: functions of a `Stream` that give its `engines.core.contract.Domain`, its `Engine`
+        before
             the first step, and its `Evaluator`.
-        presentation: the `agents.presentation.contract.Presentation`, which `explain` and `simulate` show.
-        contract_case: the `engines.contract_case.EngineCase` of the contract tests and coupled runs.
-        answers: a function of a `Stream` and what was measured that gives its `engines.answers.contract.Answerer`, for
+        presentation: the `agents.show.presentation.contract.Presentation`, which `explain` and `simulate` show.
+        contract_case: the `engines.checks.contract_case.EngineCase` of the contract tests and coupled runs.
+        answers: a function of a `Stream` and what was measured that gives its `engines.core.answers.contract.Answerer`,
+        for
             `privstream query`; None: it answers no questions.
         asks: what `privstream init` asks beside what every stream and the domain (`DomainSection.questions`) are asked.
     """

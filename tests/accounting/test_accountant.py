@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.accounting import (
+from engines.core.accounting import (
     Accountant,
     Contributions,
     DiscreteGaussianEvent,

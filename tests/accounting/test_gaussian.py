@@ -10,7 +10,7 @@ from dp_accounting import get_epsilon_gaussian, get_sigma_gaussian
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.accounting.gaussian import corollary_5_2, delta, epsilon, log_delta, mu_for, sigma_for
+from engines.core.accounting.gaussian import corollary_5_2, delta, epsilon, log_delta, mu_for, sigma_for
 from schemas.errors import EngineInputError
 
 EPSILONS = st.floats(1e-4, 50.0)

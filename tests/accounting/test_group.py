@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.accounting import gaussian
-from engines.accounting.group import group_delta
+from engines.core.accounting import gaussian
+from engines.core.accounting.group import group_delta
 from schemas.errors import EngineInputError
 
 

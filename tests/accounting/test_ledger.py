@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.accounting import (
+from engines.core.accounting import (
     Contributions,
     Cost,
     DiscreteGaussianEvent,

@@ -12,7 +12,7 @@ from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.accounting import (
+from engines.core.accounting import (
     Contributions,
     DiscreteGaussianEvent,
     GaussianEvent,
@@ -23,7 +23,7 @@ from engines.accounting import (
     privacy_loss,
     zcdp,
 )
-from engines.noise import DiscreteGaussian
+from engines.core.noise import DiscreteGaussian
 from schemas.errors import EngineInputError
 
 pytestmark = pytest.mark.seconds(0.5)

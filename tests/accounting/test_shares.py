@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.accounting import gaussian, privacy_loss
-from engines.accounting.lattice import dominating
-from engines.accounting.ledger import DiscreteGaussianEvent
-from engines.accounting.user_level import event_mu_squared, times_mu_squared
-from engines.counters import spent
-from engines.noise import seeded
-from engines.shares import COUNTERS, LARGEST, GaussianCells, GaussianShares, PureShares, _rounded
+from engines.core.accounting import gaussian, privacy_loss
+from engines.core.accounting.lattice import dominating
+from engines.core.accounting.ledger import DiscreteGaussianEvent
+from engines.core.accounting.user_level import event_mu_squared, times_mu_squared
+from engines.core.counters import spent
+from engines.core.noise import seeded
+from engines.core.shares import COUNTERS, LARGEST, GaussianCells, GaussianShares, PureShares, _rounded
 from schemas.errors import EngineInputError
 
 

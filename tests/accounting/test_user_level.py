@@ -9,8 +9,8 @@ from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.accounting import event_epsilon, gaussian
-from engines.accounting.user_level import group_promise
+from engines.core.accounting import event_epsilon, gaussian
+from engines.core.accounting.user_level import group_promise
 from schemas.errors import EngineInputError
 
 EPSILONS = st.floats(0.05, 8.0)

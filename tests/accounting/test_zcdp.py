@@ -10,7 +10,7 @@ from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.accounting import Contributions, DiscreteGaussianEvent, PureEvent, Sequential, fold, gaussian, zcdp
+from engines.core.accounting import Contributions, DiscreteGaussianEvent, PureEvent, Sequential, fold, gaussian, zcdp
 from schemas.errors import EngineInputError
 
 RHOS = st.floats(-6.0, 1.0).map(lambda e: 10.0**e)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import schemas.errors
-from agents.lifecycle.advice import ADVICE, PAGE, advice, explain, table
+from agents.kafka.lifecycle.advice import ADVICE, PAGE, advice, explain, table
 from schemas.errors import BatchError, PrivstreamError, PromiseError, RecordError, StateFileError, StepOrderError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,7 @@ ERRORS = [
 def test_the_page_holds_the_table_of_all_messages() -> None:
     found = re.search(r"<!-- advice: .* -->\n(.*)\n<!-- end of advice -->", TEXT, re.DOTALL)
     assert found is not None
-    assert found[1] == table(), "python -m agents.lifecycle.advice prints the table as it should be"
+    assert found[1] == table(), "python -m agents.kafka.lifecycle.advice prints the table as it should be"
 
 
 @pytest.mark.parametrize("each", ADVICE, ids=lambda each: each.section)

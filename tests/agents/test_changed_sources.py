@@ -10,8 +10,8 @@ import pytest
 from aiokafka import TopicPartition
 
 from agents.kafka import source_check
+from agents.kafka.lifecycle.stops import Stops
 from agents.kafka.topics.ids import TopicIdentity
-from agents.lifecycle.stops import Stops
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask
 from agents.worker.ingest.service import IngestService
 from agents.worker.ingest.specs import source_specs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.offline.domains import check_streams
+from agents.local.offline.domains import check_streams
 from schemas.config import parse_config
 from schemas.errors import ConfigError
 

@@ -19,9 +19,9 @@ from aiokafka.errors import (
 
 from agents.kafka import refusals
 from agents.kafka.cluster import access_error, passes, probe, said
+from agents.kafka.lifecycle.advice import advice, explain
+from agents.kafka.lifecycle.stops import Stops, StreamStoppedError, alone
 from agents.kafka.topics.admin import admin_client
-from agents.lifecycle.advice import advice, explain
-from agents.lifecycle.stops import Stops, StreamStoppedError, alone
 from schemas.config.server import Kafka
 from schemas.errors import (
     AccessError,

@@ -12,10 +12,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from agents.lifecycle import connections
-from agents.lifecycle.connections import ConnectionLimits, LimitedRunner
-from agents.lifecycle.vitals import Vitals
-from agents.watch import server
+from agents.kafka.lifecycle import connections
+from agents.kafka.lifecycle.connections import ConnectionLimits, LimitedRunner
+from agents.kafka.lifecycle.vitals import Vitals
+from agents.readers.watch import server
 from agents.worker import probes
 from tests.kafka.support import until
 from tests.watch.test_server import served
@@ -124,7 +124,7 @@ def test_half_a_header_has_its_time_and_so_has_half_a_body(
 ) -> None:
     """A short one here: nothing else ends these connections."""
     monkeypatch.setattr(connections, "REQUEST_S", 0.1)
-    monkeypatch.setattr("agents.watch.guard.REQUEST_S", 0.1)
+    monkeypatch.setattr("agents.readers.watch.guard.REQUEST_S", 0.1)
 
     async def run() -> None:
         async with served() as (page, _, _):

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import agents.worker.topic_watch
-from agents.lifecycle.stops import Part, Stops
-from agents.lifecycle.vitals import Vitals
+from agents.kafka.lifecycle.stops import Part, Stops
+from agents.kafka.lifecycle.vitals import Vitals
 from agents.protocol.release.publisher import Publication
 from agents.protocol.release.stepper import Stepper
 from agents.worker.publish import PublishStreamTask

@@ -25,11 +25,11 @@ from aiokafka.errors import KafkaError
 import schemas.errors
 from agents.kafka import stop_log
 from agents.kafka.cluster import passes
-from agents.lifecycle.leaving import Leaving
-from agents.lifecycle.lives import VARIABLE, Lives
-from agents.lifecycle.stops import STOPPED, Stop, Stops, StreamStoppedError, alone
-from agents.lifecycle.vitals import Vitals
-from agents.operator.status import StreamStatus, _doubt
+from agents.kafka.lifecycle.leaving import Leaving
+from agents.kafka.lifecycle.lives import VARIABLE, Lives
+from agents.kafka.lifecycle.stops import STOPPED, Stop, Stops, StreamStoppedError, alone
+from agents.kafka.lifecycle.vitals import Vitals
+from agents.kafka.status import StreamStatus, _doubt
 from agents.worker import process
 from agents.worker.ingest.partition_task import SourceTask
 from agents.worker.partition_tasks import PartitionTasks, StreamsTask
@@ -40,24 +40,21 @@ from tests.agents.test_advice import OF_THE_LIBRARY
 from tests.kafka.support import job_config, stream_table
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = (
-    "agents/formats", "agents/kafka", "agents/lifecycle", "agents/protocol", "agents/witness", "agents/worker",
-    "engines", "schemas",
-)  # fmt: skip
+ROOMS = ("agents/kafka", "agents/protocol", "agents/worker", "engines", "schemas")
 """What a worker runs."""
 
 LATER = "is raised later, or given to who stops"
 FORGOTTEN = "fences anew and tries once more, and raises it the second time"
 SWALLOWED = {
-    ("agents/formats/schemas.py", "SchemaBook.reader"): "a record that cannot be read is refused by reason",
+    ("agents/protocol/formats/schemas.py", "SchemaBook.reader"): "a record that cannot be read is refused by reason",
     ("agents/kafka/cluster.py", "until_it_answers"): "waits for the cluster",
     ("agents/kafka/fingerprint.py", "_refused"): LATER,
     ("agents/kafka/stop_log.py", "last_words"): "the worker ends, and says in the log that it could not write",
     ("agents/kafka/topics/admin.py", "admin_client"): "closes what could not start, and raises why",
-    ("agents/lifecycle/cancellations.py", "LongService._told"): "the worker leaves, and raises it otherwise",
-    ("agents/witness/keeper.py", "StreamWitness._patiently"): "waits for its witness, and says so",
-    ("agents/witness/keeper.py", "StreamWitness._tell"): "the log and the metric say what could not be recorded",
-    ("agents/witness/state.py", "witness_state"): "a command",
+    ("agents/kafka/lifecycle/cancellations.py", "LongService._told"): "the worker leaves, and raises it otherwise",
+    ("agents/kafka/witness/keeper.py", "StreamWitness._patiently"): "waits for its witness, and says so",
+    ("agents/kafka/witness/keeper.py", "StreamWitness._tell"): "the log and the metric say what could not be recorded",
+    ("agents/kafka/witness/state.py", "witness_state"): "a command",
     ("agents/worker/engine.py", "EngineTask._commit"): FORGOTTEN,
     ("agents/worker/engine.py", "EngineTask._drive"): "goes back into the machine, which raises it",
     ("agents/worker/ingest/add_partitions.py", "_check_drained"): "a command",
@@ -76,12 +73,12 @@ SWALLOWED = {
     ("agents/worker/topic_watch.py", "TopicWatch.record"): "writes it at the next look",
     ("agents/worker/topic_watch.py", "TopicWatch._watch"): "waits for the cluster",
     ("agents/worker/trimming.py", "Trimmer._run"): "deleting is tried again at the next step",
-    ("engines/contract_checks.py", "check_order"): "a check, that no worker runs",
-    ("engines/contract_checks.py", "check_state_is_kept"): "a check, that no worker runs",
+    ("engines/checks/contract_checks.py", "check_order"): "a check, that no worker runs",
+    ("engines/checks/contract_checks.py", "check_state_is_kept"): "a check, that no worker runs",
 }  # fmt: skip
 ENDS = {
-    ("agents/lifecycle/leaving.py", "Leaving.end"): {"os._exit"},
-    ("agents/lifecycle/leaving.py", "Leaving.again"): {"os.execv"},
+    ("agents/kafka/lifecycle/leaving.py", "Leaving.end"): {"os._exit"},
+    ("agents/kafka/lifecycle/leaving.py", "Leaving.again"): {"os.execv"},
     ("agents/worker/failpoints.py", "failpoint"): {"os.kill"},
 }
 """Ways out of a process."""
@@ -201,9 +198,9 @@ def test_a_process_ends_in_one_place_and_a_stop_is_noted_in_one() -> None:
             told.add((path, name))
     assert out == ENDS
     assert noted == {
-        ("agents/lifecycle/stops.py", "Stops._note"),
+        ("agents/kafka/lifecycle/stops.py", "Stops._note"),
         ("agents/kafka/stop_log.py", "decode"),
-        ("agents/witness/keeper.py", "StreamWitness._tell"),  # waits, and goes on by itself
+        ("agents/kafka/witness/keeper.py", "StreamWitness._tell"),  # waits, and goes on by itself
     }
     assert written == {"may_write", "keep", "record", "clear"}
     assert told == {("agents/worker/process.py", "_live"), ("agents/worker/process.py", "run_worker")}

@@ -11,7 +11,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from agents.lifecycle.stops import Stops
+from agents.kafka.lifecycle.stops import Stops
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.places import Places
 from agents.worker.ingest import restore

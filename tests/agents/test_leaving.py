@@ -12,7 +12,7 @@ import pytest
 
 HEAD = """
 import logging, os, sys, threading, time
-from agents.lifecycle.leaving import Leaving
+from agents.kafka.lifecycle.leaving import Leaving
 logging.basicConfig(level="INFO", stream=sys.stdout, format="%(message)s")
 leaving = Leaving(limit_s=0.2)
 leaving.install()

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-from agents.lifecycle.logs import OncePerCause, Reminder
+from agents.kafka.lifecycle.logs import OncePerCause, Reminder
 
 
 class Clock:
@@ -89,8 +89,8 @@ def test_lines_of_json_say_what_they_are_about() -> None:
     """In a process of its own: logging is set up once in each."""
     program = """
 import asyncio, logging
-from agents.lifecycle.logs import about, set_up
-from agents.lifecycle.stops import Stops, alone
+from agents.kafka.lifecycle.logs import about, set_up
+from agents.kafka.lifecycle.stops import Stops, alone
 from schemas.errors import LostTopicError
 set_up("INFO", "json")
 log = logging.getLogger("agents.worker.engine")

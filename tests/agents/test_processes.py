@@ -18,14 +18,14 @@ from tests.kafka.support import WAIT_AT_MOST_S
 ROOT = Path(__file__).resolve().parents[2]
 POOL = """
 import time
-from agents.offline.processes import process_pool
+from agents.local.offline.processes import process_pool
 if __name__ == "__main__":
     with process_pool(2) as pool:
         [task.result() for task in [pool.submit(time.sleep, 3600) for _ in range(2)]]
 """
 FORK = """
 import os, time
-from agents.offline.processes import end_with
+from agents.local.offline.processes import end_with
 parent = os.getpid()
 for _ in range(2):
     if not os.fork():
@@ -103,7 +103,7 @@ def test_there_is_one_way_to_make_a_pool() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if re.search(r"ProcessPoolExecutor\(|multiprocessing\.Pool|\.Process\(target", path.read_text())
     ]
-    assert sorted(made) == ["agents/offline/processes.py"]
+    assert sorted(made) == ["agents/local/offline/processes.py"]
 
 
 def test_a_worker_that_crashes_leaves_no_copy_of_its_memory() -> None:

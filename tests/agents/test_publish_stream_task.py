@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from agents.lifecycle.stops import Stops, StreamStoppedError
+from agents.kafka.lifecycle.stops import Stops, StreamStoppedError
 from agents.worker import publish
 from agents.worker.publish import PublishStreamTask
-from engines.contract_case import contract_case
+from engines.checks.contract_case import contract_case
 from schemas.errors import GapError, LostTopicError
 from schemas.releases import STEP_HEADER
 from schemas.topics import Topics

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from agents.formats.contract import SchemaRef
-from agents.formats.schemas import SchemaBook, SchemaText
 from agents.kafka import schema_registry
 from agents.kafka.schema_registry import RegistryClient, RegistryError
+from agents.protocol.formats.contract import SchemaRef
+from agents.protocol.formats.schemas import SchemaBook, SchemaText
 from schemas.config.source.registry import Registry
 
 CANARY = "c4n4ry-of-the-registry"

@@ -13,11 +13,11 @@ from aiokafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.formats import schemas
-from agents.formats.contract import SchemaRef
-from agents.formats.schemas import SchemaBook, SchemaText
+from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.schema_registry import RegistryClient, RegistryError
-from agents.lifecycle.vitals import Vitals
+from agents.protocol.formats import schemas
+from agents.protocol.formats.contract import SchemaRef
+from agents.protocol.formats.schemas import SchemaBook, SchemaText
 from agents.protocol.ingest.events import RawRecord
 from agents.worker.ingest import schema_wait
 from agents.worker.ingest.counters import IngestCounters

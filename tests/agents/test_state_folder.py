@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.lifecycle import state_folder
-from agents.lifecycle.state_folder import root_of
+from agents.kafka.lifecycle import state_folder
+from agents.kafka.lifecycle.state_folder import root_of
 from agents.worker.app import data_folder
 from schemas.config import Config, JobSection
 from schemas.config.load import parse_config

@@ -16,7 +16,7 @@ import agents.kafka.clients
 import agents.kafka.tail
 import agents.worker.audit
 from agents.kafka.clients import close_client
-from agents.lifecycle.cancellations import LongService, to_the_end, told
+from agents.kafka.lifecycle.cancellations import LongService, to_the_end, told
 from agents.worker.audit import AuditStreamTask
 from agents.worker.ingest import service
 from agents.worker.ingest.service import IngestService

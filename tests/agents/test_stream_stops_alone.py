@@ -14,7 +14,7 @@ import pytest
 from aiokafka.errors import KafkaError
 from prometheus_client import REGISTRY
 
-from agents.lifecycle.stops import STOPPED, Stops
+from agents.kafka.lifecycle.stops import STOPPED, Stops
 from agents.protocol.release.stepper import Stepper
 from agents.worker import engine, job
 from agents.worker.engine import EngineTask

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from agents.kafka import stop_log
-from agents.lifecycle.stops import Stop
-from agents.lifecycle.vitals import Pulse
+from agents.kafka.lifecycle.stops import Stop
+from agents.kafka.lifecycle.vitals import Pulse
+from agents.kafka.witness import keeper, store
+from agents.kafka.witness.folder import Folder
+from agents.kafka.witness.keeper import StreamWitness
+from agents.kafka.witness.places import store_of
+from agents.kafka.witness.state import witness_state
+from agents.kafka.witness.store import ChangedError, Noted, Store, prove, within
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.witness import Mark
-from agents.witness import keeper, store
-from agents.witness.folder import Folder
-from agents.witness.keeper import StreamWitness
-from agents.witness.places import store_of
-from agents.witness.state import witness_state
-from agents.witness.store import ChangedError, Noted, Store, prove, within
 from schemas.config import Config
 from schemas.errors import BrokerError, WitnessAwayError, WitnessError
 from tests.agents.witness_server import Documents, serving

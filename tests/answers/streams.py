@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from engines.answers.contract import Answerer, CountQuestion
-from engines.answers.where import Atom, Both
-from engines.contract import Batch, Columns, Engine
-from engines.noise import seeded
-from engines.registry import build_domain, build_engine, part
+from engines.core.answers.contract import Answerer, CountQuestion
+from engines.core.answers.where import Atom, Both
+from engines.core.contract import Batch, Columns, Engine
+from engines.core.noise import seeded
+from engines.core.registry import build_domain, build_engine, part
 from schemas.blocks import Folded
 from schemas.config import Stream
 

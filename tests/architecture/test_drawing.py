@@ -31,12 +31,12 @@ def test_an_arrow_that_others_imply_is_left_out() -> None:
 
 
 def test_a_planted_import_changes_the_drawing() -> None:
-    edges = [("agents.kafka.clients", "schemas.topics"), ("agents.pages.plots", "agents.pages.text")]
+    edges = [("agents.kafka.clients", "schemas.topics"), ("agents.show.pages.plots", "agents.show.pages.text")]
     before = drawing.mermaid(drawing.arrows(edges, drawn="agents"))
-    planted = ("agents.kafka.clients", "agents.pages.text")
+    planted = ("agents.kafka.clients", "agents.show.pages.text")
     after = drawing.mermaid(drawing.arrows([*edges, planted], drawn="agents"))
     assert before != after
-    assert "kafka --> pages & schemas" in after
+    assert "kafka --> show & schemas" in after
 
 
 def test_a_page_without_a_place_for_a_drawing_is_refused() -> None:

@@ -6,10 +6,9 @@ import grimp
 import pytest
 
 from tests.architecture.rules import (
-    LAYERS,
+    PARTS,
     Module,
     alias_breaches,
-    below,
     chance_breaches,
     clock_breaches,
     import_breaches,
@@ -32,8 +31,8 @@ from tests.architecture.rules import (
         ("engines.specs.spatial", "engines.spatial.build"),
         ("engines.specs.spatial", "schemas.config.discovery"),
         ("engines.specs.spatial", "numpy"),
-        ("engines.registry", "engines.spatial.build"),
-        ("engines.counters.tree", "engines.spatial.domain"),
+        ("engines.core.registry", "engines.spatial.build"),
+        ("engines.core.counters.tree", "engines.spatial.domain"),
         ("engines.spatial.points", "secrets"),
         ("agents.protocol.release.merge", "asyncio"),
         ("agents.protocol.release.merge", "os"),
@@ -56,8 +55,8 @@ def test_a_planted_import_is_caught(importer: str, imported: str) -> None:
         ("engines.series.build", "engines.series.papers.config", False),
         ("engines.tabular.build", "engines.series.papers", True),
         ("engines.tabular.papers.paper_table", "engines.series.papers.config", True),
-        ("agents.presentation.series", "engines.series.papers.config", True),
-        ("agents.presentation.spatial.error", "engines.tabular.papers.paper_table", True),
+        ("agents.show.presentation.series", "engines.series.papers.config", True),
+        ("agents.show.presentation.spatial.error", "engines.tabular.papers.paper_table", True),
     ],
 )
 def test_a_planted_import_of_papers_is_caught(importer: str, imported: str, lazy: bool) -> None:
@@ -70,9 +69,9 @@ def test_a_planted_import_upwards_and_a_planted_circle_are_caught() -> None:
     graph = grimp.build_graph("engines", "schemas", cache_dir=None)
     graph.add_import(importer="engines.spatial.domain.box", imported="engines.spatial.points")
     assert graph.nominate_cycle_breakers("engines.spatial")
-    graph.add_import(importer="engines.noise.source", imported="engines.counters.tree")
-    layers = [layer for layer in LAYERS if not any(below(name, "agents") for name in layer.module_tails)]
-    assert graph.find_illegal_dependencies_for_layers(layers)
+    graph.add_import(importer="engines.core.noise.source", imported="engines.core.counters.tree")
+    inside = next(layers for layers in PARTS if "engines.core.noise" in layers[-1].module_tails)
+    assert graph.find_illegal_dependencies_for_layers(inside)
 
 
 def test_a_planted_name_for_a_type_of_arrays_is_caught() -> None:
@@ -88,11 +87,11 @@ def test_a_planted_name_for_a_type_of_arrays_is_caught() -> None:
         ("schemas.blocks", "from uuid import uuid4"),
         ("engines.spatial.points", "import numpy as np\nnp.random.default_rng(0)"),
         ("engines.spatial.points", "from numpy import random as dice"),
-        ("engines.noise.source", "import numpy.random"),
+        ("engines.core.noise.source", "import numpy.random"),
         ("engines.spatial.points", "import secrets"),
         ("agents.worker.engine", "import os\nseed = os.urandom(32)"),
         ("agents.worker.engine", "from os import urandom"),
-        ("agents.broker.embedded", "import secrets"),
+        ("agents.local.broker.embedded", "import secrets"),
     ],
 )
 def test_a_planted_source_of_chance_is_caught(name: str, source: str) -> None:
@@ -114,10 +113,10 @@ def test_a_planted_clock_is_caught(name: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("importer", "imported"),
     [
-        ("engines.counters.tree", "engines.noise"),
-        ("engines.counters.tree", "numpy"),
-        ("engines.noise.source", "secrets"),
-        ("agents.protocol.release.merge", "engines.contract"),
+        ("engines.core.counters.tree", "engines.core.noise"),
+        ("engines.core.counters.tree", "numpy"),
+        ("engines.core.noise.source", "secrets"),
+        ("agents.protocol.release.merge", "engines.core.contract"),
         ("agents.protocol.release.merge", "agents.protocol.release.effects"),
         ("agents.protocol.release.merge", "datetime"),
         ("agents.worker.ingest.service", "faust"),
@@ -132,7 +131,7 @@ def test_honest_imports_pass(importer: str, imported: str) -> None:
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("engines.noise.source", "import secrets\nsecrets.token_bytes(32)"),
+        ("engines.core.noise.source", "import secrets\nsecrets.token_bytes(32)"),
         ("agents.protocol.release.merge", "from datetime import datetime\ndatetime.fromisoformat('2016-01-01')"),
         ("agents.worker.ingest.service", "import faust\nimport time\nfrom agents.protocol import merge"),
     ],

@@ -8,6 +8,7 @@ from tests.architecture.rules import (
     CHANCE_ALLOWED,
     LAYERS,
     PACKAGES,
+    PARTS,
     RULES,
     SHOWS_PAPERS,
     alias_breaches,
@@ -34,7 +35,9 @@ def test_every_import_is_an_allowed_edge() -> None:
 
 def test_no_import_runs_up() -> None:
     breaches = [breach for edge in edges() for breach in upward_breaches(*edge)]
-    for found in imports().find_illegal_dependencies_for_layers(LAYERS):
+    for found in (
+        found for order in (LAYERS, *PARTS) for found in imports().find_illegal_dependencies_for_layers(order)
+    ):
         breaches.append(f"{found.importer} imports {found.imported}, which stands above it or beside it")
     assert not breaches, "\n".join(breaches)
 

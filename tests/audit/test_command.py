@@ -10,9 +10,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.coupling import audit as audits
-from agents.coupling.audit import Audit
-from agents.coupling.mutants import every_site, mutated
+from agents.local.coupling import audit as audits
+from agents.local.coupling.audit import Audit
+from agents.local.coupling.mutants import every_site, mutated
 from schemas.config import Stream, load_config
 from tests.couple.plants import unasked
 

@@ -1,4 +1,4 @@
-"""The statistics of `engines.sampling`: what it states about its errors holds.
+"""The statistics of `engines.checks.sampling`: what it states about its errors holds.
 
 Null hypothesis of the Monte Carlo tests: the mechanism is exactly as private as it claims. Fixed seeds: they fail
 always or never.
@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from engines.noise import NoiseSource, discrete_laplace, seeded
-from engines.sampling import FEWEST, ceiling, coins, epsilon_shown, lower, sampled, visible
+from engines.checks.sampling import FEWEST, ceiling, coins, epsilon_shown, lower, sampled, visible
+from engines.core.noise import NoiseSource, discrete_laplace, seeded
 from schemas.arrays import BoolArray
 from schemas.errors import EngineInputError
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from agents.presentation import metrics_of
+from agents.show.presentation import metrics_of
 from benchmarks.people.streams import SETS, People
 
 

@@ -13,7 +13,7 @@ from benchmarks.price import adaptive_grid, trips
 from benchmarks.price.adaptive_grid import AdaptiveGrid, overlaps, reconciled
 from benchmarks.price.results import Results, Run
 from benchmarks.price.tree_fit import Measured, TreeModel, fitted
-from engines.noise import seeded
+from engines.core.noise import seeded
 from engines.trajectory import LATTICE, Trips
 
 EPSILON = Fraction(1)

@@ -23,7 +23,7 @@ from benchmarks.scale.statistics import flatness, growth, quantile, slope, step_
 from benchmarks.scale.streams import ENGINES, MAIN, START, START_MS, MainEvents, job, main_stream, side_events
 from benchmarks.scale.streams import side_stream as side
 from benchmarks.scale.workers import phases, total
-from engines.registry import build_domain
+from engines.core.registry import build_domain
 from schemas.config.load import config_from_mapping
 
 PARTITIONS = 4

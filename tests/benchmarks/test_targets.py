@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.broker.embedded import BOOTSTRAP_VARIABLE
+from agents.local.broker.embedded import BOOTSTRAP_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = re.compile(r"^bench-([a-z]+):.*\n\t.*-m benchmarks\.(\w+)", re.MULTILINE)

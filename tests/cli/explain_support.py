@@ -6,9 +6,9 @@ import html
 import json
 import re
 
-from agents.explain import Explanation, explain
-from agents.explain.page import render_page
-from agents.explain.text import render_text
+from agents.show.explain import Explanation, explain
+from agents.show.explain.page import render_page
+from agents.show.explain.text import render_text
 from schemas.config import Config, parse_config
 
 USER = 'unit = "user"\nuser = "rider"\nmax_contributions = 20'

@@ -14,8 +14,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from agents.cli.app import COMMANDS, build_app
-from agents.explain.sentences import promise
-from agents.operator import doctor
+from agents.readers.operator import doctor
+from agents.show.explain.sentences import promise
 from schemas.config import load_config, parse_config
 
 pytestmark = pytest.mark.seconds(0.4)

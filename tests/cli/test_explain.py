@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.explain import Budget, noise_facts
-from agents.explain.parts import decimal, exact
-from agents.presentation.error import NORMAL_95, RELEASES
-from agents.presentation.spatial.error import LeafNoise
-from engines.contract import Batch
-from engines.counters import COUNTERS, SimpleConfig
-from engines.noise import DiscreteLaplace, seeded
-from engines.registry import build_engine
+from agents.show.explain import Budget, noise_facts
+from agents.show.explain.parts import decimal, exact
+from agents.show.presentation.error import NORMAL_95, RELEASES
+from agents.show.presentation.spatial.error import LeafNoise
+from engines.core.contract import Batch
+from engines.core.counters import COUNTERS, SimpleConfig
+from engines.core.noise import DiscreteLaplace, seeded
+from engines.core.registry import build_engine
 from engines.spatial.split import path_cost
 from schemas.blocks import Folded
 from schemas.config import Stream

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from agents.explain import explain
-from agents.explain.registry import registry
+from agents.show.explain import explain
+from agents.show.explain.registry import registry
 from schemas.errors import ConfigError
 from tests.cli.explain_support import USER, config, everywhere, explained, series
 

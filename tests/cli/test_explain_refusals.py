@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from agents.cli.app import build_app
 from agents.protocol.fingerprint import Fingerprint, holding
-from engines.counters import SimpleConfig
-from engines.counters.contract import check_activation
-from engines.noise import scale_for
+from engines.core.counters import SimpleConfig
+from engines.core.counters.contract import check_activation
+from engines.core.noise import scale_for
 from engines.spatial.split import SplitRule
 from schemas.config import BoxDomainSection, Privacy, SpatialOptions, Stream, Timing
 from schemas.config.source.formats import CsvSection

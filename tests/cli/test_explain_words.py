@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.explain import explain
-from agents.explain.page import render_page
+from agents.show.explain import explain
+from agents.show.explain.page import render_page
 from engines.spatial.placement import Placement
 from tests.cli.explain_support import EVENT, USER, config, everywhere, explained, series, toml
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engines.accounting import gaussian
-from engines.counters import TreeConfig
+from engines.core.accounting import gaussian
+from engines.core.counters import TreeConfig
 from engines.spatial.split import SplitRule
 from tests.couple.plants.all import EVERY
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import agents.lifecycle.logs
+import agents.kafka.lifecycle.logs
 import agents.worker.process
 from agents.cli.app import build_app
-from agents.lifecycle.leaving import Leaving
-from agents.operator.doctor import config_findings
-from agents.watch import server
+from agents.kafka.lifecycle.leaving import Leaving
+from agents.readers.operator.doctor import config_findings
+from agents.readers.watch import server
 from schemas.config import Config, load_config, with_overrides
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "taxi.toml"
@@ -36,7 +36,7 @@ def test_a_worker(epsilon: float, said: bool, tmp_path: Path, monkeypatch: pytes
     (tmp_path / "taxi.toml").write_text(text.replace("nyc_taxi/", f"{EXAMPLE.parent}/nyc_taxi/"))
     ran: list[Any] = []
     monkeypatch.setattr(Leaving, "install", lambda self: None)  # signals and logs of this process stay as they are
-    monkeypatch.setattr(agents.lifecycle.logs, "set_up", lambda level, form: None)
+    monkeypatch.setattr(agents.kafka.lifecycle.logs, "set_up", lambda level, form: None)
     monkeypatch.setattr(agents.worker.process, "run_worker", lambda loaded, **_: ran.append(loaded))
     done = CliRunner().invoke(build_app(), ["run", str(tmp_path / "taxi.toml")])
     assert ran, done.output

@@ -12,7 +12,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(sys.executable).with_name("privstream")
 HEAVY = ("numpy", "faust", "aiokafka", "pyarrow", "matplotlib", "pydantic", "rich.progress")
-UNNEEDED = ("scipy.stats", "matplotlib", "pyarrow", "pandas", "agents.explain", "agents.watch", "agents.start")
+UNNEEDED = (
+    "scipy.stats",
+    "matplotlib",
+    "pyarrow",
+    "pandas",
+    "agents.show.explain",
+    "agents.readers.watch",
+    "agents.local.start",
+)
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

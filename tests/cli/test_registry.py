@@ -10,9 +10,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.explain import explain
-from agents.explain.registry import TO_FILL, registry
-from engines.contract_case import contract_case
+from agents.show.explain import explain
+from agents.show.explain.registry import TO_FILL, registry
+from engines.checks.contract_case import contract_case
 from schemas.config import ENGINES, config_from_mapping
 from tests.cli.explain_support import EVENT, config, explained, series, toml
 

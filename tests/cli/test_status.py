@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 from agents.cli.app import build_app
 from agents.cli.dead_letters import _print
 from agents.kafka import broker_clock
-from agents.lifecycle.refusals import MUCH, WHAT_TO_DO
-from agents.lifecycle.stops import Stop
-from agents.operator import status as operator
-from agents.operator.status import Doubt, StreamStatus
+from agents.kafka.lifecycle.refusals import MUCH, WHAT_TO_DO
+from agents.kafka.lifecycle.stops import Stop
+from agents.kafka.status import Doubt, StreamStatus
+from agents.readers.operator import status as operator
 from schemas.blocks import Tally
 
 TAXI = Path(__file__).parents[2] / "examples" / "taxi.toml"

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from agents.protocol.release.stepper import Stepper
-from engines.contract_case import contract_case
+from engines.checks.contract_case import contract_case
 from schemas.blocks import Block, Folded
 from schemas.config import Stream
 from schemas.releases import Candidate, Channel, PublicRecord, unframe_records

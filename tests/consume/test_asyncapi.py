@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.consume.asyncapi import document, json_schemas
+from agents.readers.consume.asyncapi import document, json_schemas
 from schemas.config import ENGINES, Config
 from schemas.config.load import config_from_mapping, load_config
 from schemas.ledger import LedgerEntry

@@ -14,11 +14,11 @@ import pyarrow.parquet as pa_parquet
 import pytest
 import shapely
 
-from agents.consume.export import places_of
-from agents.consume.files import FORMATS, check_free, write
-from agents.consume.ledger import Ledger
-from agents.consume.parts import measurements_of
-from agents.consume.table import column, ledger_table, measurement_table, synthetic_table
+from agents.readers.consume.export import places_of
+from agents.readers.consume.files import FORMATS, check_free, write
+from agents.readers.consume.ledger import Ledger
+from agents.readers.consume.parts import measurements_of
+from agents.readers.consume.table import column, ledger_table, measurement_table, synthetic_table
 from schemas.config import ENGINES, Stream
 from schemas.errors import PrivstreamError
 from schemas.releases import Candidate
@@ -163,7 +163,7 @@ def test_a_field_of_the_records_keeps_its_name() -> None:
 
 def test_formats_are_those_of_the_command() -> None:
     from agents.cli.readers.export import Format, What
-    from agents.consume.export import WHAT
+    from agents.readers.consume.export import WHAT
 
     assert [each.value for each in Format] == list(FORMATS)
     assert tuple(each.value for each in What) == WHAT

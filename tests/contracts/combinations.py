@@ -12,7 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from engines.contract_case import EngineCase
+from engines.checks.contract_case import EngineCase
 from schemas.config import ENGINES, Stream
 from schemas.errors import ConfigError
 

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engines.contract import Batch, Release
-from engines.contract_case import EngineCase, Key, contract_case
-from engines.noise import NoiseSource, fresh_seed, seeded
-from engines.noise.witness import Drawn, ExceedsLaw, ExponentialLaw, Law, WitnessedSource
-from engines.registry import build_engine
-from engines.sampling import coins, sampled
+from engines.checks.contract_case import EngineCase, Key, contract_case
+from engines.checks.sampling import coins, sampled
+from engines.core.contract import Batch, Release
+from engines.core.noise import NoiseSource, fresh_seed, seeded
+from engines.core.noise.witness import Drawn, ExceedsLaw, ExponentialLaw, Law, WitnessedSource
+from engines.core.registry import build_engine
 from schemas.arrays import BoolArray, WordArray
 from schemas.blocks import Folded
 from schemas.config import ENGINES, Stream

@@ -14,20 +14,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.coupling.inputs import inputs
-from agents.coupling.runs import JobRun
-from agents.presentation.contract import Presentation
+from agents.local.coupling.inputs import inputs
+from agents.local.coupling.runs import JobRun
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release import public_records
-from engines import contract_checks as checks
-from engines.accounting.accountant import Accountant, paid
-from engines.contract import Batch, Columns, Domain, FilledDomain, Release, State
-from engines.contract_case import EngineCase, Key, contract_case
-from engines.coupling import Recorder
-from engines.noise import seeded
-from engines.registry import build_domain, build_engine, build_evaluator, part
+from agents.show.presentation.contract import Presentation
+from engines.checks import contract_checks as checks
+from engines.checks.contract_case import EngineCase, Key, contract_case
+from engines.checks.coupling import Recorder
+from engines.core.accounting.accountant import Accountant, paid
+from engines.core.contract import Batch, Columns, Domain, FilledDomain, Release, State
+from engines.core.noise import seeded
+from engines.core.registry import build_domain, build_engine, build_evaluator, part
 from schemas.blocks import Folded
 from schemas.config import ENGINES
 from schemas.config.privacy import LARGEST_EPSILON

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from engines.identity import written
+from engines.core.identity import written
+from engines.core.shares import GaussianShares, PureShares
 from engines.markov.config import MarkovConfig
 from engines.markov.domain import StatesDomain
 from engines.markov.leakage_budget import Allocation
@@ -16,7 +17,6 @@ from engines.series.clock import Clock
 from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.presence import Presence
-from engines.shares import GaussianShares, PureShares
 from engines.trajectory import Default, Limits, TripMode
 from engines.trajectory.assembly import Closing
 from engines.trajectory.domain import TripDomain

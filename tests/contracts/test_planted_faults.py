@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from engines import contract_checks as checks
-from engines.contract import Batch, Engine, Release, State
-from engines.noise import NoiseSource, seeded
+from engines.checks import contract_checks as checks
+from engines.core.contract import Batch, Engine, Release, State
+from engines.core.noise import NoiseSource, seeded
 from engines.spatial import BoxDomain
 from engines.spatial.papers.config import PHDStreamConfig
 from engines.spatial.papers.phdstream import PHDStream

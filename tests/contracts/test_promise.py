@@ -14,18 +14,18 @@ import pytest
 import engines.series.build
 import engines.tabular.build
 import engines.trajectory.build
-from agents.offline.domains import check_streams
+from agents.local.offline.domains import check_streams
 from agents.protocol.release.stepper import Stepper
-from engines import contract_checks as checks
-from engines import registry
-from engines.accounting.promise import UnitEvents
-from engines.contract import Batch
-from engines.contract_case import contract_case
+from engines.checks import contract_checks as checks
+from engines.checks.contract_case import contract_case
+from engines.core import registry
+from engines.core.accounting.promise import UnitEvents
+from engines.core.contract import Batch
+from engines.core.registry import build_domain
+from engines.core.shares import LaplaceCells
 from engines.markov.engine import Markov
-from engines.registry import build_domain
 from engines.series.gaussian import FixedAmounts
 from engines.series.modes import FixedChannel
-from engines.shares import LaplaceCells
 from engines.spatial.held.config import HeldConfig
 from engines.spatial.held.measure import LeafCounter
 from engines.spatial.split import SplitRule

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.protocol.release.stepper import Stepper
-from engines.contract import Batch, Release
-from engines.contract_case import contract_case
-from engines.noise import seeded
-from engines.registry import build_engine, uncorrected_engine
-from engines.surplus import ACCOUNT, PARTS, CorrectedEngine, Measured
+from engines.checks.contract_case import contract_case
+from engines.core.contract import Batch, Release
+from engines.core.noise import seeded
+from engines.core.registry import build_engine, uncorrected_engine
+from engines.core.surplus import ACCOUNT, PARTS, CorrectedEngine, Measured
 from schemas.blocks import Block, Folded
 from schemas.config import ENGINES, Stream
 from schemas.errors import BudgetError, EngineInputError

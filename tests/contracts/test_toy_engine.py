@@ -107,8 +107,8 @@ def privstream(folder: Path, *commands: Sequence[object]) -> list[tuple[int, str
 
 LIVE_PAGE = """
 import json, sys
-from agents.presentation import presentation
-from agents.watch.public.seen import StreamSeen
+from agents.show.presentation import presentation
+from agents.readers.watch.public.seen import StreamSeen
 from schemas.config import load_config
 (stream,) = load_config(sys.argv[1]).streams
 seen = StreamSeen(stream, presentation(stream).picture(stream))
@@ -217,7 +217,7 @@ def test_two_engines_of_one_name_are_refused_by_their_distributions(
     [
         ("engines.specs.nowhere:SPEC", "cannot be loaded.*ModuleNotFoundError"),
         ("engines.specs.spatial:NOTHING", "cannot be loaded.*AttributeError"),
-        ("engines.contract:Engine", "no EngineSpec"),
+        ("engines.core.contract:Engine", "no EngineSpec"),
         ("engines.specs.spatial:SPEC", 'calls itself "spatial"'),
     ],
 )

@@ -1,4 +1,6 @@
-"""Noise that is told what to be: counters draw through two functions of `engines.counters.draws`, replaced here."""
+"""Noise that is told what to be: counters draw through two functions of `engines.core.counters.draws`, replaced
+here.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,9 +9,9 @@ from unittest import mock
 
 import numpy as np
 
-from engines.counters import Counter
-from engines.noise import NoiseSource, discrete_gaussian, discrete_laplace
-from engines.noise.source import seeded
+from engines.core.counters import Counter
+from engines.core.noise import NoiseSource, discrete_gaussian, discrete_laplace
+from engines.core.noise.source import seeded
 from schemas.arrays import IntArray, WordArray
 
 Draw = Callable[[int], IntArray]
@@ -23,8 +25,8 @@ def drawing(draw: Draw) -> Iterator[None]:
         return draw(count)
 
     with (
-        mock.patch("engines.counters.draws.discrete_laplace", instead),
-        mock.patch("engines.counters.draws.discrete_gaussian", instead),
+        mock.patch("engines.core.counters.draws.discrete_laplace", instead),
+        mock.patch("engines.core.counters.draws.discrete_gaussian", instead),
     ):
         yield
 
@@ -33,8 +35,8 @@ def drawing(draw: Draw) -> Iterator[None]:
 def negated() -> Iterator[None]:
     """Within it, every draw is the negative of what it would be."""
     with (
-        mock.patch("engines.counters.draws.discrete_laplace", lambda *a: -discrete_laplace(*a)),
-        mock.patch("engines.counters.draws.discrete_gaussian", lambda *a: -discrete_gaussian(*a)),
+        mock.patch("engines.core.counters.draws.discrete_laplace", lambda *a: -discrete_laplace(*a)),
+        mock.patch("engines.core.counters.draws.discrete_gaussian", lambda *a: -discrete_gaussian(*a)),
     ):
         yield
 

@@ -1,4 +1,4 @@
-"""What every counter must do. A counter is tested by being entered in `engines.counters.COUNTERS`."""
+"""What every counter must do. A counter is tested by being entered in `engines.core.counters.COUNTERS`."""
 
 from fractions import Fraction
 from unittest import mock
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.counters import COUNTERS as BUILDERS
-from engines.counters import Counter, CounterConfig, CounterState, concatenate, select, spent
-from engines.noise import seeded
+from engines.core.counters import COUNTERS as BUILDERS
+from engines.core.counters import Counter, CounterConfig, CounterState, concatenate, select, spent
+from engines.core.noise import seeded
 from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
 from tests.counters.doctored import Untouchable, drawing, negated, no_noise
@@ -217,7 +217,7 @@ def test_a_state_of_another_counter_calibration_or_version_is_refused(name: str)
         with pytest.raises(EngineInputError, match="same kind"):
             concatenate([counter.initial(1), other.initial(1)])
     state = counter.initial(1)
-    with mock.patch("engines.counters.linear.STATE_FORMAT", 0), pytest.raises(EngineInputError, match="version"):
+    with mock.patch("engines.core.counters.linear.STATE_FORMAT", 0), pytest.raises(EngineInputError, match="version"):
         counter.step(np.array([1]), state, Untouchable())
     for wrong in (
         {k: v for k, v in state.items() if k != "kind"},

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.counters import BltConfig, EpochsConfig, ToeplitzConfig
-from engines.counters.draws import gaussian_node, rounded_up
-from engines.counters.toeplitz import _coefficients
-from engines.noise import discrete_gaussian, seeded
+from engines.core.counters import BltConfig, EpochsConfig, ToeplitzConfig
+from engines.core.counters.draws import gaussian_node, rounded_up
+from engines.core.counters.toeplitz import _coefficients
+from engines.core.noise import discrete_gaussian, seeded
 from schemas.errors import EngineInputError
 from tests.counters.doctored import drawing
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.counters import (
+from engines.core.counters import (
     BlockConfig,
     EpochsConfig,
     HybridConfig,
@@ -17,8 +17,8 @@ from engines.counters import (
     UnboundedBlockConfig,
     spent,
 )
-from engines.counters.kary import balanced_digits, best_arity, digit_sum, height_for
-from engines.noise import seeded
+from engines.core.counters.kary import balanced_digits, best_arity, digit_sum, height_for
+from engines.core.noise import seeded
 from schemas.errors import EngineInputError
 from tests.counters.doctored import drawing
 

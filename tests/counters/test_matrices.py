@@ -14,7 +14,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from engines.counters import (
+from engines.core.counters import (
     COUNTERS,
     BlockConfig,
     BltConfig,
@@ -31,7 +31,7 @@ from engines.counters import (
     concatenate,
     spent,
 )
-from engines.noise import DiscreteGaussian, DiscreteLaplace, seeded
+from engines.core.noise import DiscreteGaussian, DiscreteLaplace, seeded
 from schemas.arrays import BoolArray, IntArray
 from tests.counters.doctored import drawing, sums_of_single_draws
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from engines.counters import (
+from engines.core.counters import (
     COUNTERS,
     CounterState,
     KaryConfig,
@@ -21,7 +21,7 @@ from engines.counters import (
     ToeplitzConfig,
     TreeConfig,
 )
-from engines.noise import DiscreteLaplace, seeded
+from engines.core.noise import DiscreteLaplace, seeded
 from schemas.errors import EngineInputError
 from tests.counters.doctored import Untouchable, drawing
 

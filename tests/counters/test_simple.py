@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from engines.counters import SimpleConfig
-from engines.noise import DiscreteLaplace, seeded
+from engines.core.counters import SimpleConfig
+from engines.core.noise import DiscreteLaplace, seeded
 from tests.noise.goodness import laplace_hits, misfit
 
 WIDTH = 500_000

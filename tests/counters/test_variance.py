@@ -14,8 +14,8 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from engines.counters import COUNTERS, Counter, Measure
-from engines.noise import DiscreteLaplace, seeded
+from engines.core.counters import COUNTERS, Counter, Measure
+from engines.core.noise import DiscreteLaplace, seeded
 
 WIDTH = 100_000
 TIMES = (1, 4, 7, 11)

@@ -1,8 +1,8 @@
 """`make couple RUNS=N`: N coupled pairs of runs over all settings, every planted fault, every scale mutant.
 
-Every setting is coupled twice at least, and once as dearly as it can be (`agents.coupling.dearest`); wide settings
-are coupled once, beside RUNS. Fewer RUNS are refused. `--only spatial/paper` couples a part of the settings. The last
-line is JSON:
+Every setting is coupled twice at least, and once as dearly as it can be (`agents.local.coupling.dearest`); wide
+settings are coupled once, beside RUNS. Fewer RUNS are refused. `--only spatial/paper` couples a part of the settings.
+The last line is JSON:
 
 engines, modes, settings: that were coupled. runs: pairs.
 violations: pairs in which public bytes differ, a private value was read, or a unit costs more than is claimed.
@@ -29,9 +29,9 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.progress import Progress
 
-from agents.coupling.runs import Verdict
-from agents.coupling.settings import settings
-from agents.offline.processes import process_pool
+from agents.local.coupling.runs import Verdict
+from agents.local.coupling.settings import settings
+from agents.local.offline.processes import process_pool
 from tests.couple.planted import sites
 from tests.couple.plants.all import PLANTS
 from tests.couple.wide import wide

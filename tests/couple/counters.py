@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.counters import COUNTERS, Counter, EpochsConfig, spent
-from engines.counters.epochs import COARSE
-from engines.coupling import CouplingBroken, Recorder
-from engines.noise.witness import WitnessedSource
+from engines.checks.coupling import CouplingBroken, Recorder
+from engines.core.counters import COUNTERS, Counter, EpochsConfig, spent
+from engines.core.counters.epochs import COARSE
+from engines.core.noise.witness import WitnessedSource
 
 ACTIVATIONS = 70
 COST = Fraction(1, 3)

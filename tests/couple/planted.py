@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 
-from agents.coupling.mutants import Site, every_site, mutated
-from agents.coupling.runs import STEPS, Verdict, couple
-from agents.coupling.settings import settings
-from engines.contract_case import contract_case
+from agents.local.coupling.mutants import Site, every_site, mutated
+from agents.local.coupling.runs import STEPS, Verdict, couple
+from agents.local.coupling.settings import settings
+from engines.checks.contract_case import contract_case
 from schemas.config import Stream
 from schemas.errors import PrivstreamError
 from tests.couple.counters import check_counters

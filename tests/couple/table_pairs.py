@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from engines.contract import Batch, Engine
-from engines.contract_checks import contents
-from engines.counters.contract import spent
-from engines.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, Used
-from engines.noise.witness import BinomialLaw, CounterLaw, ExceedsLaw, ExponentialLaw, Law, WitnessedSource
+from engines.checks.contract_checks import contents
+from engines.checks.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, Used
+from engines.core.contract import Batch, Engine
+from engines.core.counters.contract import spent
+from engines.core.noise.witness import BinomialLaw, CounterLaw, ExceedsLaw, ExponentialLaw, Law, WitnessedSource
 from schemas.guarantee import Guarantee
 
 SEED = bytes(range(32))

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from engines.contract import Batch
-from engines.contract_case import contract_case
+from engines.checks.contract_case import contract_case
+from engines.core.contract import Batch
 from engines.tabular.keys import RowKeys
 from schemas.blocks import Folded
 from schemas.config import Stream

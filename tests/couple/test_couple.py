@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from agents.coupling.dearest import dearest
-from agents.coupling.runs import couple
-from agents.coupling.settings import settings
-from engines.contract_case import contract_case
+from agents.local.coupling.dearest import dearest
+from agents.local.coupling.runs import couple
+from agents.local.coupling.settings import settings
+from engines.checks.contract_case import contract_case
 from schemas.config import ENGINES
 from schemas.config.discovery import DOMAINS
 

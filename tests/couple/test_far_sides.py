@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engines.noise import seeded
+from engines.core.noise import seeded
 from engines.series.presence import Presence
 from engines.tabular.marginals import Marginals
 from schemas.blocks import Folded

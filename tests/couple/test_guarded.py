@@ -8,12 +8,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from engines.contract import Batch
-from engines.contract_case import contract_case
-from engines.coupling import check_guarded
-from engines.noise import NoiseSource
-from engines.noise.private import PrivateValueRead, sealed
-from engines.registry import build_engine
+from engines.checks.contract_case import contract_case
+from engines.checks.coupling import check_guarded
+from engines.core.contract import Batch
+from engines.core.noise import NoiseSource
+from engines.core.noise.private import PrivateValueRead, sealed
+from engines.core.registry import build_engine
 from schemas.blocks import Folded
 from tests.contracts.test_engines import CASES
 

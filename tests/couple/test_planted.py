@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.coupling.mutants import Site, mutated
-from engines.counters import TreeCounter
-from engines.counters.kary import KaryCounter
+from agents.local.coupling.mutants import Site, mutated
+from engines.core.counters import TreeCounter
+from engines.core.counters.kary import KaryCounter
 from tests.couple.counters import check_counters
 from tests.couple.planted import found_mutant, found_plant, sites
 from tests.couple.plants import Plant

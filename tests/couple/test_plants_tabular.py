@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from engines.contract_checks import ContractBroken, check_words_are_used_once
-from engines.coupling import CouplingBroken, check_guarded
-from engines.noise import NoiseSource
-from engines.noise.private import PrivateValueRead
-from engines.registry import build_engine
+from engines.checks.contract_checks import ContractBroken, check_words_are_used_once
+from engines.checks.coupling import CouplingBroken, check_guarded
+from engines.core.noise import NoiseSource
+from engines.core.noise.private import PrivateValueRead
+from engines.core.registry import build_engine
 from schemas.config import Stream
 from schemas.errors import BudgetError
 from tests.couple.plants import Plant

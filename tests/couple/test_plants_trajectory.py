@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from engines.contract_case import contract_case
-from engines.coupling import CouplingBroken, check_guarded
-from engines.noise import NoiseSource
-from engines.noise.private import PrivateValueRead
-from engines.registry import build_engine
+from engines.checks.contract_case import contract_case
+from engines.checks.coupling import CouplingBroken, check_guarded
+from engines.core.noise import NoiseSource
+from engines.core.noise.private import PrivateValueRead
+from engines.core.registry import build_engine
 from engines.trajectory.engine import Trajectories
 from schemas.config import Stream
 from tests.couple.plants import Plant, unasked

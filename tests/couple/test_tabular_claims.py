@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engines.counters import COUNTERS
-from engines.coupling import CouplingBroken, OutputAdversary, check_guarded
-from engines.noise import NoiseSource
-from engines.noise.witness import CounterLaw, Drawn, ExponentialLaw, LaplaceLaw, Law, WitnessedSource
-from engines.registry import build_engine
+from engines.checks.coupling import CouplingBroken, OutputAdversary, check_guarded
+from engines.core.counters import COUNTERS
+from engines.core.noise import NoiseSource
+from engines.core.noise.witness import CounterLaw, Drawn, ExponentialLaw, LaplaceLaw, Law, WitnessedSource
+from engines.core.registry import build_engine
 from engines.tabular.batches import EventRows
 from engines.tabular.growing.learn import Learning
 from schemas.config.options.spatial import NEED_HORIZON

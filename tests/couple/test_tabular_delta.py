@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from agents.coupling.claims import Claim
-from agents.coupling.mutants import every_site, mutated
-from engines.coupling import CouplingBroken, Losses
-from engines.registry import build_engine
+from agents.local.coupling.claims import Claim
+from agents.local.coupling.mutants import every_site, mutated
+from engines.checks.coupling import CouplingBroken, Losses
+from engines.core.registry import build_engine
 from schemas.config import Stream
 from schemas.errors import BudgetError
 from tests.couple.planted import OWN_INPUTS

@@ -12,11 +12,11 @@ from unittest.mock import patch
 
 import pytest
 
-from engines import shares
-from engines.contract_case import contract_case
-from engines.coupling import CouplingBroken, Losses, Uses
-from engines.registry import build_engine
-from engines.shares import LaplaceCells
+from engines.checks.contract_case import contract_case
+from engines.checks.coupling import CouplingBroken, Losses, Uses
+from engines.core import shares
+from engines.core.registry import build_engine
+from engines.core.shares import LaplaceCells
 from engines.spatial.split import SplitRule
 from engines.trajectory.default.questions import COUNT_SHARE, FEW, FEW_TRIPS
 from engines.trajectory.engine import Trajectories

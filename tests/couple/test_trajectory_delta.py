@@ -14,13 +14,13 @@ from unittest.mock import patch
 
 import pytest
 
-from agents.coupling.claims import Claim
-from engines import shares
-from engines.accounting import gaussian
-from engines.contract_case import contract_case
-from engines.coupling import CouplingBroken, Losses, Uses
-from engines.registry import build_engine
-from engines.shares import GaussianShares
+from agents.local.coupling.claims import Claim
+from engines.checks.contract_case import contract_case
+from engines.checks.coupling import CouplingBroken, Losses, Uses
+from engines.core import shares
+from engines.core.accounting import gaussian
+from engines.core.registry import build_engine
+from engines.core.shares import GaussianShares
 from engines.trajectory.assembly import Closing
 from engines.trajectory.build import shares as shares_of
 from engines.trajectory.default import questions

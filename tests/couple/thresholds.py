@@ -26,8 +26,8 @@ import pytest
 ENGINES = "engines."
 ROOMS = ("engines", "agents.protocol", "schemas")
 APART = (
-    "engines.sampling", "engines.coupling", "engines.specs", "engines.contract", "engines.registry",
-    "engines.answers", "engines.noise", "engines.accounting",
+    "engines.checks", "engines.specs", "engines.core.contract", "engines.core.registry", "engines.core.answers",
+    "engines.core.noise", "engines.core.accounting",
 )  # fmt: skip
 """What looks at engines and what describes them; and noise and accounting, which are tested by scales and epsilons and
 not by streams (tests/noise, tests/accounting)."""
@@ -171,10 +171,10 @@ def main() -> int:
     sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
     every = {place: name for module in modules() for place, name in thresholds(module)}
     engines = {place: name for place, name in every.items() if name.startswith(ENGINES)}
-    from agents.coupling.inputs import inputs
-    from agents.coupling.runs import CROWD, STEPS, JobRun
-    from agents.coupling.settings import settings
-    from engines.coupling import Recorder
+    from agents.local.coupling.inputs import inputs
+    from agents.local.coupling.runs import CROWD, STEPS, JobRun
+    from agents.local.coupling.settings import settings
+    from engines.checks.coupling import Recorder
     from tests.couple.wide import WIDE_CROWD, WIDE_STEPS, wide
 
     for name, stream in (*settings(), *wide("default")):

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from engines.contract import Batch, Engine
-from engines.contract_checks import contents
-from engines.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, Used, Uses
-from engines.noise.witness import ExceedsLaw, GaussianLaw, LaplaceLaw, Law, WitnessedSource
+from engines.checks.contract_checks import contents
+from engines.checks.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, Used, Uses
+from engines.core.contract import Batch, Engine
+from engines.core.noise.witness import ExceedsLaw, GaussianLaw, LaplaceLaw, Law, WitnessedSource
 from engines.trajectory import LATTICE, Default
 from engines.trajectory.assembly import Closing
 from engines.trajectory.default.questions import FEW_TRIPS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agents.coupling.dearest import dearest_unit
-from agents.coupling.runs import Verdict, couple
-from engines.contract_case import contract_case
+from agents.local.coupling.dearest import dearest_unit
+from agents.local.coupling.runs import Verdict, couple
+from engines.checks.contract_case import contract_case
 from schemas.config import ENGINES, Stream
 
 WIDE_STEPS, WIDE_CROWD = 6, 10_100

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from agents.coupling.dearest import dearest
-from agents.coupling.mutants import Site
-from agents.coupling.runs import Verdict, couple
-from agents.coupling.settings import settings
-from engines.contract_case import contract_case
+from agents.local.coupling.dearest import dearest
+from agents.local.coupling.mutants import Site
+from agents.local.coupling.runs import Verdict, couple
+from agents.local.coupling.settings import settings
+from engines.checks.contract_case import contract_case
 from tests.couple.planted import found_mutant, found_plant
 from tests.couple.plants.all import PLANTS
 from tests.couple.wide import couple_wide, wide

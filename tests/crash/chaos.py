@@ -33,7 +33,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from agents.broker.embedded import Broker, EmbeddedBroker
+from agents.local.broker.embedded import Broker, EmbeddedBroker
 from tests.crash.field import Field
 from tests.crash.machine import Disk, can_mount
 from tests.crash.proxy.faults import Seeded, no_faults

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from agents.broker.embedded import EmbeddedBroker
+from agents.local.broker.embedded import EmbeddedBroker
 from tests.crash.field import SOURCE_PARTITIONS, Field
 from tests.crash.verify import Verdict, answered_again, collect
 from tests.kafka.support import producing, records_of

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer
 
-from agents.broker.embedded import broker_from_env
+from agents.local.broker.embedded import broker_from_env
 from schemas.topics import Topics
 from tests.crash.field import Field
 

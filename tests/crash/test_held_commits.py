@@ -9,7 +9,7 @@ import pytest
 
 import agents.kafka.clients
 from agents.kafka.topics.admin import create_topics
-from agents.offline.replay import ReplayOptions, replay
+from agents.local.offline.replay import ReplayOptions, replay
 from schemas.config import Config, parse_config
 from schemas.errors import BrokerError, OutcomeUnknownError
 from schemas.releases import Seed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.lifecycle.stops import Stops
+from agents.kafka.lifecycle.stops import Stops
 from agents.protocol.release.witness import Mark, Terms, judge
 from schemas.errors import WitnessError
 from tests.crash.put_back import WORDS

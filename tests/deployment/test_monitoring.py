@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agents.lifecycle.refusals import BESIDE, MUCH, UNREFUSED
+from agents.kafka.lifecycle.refusals import BESIDE, MUCH, UNREFUSED
 from tests.deployment.exposed import OURS, exposed
 from tests.deployment.tools import ALERTS, BOARD, DEPLOY, ROOT, built, run
 

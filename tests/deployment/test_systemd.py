@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agents.cli.output import REFUSED
-from agents.lifecycle.leaving import LIMIT_S
+from agents.kafka.lifecycle.leaving import LIMIT_S
 from schemas.config import load_config
 from tests.deployment.tools import DEPLOY, ROOT
 from tests.missing import missing

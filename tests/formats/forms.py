@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo
 import fastavro
 import msgspec
 
-from agents.formats.build import InputFormat
-from agents.formats.contract import SchemaRef
-from agents.formats.encodings import protobuf
-from agents.formats.schemas import SchemaBook, SchemaText
 from agents.protocol.clock import StepClock
+from agents.protocol.formats.build import InputFormat
+from agents.protocol.formats.contract import SchemaRef
+from agents.protocol.formats.encodings import protobuf
+from agents.protocol.formats.schemas import SchemaBook, SchemaText
 from agents.protocol.ingest.bounds import BoundSpec
 from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.events import RawRecord

@@ -24,8 +24,8 @@ from typing import Any, Self
 import aiohttp
 from aiohttp import web
 
-from agents.broker.address import free_ports
-from agents.broker.jars import _cache_folder, _locked, java_binary
+from agents.local.broker.address import free_ports
+from agents.local.broker.jars import _cache_folder, _locked, java_binary
 
 VERSION = "2.5.11.Final"
 SHA256 = "f894a17f650ec427de72cfb68edfc30f8020743269293e58372e22f67fd4fd15"

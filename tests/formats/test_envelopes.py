@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.formats.build import InputFormat
+from agents.protocol.formats.build import InputFormat
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from schemas.blocks import Block
@@ -224,8 +224,8 @@ def test_debezium_in_avro_and_its_key() -> None:
             {"name": "op", "type": "string"},
         ],
     }
-    from agents.formats.contract import SchemaRef
-    from agents.formats.schemas import SchemaText
+    from agents.protocol.formats.contract import SchemaRef
+    from agents.protocol.formats.schemas import SchemaText
     from tests.formats.forms import BOOK
 
     ref = SchemaRef(2000)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from agents.formats.contract import SchemaRef, UnreadableError
-from agents.formats.encodings import protobuf, protoc
-from agents.formats.schemas import SchemaBook, SchemaText
+from agents.protocol.formats.contract import SchemaRef, UnreadableError
+from agents.protocol.formats.encodings import protobuf, protoc
+from agents.protocol.formats.schemas import SchemaBook, SchemaText
 from schemas.errors import StoreError
 
 CANARY = "c4n4ry_of_a_schema"

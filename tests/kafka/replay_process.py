@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from agents.offline.replay import ReplayOptions, replay
+from agents.local.offline.replay import ReplayOptions, replay
 from schemas.config import load_config
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from agents.worker.app import ROLES, build_app
 from agents.worker.ingest.service import ingest_service
 from agents.worker.ingest.user_keys import user_key_ids
 from agents.worker.job import Job
-from engines.contract import Columns
-from engines.registry import build_evaluator
+from engines.core.contract import Columns
+from engines.core.registry import build_evaluator
 from schemas.blocks import Folded
 from schemas.config import Config
 from schemas.events import TICK_HEADER, encode_tick

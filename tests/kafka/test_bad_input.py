@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agents.cli.dead_letters import _reason, _tell
-from agents.operator.dead_letters import dead_letters
+from agents.readers.operator.dead_letters import dead_letters
 from agents.worker.ingest.partition_task import IngestOptions
 from schemas.errors import PrivstreamError
 from schemas.events import Reason

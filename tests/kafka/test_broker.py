@@ -15,10 +15,10 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-import agents.broker.embedded
-import agents.broker.jars
-from agents.broker.embedded import EmbeddedBroker, ExternalBroker, broker_from_env
-from agents.broker.jars import BOOTSTRAP_VARIABLE, jars
+import agents.local.broker.embedded
+import agents.local.broker.jars
+from agents.local.broker.embedded import EmbeddedBroker, ExternalBroker, broker_from_env
+from agents.local.broker.jars import BOOTSTRAP_VARIABLE, jars
 from schemas.errors import BrokerError
 
 pytestmark = pytest.mark.kafka
@@ -143,7 +143,7 @@ def test_topics_are_never_made_by_accident(own: EmbeddedBroker) -> None:
 def test_it_ends_with_the_process_that_started_it_even_by_sigkill() -> None:
     program = (
         "import sys, time\n"
-        "from agents.broker.embedded import EmbeddedBroker\n"
+        "from agents.local.broker.embedded import EmbeddedBroker\n"
         "broker = EmbeddedBroker()\n"
         "broker.start()\n"
         "print(broker._process.pid, broker.log_path.parent, flush=True)\n"
@@ -172,7 +172,7 @@ def test_stop_removes_its_folder_and_may_be_repeated() -> None:
 def test_a_failed_start_quotes_kafkas_log_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(
-        agents.broker.embedded, "_PROPERTIES", agents.broker.embedded._PROPERTIES + "num.io.threads=none\n"
+        agents.local.broker.embedded, "_PROPERTIES", agents.local.broker.embedded._PROPERTIES + "num.io.threads=none\n"
     )
     with pytest.raises(BrokerError, match=r"(?s)did not start.*Fix: .*num\.io\.threads"):
         EmbeddedBroker().start()
@@ -181,18 +181,20 @@ def test_a_failed_start_quotes_kafkas_log_and_leaves_nothing(monkeypatch: pytest
 
 def test_a_jar_with_another_hash_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     smallest = next(
-        jar for jar in agents.broker.jars._pinned_jars(agents.broker.jars.BROKER) if jar.artifact == "slf4j-simple"
+        jar
+        for jar in agents.local.broker.jars._pinned_jars(agents.local.broker.jars.BROKER)
+        if jar.artifact == "slf4j-simple"
     )
-    planted = agents.broker.jars._Jar("0" * 64, smallest.group, smallest.artifact, smallest.version)
-    monkeypatch.setattr(agents.broker.jars, "_pinned_jars", lambda _: [planted])
-    monkeypatch.setenv(agents.broker.jars.CACHE_VARIABLE, str(tmp_path))
+    planted = agents.local.broker.jars._Jar("0" * 64, smallest.group, smallest.artifact, smallest.version)
+    monkeypatch.setattr(agents.local.broker.jars, "_pinned_jars", lambda _: [planted])
+    monkeypatch.setenv(agents.local.broker.jars.CACHE_VARIABLE, str(tmp_path))
     with pytest.raises(BrokerError, match="its hash differs"):
         jars()
     assert not list(tmp_path.rglob("*.jar"))
 
 
 def test_no_way_to_the_jars_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(agents.broker.jars.CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(agents.local.broker.jars.CACHE_VARIABLE, str(tmp_path))
     for name in ("HTTPS_PROXY", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     for name in ("NO_PROXY", "no_proxy"):
@@ -204,17 +206,19 @@ def test_no_way_to_the_jars_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_a_cache_that_cannot_be_written_to_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # Below a file rather than in a read-only folder, which would not stop root.
     (tmp_path / "file").touch()
-    monkeypatch.setenv(agents.broker.jars.CACHE_VARIABLE, str(tmp_path / "file"))
-    with pytest.raises(BrokerError, match=agents.broker.jars.CACHE_VARIABLE):
+    monkeypatch.setenv(agents.local.broker.jars.CACHE_VARIABLE, str(tmp_path / "file"))
+    with pytest.raises(BrokerError, match=agents.local.broker.jars.CACHE_VARIABLE):
         jars()
 
 
 def test_downloads_are_announced_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     smallest = next(
-        jar for jar in agents.broker.jars._pinned_jars(agents.broker.jars.BROKER) if jar.artifact == "slf4j-simple"
+        jar
+        for jar in agents.local.broker.jars._pinned_jars(agents.local.broker.jars.BROKER)
+        if jar.artifact == "slf4j-simple"
     )
-    monkeypatch.setattr(agents.broker.jars, "_pinned_jars", lambda _: [smallest])
-    monkeypatch.setenv(agents.broker.jars.CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(agents.local.broker.jars, "_pinned_jars", lambda _: [smallest])
+    monkeypatch.setenv(agents.local.broker.jars.CACHE_VARIABLE, str(tmp_path))
     told: list[tuple[str, int, int]] = []
     for _ in range(2):
         jars(lambda what, done, of: told.append((what, done, of)))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.broker.address import free_ports
-from agents.broker.jars import jars, java_binary
+from agents.local.broker.address import free_ports
+from agents.local.broker.jars import jars, java_binary
 from schemas.topics import Topics
 from tests.kafka.public_run import places, published_stream
 from tests.kafka.support import WAIT_AT_MOST_S, records_of

@@ -21,11 +21,11 @@ from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
 from aiokafka.errors import UnknownTopicOrPartitionError
 
+from agents.kafka.status import status
 from agents.kafka.tail import tail
 from agents.kafka.topics.admin import admin_client, create_topics
-from agents.offline.going_live import Prospect
-from agents.offline.replay import ReplayOptions, replay, tick_of
-from agents.operator.status import status
+from agents.local.offline.going_live import Prospect
+from agents.local.offline.replay import ReplayOptions, replay, tick_of
 from agents.protocol.partitioner import home_partition
 from agents.protocol.replay.plan import ReplayError
 from agents.worker.failpoints import VARIABLE

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from aiokafka.admin import NewTopic
 
-from agents.broker.embedded import Broker
 from agents.kafka.log_queue import LogQueue
+from agents.local.broker.embedded import Broker
 from schemas.config.server import Kafka
 from schemas.errors import BrokerError
 from schemas.releases import Chunk, LogRecord, Seed

@@ -14,11 +14,11 @@ from aiokafka.admin.records_to_delete import RecordsToDelete
 import agents.worker.audit
 import agents.worker.topic_watch
 from agents.kafka.cluster import passes
+from agents.kafka.status import status
 from agents.kafka.topics.admin import check_topics, create_topics
-from agents.operator.doctor import cluster_findings
-from agents.operator.status import status
 from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.partitioner import home_partition
+from agents.readers.operator.doctor import cluster_findings
 from agents.worker.app import ROLES
 from agents.worker.process import prepare
 from schemas.blocks import Block

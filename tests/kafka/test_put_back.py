@@ -11,8 +11,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from agents.broker.embedded import EmbeddedBroker
-from agents.operator.status import status
+from agents.kafka.status import status
+from agents.local.broker.embedded import EmbeddedBroker
 from schemas.config import Config
 from schemas.errors import WitnessError
 from schemas.topics import Topics

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.broker.embedded import _JVM
-from agents.broker.jars import jars, java_binary
-from agents.broker.quick_start import KEPT, QuickStart
+from agents.local.broker.embedded import _JVM
+from agents.local.broker.jars import jars, java_binary
+from agents.local.broker.quick_start import KEPT, QuickStart
 
 
 @pytest.fixture

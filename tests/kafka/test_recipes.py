@@ -23,8 +23,8 @@ from sqlglot import exp
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from engines.contract import Columns
-from engines.registry import build_domain
+from engines.core.contract import Columns
+from engines.core.registry import build_domain
 from schemas.blocks import Folded
 from schemas.config import load_config
 from tests.consume.runs import records_of as of_step

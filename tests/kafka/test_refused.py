@@ -10,9 +10,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
+from agents.kafka.status import status
 from agents.kafka.topics.admin import create_topics
-from agents.operator.doctor import cluster_findings
-from agents.operator.status import status
+from agents.readers.operator.doctor import cluster_findings
 from agents.worker.ingest.metrics import IngestMetrics
 from tests.kafka.ingest_support import Bench, event, in_loop
 from tests.kafka.support import until

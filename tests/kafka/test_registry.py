@@ -17,20 +17,20 @@ from typing import Any
 
 import pytest
 
-from agents.consume.asyncapi import json_schemas
-from agents.consume.register import register
-from agents.formats.build import InputFormat
-from agents.formats.contract import SchemaRef
-from agents.formats.encodings.avro import AvroEncoding
-from agents.formats.encodings.protobuf import ProtobufEncoding
-from agents.formats.encodings.protoc import descriptors
-from agents.formats.schemas import SchemaBook, SchemaText
+from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.schema_registry import RegistryClient, RegistryError
-from agents.lifecycle.vitals import Vitals
-from agents.operator.newest import newest_records
-from agents.operator.source_findings import registry_findings
+from agents.protocol.formats.build import InputFormat
+from agents.protocol.formats.contract import SchemaRef
+from agents.protocol.formats.encodings.avro import AvroEncoding
+from agents.protocol.formats.encodings.protobuf import ProtobufEncoding
+from agents.protocol.formats.encodings.protoc import descriptors
+from agents.protocol.formats.schemas import SchemaBook, SchemaText
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
+from agents.readers.consume.asyncapi import json_schemas
+from agents.readers.consume.register import register
+from agents.readers.operator.newest import newest_records
+from agents.readers.operator.source_findings import registry_findings
 from schemas.config.source.registry import Registry
 from schemas.errors import ConfigError, PrivstreamError
 from tests.formats import forms

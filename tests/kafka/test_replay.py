@@ -22,13 +22,13 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import NewPartitions, RecordsToDelete
 
-import agents.offline.replay
+import agents.local.offline.replay
 from agents.kafka.clients import read_to_end
 from agents.kafka.tail import tail
 from agents.kafka.topics.admin import admin_client, create_topics
 from agents.kafka.topics.ids import topic_identities
-from agents.offline.replay import Replayed, ReplayOptions, last_ticks, replay, tick_of
-from agents.offline.rows.seen import RowsSeen
+from agents.local.offline.replay import Replayed, ReplayOptions, last_ticks, replay, tick_of
+from agents.local.offline.rows.seen import RowsSeen
 from agents.protocol.replay.plan import ReplayChunk, ReplayError, ReplayPlan
 from schemas.config import Config, parse_config
 from schemas.errors import BrokerError
@@ -190,7 +190,9 @@ def test_rows_that_are_not_sorted_are_refused_and_their_chunk_is_not_there(
     path.write_bytes(b"".join(orjson.dumps({"row": i, "at": START + day * DAY}) + b"\n" for i, day in enumerate(days)))
     for written in (False, True):
         if written:
-            monkeypatch.setattr(agents.offline.replay, "check_fit", lambda *_, **__: RowsSeen(config.streams[0].time))
+            monkeypatch.setattr(
+                agents.local.offline.replay, "check_fit", lambda *_, **__: RowsSeen(config.streams[0].time)
+            )
         with pytest.raises(ReplayError, match=r"row 6 of the file.*sort the file by at\."):
             run(config, path, chunk_rows=3)
         assert bool(rows_in(records(config, config.streams[0].source))) is written

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-import agents.offline.replay
+import agents.local.offline.replay
 from agents.kafka.fingerprint import check_fingerprints
 from agents.kafka.topics.admin import create_topics
-from agents.offline import started
-from agents.offline.replay import ReplayOptions, last_ticks, replay
+from agents.local.offline import started
+from agents.local.offline.replay import ReplayOptions, last_ticks, replay
 from agents.protocol.replay.plan import ReplayError
 from schemas.config import Config
 from schemas.errors import FingerprintError
@@ -145,7 +145,7 @@ def test_all_streams_that_go_live_together_are_held_to_it(bootstrap: str, tmp_pa
 def test_a_stream_that_is_started_meanwhile_is_compared_then(
     bootstrap: str, tmp_path: Path, rows: Path, monkeypatch: pytest.MonkeyPatch, chunk_rows: int
 ) -> None:
-    commit, commits = agents.offline.replay._commit, []
+    commit, commits = agents.local.offline.replay._commit, []
 
     async def committed(producer: Any, chunk: Any) -> None:
         await commit(producer, chunk)
@@ -164,6 +164,6 @@ def test_a_stream_that_is_started_meanwhile_is_compared_then(
         assert [(tick.step, tick.live_from) for tick in said] == [(0 if chunk_rows == 2 else 4, None)] * PARTITIONS
 
     config: Any = None
-    monkeypatch.setattr(agents.offline.replay, "_commit", committed)
+    monkeypatch.setattr(agents.local.offline.replay, "_commit", committed)
     monkeypatch.setattr(started, "MEANWHILE_S", 0.0 if chunk_rows == 2 else 600.0)
     asyncio.run(scenario())

@@ -17,9 +17,9 @@ from aiokafka.admin.records_to_delete import RecordsToDelete
 from prometheus_client import REGISTRY
 
 from agents.kafka.fingerprint import check_fingerprints
+from agents.kafka.status import status
 from agents.kafka.topics.admin import admin_client, create_topics
-from agents.operator.doctor import cluster_findings
-from agents.operator.status import status
+from agents.readers.operator.doctor import cluster_findings
 from agents.worker.ingest.service import IngestService
 from agents.worker.ingest.user_keys import user_key_ids
 from schemas.errors import SourceError

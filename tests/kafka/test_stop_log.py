@@ -17,12 +17,12 @@ import agents.worker.process
 import agents.worker.topic_watch
 import agents.worker.vitals_watch
 from agents.kafka import stop_log
+from agents.kafka.lifecycle.leaving import Leaving
+from agents.kafka.lifecycle.stops import STOPPED, Stops
+from agents.kafka.lifecycle.vitals import Vitals
+from agents.kafka.status import StreamStatus, status
 from agents.kafka.topics.admin import create_topics
-from agents.lifecycle.leaving import Leaving
-from agents.lifecycle.stops import STOPPED, Stops
-from agents.lifecycle.vitals import Vitals
-from agents.operator.doctor import cluster_findings
-from agents.operator.status import StreamStatus, status
+from agents.readers.operator.doctor import cluster_findings
 from agents.worker.app import ROLES
 from agents.worker.topic_watch import TopicWatch
 from schemas.errors import ForkError, StepError, StoreError

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.broker.embedded import EmbeddedBroker
+from agents.local.broker.embedded import EmbeddedBroker
 from schemas.topics import Topics
 from tests.crash.field import ROOT, Field, Worker, to_toml
 from tests.kafka.ingest_support import in_loop

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.seconds(0.2)
 def test_the_door_has_what_it_names_and_nothing_else() -> None:
     for name in engines.__all__:
         assert getattr(engines, name).__doc__, name
-        assert engines._DOOR[name].startswith(("agents.library.", "schemas.errors:"))
+        assert engines._DOOR[name].startswith(("agents.local.library.", "schemas.errors:"))
     assert set(engines.__all__) <= set(dir(engines))
     with pytest.raises(AttributeError, match="no attribute 'confgure'"):
         _ = engines.confgure
@@ -36,7 +36,7 @@ def test_the_door_has_what_it_names_and_nothing_else() -> None:
 
 def test_engines_load_no_library_and_the_library_loads_no_kafka() -> None:
     code = (
-        "import sys; import engines.noise; print(any(m.startswith('agents') for m in sys.modules));"
+        "import sys; import engines.core.noise; print(any(m.startswith('agents') for m in sys.modules));"
         "from engines import configure;"
         "print([m for m in ('faust', 'aiokafka', 'rocksdict', 'matplotlib', 'typer') if m in sys.modules])"
     )

@@ -24,14 +24,14 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 import pytest
 
-from agents.library.batches import BatchReader
-from agents.offline.rows.columns import rows_for
-from agents.offline.rows.files import _KINDS, open_rows
-from agents.offline.rows.seen import check_fit
+from agents.local.library.batches import BatchReader
+from agents.local.offline.rows.columns import rows_for
+from agents.local.offline.rows.files import _KINDS, open_rows
+from agents.local.offline.rows.seen import check_fit
+from agents.local.start.sample import fields_of_file
 from agents.protocol.replay.rows import clock_of, steps_of, times_of
-from agents.start.sample import fields_of_file
 from engines import configure
-from engines.contract_case import contract_case
+from engines.checks.contract_case import contract_case
 from schemas.config import ENGINES, Stream
 from schemas.errors import PrivstreamError
 from tests.library.tables import TABLES

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from agents.offline.simulate import SimulateOptions, simulate
+from agents.local.offline.simulate import SimulateOptions, simulate
 from engines import StepRelease, configure
-from engines.contract_case import contract_case
+from engines.checks.contract_case import contract_case
 from schemas.config import ENGINES, config_from_mapping
 from schemas.config.load import NO_CLUSTER
 

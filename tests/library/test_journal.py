@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agents.library import journal as journals
+from agents.local.library import journal as journals
 from engines import configure
 from schemas.errors import BatchError, FingerprintError, PrivstreamError, StateFileError, StepOrderError
 from schemas.steps import sequence, zones

@@ -17,12 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.library import journal as journals
-from agents.library.journal import FileJournal, Journal
-from agents.library.release import table_of
+from agents.local.library import journal as journals
+from agents.local.library.journal import FileJournal, Journal
+from agents.local.library.release import table_of
 from agents.protocol.release.stepper import Stepper
 from engines import configure
-from engines.noise import fresh_seed
+from engines.core.noise import fresh_seed
 from schemas.errors import BatchError, FingerprintError, StateFileError, StepOrderError
 from tests.library.tables import TABLES, rows
 
@@ -70,7 +70,7 @@ def test_rows_wait_for_their_step_and_late_ones_join_the_open_one() -> None:
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_user_is_bounded_over_all_calls(kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.library.stream.SNAPSHOT_BYTES", 4_000)  # bounds are written down, and blocks go
+    monkeypatch.setattr("agents.local.library.stream.SNAPSHOT_BYTES", 4_000)  # bounds are written down, and blocks go
     state = tmp_path / "s.state" if kept else None
     stream, accepted = configure(TABLES, state=state), 0
     for step in range(8):
@@ -192,7 +192,7 @@ def test_interrupts_give_no_second_answer(tmp_path: Path, at: set[int], where: s
 
 def test_a_stream_that_forgets_its_seed_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: noise that is not that of the seed that was written down."""
-    monkeypatch.setattr("agents.library.stream.Stepper.compute", _reseeded(Stepper.compute))
+    monkeypatch.setattr("agents.local.library.stream.Stepper.compute", _reseeded(Stepper.compute))
     interrupts = Interrupts({4})
     interrupts.plug(monkeypatch)
     insist(None, interrupts, reopen=False)

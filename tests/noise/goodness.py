@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from engines.noise import DiscreteLaplace, NoiseSource, seeded
+from engines.core.noise import DiscreteLaplace, NoiseSource, seeded
 from schemas.arrays import WordArray
 
 ALPHA = 1e-6

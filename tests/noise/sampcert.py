@@ -2,7 +2,7 @@
 
 SampCert ([demedeiros2024]) is a set of samplers in Lean with proofs of their laws. Restated here from its description,
 step by step, and run as arithmetic: a program is the list of all it can do with the probability of each. Nothing of
-`engines.noise` is used, and exp is never called: its coins are tossed.
+`engines.core.noise` is used, and exp is never called: its coins are tossed.
 
 A `Law` is exact up to what it says: loops are cut off where little is left, and probabilities are rounded down to
 `GRID`; `missing` is what that takes away in all, so each true probability lies between `mass` and `mass + missing`.

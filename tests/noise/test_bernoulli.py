@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.noise import bernoulli, bernoulli_exp, bernoulli_exp_multiples, seeded
+from engines.core.noise import bernoulli, bernoulli_exp, bernoulli_exp_multiples, seeded
 from schemas.errors import EngineInputError
 from tests.noise.goodness import Choose, Scripted, exact_law, misfit
 
 DRAWS = 200_000
 # The package has a function of the same name.
-MODULE = importlib.import_module("engines.noise.bernoulli")
+MODULE = importlib.import_module("engines.core.noise.bernoulli")
 BIG = 2**31 - 1
 EXPONENTS = [
     Fraction(0),

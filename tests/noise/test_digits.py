@@ -6,8 +6,8 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
-from engines.noise import geometric, seeded
-from engines.noise.digits import TOP, below_exp, exp_digits
+from engines.core.noise import geometric, seeded
+from engines.core.noise.digits import TOP, below_exp, exp_digits
 from schemas.errors import EngineInputError
 from tests.noise.goodness import Scripted, misfit
 

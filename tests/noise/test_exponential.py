@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from engines.noise import exponential_mechanism, seeded
+from engines.core.noise import exponential_mechanism, seeded
 from schemas.errors import EngineInputError
 from tests.noise.goodness import misfit
 

@@ -13,13 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.noise import DiscreteGaussian, NoiseSource, discrete_gaussian, discrete_laplace, seeded, sigma_squared_for
-from engines.noise.gaussian import MAX_SIGMA_SQUARED
+from engines.core.noise import (
+    DiscreteGaussian,
+    NoiseSource,
+    discrete_gaussian,
+    discrete_laplace,
+    seeded,
+    sigma_squared_for,
+)
+from engines.core.noise.gaussian import MAX_SIGMA_SQUARED
 from schemas.errors import EngineInputError
 from tests.noise.goodness import Choose, Scripted, exact_law, misfit, misfit_two_samples
 
 DRAWS = 500_000
-MODULE = importlib.import_module("engines.noise.gaussian")
+MODULE = importlib.import_module("engines.core.noise.gaussian")
 SIGMA_SQUARED = [
     Fraction(1, 30),
     Fraction(1, 4),

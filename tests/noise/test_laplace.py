@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.noise import DiscreteLaplace, NoiseSource, discrete_laplace, geometric, random_bits, scale_for, seeded
-from engines.noise.laplace import MAX_TERM
+from engines.core.noise import DiscreteLaplace, NoiseSource, discrete_laplace, geometric, random_bits, scale_for, seeded
+from engines.core.noise.laplace import MAX_TERM
 from schemas.errors import EngineInputError
 from tests.noise.goodness import Choose, Scripted, exact_law, laplace_hits, misfit, misfit_two_samples
 
 DRAWS = 1_000_000
-MODULE = importlib.import_module("engines.noise.laplace")
+MODULE = importlib.import_module("engines.core.noise.laplace")
 SCALES = [
     Fraction(1, 100),
     Fraction(1, 3),

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engines.noise import seeded
-from engines.noise.digits import TOP, exp_digits
+from engines.core.noise import seeded
+from engines.core.noise.digits import TOP, exp_digits
 from tests.noise import sampcert
 from tests.noise.goodness import Choose, exact_law
 
-BERNOULLI = importlib.import_module("engines.noise.bernoulli")
-LAPLACE = importlib.import_module("engines.noise.laplace")
-GAUSSIAN = importlib.import_module("engines.noise.gaussian")
+BERNOULLI = importlib.import_module("engines.core.noise.bernoulli")
+LAPLACE = importlib.import_module("engines.core.noise.laplace")
+GAUSSIAN = importlib.import_module("engines.core.noise.gaussian")
 FLOOR = 1e-14
 CLOSE = 1e-10
 """What is cut off, runs of probability below `FLOOR` and whole parts from `WHOLES` on, is less."""

@@ -1,4 +1,5 @@
-"""Every mechanism that `engines.noise` exports, from outside: sampled beside its claim, and its law worked out exactly.
+"""Every mechanism that `engines.core.noise` exports, from outside: sampled beside its claim, and its law worked out
+exactly.
 
 Null hypothesis: the claim holds. False alarms: 1e-6 a mechanism; seeds are fixed. The planted fault is half the noise.
 """
@@ -14,10 +15,11 @@ from math import comb
 import numpy as np
 import pytest
 
-import engines.noise
-from engines.accounting import gaussian
-from engines.accounting.lattice import dominating
-from engines.noise import (
+import engines.core.noise
+from engines.checks.sampling import ceiling, coins, sampled
+from engines.core.accounting import gaussian
+from engines.core.accounting.lattice import dominating
+from engines.core.noise import (
     DiscreteGaussian,
     DiscreteLaplace,
     NoiseSource,
@@ -29,7 +31,6 @@ from engines.noise import (
     scale_for,
     seeded,
 )
-from engines.sampling import ceiling, coins, sampled
 from schemas.arrays import BoolArray, FloatArray
 
 pytestmark = pytest.mark.seconds(1)
@@ -185,8 +186,9 @@ def test_the_law_keeps_the_claim_and_with_half_the_noise_it_does_not(mechanism: 
 def test_everything_in_the_noise_package_is_sampled_or_said_to_be_a_part() -> None:
     drawing = {
         name
-        for name in engines.noise.__all__
-        if inspect.isfunction(made := getattr(engines.noise, name)) and "source" in inspect.signature(made).parameters
+        for name in engines.core.noise.__all__
+        if inspect.isfunction(made := getattr(engines.core.noise, name))
+        and "source" in inspect.signature(made).parameters
     }
     assert drawing == MECHANISMS.keys() | PARTS.keys()
     assert not MECHANISMS.keys() & PARTS.keys()

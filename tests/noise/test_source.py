@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.noise import NoiseSource, fresh_seed, seeded
+from engines.core.noise import NoiseSource, fresh_seed, seeded
 from schemas.errors import EngineInputError
 
 LABELS = st.one_of(st.text(max_size=4), st.just("\ud800"), st.integers(), st.binary(max_size=4))
@@ -178,7 +178,7 @@ SEEDED_ONCE = "import random, secrets; secrets.token_bytes = random.Random(20160
 
 @pytest.mark.parametrize(("fault", "different"), [("", 2), (SEEDED_ONCE, 1)])
 def test_another_process_has_other_seeds(fault: str, different: int) -> None:
-    told = fault + "from engines.noise import fresh_seed; print(fresh_seed().hex())"
+    told = fault + "from engines.core.noise import fresh_seed; print(fresh_seed().hex())"
     seeds = [
         subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout for _ in "ab"
     ]

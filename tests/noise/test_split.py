@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.noise import laplace_exceeds, seeded
+from engines.core.noise import laplace_exceeds, seeded
 from schemas.errors import EngineInputError
 from tests.noise.goodness import Scripted, misfit
 
@@ -64,7 +64,7 @@ def test_no_threshold_is_certain(scales: int) -> None:
 
 def test_the_tail_is_not_cut_at_any_word() -> None:
     """exp(-37): heads, then exp(-32) * exp(-5). Each factor is decided at its own first digits."""
-    from engines.noise.digits import exp_digits
+    from engines.core.noise.digits import exp_digits
 
     below = exp_digits(32, 1) - 1, exp_digits(5, 1) - 1
     above = exp_digits(32, 1) - 1, exp_digits(5, 1) + 1

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.noise import random_bits, seeded, uniform_below
+from engines.core.noise import random_bits, seeded, uniform_below
 from schemas.errors import EngineInputError
 from tests.noise.goodness import Scripted, misfit
 

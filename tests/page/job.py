@@ -14,9 +14,9 @@ from pathlib import Path
 
 import orjson
 
-from agents.demo.run import SHOWN, STREAMS, examples
 from agents.kafka.topics.admin import create_topics
-from agents.offline.replay import ReplayOptions, replay
+from agents.local.demo.run import SHOWN, STREAMS, examples
+from agents.local.offline.replay import ReplayOptions, replay
 from schemas.config import Config, load_config
 from schemas.topics import Topics
 from tests.kafka.support import fresh_name, records_of

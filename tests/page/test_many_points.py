@@ -15,11 +15,11 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page
 
 from agents.protocol.release.public_records import ledger_entry
-from agents.watch import serve
-from agents.watch.public.reader import PublicReader
-from agents.watch.public.seen import StreamSeen
-from engines.contract import Release
-from engines.registry import build_engine
+from agents.readers.watch import serve
+from agents.readers.watch.public.reader import PublicReader
+from agents.readers.watch.public.seen import StreamSeen
+from engines.core.contract import Release
+from engines.core.registry import build_engine
 from schemas.config.load import config_from_mapping
 from schemas.releases import GENESIS, sha256
 from tests.kafka.support import stream_table

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.spec import SourceSpec
-from engines.contract import Columns
-from engines.contract_case import contract_case
-from engines.registry import build_domain
+from engines.checks.contract_case import contract_case
+from engines.core.contract import Columns
+from engines.core.registry import build_domain
 from schemas.config import ENGINES, Stream
 from schemas.events import TICK_HEADER, encode_going_live, encode_tick
 from tests.protocol.ingest_runs import KEY

@@ -17,7 +17,7 @@ from agents.protocol.ingest.added import Commit, Effect, added, children, possib
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.merge import BlockMerge
-from engines.registry import build_domain
+from engines.core.registry import build_domain
 from schemas.errors import GapError, SourceError
 from tests.kafka.support import job_config, stream_table
 from tests.protocol.added_world import KINDS, USERS, FencedError, World, check, full, home, play

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.offline.rows.seen import read_back
-from agents.offline.simulate import planned
+from agents.local.offline.rows.seen import read_back
+from agents.local.offline.simulate import planned
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.dating import Dating, dated
 from agents.protocol.release.stepper import Stepper
-from engines.contract import Release, SyntheticRecord
-from engines.many_records import parts_of
-from engines.registry import build_domain
+from engines.core.contract import Release, SyntheticRecord
+from engines.core.many_records import parts_of
+from engines.core.registry import build_domain
 from schemas.blocks import Block
 from schemas.config import ConfigError, Stream, parse_config
 from schemas.releases import Candidate, unframe_records

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from agents.formats.contract import SchemaRef
-from agents.formats.encodings import csv_text
-from agents.formats.reader import RecordReader
-from agents.formats.schemas import SchemaBook
 from agents.protocol.clock import StepClock
+from agents.protocol.formats.contract import SchemaRef
+from agents.protocol.formats.encodings import csv_text
+from agents.protocol.formats.reader import RecordReader
+from agents.protocol.formats.schemas import SchemaBook
 from agents.protocol.ingest.bounds import BoundSpec
 from agents.protocol.ingest.decode import EventDecoder
 from agents.protocol.ingest.events import PureFilter, RawRecord

@@ -17,7 +17,7 @@ from agents.protocol.ingest.spec import Role
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.stepper import Stepper
-from engines.contract_case import contract_case
+from engines.checks.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.errors import FingerprintError, GapError, RecordError
 from schemas.events import LARGEST_JUMP, TICK_HEADER, Reason, encode_going_live, encode_tick, read_tick

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from agents.protocol.release.json_rows import json_rows
 from agents.protocol.release.public_records import release_records
-from engines.contract import Release, SyntheticRecord
-from engines.many_records import PART, ManyRecords, RecordColumns, parts_of
+from engines.core.contract import Release, SyntheticRecord
+from engines.core.many_records import PART, ManyRecords, RecordColumns, parts_of
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text()
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=4)

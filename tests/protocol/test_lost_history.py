@@ -20,7 +20,7 @@ from agents.protocol.release.candidates import Effects, StreamCandidates
 from agents.protocol.release.effects import CommitCandidates, CommitSeeds, Compute, SaveState
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.stepper import Stepper
-from engines.contract_case import contract_case
+from engines.checks.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.errors import PromiseError, WireError
 from schemas.releases import LogRecord, Seed

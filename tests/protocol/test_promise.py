@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from agents.protocol.release.candidates import ENOUGH_BYTES
-from engines.noise import NoiseSource
+from engines.core.noise import NoiseSource
 from schemas.errors import ForkError, GapError
 from schemas.releases import Seed, decode_log_record, unframe_records
 from tests.protocol.world import (

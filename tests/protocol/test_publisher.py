@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.stepper import Stepper
-from engines.contract_case import contract_case
+from engines.checks.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.config import ENGINES, Stream
 from schemas.errors import ForkError, GapError, LostTopicError, WireError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.lifecycle.refusals import EVERY_S, FEWEST, FIRST, WHAT_TO_DO, RefusalAlarm
+from agents.kafka.lifecycle.refusals import EVERY_S, FEWEST, FIRST, WHAT_TO_DO, RefusalAlarm
 from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest

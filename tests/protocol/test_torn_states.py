@@ -15,7 +15,7 @@ from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.places import Places, Standing, Starts, starts
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.stepper import Stepper
-from engines.contract_case import contract_case
+from engines.checks.contract_case import contract_case
 from schemas.blocks import Block
 from schemas.errors import GapError
 from schemas.releases import Channel, cut

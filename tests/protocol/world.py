@@ -21,8 +21,8 @@ from agents.protocol.release.effects import Adopted, CommitCandidates, CommitSee
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.publisher import Publication, StreamPublisher
 from agents.protocol.release.stepper import Stepper
-from engines.contract import Batch, Release, State
-from engines.noise import NoiseSource
+from engines.core.contract import Batch, Release, State
+from engines.core.noise import NoiseSource
 from schemas.blocks import Block, Folded
 from schemas.guarantee import Guarantee
 from schemas.releases import Candidate, LogRecord, PublicRecord, Seed, decode_log_record, frame_records

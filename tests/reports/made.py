@@ -9,8 +9,8 @@ from pathlib import Path
 
 import orjson
 
-from agents.offline.simulate import Simulated, SimulateOptions, simulate
-from engines.contract_case import Variant, contract_case
+from agents.local.offline.simulate import Simulated, SimulateOptions, simulate
+from engines.checks.contract_case import Variant, contract_case
 from schemas.config import Stream, load_config
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

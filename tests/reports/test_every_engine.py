@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agents.pages.report import WARNING
-from agents.pages.verdict import RULE
-from agents.presentation import metrics_of, presentation
-from engines.contract_case import contract_case
-from engines.registry import build_evaluator
+from agents.show.pages.report import WARNING
+from agents.show.pages.verdict import RULE
+from agents.show.presentation import metrics_of, presentation
+from engines.checks.contract_case import contract_case
+from engines.core.registry import build_evaluator
 from schemas.config import ENGINES, Stream, load_config
 from tests.reports.made import EXAMPLES, Page, simulated, stream_of
 

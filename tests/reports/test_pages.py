@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.offline import simulate_output
-from agents.offline.simulate_output import FRAMES, Output
-from agents.pages.metrics import percent, plain
-from agents.pages.plots import MOST_POINTS, TABLE_ROWS, curves, figure, image, thinned
-from agents.pages.report import StepRow, StreamReport, render
-from agents.presentation import presentation
-from agents.presentation.maps import Frame, multiples
-from agents.presentation.series.report import judged, metrics, sections
+from agents.local.offline import simulate_output
+from agents.local.offline.simulate_output import FRAMES, Output
+from agents.show.pages.metrics import percent, plain
+from agents.show.pages.plots import MOST_POINTS, TABLE_ROWS, curves, figure, image, thinned
+from agents.show.pages.report import StepRow, StreamReport, render
+from agents.show.presentation import presentation
+from agents.show.presentation.maps import Frame, multiples
+from agents.show.presentation.series.report import judged, metrics, sections
 from schemas.config import load_config
 from tests.entries import ENTRY
 from tests.reports.made import EXAMPLES, Page

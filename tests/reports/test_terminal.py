@@ -10,8 +10,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.demo.screen import METRICS_SHOWN, Screen, StepSeen
-from agents.presentation import metrics_of
+from agents.local.demo.screen import METRICS_SHOWN, Screen, StepSeen
+from agents.show.presentation import metrics_of
 from benchmarks.pictures import shown_streams
 from tests.reports.made import EXAMPLES
 

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.pages import metrics, verdict
-from agents.pages.metrics import Metric, of_keys
-from agents.pages.report import StepRow
-from agents.pages.verdict import GOOD, POOR, Judged, Scale, relative
-from agents.presentation import bars, maps
-from agents.presentation import verdict as verdict_of
-from agents.presentation.maps import Area, Points, scales
-from agents.presentation.markov import report as markov_report
-from agents.presentation.series import report as series_report
-from agents.presentation.spatial import report as spatial_report
-from agents.presentation.tabular import report as tabular_report
-from agents.presentation.trajectory import report as trajectory_report
-from engines.contract_case import contract_case
-from engines.registry import build_domain
+from agents.show.pages import metrics, verdict
+from agents.show.pages.metrics import Metric, of_keys
+from agents.show.pages.report import StepRow
+from agents.show.pages.verdict import GOOD, POOR, Judged, Scale, relative
+from agents.show.presentation import bars, maps
+from agents.show.presentation import verdict as verdict_of
+from agents.show.presentation.maps import Area, Points, scales
+from agents.show.presentation.markov import report as markov_report
+from agents.show.presentation.series import report as series_report
+from agents.show.presentation.spatial import report as spatial_report
+from agents.show.presentation.tabular import report as tabular_report
+from agents.show.presentation.trajectory import report as trajectory_report
+from engines.checks.contract_case import contract_case
+from engines.core.registry import build_domain
 from engines.tabular.attributes import Category
 from engines.tabular.domain import TableDomain
 from engines.tabular.marginals import Marginals

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.explain.sentences import step_warning
-from agents.explain.words import public
 from agents.kafka.fingerprint import fingerprint_now, started
 from agents.kafka.topics.ids import TopicIdentity
 from agents.protocol.clock import StepClock
 from agents.protocol.fingerprint import Fingerprint
 from agents.protocol.release.public_records import instant, ledger_entry
-from engines.accounting.streams import totals
-from engines.contract import Release
-from engines.registry import build_engine
+from agents.show.explain.sentences import step_warning
+from agents.show.explain.words import public
+from engines.core.accounting.streams import totals
+from engines.core.contract import Release
+from engines.core.registry import build_engine
 from engines.series.build import clock
 from schemas.config import Config, ConfigError, Stream, format_length, parse_config
 from schemas.errors import FingerprintError

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from agents.formats import build
-from agents.formats.build import InputFormat
-from agents.offline.rows.columns import rows_for
-from agents.offline.rows.files import FileError
-from agents.offline.rows.seen import first_rows
+from agents.local.offline.rows.columns import rows_for
+from agents.local.offline.rows.files import FileError
+from agents.local.offline.rows.seen import first_rows
+from agents.protocol.formats import build
+from agents.protocol.formats.build import InputFormat
 from agents.protocol.replay.plan import ReplayError
 from agents.protocol.replay.rows import check_writable
 from schemas.config import Stream

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agents.offline.domains import check_streams
-from engines.registry import build_domain
+from agents.local.offline.domains import check_streams
+from engines.core.registry import build_domain
 from engines.spatial.domain import LineDomain, PolygonDomain
 from schemas.config import Config, ConfigError, GeoJsonDomainSection, parse_config
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engines.registry import build_domain, build_engine
+from engines.core.registry import build_domain, build_engine
 from engines.tabular import Category, Numeric, TableDomain
 from schemas.config import Config, Stream, config_from_mapping
 from schemas.config.domain.json_schema import attributes_of_schema

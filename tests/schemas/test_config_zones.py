@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import shapely
 
-from agents.offline.simulate import SimulateOptions, simulate
-from agents.presentation import presentation
-from engines.registry import build_domain
+from agents.local.offline.simulate import SimulateOptions, simulate
+from agents.show.presentation import presentation
+from engines.core.registry import build_domain
 from engines.spatial.domain import ZoneDomain
 from schemas.config import Config, ConfigError, parse_config
 

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from agents.broker.embedded import EmbeddedBroker
+from agents.local.broker.embedded import EmbeddedBroker
 
 WORKER, READER = "privstream", "reader"
 DAY = datetime.timedelta(days=1)

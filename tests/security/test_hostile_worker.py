@@ -29,7 +29,7 @@ from agents.kafka.topics.admin import create_topics
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
-from engines.registry import build_domain
+from engines.core.registry import build_domain
 from schemas.config import Config
 from schemas.config.load import load_config
 from schemas.events import TICK_HEADER, encode_tick

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from engines.contract import Batch, Release
-from engines.noise import seeded
+from engines.core.contract import Batch, Release
+from engines.core.noise import seeded
 from engines.series.build import config_class
 from engines.series.config import SeriesConfig
 from engines.series.engine import Series

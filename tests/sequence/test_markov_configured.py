@@ -10,12 +10,12 @@ from typing import Any
 import orjson
 import pytest
 
-from agents.presentation import presentation
-from agents.presentation.markov.leakage import bars, leakage_lines, leakage_section
 from agents.protocol.ingest.spec import SourceSpec
-from engines.accounting.streams import totals
+from agents.show.presentation import presentation
+from agents.show.presentation.markov.leakage import bars, leakage_lines, leakage_section
+from engines.core.accounting.streams import totals
+from engines.core.registry import build_domain, build_engine
 from engines.markov.engine import Markov
-from engines.registry import build_domain, build_engine
 from schemas.config import Config, parse_config
 from schemas.config.domain.transition import entries
 from schemas.errors import ConfigError

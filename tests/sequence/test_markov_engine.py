@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.contract import Batch, Columns, Release
-from engines.contract_checks import SilentNoise, check_engine, check_releases_add_up, run
+from engines.checks.contract_checks import SilentNoise, check_engine, check_releases_add_up, run
+from engines.core.contract import Batch, Columns, Release
+from engines.core.noise import DiscreteLaplace, NoiseSource, seeded
 from engines.markov.chain import Transition
 from engines.markov.config import MarkovConfig
 from engines.markov.domain import StatesDomain
@@ -22,7 +23,6 @@ from engines.markov.evaluator import MarkovEvaluator
 from engines.markov.leakage import Adversary
 from engines.markov.leakage_budget import allocate
 from engines.markov.simplex import project
-from engines.noise import DiscreteLaplace, NoiseSource, seeded
 from schemas.blocks import Folded
 from schemas.config import ENGINES
 from schemas.errors import EngineInputError

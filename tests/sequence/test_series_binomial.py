@@ -168,7 +168,7 @@ def test_the_accounted_epsilon_is_above_that_of_every_arrangement() -> None:
     """Two fields of unlike shifts; by brute force, with the theorem's own sums over the draws of each arrangement."""
     from itertools import product
 
-    from engines.accounting.binomial import composed, draw_epsilon
+    from engines.core.accounting.binomial import composed, draw_epsilon
 
     steps, most, per_step = 5, 6, 4
     budget = BinomialBudget(

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.accounting import DiscreteGaussianEvent, gaussian, privacy_loss
-from engines.accounting.binomial import composed, draw_epsilon
-from engines.accounting.lattice import ROUNDING, dominating
-from engines.noise import seeded
+from engines.core.accounting import DiscreteGaussianEvent, gaussian, privacy_loss
+from engines.core.accounting.binomial import composed, draw_epsilon
+from engines.core.accounting.lattice import ROUNDING, dominating
+from engines.core.noise import seeded
 from engines.series.config import SeriesConfig
 from engines.series.gaussian import WHOLE, AdaptiveAmounts, FixedAmounts, GaussianBudget
 from engines.series.modes import Adaptive

@@ -14,9 +14,9 @@ from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from benchmarks.sequence import series as benchmark
 from benchmarks.sequence.series_data import SeriesData
-from engines.contract import Batch
-from engines.noise import seeded
-from engines.registry import build_domain
+from engines.core.contract import Batch
+from engines.core.noise import seeded
+from engines.core.registry import build_domain
 from engines.series.bank.filter_bank import FilterBank
 from engines.series.bank.inflation import Inflation
 from engines.series.bank.spending import power_share

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.contract import Batch, Columns
-from engines.contract_case import Variant, contract_case
-from engines.coupling import Recorder
-from engines.noise import NoiseSource, seeded
-from engines.noise.witness import BinomialLaw, GaussianLaw, Law, WitnessedSource
-from engines.registry import build_engine
+from engines.checks.contract_case import Variant, contract_case
+from engines.checks.coupling import Recorder
+from engines.core.contract import Batch, Columns
+from engines.core.noise import NoiseSource, seeded
+from engines.core.noise.witness import BinomialLaw, GaussianLaw, Law, WitnessedSource
+from engines.core.registry import build_engine
 from engines.series.config import SeriesConfig
 from engines.series.engine import Series
 from engines.series.fields import SeriesDomain, SeriesField

@@ -7,8 +7,8 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
-from agents.pages.report import StepRow
-from agents.presentation.series.report import MOST_POINTS, sections
+from agents.show.pages.report import StepRow
+from agents.show.presentation.series.report import MOST_POINTS, sections
 from schemas.config import load_config
 
 DEPARTURES = Path(__file__).parents[2] / "examples" / "departures.toml"

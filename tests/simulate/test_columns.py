@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agents.offline.rows.columns import rows_for
-from agents.offline.rows.files import FileError
+from agents.local.offline.rows.columns import rows_for
+from agents.local.offline.rows.files import FileError
 from schemas.config import Stream, load_config
 
 TAXI = Path(__file__).parents[2] / "examples" / "taxi.toml"

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.offline.rows import files
-from agents.offline.rows.files import LOOKED_AT, FileError, open_rows
-from agents.offline.rows.lines import BrokenLine, Row
+from agents.local.offline.rows import files
+from agents.local.offline.rows.files import LOOKED_AT, FileError, open_rows
+from agents.local.offline.rows.lines import BrokenLine, Row
 
 ROWS: list[dict[str, Any]] = [
     {"user": "007", "n": 1, "x": -73.9, "note": "a,b"},

@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 import pytest
 
-from agents.offline.rows.columns import rows_for
-from agents.offline.rows.files import FileError, open_rows
-from agents.offline.rows.seen import FIRST_ROWS, check_fit, first_rows
-from agents.offline.simulate import Simulated, SimulateOptions, simulate
+from agents.local.offline.rows.columns import rows_for
+from agents.local.offline.rows.files import FileError, open_rows
+from agents.local.offline.rows.seen import FIRST_ROWS, check_fit, first_rows
+from agents.local.offline.simulate import Simulated, SimulateOptions, simulate
 from agents.protocol.replay.plan import Progress, ReplayError
 from agents.protocol.replay.rows import clock_of, plan_of, steps_of, times_of
 from schemas.config import Config, parse_config

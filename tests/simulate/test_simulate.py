@@ -16,11 +16,11 @@ import pytest
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.offline.simulate import COUNTED, INSECURE, Simulated, SimulateOptions, Simulation, simulate
-from agents.pages.report import WARNING
+from agents.local.offline.simulate import COUNTED, INSECURE, Simulated, SimulateOptions, Simulation, simulate
+from agents.show.pages.report import WARNING
 from agents.worker.job import Job
-from engines.contract import Columns
-from engines.registry import build_domain
+from engines.core.contract import Columns
+from engines.core.registry import build_domain
 from schemas.config import Config, load_config, parse_config, with_overrides
 
 pytestmark = pytest.mark.seconds(1.5)

@@ -23,7 +23,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.offline.tune import (
+from agents.local.offline.tune import (
     NOT_COVERED,
     TRUE_VALUES,
     ErrorSplit,
@@ -37,8 +37,8 @@ from agents.offline.tune import (
     recommend,
     shares,
 )
-from agents.offline.tune_run import Tuned, TuneOptions, possible, tune
-from engines.contract_case import contract_case
+from agents.local.offline.tune_run import Tuned, TuneOptions, possible, tune
+from engines.checks.contract_case import contract_case
 from schemas.config import ENGINES, Config, config_from_mapping, parse_config
 from schemas.errors import ConfigError, PrivstreamError
 

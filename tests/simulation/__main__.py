@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
-from agents.offline.processes import end_with
+from agents.local.offline.processes import end_with
 
 STEPS = 8
 MOST_SEEDS = 120  # in which a planted fault must show

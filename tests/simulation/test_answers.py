@@ -20,10 +20,10 @@ from agents.kafka.answers import BY_CODE, codes_in
 from agents.kafka.clients import fenced_producer, log_reader
 from agents.kafka.cluster import passes, said
 from agents.kafka.forgotten import fenced_anew
+from agents.kafka.lifecycle.advice import advice, explain
+from agents.kafka.lifecycle.lives import LONG_S, MOST_ALIKE, Lives
 from agents.kafka.tail import tail
 from agents.kafka.transactions import OneChanceProducer
-from agents.lifecycle.advice import advice, explain
-from agents.lifecycle.lives import LONG_S, MOST_ALIKE, Lives
 from schemas.config.server import Kafka
 from schemas.errors import (
     AccessError,

@@ -19,9 +19,9 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
 from agents.kafka.clients import log_reader
 from agents.kafka.fingerprint import Checked, check_fingerprints
+from agents.kafka.lifecycle.advice import explain
+from agents.kafka.lifecycle.vitals import BEAT_S, Vitals
 from agents.kafka.membership import give_place_up, keep_place
-from agents.lifecycle.advice import explain
-from agents.lifecycle.vitals import BEAT_S, Vitals
 from agents.worker.audit import AuditTask, held_out_start
 from agents.worker.engine import EngineTask, blocks_start
 from agents.worker.ingest.service import ingest_service

@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 from agents.kafka.topics.admin import needed_topics
-from agents.offline.replay import ReplayOptions, replay
+from agents.local.offline.replay import ReplayOptions, replay
 from agents.worker.job import Job
 from schemas.config import Config, Stream
 from schemas.config.load import config_from_mapping

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import shapely
 
-from engines.contract import Columns
+from engines.core.contract import Columns
 from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
 from engines.spatial.domain.mapped import MappedDomain
 from engines.spatial.domain.sphere import band

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engines.contract import Columns, Release
+from engines.core.contract import Columns, Release
 from engines.spatial import BoxDomain
 from schemas.blocks import Folded
 

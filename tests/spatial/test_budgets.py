@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from engines.accounting.budgets import Budgets
-from engines.contract import Batch
-from engines.noise import NoiseSource
+from engines.core.accounting.budgets import Budgets
+from engines.core.contract import Batch
+from engines.core.noise import NoiseSource
 from engines.spatial import BoxDomain, HeldConfig, HeldLeaves
 from engines.spatial.papers.config import PHDStreamConfig
 from engines.spatial.papers.phdstream import PHDStream

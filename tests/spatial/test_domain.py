@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.contract import Columns
+from engines.core.contract import Columns
 from engines.spatial import BoxDomain
 from engines.spatial.points import node_depths
 from schemas.errors import EngineInputError

@@ -10,8 +10,8 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.contract import Batch, Columns
-from engines.noise import seeded
+from engines.core.contract import Batch, Columns
+from engines.core.noise import seeded
 from engines.spatial import HeldConfig, HeldLeaves
 from engines.spatial.domain import ZoneDomain, nodes_to
 from engines.spatial.domain.base import WHOLE

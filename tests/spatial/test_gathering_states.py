@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engines.contract_case import contract_case
-from engines.registry import build_engine
+from engines.checks.contract_case import contract_case
+from engines.core.registry import build_engine
 from schemas.config import ENGINES
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.contract import Batch
-from engines.noise import seeded
+from engines.core.contract import Batch
+from engines.core.noise import seeded
 from engines.spatial import BoxDomain, HeldConfig, HeldLeaves, SpatialEvaluator
 from engines.spatial.held.estimate import SHARE_SMOOTHING_SD, Estimates, estimate, project
 from engines.spatial.held.first import ROUNDS

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.contract import Batch, Release
-from engines.contract_checks import contents
-from engines.noise import seeded
+from engines.checks.contract_checks import contents
+from engines.core.contract import Batch, Release
+from engines.core.noise import seeded
 from engines.spatial import BoxDomain, HeldConfig, HeldLeaves
 from engines.spatial.held import engine as held_module
 from engines.spatial.held import first as held_first

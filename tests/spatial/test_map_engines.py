@@ -11,8 +11,8 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.contract import Batch, Columns, Release
-from engines.noise import seeded
+from engines.core.contract import Batch, Columns, Release
+from engines.core.noise import seeded
 from engines.spatial import HeldConfig, HeldLeaves, SpatialEvaluator
 from engines.spatial.domain import LineDomain, PolygonDomain
 from engines.spatial.held.tree import HeldTree

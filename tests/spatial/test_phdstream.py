@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engines.contract import Batch
-from engines.counters import SimpleCounter
-from engines.noise import NoiseSource, seeded
+from engines.core.contract import Batch
+from engines.core.counters import SimpleCounter
+from engines.core.noise import NoiseSource, seeded
 from engines.spatial import partition
 from engines.spatial.papers.config import PHDStreamConfig
 from engines.spatial.papers.phdstream import PHDStream

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import shapely
 
-from engines.contract import Batch, Columns
-from engines.contract_checks import check_engine
-from engines.counters import COUNTERS, KaryConfig, SimpleConfig, SimpleCounter
-from engines.noise import seeded
+from engines.checks.contract_checks import check_engine
+from engines.core.contract import Batch, Columns
+from engines.core.counters import COUNTERS, KaryConfig, SimpleConfig, SimpleCounter
+from engines.core.noise import seeded
 from engines.spatial import partition
 from engines.spatial.papers import consistency
 from engines.spatial.papers.config import PHDStreamConfig

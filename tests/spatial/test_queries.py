@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.contract import Columns
+from engines.core.contract import Columns
 from engines.spatial import BoxDomain, SpatialEvaluator
 from engines.spatial.queries import GRID_DEPTH, SIZES, Rectangles
 from schemas.blocks import Folded

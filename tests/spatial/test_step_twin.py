@@ -6,8 +6,8 @@ from fractions import Fraction
 
 from benchmarks.step.__main__ import beside_twin
 from benchmarks.step.city import DOMAIN, City
-from engines.contract import Batch
-from engines.noise import seeded
+from engines.core.contract import Batch
+from engines.core.noise import seeded
 from engines.spatial import HeldConfig, HeldLeaves
 
 STEPS = 7

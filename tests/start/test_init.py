@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from agents.cli.app import build_app
 from agents.cli.start.init import _cluster
-from agents.start.interview import OPTIONS, Interview
-from agents.start.sample import FieldSeen
+from agents.local.start.interview import OPTIONS, Interview
+from agents.local.start.sample import FieldSeen
 from schemas.config import ENGINES, load_config
 from schemas.errors import ConfigError
 

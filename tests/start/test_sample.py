@@ -13,11 +13,11 @@ from aiokafka.admin import NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.start import sample
-from agents.start.public import PublicFacts, PublicField, public_facts
-from agents.start.sample import LOOKED_AT, FieldSeen, fields_of, fields_of_file, fields_of_topic, reads_as_value
-from agents.start.typed import NotAnAnswerError, read_answer, read_setting
-from agents.start.words import documented
+from agents.local.start import sample
+from agents.local.start.public import PublicFacts, PublicField, public_facts
+from agents.local.start.sample import LOOKED_AT, FieldSeen, fields_of, fields_of_file, fields_of_topic, reads_as_value
+from agents.local.start.typed import NotAnAnswerError, read_answer, read_setting
+from agents.local.start.words import documented
 from schemas.config import ENGINES, Kafka
 from schemas.config.domain.questions import Question, required
 from schemas.config.timing import Timing

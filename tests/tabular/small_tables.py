@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engines.contract import Batch
+from engines.core.contract import Batch
 from engines.tabular import Category, TableDomain
 from schemas.blocks import Folded
 

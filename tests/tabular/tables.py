@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from engines.contract import Batch
+from engines.core.contract import Batch
 from engines.tabular import Category, Impossible, TableDomain, Workload
 from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks

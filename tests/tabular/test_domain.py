@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.contract import Columns
+from engines.core.contract import Columns
 from engines.tabular import Category, Impossible, Numeric, TableDomain
 from engines.tabular.keys import RowKeys
 from schemas.errors import EngineInputError

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.counters import EpochsConfig
-from engines.noise import DiscreteLaplace, scale_for, seeded
-from engines.shares import LaplaceCells
+from engines.core.counters import EpochsConfig
+from engines.core.noise import DiscreteLaplace, scale_for, seeded
+from engines.core.shares import LaplaceCells
 from engines.tabular import Marginals
 from engines.tabular.forest import along_paths, dependences, spanning_forest
 from engines.tabular.growing.blocks import KEPT as KEPT_OF_PAST

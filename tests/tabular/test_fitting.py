@@ -170,5 +170,5 @@ def test_pairs_with_structural_zeros_are_in_the_tree() -> None:
 
 
 def test_only_a_process_that_fits_with_it_imports_jax() -> None:
-    program = "import sys, engines.registry, engines.tabular.papers.fitters; sys.exit('jax' in sys.modules)"
+    program = "import sys, engines.core.registry, engines.tabular.papers.fitters; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engines import contract_checks as checks
-from engines.contract import Batch
-from engines.noise import seeded
+from engines.checks import contract_checks as checks
+from engines.core.contract import Batch
+from engines.core.noise import seeded
 from engines.tabular import Impossible, TableDomain, Workload
 from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks

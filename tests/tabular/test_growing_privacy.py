@@ -19,14 +19,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.accounting import gaussian
-from engines.accounting.lattice import dominating
-from engines.accounting.user_level import event_mu_squared
-from engines.contract import Batch, Release
-from engines.contract_checks import contents
-from engines.counters import spent
-from engines.noise import NoiseSource, seeded
-from engines.shares import CellNoise, GaussianCells, GaussianShares
+from engines.checks.contract_checks import contents
+from engines.core.accounting import gaussian
+from engines.core.accounting.lattice import dominating
+from engines.core.accounting.user_level import event_mu_squared
+from engines.core.contract import Batch, Release
+from engines.core.counters import spent
+from engines.core.noise import NoiseSource, seeded
+from engines.core.shares import CellNoise, GaussianCells, GaussianShares
 from engines.tabular import Marginals, TableDomain
 from engines.tabular.batches import EventRows
 from engines.tabular.growing import learn as growing_learn

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engines.contract import Batch
-from engines.noise import seeded
+from engines.core.contract import Batch
+from engines.core.noise import seeded
 from engines.tabular import Category, Impossible, Numeric, TableDomain
 from engines.tabular.growing.config import GrowingConfig
 from engines.tabular.growing.engine import GrowingBlocks

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engines.contract import Batch, Engine, Release
-from engines.contract_checks import check_engine, check_sensitivity, run
-from engines.counters import COUNTERS, spent
-from engines.noise import seeded
+from engines.checks.contract_checks import check_engine, check_sensitivity, run
+from engines.core.contract import Batch, Engine, Release
+from engines.core.counters import COUNTERS, spent
+from engines.core.noise import seeded
 from engines.tabular import Workload
 from engines.tabular.papers.config import RoundsConfig
 from engines.tabular.papers.paper_table import PaperTable

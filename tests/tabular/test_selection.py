@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.noise import seeded
+from engines.core.noise import seeded
 from engines.tabular import Marginals
 from engines.tabular.papers.selection import QUANTUM, WEIGHT, Selection, whole_weights
 from schemas.errors import EngineInputError

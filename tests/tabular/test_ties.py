@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats.contingency import association
 
-from agents.presentation.tabular.ties import section
+from agents.show.presentation.tabular.ties import section
 from engines.tabular import Category, TableDomain
 from engines.tabular.evaluator import TableEvaluator
 from engines.tabular.ties import cramers_v

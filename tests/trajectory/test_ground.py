@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import shapely
 
-from engines.contract import Columns
-from engines.noise import seeded
-from engines.registry import build_domain
-from engines.shares import PureShares
+from engines.core.contract import Columns
+from engines.core.noise import seeded
+from engines.core.registry import build_domain
+from engines.core.shares import PureShares
 from engines.trajectory import Default, Limits, Trips
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.grid import Grid

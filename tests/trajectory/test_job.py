@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.explain import explain
-from agents.explain.roads import Roads
-from agents.explain.sentences import promise
-from agents.explain.text import render_text
-from agents.presentation import presentation
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.stepper import Stepper
-from engines.contract import Release
-from engines.registry import build_domain, build_engine
+from agents.show.explain import explain
+from agents.show.explain.roads import Roads
+from agents.show.explain.sentences import promise
+from agents.show.explain.text import render_text
+from agents.show.presentation import presentation
+from engines.core.contract import Release
+from engines.core.registry import build_domain, build_engine
 from schemas.blocks import Block
 from schemas.config import Stream
 from schemas.config.load import config_from_mapping

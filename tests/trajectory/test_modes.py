@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from engines.noise import seeded
-from engines.shares import PureShares
+from engines.core.noise import seeded
+from engines.core.shares import PureShares
 from engines.trajectory import LATTICE, Default, Limits, Synthesis, TripMode, Trips
 from engines.trajectory.default.paths import passed, paths_of
 from engines.trajectory.default.positions import positioned

@@ -15,8 +15,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from engines.noise import seeded
-from engines.shares import PureShares
+from engines.core.noise import seeded
+from engines.core.shares import PureShares
 from engines.trajectory import LATTICE, Default, Limits, TripMode, Trips
 from engines.trajectory.default import dwell
 from engines.trajectory.default import mode as mode_default

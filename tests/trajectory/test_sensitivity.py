@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.noise import seeded
-from engines.shares import CellNoise, PureShares
+from engines.core.noise import seeded
+from engines.core.shares import CellNoise, PureShares
 from engines.spatial.split import SplitRule
 from engines.trajectory import LATTICE, Default, Limits, TripMode, Trips, histograms
 from engines.trajectory.default.blocks import Blocks

@@ -8,9 +8,9 @@ import tracemalloc
 import aiohttp
 import pytest
 
-from agents.pictures.points import PointPicture
-from agents.watch.guard import token_of
-from agents.watch.public import routes
+from agents.readers.watch.guard import token_of
+from agents.readers.watch.public import routes
+from agents.show.pictures.points import PointPicture
 from tests.watch.test_server import PUBLIC, SECRET, served, status_of
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from agents.protocol.release.held_out import HeldOutAudit
 from agents.protocol.release.stepper import Stepper
-from agents.watch.operator.seen import StreamTruth
-from engines.contract_case import contract_case
-from engines.registry import build_evaluator
+from agents.readers.watch.operator.seen import StreamTruth
+from engines.checks.contract_case import contract_case
+from engines.core.registry import build_evaluator
 from schemas.blocks import Block
 from schemas.config import ENGINES
 from schemas.ledger import LedgerEntry

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.pictures.contract import HISTORY, CountPicture
-from agents.pictures.points import PointPicture
-from agents.pictures.sampling import limit, place
-from agents.pictures.series import SeriesPicture
-from agents.pictures.states import StatePicture
-from agents.pictures.table import MISSING, OTHER, AttributeCells, TablePicture
-from agents.pictures.trips import TripPicture
+from agents.show.pictures.contract import HISTORY, CountPicture
+from agents.show.pictures.points import PointPicture
+from agents.show.pictures.sampling import limit, place
+from agents.show.pictures.series import SeriesPicture
+from agents.show.pictures.states import StatePicture
+from agents.show.pictures.table import MISSING, OTHER, AttributeCells, TablePicture
+from agents.show.pictures.trips import TripPicture
 
 BOUNDS = (10.0, 20.0, 12.0, 21.0)
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from agents.consume import steps
 from agents.kafka.topics.ids import TopicIdentity
-from agents.pictures.contract import CountPicture
-from agents.watch import server
-from agents.watch.public import reader as module
-from agents.watch.public.reader import PublicReader
-from agents.watch.public.seen import StreamSeen
+from agents.readers.consume import steps
+from agents.readers.watch import server
+from agents.readers.watch.public import reader as module
+from agents.readers.watch.public.reader import PublicReader
+from agents.readers.watch.public.seen import StreamSeen
+from agents.show.pictures.contract import CountPicture
 from schemas.config import Kafka
 from tests.watch.test_seen import STREAM, published
 
@@ -263,8 +263,8 @@ def test_the_ledger_is_read_before_the_records(cluster: Cluster, monkeypatch: py
 def test_other_readers_of_public_topics_refuse_or_pass_over_such_a_record(caplog: pytest.LogCaptureFixture) -> None:
     from types import SimpleNamespace
 
-    from agents.consume.entries import PublicRecordsError
-    from agents.consume.reader import Silent, _Steps
+    from agents.readers.consume.entries import PublicRecordsError
+    from agents.readers.consume.reader import Silent, _Steps
     from agents.worker.audit import AuditStreamTask
 
     record = Record(7, [("privstream-step", b"abc")], b"k", b"{}")

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.pictures.contract import CountPicture
-from agents.pictures.points import PointPicture
-from agents.pictures.series import SeriesPicture
-from agents.pictures.states import StatePicture
-from agents.pictures.trips import TripPicture
-from agents.presentation import presentation
 from agents.protocol.release.public_records import ledger_entry, release_records
-from agents.watch.public import seen as module
-from agents.watch.public.seen import StreamSeen
-from engines.contract import Release, SyntheticRecord
+from agents.readers.watch.public import seen as module
+from agents.readers.watch.public.seen import StreamSeen
+from agents.show.pictures.contract import CountPicture
+from agents.show.pictures.points import PointPicture
+from agents.show.pictures.series import SeriesPicture
+from agents.show.pictures.states import StatePicture
+from agents.show.pictures.trips import TripPicture
+from agents.show.presentation import presentation
+from engines.core.contract import Release, SyntheticRecord
 from schemas.config import ENGINES, Stream
 from schemas.config.load import config_from_mapping
 from schemas.guarantee import Guarantee, Mechanism
@@ -336,7 +336,7 @@ def test_bytes_that_are_no_public_records_are_counted_and_stop_nothing(
 
 
 def test_large_steps_are_kept_in_a_file_until_they_are_compared() -> None:
-    from agents.consume.steps import IN_MEMORY, StepRecords
+    from agents.readers.consume.steps import IN_MEMORY, StepRecords
 
     records = [PublicRecord("synthetic", b"k%d" % at, b"x" * 1_000_000) for at in range(6)]
     assert IN_MEMORY < 6_000_000

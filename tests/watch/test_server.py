@@ -16,12 +16,12 @@ import pytest
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.watch import LivePage, serve, serve_in_background, server
-from agents.watch.guard import HEADERS, Guard, token_of
-from agents.watch.public import routes
-from agents.watch.public.reader import PublicReader
-from agents.watch.public.seen import StreamSeen
-from agents.watch.server import _application
+from agents.readers.watch import LivePage, serve, serve_in_background, server
+from agents.readers.watch.guard import HEADERS, Guard, token_of
+from agents.readers.watch.public import routes
+from agents.readers.watch.public.reader import PublicReader
+from agents.readers.watch.public.seen import StreamSeen
+from agents.readers.watch.server import _application
 from schemas.config import Config
 from schemas.config.load import config_from_mapping
 from schemas.errors import PrivstreamError
@@ -29,7 +29,7 @@ from schemas.topics import Topics
 from tests.kafka.support import stream_table
 
 SECRET = b"thirty-two secret bytes or more.."
-ASSETS = Path(__file__).resolve().parents[2] / "agents" / "watch" / "assets"
+ASSETS = Path(__file__).resolve().parents[2] / "agents" / "readers" / "watch" / "assets"
 PRIVATE = ("events_total", "ingest_lag", "refus", "error_small")
 
 
@@ -184,7 +184,7 @@ def test_the_public_view_is_given_public_topics_alone(monkeypatch: pytest.Monkey
 
 
 def _no_picture() -> Any:
-    from agents.pictures.contract import CountPicture
+    from agents.show.pictures.contract import CountPicture
 
     return CountPicture()
 

@@ -13,7 +13,7 @@ import typer
 import engines
 from agents.cli.app import COMMANDS, build_app
 from agents.protocol.release.held_out import HeldOutAudit
-from engines.contract_case import contract_case
+from engines.checks.contract_case import contract_case
 from schemas.config import ENGINES
 from schemas.events import MEANING, Reason
 from schemas.guarantee import chance, surest

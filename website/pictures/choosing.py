@@ -9,10 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from agents.offline.simulate import SimulateOptions, simulate
-from agents.pages.plots import AMBER, BLUE, GREY, RED, SYNTHETIC, figure, quiet
+from agents.local.offline.simulate import SimulateOptions, simulate
+from agents.show.pages.plots import AMBER, BLUE, GREY, RED, SYNTHETIC, figure, quiet
 from engines import configure
-from engines.noise import DiscreteLaplace, scale_for
+from engines.core.noise import DiscreteLaplace, scale_for
 from schemas.config import config_from_mapping, load_config
 from schemas.guarantee import surest
 from website.pictures.rows import EXAMPLES, rows_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 import schemas.errors
-from agents.lifecycle.refusals import WHAT_TO_DO
+from agents.kafka.lifecycle.refusals import WHAT_TO_DO
 from agents.protocol.ingest.dead_letters import UNLETTERED, DeadLetter
 from schemas.events import MEANING, Reason
 from website.reference.source import cell, table

@@ -60,7 +60,7 @@ def export(
     """
     loaded = config_of(config)
     chosen = chosen_stream(loaded, stream)
-    from agents.consume.export import export as run
+    from agents.readers.consume.export import export as run
 
     with rows_progress(f"read {chosen.name}", quiet=as_json) as rows:
         done = asyncio.run(

@@ -12,11 +12,11 @@ import typer
 
 from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, say, warn
 from agents.cli.terminal.manual import Example, manual
-from agents.pages.text import table
+from agents.show.pages.text import table
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
-    from agents.query.run import Answered
+    from agents.readers.query.run import Answered
 
 FEW_PENDING = 0.005
 
@@ -64,9 +64,9 @@ def query(
         raise PrivstreamError("--box and --region both say where. Fix: leave one out.")
     loaded = config_of(config)
     chosen = chosen_stream(loaded, stream)
-    from agents.query import regions
-    from agents.query.run import Ask
-    from agents.query.run import query as run
+    from agents.readers.query import regions
+    from agents.readers.query.run import Ask
+    from agents.readers.query.run import query as run
 
     place = regions.box(box) if box is not None else regions.region(region) if region is not None else None
     with rows_progress(f"read {chosen.name}", quiet=as_json) as rows:

@@ -12,7 +12,7 @@ from agents.cli.output import AsJson, ConfigFile, config_of, print_json, say, wa
 from agents.cli.terminal.manual import Example, manual
 
 if TYPE_CHECKING:
-    from agents.watch import LivePage
+    from agents.readers.watch import LivePage
     from schemas.config import Config
 
 PORT = 8765
@@ -89,8 +89,8 @@ async def _serve(
     names: list[str],
     as_json: bool,
 ) -> None:
-    from agents.watch import serve
-    from agents.watch.guard import is_loopback
+    from agents.readers.watch import serve
+    from agents.readers.watch.guard import is_loopback
 
     async with serve(
         config,

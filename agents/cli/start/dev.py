@@ -16,9 +16,9 @@ from agents.cli.terminal.progress import PartsProgress
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:
-    from agents.dev.run import DevRun
-    from agents.offline.replay import Replayed
-    from agents.offline.rows.seen import RowsSeen
+    from agents.local.dev.run import DevRun
+    from agents.local.offline.replay import Replayed
+    from agents.local.offline.rows.seen import RowsSeen
 
 
 @manual(
@@ -59,8 +59,8 @@ def dev(
     With FILE its times say when a step is over, whatever clock the stream has. What is released here was drawn with
     noise of its own: show nobody both this and what the real job releases of the same events, their costs add up.
     """
-    from agents.dev.run import DevOptions
-    from agents.dev.run import dev as run
+    from agents.local.dev.run import DevOptions
+    from agents.local.dev.run import dev as run
 
     if exit_when_done and file is None:
         raise PrivstreamError("--exit-when-done has no file to wait for. Fix: name a FILE, or leave it out.")
@@ -98,7 +98,7 @@ class _Screen:
         self.bar.at(what, done, total)
 
     def up(self, running: DevRun) -> None:
-        from agents.dev.run import written_as
+        from agents.local.dev.run import written_as
 
         self.bar.close()
         self.is_up = True

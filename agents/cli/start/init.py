@@ -16,7 +16,7 @@ from agents.cli.terminal.progress import PartsProgress
 from schemas.errors import ConfigError, ConfigProblem, PrivstreamError
 
 if TYPE_CHECKING:
-    from agents.start.sample import FieldSeen
+    from agents.local.start.sample import FieldSeen
     from schemas.config import Kafka
 
 BOOTSTRAP = "localhost:9092"
@@ -116,10 +116,10 @@ def init(
     Bounds, categories and dates are PUBLIC: they are asked, or read from a file that you declare public. Of private
     events nothing is used but the names and types of their fields, and how times are written.
     """
-    from agents.start.begin import Beginning, begin
-    from agents.start.public import public_facts
-    from agents.start.sample import fields_of_file, fields_of_topic
-    from agents.start.typed import read_setting
+    from agents.local.start.begin import Beginning, begin
+    from agents.local.start.public import public_facts
+    from agents.local.start.sample import fields_of_file, fields_of_topic
+    from agents.local.start.typed import read_setting
 
     if out.exists() and not overwrite:
         raise PrivstreamError(f"{out} is there already. Fix: name another with --out, or say --overwrite.")

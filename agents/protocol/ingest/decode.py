@@ -1,7 +1,7 @@
 """Raw records to typed events: only the fields that the configuration names, a batch at a time.
 
 JSON objects whose fields are all top-level are read straight into events; everything else is read by
-`agents.formats.reader` first, and then held to the same types.
+`agents.protocol.formats.reader` first, and then held to the same types.
 
 Each record is decoded by itself and keeps its place: records are never joined into one document, because a crafted one
 could then shift its neighbours. Of a key that occurs twice the last one counts.
@@ -29,8 +29,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from agents.formats.contract import SchemaRef
-from agents.formats.reader import ReadRecord, RecordReader
+from agents.protocol.formats.contract import SchemaRef
+from agents.protocol.formats.reader import ReadRecord, RecordReader
 from schemas.arrays import ReasonArray
 from schemas.events import Reason
 

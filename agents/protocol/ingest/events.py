@@ -20,7 +20,7 @@ from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import KEY_BYTES, IdBytes, hash_ids
-from engines.contract import ClippingDomain, Columns, FaultNamingDomain
+from engines.core.contract import ClippingDomain, Columns, FaultNamingDomain
 from schemas.arrays import IntArray, KeyArray, ReasonArray
 from schemas.events import Reason
 

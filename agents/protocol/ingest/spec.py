@@ -7,16 +7,16 @@ from dataclasses import field as dataclass_field
 from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
 
-from agents.formats.build import JSON, ROWS, InputFormat
-from agents.formats.reader import RecordReader, paths_of
-from agents.formats.schemas import SchemaBook
 from agents.protocol.clock import StepClock
+from agents.protocol.formats.build import JSON, ROWS, InputFormat
+from agents.protocol.formats.reader import RecordReader, paths_of
+from agents.protocol.formats.schemas import SchemaBook
 from agents.protocol.ingest.bounds import BoundSpec
 from agents.protocol.ingest.decode import MAX_VALUE_BYTES, EventDecoder, EventFields, FormatDecoder
 from agents.protocol.ingest.times import TimeParser
 from agents.protocol.partitioner import Partitioner
 from agents.protocol.userhash import id_bytes
-from engines.contract import Domain, FilledDomain, FilledWords
+from engines.core.contract import Domain, FilledDomain, FilledWords
 from schemas.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:

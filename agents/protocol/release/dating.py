@@ -16,8 +16,8 @@ from math import gcd
 
 import numpy as np
 
-from engines.contract import Release
-from engines.many_records import RecordColumns
+from engines.core.contract import Release
+from engines.core.many_records import RecordColumns
 from schemas.arrays import IntArray
 
 _TEXT, _STEPS = "dating/ids", "dating/steps"

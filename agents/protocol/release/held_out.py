@@ -13,8 +13,8 @@ import numpy as np
 import orjson
 
 from agents.protocol.release.merge import BlockMerge
-from engines.contract import Evaluator
-from engines.registry import build_evaluator
+from engines.core.contract import Evaluator
+from engines.core.registry import build_evaluator
 from schemas.blocks import Block, Folded
 from schemas.errors import WireError
 from schemas.ledger import LedgerEntry

@@ -14,8 +14,8 @@ import msgspec
 import orjson
 
 from agents.protocol.release.json_rows import json_rows
-from engines.contract import Release
-from engines.many_records import RecordColumns, parts_of
+from engines.core.contract import Release
+from engines.core.many_records import RecordColumns, parts_of
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 from schemas.ledger import LedgerEntry, LedgerGuarantee

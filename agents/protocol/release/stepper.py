@@ -17,11 +17,11 @@ from agents.protocol.clock import StepClock
 from agents.protocol.release.dating import Dating
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.public_records import ledger_entry, raw_time, release_records
-from engines.accounting.accountant import Accountant, paid
-from engines.contract import Batch, Engine, Release
-from engines.many_records import RecordColumns
-from engines.noise import NoiseSource
-from engines.registry import build_domain, build_engine
+from engines.core.accounting.accountant import Accountant, paid
+from engines.core.contract import Batch, Engine, Release
+from engines.core.many_records import RecordColumns
+from engines.core.noise import NoiseSource
+from engines.core.registry import build_domain, build_engine
 from schemas.blocks import Block
 from schemas.errors import GapError
 from schemas.releases import GENESIS, Candidate, frame_records, sha256

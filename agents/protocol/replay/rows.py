@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from agents.formats.build import ROWS
-from agents.formats.reader import paths_of
 from agents.protocol.clock import StepClock
+from agents.protocol.formats.build import ROWS
+from agents.protocol.formats.reader import paths_of
 from agents.protocol.ingest.times import EPOCH, ONE_US, TimeParser
 from agents.protocol.partitioner import Partitioner, partitions_of
 from agents.protocol.release.public_records import instant

@@ -18,11 +18,11 @@ from aiokafka.structs import OffsetAndMetadata
 
 from agents.kafka.clients import close_client, fenced_producer, log_reader
 from agents.kafka.fingerprint import fingerprint_now, started, stored_fingerprints
+from agents.kafka.lifecycle.stops import Stops
 from agents.kafka.membership import members_of
 from agents.kafka.security import security_kwargs
 from agents.kafka.topics.admin import TopicProblem, admin_client
 from agents.kafka.topics.ids import topic_identities
-from agents.lifecycle.stops import Stops
 from agents.protocol.fingerprint import PARTITIONS, Fingerprint
 from agents.protocol.ingest.added import AddPartitions, Commit, StorePartitions, added, possible
 from agents.protocol.ingest.places import NEW, Places

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from agents.lifecycle.refusals import RefusalAlarm, by_reason_and_field
+from agents.kafka.lifecycle.refusals import RefusalAlarm, by_reason_and_field
 from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.snapshots import Snapshot

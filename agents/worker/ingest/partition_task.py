@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from agents.formats.contract import SchemaRef
 from agents.kafka.clients import close_client, fenced_producer
-from agents.lifecycle.stops import Part, Stops, StreamStoppedError, alone
+from agents.kafka.lifecycle.stops import Part, Stops, StreamStoppedError, alone
+from agents.protocol.formats.contract import SchemaRef
 from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.places import NEW, OTHERS, Places

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaConsumer
 
 from agents.kafka.clients import log_reader
-from agents.lifecycle.logs import about
+from agents.kafka.lifecycle.logs import about
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.places import Places, Standing, starts
 from agents.protocol.ingest.snapshots import BucketLog

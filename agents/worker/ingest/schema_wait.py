@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from agents.formats.contract import SchemaRef
-from agents.formats.schemas import SchemaBook
+from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.schema_registry import RegistryClient, RegistryError
-from agents.lifecycle.vitals import Vitals
+from agents.protocol.formats.contract import SchemaRef
+from agents.protocol.formats.schemas import SchemaBook
 from agents.worker.ingest.counters import IngestCounters
 
 if TYPE_CHECKING:

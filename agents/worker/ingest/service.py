@@ -22,15 +22,15 @@ from mode import Service
 from agents.kafka.answers import heed
 from agents.kafka.broker_clock import ASK_S, BrokerClock
 from agents.kafka.clients import close_client
+from agents.kafka.lifecycle.cancellations import LongService, to_the_end, told
+from agents.kafka.lifecycle.logs import about
+from agents.kafka.lifecycle.reading import Reach, Reading
+from agents.kafka.lifecycle.stops import Stops
+from agents.kafka.lifecycle.vitals import COMPUTE_S, WORK_S, Vitals
 from agents.kafka.membership import HEARTBEAT_S, give_place_up, keep_place
 from agents.kafka.security import security_kwargs
 from agents.kafka.source_check import GIVE_UP_S, LOOK_S, SourceWatch
 from agents.kafka.topics.missing import ask_for_missing_topics
-from agents.lifecycle.cancellations import LongService, to_the_end, told
-from agents.lifecycle.logs import about
-from agents.lifecycle.reading import Reach, Reading
-from agents.lifecycle.stops import Stops
-from agents.lifecycle.vitals import COMPUTE_S, WORK_S, Vitals
 from agents.protocol.ingest.spec import SourceSpec
 from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.gaps import pass_over

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from agents.formats.schemas import SchemaBook
 from agents.kafka.schema_registry import check_files
+from agents.protocol.formats.schemas import SchemaBook
 from agents.protocol.ingest.spec import SourceSpec
 from agents.worker.ingest.user_keys import user_keys
-from engines.registry import build_domain, build_evaluator
+from engines.core.registry import build_domain, build_evaluator
 
 if TYPE_CHECKING:
     from schemas.config import Config

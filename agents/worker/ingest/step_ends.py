@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from agents.lifecycle.backlog import MANY_STEPS, backlog_sentence
+from agents.kafka.lifecycle.backlog import MANY_STEPS, backlog_sentence
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.worker.ingest.partition_task import SourceTask
 

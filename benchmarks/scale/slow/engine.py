@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from toy.engine import Anything, Totals
 
-from engines.contract import Batch, Columns, Release
-from engines.noise import NoiseSource, aggregate
+from engines.core.contract import Batch, Columns, Release
+from engines.core.noise import NoiseSource, aggregate
 from schemas.arrays import KeyArray
 from schemas.blocks import Folded
 from schemas.config import Stream

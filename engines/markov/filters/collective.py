@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from engines.contract import State
+from engines.core.contract import State
 from engines.markov.chain import Transition
 from engines.markov.estimate import Estimate
 from engines.markov.filters.gaussian import Belief

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.contract import State
+from engines.core.contract import State
 from engines.markov.estimate import Estimate
 from engines.markov.filters.gaussian import Belief, DenseFilter
 from engines.markov.laplace import matched_scale

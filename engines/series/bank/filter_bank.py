@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engines.contract import State
+from engines.core.contract import State
 from engines.series.bank.filters import Filters, Hypotheses
 from engines.series.bank.inflation import Inflation
 from engines.series.bank.spending import power_share, water_level

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.contract import State
+from engines.core.contract import State
 from schemas.arrays import FloatArray
 
 

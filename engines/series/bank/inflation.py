@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engines.contract import State
+from engines.core.contract import State
 from schemas.arrays import FloatArray
 
 _FACTORS = 2.0 ** np.arange(5)

@@ -26,11 +26,11 @@ from math import ceil, inf
 
 import numpy as np
 
-from engines.accounting import Accountant, PureEvent
-from engines.accounting.binomial import advanced, composed, draw_epsilon
-from engines.contract import State
-from engines.noise import NoiseSource, binomial_mechanism
-from engines.noise.binomial import MAX_HALF
+from engines.core.accounting import Accountant, PureEvent
+from engines.core.accounting.binomial import advanced, composed, draw_epsilon
+from engines.core.contract import State
+from engines.core.noise import NoiseSource, binomial_mechanism
+from engines.core.noise.binomial import MAX_HALF
 from engines.series.gaussian import NoisyTotal
 from engines.series.presence import Presence
 from engines.series.schedule import WeightSchedule

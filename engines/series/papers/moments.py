@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.contract import State
+from engines.core.contract import State
 
 _FLOOR = 1e-3
 """The variance is at least this part of the noisy one."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from engines.contract import State
+from engines.core.contract import State
 from engines.series.papers.moments import Moments, Parameters
 
 

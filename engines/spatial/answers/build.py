@@ -13,8 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from engines.answers.contract import Answerer, Asked, CountAnswer, CountQuestion, Measured, QueryError, Sum, answered
-from engines.registry import uncorrected_engine
+from engines.core.answers.contract import (
+    Answerer,
+    Asked,
+    CountAnswer,
+    CountQuestion,
+    Measured,
+    QueryError,
+    Sum,
+    answered,
+)
+from engines.core.registry import uncorrected_engine
 from engines.spatial.answers.places import Cells, MeasuredRectangles, Zones, fields_of
 from engines.spatial.build import domain
 from engines.spatial.domain import ZoneDomain
@@ -58,7 +67,7 @@ def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
 
 
 class SpatialAnswers:
-    """Implements `engines.answers.contract.Answerer`.
+    """Implements `engines.core.answers.contract.Answerer`.
 
     Args:
         cells: the different ones; at: which one each measurement is of.

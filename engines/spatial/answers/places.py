@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 import shapely
 
-from engines.answers.contract import Asked, CountQuestion, QueryError
-from engines.answers.where import atoms, holds, kind
+from engines.core.answers.contract import Asked, CountQuestion, QueryError
+from engines.core.answers.where import atoms, holds, kind
 from engines.spatial.domain import SpatialDomain, ZoneDomain
 from schemas.arrays import BoolArray, FloatArray
 

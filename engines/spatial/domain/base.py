@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from engines.contract import Columns, ScalarKind
+from engines.core.contract import Columns, ScalarKind
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray, WordArray
 
 FRACTION = np.float64(2.0**-53)
@@ -64,7 +64,8 @@ class PublicWords(Protocol):
 
 
 class SpatialDomain(Protocol):
-    """Implements `engines.contract.Domain` too. All of it is public, fixed and a pure function of the configuration.
+    """Implements `engines.core.contract.Domain` too. All of it is public, fixed and a pure function of the
+    configuration.
 
     Attributes:
         depth: bits of a cell's code; no node is deeper.

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engines.contract import Columns, ScalarKind
+from engines.core.contract import Columns, ScalarKind
 from engines.spatial.domain.base import HALF, WHOLE, PublicWords, coordinates_at_fault
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
 from schemas.errors import EngineInputError
@@ -129,7 +129,7 @@ class BoxDomain:
         return 1
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
-        """Keys `(events, 1)` and reasons `(events,)`, see `engines.contract.Domain`.
+        """Keys `(events, 1)` and reasons `(events,)`, see `engines.core.contract.Domain`.
 
         >>> box = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=2)
         >>> columns = Columns({"x": np.array([0.1, 0.9, 1.0]), "y": np.array([0.9, 0.9, 0.0])}, {}, np.int8([1, -1, 1]))
@@ -152,7 +152,7 @@ class BoxDomain:
         return keys, reasons
 
     def at_fault(self, columns: Columns) -> list[str]:
-        """See `engines.contract.FaultNamingDomain`."""
+        """See `engines.core.contract.FaultNamingDomain`."""
         return coordinates_at_fault(columns, (self.x_field, self.y_field), self.bounds)
 
     def _keys(self, x: FloatArray, y: FloatArray, operations: npt.NDArray[np.int8]) -> KeyArray:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from engines.contract import Columns, ScalarKind
+from engines.core.contract import Columns, ScalarKind
 from engines.spatial.domain.base import FRACTION, SHARE_BITS, PublicWords, coordinates_at_fault
 from engines.spatial.domain.box import rounded
 from engines.spatial.domain.cells import CellTree
@@ -108,7 +108,7 @@ class MappedDomain(ABC):
         return (self.x_field, self.y_field)
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
-        """See `engines.contract.Domain`: outside of the shape is OUTSIDE_DOMAIN, its border belongs to it."""
+        """See `engines.core.contract.Domain`: outside of the shape is OUTSIDE_DOMAIN, its border belongs to it."""
         x, y = columns.numbers[self.x_field], columns.numbers[self.y_field]
         finite = np.isfinite(x) & np.isfinite(y)
         reasons = np.where(finite, Reason.OUTSIDE_DOMAIN, Reason.NOT_FINITE).astype(np.uint8)
@@ -119,7 +119,7 @@ class MappedDomain(ABC):
         return keys, reasons
 
     def at_fault(self, columns: Columns) -> list[str]:
-        """See `engines.contract.FaultNamingDomain`."""
+        """See `engines.core.contract.FaultNamingDomain`."""
         return coordinates_at_fault(columns, (self.x_field, self.y_field), self.bounds)
 
     def located(self, x: FloatArray, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray, IntArray]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from engines.contract import Columns, ScalarKind
+from engines.core.contract import Columns, ScalarKind
 from engines.spatial.domain.base import WHOLE, PublicWords
 from engines.spatial.domain.mapped import MappedDomain
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
@@ -86,7 +86,7 @@ class ZoneDomain:
         return 1
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
-        """See `engines.contract.Domain`: a name that is not in the table is OUTSIDE_DOMAIN."""
+        """See `engines.core.contract.Domain`: a name that is not in the table is OUTSIDE_DOMAIN."""
         texts = columns.texts[self.field]
         codes = np.fromiter((self._code_of.get(text, -1) for text in texts), np.int64, len(texts))
         known = codes >= 0

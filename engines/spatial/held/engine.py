@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from engines.accounting.budgets import Budgets
-from engines.contract import Batch, Release, State
-from engines.gathering import Gathered, check_batch
-from engines.noise import NoiseSource
+from engines.core.accounting.budgets import Budgets
+from engines.core.contract import Batch, Release, State
+from engines.core.gathering import Gathered, check_batch
+from engines.core.noise import NoiseSource
+from engines.core.state import flag_of, head, numbers_of, reading
 from engines.spatial.held.config import HeldConfig
 from engines.spatial.held.estimate import Estimates, project
 from engines.spatial.held.first import first_release
@@ -28,7 +29,6 @@ from engines.spatial.held.retire import Windows
 from engines.spatial.held.step import StepWork
 from engines.spatial.held.tree import HeldTree
 from engines.spatial.points import difference
-from engines.state import flag_of, head, numbers_of, reading
 from schemas.arrays import FloatArray
 from schemas.guarantee import Guarantee, Mechanism
 
@@ -36,10 +36,10 @@ STATE_FORMAT = 1
 
 
 class HeldLeaves:
-    """See the module; implements `engines.contract.Engine`.
+    """See the module; implements `engines.core.contract.Engine`.
 
     >>> from fractions import Fraction
-    >>> from engines.noise import seeded
+    >>> from engines.core.noise import seeded
     >>> from engines.spatial.domain import BoxDomain
     >>> from schemas.blocks import Folded
     >>> box = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=8)
@@ -63,7 +63,7 @@ class HeldLeaves:
         self._gathered = Gathered.nothing()
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
-        """See `engines.contract.Engine.step`. Draws no noise while gathering."""
+        """See `engines.core.contract.Engine.step`. Draws no noise while gathering."""
         config, now = self.config, batch.step
         check_batch(batch, step=self._next, depth=config.domain.depth)
         if self._started:
@@ -133,7 +133,7 @@ class HeldLeaves:
         ]
 
     def state(self) -> State:
-        """See `engines.contract.Engine.state`. O(leaves), plus measurements that are alive under a ttl."""
+        """See `engines.core.contract.Engine.state`. O(leaves), plus measurements that are alive under a ttl."""
         return {
             **head(STATE_FORMAT, self.config.identity, self._next, self._started),
             **self._tree.arrays(),
@@ -144,7 +144,7 @@ class HeldLeaves:
         }
 
     def restore(self, state: State) -> None:
-        """See `engines.contract.Engine.restore`."""
+        """See `engines.core.contract.Engine.restore`."""
         step, started = numbers_of(state, STATE_FORMAT, self.config.identity, count=2)
         with reading():
             average = np.array(state["watch/average"], np.float64)
@@ -155,7 +155,7 @@ class HeldLeaves:
         self._budgets = budgets
 
     def guarantee(self) -> Guarantee:
-        """See `engines.contract.Engine.guarantee`. Pure; the two mechanisms add up to epsilon exactly."""
+        """See `engines.core.contract.Engine.guarantee`. Pure; the two mechanisms add up to epsilon exactly."""
         watch, counter = self._rules.watch, self._rules.counter
         return Guarantee(
             epsilon=self.config.epsilon,

@@ -13,7 +13,7 @@ from math import gcd
 
 import numpy as np
 
-from engines.noise import aggregate
+from engines.core.noise import aggregate
 from engines.spatial.partition import Changes
 from engines.spatial.placement import Placement
 from schemas.arrays import IntArray

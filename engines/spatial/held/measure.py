@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.noise import LEAST_VARIANCE, DiscreteLaplace, NoiseSource, laplace_mechanism, private_like, scale_for
+from engines.core.noise import LEAST_VARIANCE, DiscreteLaplace, NoiseSource, laplace_mechanism, private_like, scale_for
 from engines.spatial.held.estimate import Estimates
 from engines.spatial.held.tree import HeldTree
 from engines.spatial.partition import Changes

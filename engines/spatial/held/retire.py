@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.contract import State
+from engines.core.contract import State
+from engines.core.state import reading
 from engines.spatial.held.measure import MeasuredLeaves
 from engines.spatial.held.tree import HeldTree
-from engines.state import reading
 from schemas.arrays import BoolArray, IntArray
 from schemas.errors import EngineInputError
 

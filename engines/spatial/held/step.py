@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engines.noise import NoiseSource, aggregate
+from engines.core.noise import NoiseSource, aggregate
 from engines.spatial.held.estimate import Estimates, estimate
 from engines.spatial.held.groups import grouped
 from engines.spatial.held.measure import LeafCounter, MeasuredLeaves, divide, due, hold, measure, unite

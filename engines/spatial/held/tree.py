@@ -13,12 +13,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from engines.contract import State
-from engines.noise import check_zero
+from engines.core.contract import State
+from engines.core.noise import check_zero
+from engines.core.state import reading
 from engines.spatial.domain import SpatialDomain, nodes_to
 from engines.spatial.domain.base import WHOLE
 from engines.spatial.points import Counts, node_depths
-from engines.state import reading
 from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.errors import EngineInputError
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.noise import NoiseSource, laplace_mechanism, scale_for
+from engines.core.noise import NoiseSource, laplace_mechanism, scale_for
 from engines.spatial.partition import Changes
 from schemas.arrays import BoolArray, FloatArray, IntArray
 

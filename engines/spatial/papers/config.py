@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.counters import Counter, CounterConfig, SimpleConfig
+from engines.core.counters import Counter, CounterConfig, SimpleConfig
 from engines.spatial.domain import SpatialDomain
 from engines.spatial.papers.node_counters import check_counter
 from engines.spatial.split import SplitRule

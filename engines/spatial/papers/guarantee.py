@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import ceil
 
-from engines.counters import Counter
-from engines.counters.contract import laplace_scale
+from engines.core.counters import Counter
+from engines.core.counters.contract import laplace_scale
 from engines.spatial.papers.config import PHDStreamConfig
 from engines.spatial.split import SplitRule, path_cost
 from schemas.guarantee import Guarantee, Mechanism

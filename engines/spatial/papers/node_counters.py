@@ -2,7 +2,7 @@
 
 Guarantee: what one counter costs, for one event, however many cells there are: an event is counted at its own step, by
     the one leaf that holds it (selective counting: [kumar2024], algorithm 11, theorem 3.5.1;
-    `engines.counters.selective` has the two conditions). Which leaves there are depends on releases, so the
+    `engines.core.counters.selective` has the two conditions). Which leaves there are depends on releases, so the
     counter must be private under adaptive continual release; one that is not is refused.
 """
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.contract import State
-from engines.counters import Counter, CounterState, concatenate, select
-from engines.noise import NoiseSource
+from engines.core.contract import State
+from engines.core.counters import Counter, CounterState, concatenate, select
+from engines.core.noise import NoiseSource
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 

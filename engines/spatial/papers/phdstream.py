@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from engines.accounting.budgets import Budgets
-from engines.contract import Batch, Release, State
-from engines.expiry import Expiry
-from engines.gathering import check_batch, merged
-from engines.noise import NoiseSource
+from engines.core.accounting.budgets import Budgets
+from engines.core.contract import Batch, Release, State
+from engines.core.expiry import Expiry
+from engines.core.gathering import check_batch, merged
+from engines.core.noise import NoiseSource
+from engines.core.state import flag_of, head, numbers_of, reading
 from engines.spatial import partition
 from engines.spatial.papers import guarantee as phdstream_guarantee
 from engines.spatial.papers.config import PHDStreamConfig
@@ -28,7 +29,6 @@ from engines.spatial.partition import Changes
 from engines.spatial.placement import Placement
 from engines.spatial.points import Counts, difference, node_depths
 from engines.spatial.tree import Tree
-from engines.state import flag_of, head, numbers_of, reading
 from schemas.arrays import IntArray
 from schemas.blocks import Folded
 from schemas.guarantee import Guarantee
@@ -37,10 +37,10 @@ STATE_FORMAT = 2
 
 
 class PHDStream:
-    """See the module; implements `engines.contract.Engine`.
+    """See the module; implements `engines.core.contract.Engine`.
 
     >>> from fractions import Fraction
-    >>> from engines.noise import seeded
+    >>> from engines.core.noise import seeded
     >>> from engines.spatial.domain import BoxDomain
     >>> box = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=8)
     >>> engine = PHDStream(PHDStreamConfig(name="docs", domain=box, epsilon=Fraction(1)))
@@ -64,7 +64,7 @@ class PHDStream:
         self._expiry = Expiry.empty()
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
-        """See `engines.contract.Engine.step`. Draws no noise while gathering."""
+        """See `engines.core.contract.Engine.step`. Draws no noise while gathering."""
         config = self.config
         check_batch(batch, step=self._next, depth=config.domain.depth)
         events = batch.events
@@ -157,7 +157,7 @@ class PHDStream:
         ]
 
     def state(self) -> State:
-        """See `engines.contract.Engine.state`. O(cells), plus events gathered or yet to expire."""
+        """See `engines.core.contract.Engine.state`. O(cells), plus events gathered or yet to expire."""
         return {
             **head(STATE_FORMAT, self.config.identity, self._next, self._started),
             **self._tree.arrays(),
@@ -171,7 +171,7 @@ class PHDStream:
         }
 
     def restore(self, state: State) -> None:
-        """See `engines.contract.Engine.restore`."""
+        """See `engines.core.contract.Engine.restore`."""
         step, started = numbers_of(state, STATE_FORMAT, self.config.identity, count=2)
         with reading():
             nodes = np.array(state["released/nodes"], np.int64)
@@ -185,5 +185,5 @@ class PHDStream:
         self._pending = Folded(keys.reshape(-1, 1), counts)
 
     def guarantee(self) -> Guarantee:
-        """See `engines.contract.Engine.guarantee`. Pure; `papers.guarantee` has the split."""
+        """See `engines.core.contract.Engine.guarantee`. Pure; `papers.guarantee` has the split."""
         return phdstream_guarantee.of(self.config, self._rule, self._counters.counter)

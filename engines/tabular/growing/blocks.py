@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.contract import State
+from engines.core.contract import State
 from engines.tabular.marginals import Marginals
 from schemas.arrays import FloatArray
 from schemas.errors import EngineInputError

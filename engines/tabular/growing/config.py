@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.counters.contract import Counter
-from engines.shares import CellNoise, GaussianShares, PureShares, Shares
+from engines.core.counters.contract import Counter
+from engines.core.shares import CellNoise, GaussianShares, PureShares, Shares
 from engines.tabular.domain import TableDomain
 from engines.tabular.growing.fit import MarginalFitter
 from engines.tabular.growing.measure import split

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from engines.accounting.budgets import Budgets
-from engines.contract import Batch, Release, State
-from engines.counters import Counter
-from engines.noise import NoiseSource
-from engines.state import flag_of, head, numbers_of
+from engines.core.accounting.budgets import Budgets
+from engines.core.contract import Batch, Release, State
+from engines.core.counters import Counter
+from engines.core.noise import NoiseSource
+from engines.core.state import flag_of, head, numbers_of
 from engines.tabular.batches import EventRows, check_batch
 from engines.tabular.fitted import Fitted
 from engines.tabular.growing.blocks import Evidence
@@ -41,10 +41,10 @@ STATE_FORMAT = 2
 
 
 class GrowingBlocks:
-    """See the module; implements `engines.contract.Engine`.
+    """See the module; implements `engines.core.contract.Engine`.
 
     >>> from fractions import Fraction
-    >>> from engines.noise import seeded
+    >>> from engines.core.noise import seeded
     >>> from engines.tabular import Category, TableDomain
     >>> from schemas.blocks import Folded
     >>> table = TableDomain((Category(name="sex", values=("f", "m")), Category(name="smokes", values=(False, True))))
@@ -72,7 +72,7 @@ class GrowingBlocks:
         self._rows = Rows.none(len(config.domain.attributes))
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
-        """See `engines.contract.Engine.step`."""
+        """See `engines.core.contract.Engine.step`."""
         domain, now, parts = self.config.domain, batch.step, self._parts
         check_batch(batch, step=self._next, keys=domain.keys)
         budgets = self._budgets.charged(self.guarantee(), "totals", step=now)
@@ -164,7 +164,7 @@ class GrowingBlocks:
         return tables
 
     def state(self) -> State:
-        """See `engines.contract.Engine.state`. O(cells + rows), plus blocks that are alive under a ttl."""
+        """See `engines.core.contract.Engine.state`. O(cells + rows), plus blocks that are alive under a ttl."""
         learnt = self._learnt
         return {
             **head(STATE_FORMAT, self.config.identity, self._next, learnt.early, learnt.blocks),
@@ -178,7 +178,7 @@ class GrowingBlocks:
         }
 
     def restore(self, state: State) -> None:
-        """See `engines.contract.Engine.restore`."""
+        """See `engines.core.contract.Engine.restore`."""
         step, early, blocks = numbers_of(state, STATE_FORMAT, self.config.identity, count=3)
         learnt = GrowingState(
             self._learnt.totals.restored(state),
@@ -193,5 +193,5 @@ class GrowingBlocks:
         self._learnt, self._rows, self._budgets, self._next = learnt, rows, budgets, step
 
     def guarantee(self) -> Guarantee:
-        """See `engines.contract.Engine.guarantee`."""
+        """See `engines.core.contract.Engine.guarantee`."""
         return guarantee(self.config, self._parts)

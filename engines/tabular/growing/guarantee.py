@@ -9,8 +9,8 @@ from __future__ import annotations
 from fractions import Fraction
 from math import sqrt
 
-from engines.noise import scale_for
-from engines.shares import PureShares
+from engines.core.noise import scale_for
+from engines.core.shares import PureShares
 from engines.tabular.growing.config import GrowingConfig, GrowingParts
 from schemas.guarantee import Guarantee, Mechanism
 
@@ -18,7 +18,7 @@ _SHORT = 2**20
 
 
 def guarantee(config: GrowingConfig, parts: GrowingParts) -> Guarantee:
-    """See `engines.contract.Engine.guarantee`. Costs of the mechanisms add up to the whole budget exactly."""
+    """See `engines.core.contract.Engine.guarantee`. Costs of the mechanisms add up to the whole budget exactly."""
     lines = (
         ("one-way marginals, in growing blocks", len(parts.ones), parts.ones_share),
         ("larger marginals, in growing blocks", len(parts.larger), parts.larger_share),

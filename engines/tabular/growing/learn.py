@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.contract import State
-from engines.noise import NoiseSource
-from engines.shares import CellNoise
+from engines.core.contract import State
+from engines.core.noise import NoiseSource
+from engines.core.shares import CellNoise
 from engines.tabular.batches import EventRows
 from engines.tabular.fitted import Fitted
 from engines.tabular.growing.blocks import Evidence, StepBlock, improved, together

@@ -14,8 +14,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from engines.noise import LEAST_VARIANCE, NoiseSource
-from engines.shares import CellNoise
+from engines.core.noise import LEAST_VARIANCE, NoiseSource
+from engines.core.shares import CellNoise
 from engines.tabular.marginals import Marginals
 from schemas.arrays import FloatArray, IntArray
 

@@ -12,7 +12,7 @@ from math import sqrt
 
 import numpy as np
 
-from engines.shares import PureShares, Shares
+from engines.core.shares import PureShares, Shares
 from schemas.arrays import FloatArray
 
 

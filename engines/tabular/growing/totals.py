@@ -13,10 +13,10 @@ from math import sqrt
 
 import numpy as np
 
-from engines.contract import State
-from engines.counters.contract import Counter, CounterState
-from engines.noise import NoiseSource
-from engines.state import reading
+from engines.core.contract import State
+from engines.core.counters.contract import Counter, CounterState
+from engines.core.noise import NoiseSource
+from engines.core.state import reading
 from engines.tabular.growing.trend import Trend
 from schemas.arrays import FloatArray, IntArray
 

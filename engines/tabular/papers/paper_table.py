@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from engines.accounting.budgets import Budgets
-from engines.contract import Batch, Release, State
-from engines.counters.contract import laplace_scale
-from engines.expiry import Expiry
-from engines.gathering import merged
-from engines.noise import NoiseSource
-from engines.state import head, numbers_of, reading
+from engines.core.accounting.budgets import Budgets
+from engines.core.contract import Batch, Release, State
+from engines.core.counters.contract import laplace_scale
+from engines.core.expiry import Expiry
+from engines.core.gathering import merged
+from engines.core.noise import NoiseSource
+from engines.core.state import head, numbers_of, reading
 from engines.tabular.batches import EventRows, check_batch
 from engines.tabular.fitted import Fitted
 from engines.tabular.forest import dependences, spanning_forest
@@ -55,11 +55,11 @@ class LearntStep:
 
 
 class PaperTable:
-    """See the module; implements `engines.contract.Engine`.
+    """See the module; implements `engines.core.contract.Engine`.
 
     >>> from fractions import Fraction
-    >>> from engines.contract import Batch
-    >>> from engines.noise import seeded
+    >>> from engines.core.contract import Batch
+    >>> from engines.core.noise import seeded
     >>> from engines.tabular import Category, TableDomain
     >>> from schemas.blocks import Folded
     >>> table = TableDomain((Category(name="a", values=(0, 1)), Category(name="b", values=(0, 1))))
@@ -91,7 +91,7 @@ class PaperTable:
         return self._last
 
     def step(self, batch: Batch, noise: NoiseSource) -> Release:
-        """See `engines.contract.Engine.step`."""
+        """See `engines.core.contract.Engine.step`."""
         config, parts = self.config, self._parts
         check_batch(batch, step=self._next, keys=config.domain.keys)
         events, expiry = batch.events, self._expiry
@@ -189,7 +189,7 @@ class PaperTable:
         return listed
 
     def state(self) -> State:
-        """See `engines.contract.Engine.state`. O(cells of the marginals), plus what waits for its ttl."""
+        """See `engines.core.contract.Engine.state`. O(cells of the marginals), plus what waits for its ttl."""
         return {
             **head(STATE_FORMAT, self.config.identity, self._next),
             "released": self._last.released.copy(),
@@ -201,7 +201,7 @@ class PaperTable:
         }
 
     def restore(self, state: State) -> None:
-        """See `engines.contract.Engine.restore`."""
+        """See `engines.core.contract.Engine.restore`."""
         (step,) = numbers_of(state, STATE_FORMAT, self.config.identity, count=1)
         with reading():
             released, total = np.array(state["released"], np.float64), float(state["total"][0])
@@ -243,7 +243,7 @@ class PaperTable:
         return Memory(potentials, release, carried, tuple(counters), float(state["model/total"][0]))
 
     def guarantee(self) -> Guarantee:
-        """See `engines.contract.Engine.guarantee`. Pure; choices and counts add up to epsilon exactly."""
+        """See `engines.core.contract.Engine.guarantee`. Pure; choices and counts add up to epsilon exactly."""
         parts, expires = self._parts, self.config.ttl_steps is not None
         return Guarantee(
             epsilon=self.config.epsilon,

@@ -4,7 +4,7 @@ In each round the marginal that the model is furthest from is chosen (`selection
 counter of its own), and the model is fitted to all that was measured in this step (`fitting`).
 Guarantee: `epsilon`-DP for one event, inserted or deleted, over all steps. An event is in one step. There it sways
     `rounds` choices, at `Selection.epsilon` each, and is counted by the counters of `rounds` different marginals, at
-    `counter.cost` each (`engines.counters.selective`, applied once a round); all else is computed from releases.
+    `counter.cost` each (`engines.core.counters.selective`, applied once a round); all else is computed from releases.
 Source: [kumar2024c], algorithms 2 and 3; [kumar2024], algorithm 14; corrected as docs/guarantee.md section 9 says.
 Units: events.
 """
@@ -17,8 +17,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.counters import Counter, CounterState, SelectiveCounting
-from engines.noise import NoiseSource
+from engines.core.counters import Counter, CounterState, SelectiveCounting
+from engines.core.noise import NoiseSource
 from engines.tabular.marginals import Marginals
 from engines.tabular.papers.beliefs import Beliefs
 from engines.tabular.papers.fitting import ModelFitter, Observed

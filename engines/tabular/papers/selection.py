@@ -22,7 +22,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.noise import NoiseSource, exponential_mechanism
+from engines.core.noise import NoiseSource, exponential_mechanism
 from engines.tabular.marginals import Marginals
 from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.errors import EngineInputError
@@ -52,7 +52,7 @@ class Selection:
         epsilon: of one choice.
     Raises: EngineInputError.
 
-    >>> from engines.noise import seeded
+    >>> from engines.core.noise import seeded
     >>> pick = Selection(Marginals((2, 2), ((0,), (1,))), np.array([1, 1]), Fraction(1))
     >>> scores = pick.scores(np.array([0, 0, 90, 10]), public=np.zeros(4), penalties=np.zeros(2))
     >>> scores.tolist(), pick.choose(scores, np.array([True, True]), seeded(1))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.noise import NoiseSource
+from engines.core.noise import NoiseSource
 from engines.trajectory.chance import gammas, uniforms
 from engines.trajectory.default.paths import passed
 from engines.trajectory.grid import Grid

@@ -17,8 +17,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
-from engines.noise import NoiseSource
-from engines.shares import Shares
+from engines.core.noise import NoiseSource
+from engines.core.shares import Shares
 from engines.trajectory.chance import systematic, uniforms
 from engines.trajectory.default.blocks import Blocks
 from engines.trajectory.default.dwell import drawn_visits, fitted, shared_out, sizes_of

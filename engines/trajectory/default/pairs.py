@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.noise import NoiseSource
+from engines.core.noise import NoiseSource
 from engines.trajectory.chance import systematic
 from engines.trajectory.default.blocks import Blocks
 from engines.trajectory.default.maps import Maps

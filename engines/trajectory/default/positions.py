@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engines.noise import NoiseSource
+from engines.core.noise import NoiseSource
 from engines.trajectory.chance import uniforms
 from engines.trajectory.grid import Grid
 from engines.trajectory.trips import LATTICE, Trips

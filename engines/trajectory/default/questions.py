@@ -27,8 +27,8 @@ from math import sqrt
 
 import numpy as np
 
-from engines.noise import NoiseSource, aggregate
-from engines.shares import PureShares, Shares
+from engines.core.noise import NoiseSource, aggregate
+from engines.core.shares import PureShares, Shares
 from engines.trajectory.default.blocks import Blocks
 from engines.trajectory.default.paths import CellPaths, paths_of
 from engines.trajectory.grid import Grid

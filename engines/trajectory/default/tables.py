@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engines.noise import NoiseSource
+from engines.core.noise import NoiseSource
 from engines.trajectory.chance import choices
 from engines.trajectory.default.shrinkage import onto_simplex
 from schemas.arrays import FloatArray, IntArray

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.noise import NoiseSource, aggregate, laplace_exceeds
+from engines.core.noise import NoiseSource, aggregate, laplace_exceeds
 from engines.spatial.split import UNIT as SCORE_UNIT
 from engines.spatial.split import SplitRule
 from engines.trajectory.chance import uniforms

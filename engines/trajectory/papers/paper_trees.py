@@ -17,8 +17,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
-from engines.noise import NoiseSource, aggregate
-from engines.shares import Shares
+from engines.core.noise import NoiseSource, aggregate
+from engines.core.shares import Shares
 from engines.spatial.split import SplitRule, path_cost
 from engines.trajectory.chance import uniforms
 from engines.trajectory.histograms import UNIT, Histogram, Noisy, counted, equal_shares, law_of, measure

@@ -24,7 +24,7 @@ CounterName = Literal[
     "unbounded-block",
     "unbounded-kary",
 ]
-"""Counters of pure DP, by their names in `engines.counters`; a test compares the two lists."""
+"""Counters of pure DP, by their names in `engines.core.counters`; a test compares the two lists."""
 NEED_HORIZON = frozenset({"block", "tree", "kary"})
 
 

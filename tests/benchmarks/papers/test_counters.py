@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.counters import honaker, mean_variance, optimal, optimised
-from engines.counters import KaryConfig, TreeConfig
-from engines.noise import DiscreteLaplace
+from engines.core.counters import KaryConfig, TreeConfig
+from engines.core.noise import DiscreteLaplace
 
 ONE = Fraction(1)
 

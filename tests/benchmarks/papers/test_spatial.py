@@ -11,9 +11,9 @@ import pytest
 import shapely
 
 from benchmarks.papers import spatial as papers
-from engines.contract import Columns
-from engines.counters import KaryConfig, KaryCounter
-from engines.noise import NoiseSource, seeded
+from engines.core.contract import Columns
+from engines.core.counters import KaryConfig, KaryCounter
+from engines.core.noise import NoiseSource, seeded
 from engines.spatial import partition
 from engines.spatial.domain import SpatialDomain
 from engines.spatial.placement import Placement

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks.papers.tabular import streaming_mwem
-from engines.noise import NoiseSource, seeded
+from engines.core.noise import NoiseSource, seeded
 from engines.tabular import Marginals
 from engines.tabular.papers.config import RoundsConfig
 from schemas.arrays import FloatArray, IntArray

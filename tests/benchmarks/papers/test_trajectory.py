@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.papers.trajectory import FARTHEST, SHARES, coarse_histograms, fine_histogram, grid_trips
-from engines.noise import seeded
+from engines.core.noise import seeded
 from engines.trajectory import LATTICE, Limits, Trips
 from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import UNIT

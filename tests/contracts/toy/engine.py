@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from engines.accounting.budgets import Budgets
-from engines.contract import Batch, Columns, Release, ScalarKind, State, SyntheticRecord
-from engines.noise import DiscreteLaplace, NoiseSource, aggregate, laplace_mechanism, scale_for
+from engines.core.accounting.budgets import Budgets
+from engines.core.contract import Batch, Columns, Release, ScalarKind, State, SyntheticRecord
+from engines.core.noise import DiscreteLaplace, NoiseSource, aggregate, laplace_mechanism, scale_for
 from schemas.arrays import KeyArray
 from schemas.blocks import Folded
 from schemas.config import Stream

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engines.contract_case import EngineCase
+from engines.checks.contract_case import EngineCase
 
 CONTRACT = EngineCase(
     engine="toy",

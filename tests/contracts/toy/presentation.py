@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agents.presentation.contract import Presentation
-from agents.presentation.error import Answer, ErrorModel
-from agents.presentation.laws import noise_facts
+from agents.show.presentation.contract import Presentation
+from agents.show.presentation.error import Answer, ErrorModel
+from agents.show.presentation.laws import noise_facts
 from schemas.config import Stream
 from schemas.guarantee import Guarantee
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 from unittest.mock import patch
 
-from engines import registry
-from engines.noise import NoiseSource, private
+from engines.core import registry
+from engines.core.noise import NoiseSource, private
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from agents.protocol.ingest.partition import PartitionIngest, SourceRecord
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.stepper import Stepper
-from engines.noise import NoiseSource
+from engines.core.noise import NoiseSource
 from engines.series.fields import SeriesDomain, SeriesField
 from schemas.arrays import BoolArray, IntArray, KeyArray
 from schemas.blocks import Block

@@ -12,13 +12,13 @@ from unittest.mock import patch
 
 import numpy as np
 
-from engines.contract import Batch, Release, SyntheticRecord
+from engines.core.contract import Batch, Release, SyntheticRecord
+from engines.core.noise import NoiseSource, aggregate
 from engines.markov import engine as markov
 from engines.markov.domain import StatesDomain
 from engines.markov.engine import Markov
 from engines.markov.filters.collective import Collective
 from engines.markov.learning.learner import Learner
-from engines.noise import NoiseSource, aggregate
 from schemas.arrays import IntArray
 from schemas.blocks import Folded
 from tests.couple.plants import Plant, peeked

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from engines.counters import linear
+from engines.core.counters import linear
+from engines.core.noise import NoiseSource, exponential, laplace, mechanisms, split
 from engines.markov import engine as markov
-from engines.noise import NoiseSource, exponential, laplace, mechanisms, split
 from schemas.arrays import BoolArray, IntArray
 from tests.couple.plants import Plant
 from tests.couple.plants.edits import edited

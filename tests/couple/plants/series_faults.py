@@ -12,10 +12,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from engines.accounting import gaussian
-from engines.contract import State, SyntheticRecord
-from engines.noise import NoiseSource, discrete_gaussian, gaussian_mechanism, seeded
-from engines.noise.private import aggregate
+from engines.core.accounting import gaussian
+from engines.core.contract import State, SyntheticRecord
+from engines.core.noise import NoiseSource, discrete_gaussian, gaussian_mechanism, seeded
+from engines.core.noise.private import aggregate
 from engines.series import engine as series
 from engines.series.bank.filter_bank import FilterBank
 from engines.series.fields import SeriesDomain, SeriesField

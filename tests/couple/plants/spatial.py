@@ -11,9 +11,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from engines.contract import Batch, Release
-from engines.expiry import Expiry
-from engines.noise import NoiseSource, aggregate, laplace_mechanism, seeded
+from engines.core.contract import Batch, Release
+from engines.core.expiry import Expiry
+from engines.core.noise import NoiseSource, aggregate, laplace_mechanism, seeded
 from engines.spatial import partition, split
 from engines.spatial.held import engine as held
 from engines.spatial.held import first as held_first

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 
 from agents.protocol.ingest.surplus_bounds import SURPLUS, SurplusBounds
-from engines.surplus import CorrectedEngine
+from engines.core.surplus import CorrectedEngine
 from schemas.arrays import BoolArray, IntArray, KeyArray
 from tests.couple.plants import Plant, peeked
 from tests.couple.plants.edits import edited

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from engines.shares import PureShares
+from engines.core.shares import PureShares
 from engines.tabular.batches import EventRows
 from engines.tabular.growing.config import GrowingParts
 from engines.tabular.growing.engine import GrowingBlocks

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from engines.shares import GaussianCells, GaussianShares
+from engines.core.shares import GaussianCells, GaussianShares
 from engines.tabular.growing.config import GrowingParts
 from tests.couple.plants import Plant
 from tests.couple.plants.edits import edited

@@ -10,7 +10,7 @@ from unittest import mock
 
 import numpy as np
 
-from engines.noise import NoiseSource, exponential_mechanism
+from engines.core.noise import NoiseSource, exponential_mechanism
 from engines.tabular.batches import EventRows
 from engines.tabular.papers.selection import QUANTUM, Selection
 from schemas.arrays import BoolArray, IntArray

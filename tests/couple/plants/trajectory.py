@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from engines.contract import Batch, Release
-from engines.noise import NoiseSource
-from engines.shares import PureShares
+from engines.core.contract import Batch, Release
+from engines.core.noise import NoiseSource
+from engines.core.shares import PureShares
 from engines.trajectory import Default, Trips, histograms
 from engines.trajectory.default import mode as default
 from engines.trajectory.default import questions

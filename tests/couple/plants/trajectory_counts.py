@@ -9,9 +9,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from engines import shares
-from engines.contract_case import contract_case
-from engines.noise import NoiseSource, mechanisms
+from engines.checks.contract_case import contract_case
+from engines.core import shares
+from engines.core.noise import NoiseSource, mechanisms
 from engines.spatial.split import SplitRule
 from engines.trajectory import LATTICE, Trips
 from engines.trajectory.assembly import Assembly, Closing

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from engines.noise import aggregate
+from engines.core.noise import aggregate
 from tests.couple.plants import Plant
 
 MANY: Mapping[str, Any] = {"privacy": {"epsilon": 1000.0, "max_contributions": 1}}

@@ -6,8 +6,8 @@ import dataclasses
 from contextlib import AbstractContextManager
 from typing import Any
 
+from engines.core.noise import mechanisms
 from engines.markov.engine import Markov
-from engines.noise import mechanisms
 from engines.series.fields import SeriesField
 from engines.spatial.partition import Changes
 from tests.couple.plants import Plant

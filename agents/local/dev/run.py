@@ -1,0 +1,297 @@
+"""`privstream dev`: a configuration with everything around it, on this machine; nothing of it is left behind.
+
+The broker is its own, always: what the configuration says of a cluster, a collector, secrets and folders is not used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import tempfile
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import orjson
+from aiokafka import AIOKafkaConsumer
+
+from agents.kafka.clients import close_client
+from agents.kafka.topics.admin import create_topics
+from agents.local.broker.embedded import EmbeddedBroker
+from agents.local.dev.copy import local_copy
+from agents.local.dev.local import WorkerProcess, started, throwaway_key, without_settings
+from agents.local.offline.domains import check_streams
+from agents.local.offline.replay import Replayed, ReplayOptions, replay
+from agents.local.offline.rows.columns import rows_for
+from agents.local.offline.rows.seen import RowsSeen
+from agents.local.offline.simulate import driven_by_ticks
+from agents.protocol.replay.rows import check_writable
+from agents.readers.watch import LivePage, serve
+from schemas.config import load_config
+from schemas.config.source.formats import BY_SCHEMA
+from schemas.errors import PrivstreamError
+from schemas.topics import Topics
+
+if TYPE_CHECKING:
+    from schemas.config import Config, Stream
+
+SOURCE_PARTITIONS = 4
+POLL_MS = 200
+CONFIG = "dev.toml"
+AUDIT = "audit"
+ENVELOPES = {"cloudevents": "CloudEvents", "debezium": "Debezium"}
+
+
+class DevScreen(Protocol):
+    """Who is at the terminal."""
+
+    def say(self, line: str) -> None: ...
+
+    def up(self, running: DevRun) -> None:
+        """All is up, and the addresses can be told."""
+
+    def step(self, stream: str, entry: Mapping[str, Any]) -> None:
+        """A step is public: its entry in the ledger."""
+
+    def starting(self, what: str, done: int, total: int) -> None:
+        """How far Kafka is."""
+
+    def looked(self, seen: RowsSeen) -> None:
+        """What becomes of the next rows of the file."""
+
+    def begun(self, rows: int, before: int) -> None: ...
+
+    def rows(self, row: int) -> None: ...
+
+    def replayed(self, done: Replayed) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevOptions:
+    """How to run.
+
+    Attributes:
+        file: replayed into the source of `stream`; None: what producers write.
+        speed: event seconds per second; None: as fast as possible.
+        exit_when_done: end when all steps that the file closes are public.
+        page: serve the live page.
+    """
+
+    file: Path | None = None
+    stream: str | None = None
+    speed: float | None = None
+    exit_when_done: bool = False
+    allow_refused: bool = False
+    page: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DevRun:
+    """What is up.
+
+    Attributes:
+        config: as it runs here. path: its file, for other commands while this goes on.
+        log: of the worker.
+    """
+
+    config: Config
+    path: Path
+    log: Path
+    page: LivePage | None
+
+
+def dev(path: Path, environment: Mapping[str, str], options: DevOptions, screen: DevScreen) -> None:
+    """Run until interrupted, or, if it is asked for, until the file's steps are public. Leaves nothing behind.
+
+    Args: environment: of this process; settings of a cluster in it are not used.
+    Raises: ConfigError, FileError, ReplayError, BrokerError, WorkerEndedError; KeyboardInterrupt once all is stopped.
+    """
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    without = without_settings(environment)
+    config = load_config(path, without, offline=True)
+    check_readable(config)
+    if options.file is not None:
+        check_writable(_chosen(config, options))
+    times = _times(config, options, screen)
+    # The clients complain while new topics find their leaders; they try again, and the screen is for the newcomer.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    with (
+        _terminable(),
+        tempfile.TemporaryDirectory(prefix="privstream-dev-") as scratch,
+        contextlib.ExitStack() as stack,
+    ):
+        folder = Path(scratch)
+        screen.say("starting Apache Kafka ...")
+        broker = started(EmbeddedBroker(progress=screen.starting), stack)
+        here = folder / CONFIG
+        copy = local_copy(
+            text, config, bootstrap=broker.bootstrap, folder=folder, user_key=throwaway_key(folder), times=times,
+            audits=_audits(config, options, screen),
+        )  # fmt: skip
+        here.write_text(copy, encoding="utf-8")
+        config = load_config(here, without)
+        check_streams(config)
+        for stream in config.streams:
+            if (said := stream.privacy.epsilon_warning) is not None:
+                screen.say(f"ATTENTION: stream {stream.name}: {said}")
+        worker = WorkerProcess(here, without, folder)
+        stack.callback(worker.stop)
+        asyncio.run(_run(config, here, worker, options, screen))
+
+
+def check_readable(config: Config) -> None:
+    """Raises: PrivstreamError where records can be read with schemas alone, which only the configured registry has."""
+    for stream in config.streams:
+        for key, chosen in (("format", stream.format), ("key_format", stream.key_format)):
+            if chosen in BY_SCHEMA:
+                raise PrivstreamError(
+                    f'stream {stream.name}: {key} is "{chosen}", which is read with schemas of a registry. dev has '
+                    "none, and does not use the configured one, so that nothing reaches your cluster. Fix: try a copy "
+                    'of the file with format = "json" (and key_format = "text"), whose fields have the same names; or '
+                    "take simulate for rows of a file, and run for a test cluster with a registry."
+                )
+
+
+def written_as(stream: Stream) -> str:
+    """What a producer must write to the source, in a few words."""
+    named = {"json": "JSON", "csv": "CSV", "msgpack": "MessagePack", "json-schema": "JSON framed with a schema's id"}
+    what = named.get(stream.format, stream.format)
+    if stream.format == "csv":
+        csv = stream.csv
+        lines = "one line a record" if csv is not None and csv.columns is not None else "a header and one line a record"
+        between = "," if csv is None else csv.delimiter
+        what += f" ({lines}, {json.dumps(between)} between cells)"
+    if stream.envelope != "none":
+        what += f" in an envelope of {ENVELOPES.get(stream.envelope, stream.envelope)}"
+    keyed = {"text": "", "json": ", as JSON", "json-schema": ", as JSON framed with a schema's id"}
+    if stream.privacy.user is None:
+        return what
+    return f"{what}, keyed by the user{keyed.get(stream.key_format, '')}"
+
+
+def _times(config: Config, options: DevOptions, screen: DevScreen) -> dict[str, dict[str, str]]:
+    """What `[streams.time]` must be for a file to be replayed, where it is not so."""
+    if options.file is None:
+        return {}
+    stream = _chosen(config, options)
+    time = driven_by_ticks(stream, rows_for(options.file, stream)).time
+    changed = {key: getattr(time, key) for key in ("clock", "start") if getattr(time, key) != getattr(stream.time, key)}
+    if "clock" in changed:
+        screen.say(
+            f'stream {stream.name}: clock is "{stream.time.clock}" in the file. Here the times of the rows say when a '
+            'step is over, as with clock = "replay"; nobody waits for the wall clock'
+        )
+    if "start" in changed:
+        screen.say(f'stream {stream.name}: start is "now" in the file. Here it is the time of the first row')
+    return {stream.name: changed}
+
+
+def _audits(config: Config, options: DevOptions, screen: DevScreen) -> dict[str, str]:
+    """The rows of a file are a truth to compare with, so the operators' view has errors: nothing of it leaves."""
+    if options.file is None or (stream := _chosen(config, options)).audit is not None:
+        return {}
+    taken = {topic for each in config.streams for topic in (each.source, each.audit)}
+    name = next(name for n in count() if (name := f"{AUDIT}{n or ''}.{stream.name}") not in taken)
+    screen.say(f"stream {stream.name}: no audit topic in the file. Here it is {name}, so that operators see errors")
+    return {stream.name: name}
+
+
+def _chosen(config: Config, options: DevOptions) -> Stream:
+    names = ", ".join(stream.name for stream in config.streams)
+    if options.stream is None:
+        if len(config.streams) > 1:
+            raise PrivstreamError(
+                f"the configuration has {len(config.streams)} streams. Fix: --stream says into which the file goes: "
+                f"{names}."
+            )
+        return config.streams[0]
+    try:
+        return config.stream(options.stream)
+    except KeyError:
+        raise PrivstreamError(
+            f"the configuration has no stream {options.stream!r}. Fix: --stream is one of {names}."
+        ) from None
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM stops everything in order, as Ctrl-C does; a shell lets its background jobs ignore that one."""
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT)),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+async def _run(config: Config, path: Path, worker: WorkerProcess, options: DevOptions, screen: DevScreen) -> None:
+    screen.say("creating topics ...")
+    await create_topics(config, source_partitions=SOURCE_PARTITIONS)
+    screen.say("starting the worker ...")
+    worker.start()
+    async with contextlib.AsyncExitStack() as stack:
+        page = await stack.enter_async_context(serve(config)) if options.page else None
+        screen.up(DevRun(config, path, worker.log, page))
+        player = None
+        if options.file is not None:
+            player = asyncio.create_task(_play(config, options, screen))
+            stack.push_async_callback(_ended, player)
+        public: dict[str, int] = {}
+        steps = await stack.enter_async_context(contextlib.aclosing(_public_steps(config)))
+        async for name, entry in steps:
+            worker.check()
+            if name is not None:
+                public[name] = int(entry["step"])
+                screen.step(name, entry)
+            if player is not None and player.done():
+                done = player.result()
+                if options.exit_when_done and public.get(done.stream, -1) >= done.step:
+                    return
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _play(config: Config, options: DevOptions, screen: DevScreen) -> Replayed:
+    assert options.file is not None
+    done = await replay(
+        config,
+        _chosen(config, options),
+        options.file,
+        ReplayOptions(speed=options.speed, allow_refused=options.allow_refused),
+        begun=screen.begun,
+        progress=screen.rows,
+        looked=screen.looked,
+    )
+    screen.replayed(done)
+    return done
+
+
+async def _public_steps(config: Config) -> AsyncGenerator[tuple[str | None, Mapping[str, Any]]]:
+    """Steps as they become public, with their ledger entries; with None as the name, a moment without any."""
+    ledgers = {Topics.ledger(stream.name): stream.name for stream in config.streams}
+    consumer = AIOKafkaConsumer(
+        *ledgers,
+        bootstrap_servers=config.kafka.bootstrap,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+    )
+    try:
+        await consumer.start()
+        while True:
+            for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():
+                for record in records:
+                    yield ledgers[record.topic], orjson.loads(record.value)
+            yield None, {}
+    finally:
+        await close_client(consumer)

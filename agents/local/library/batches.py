@@ -1,0 +1,241 @@
+"""Batches of a notebook as the JSON records that a raw topic would hold, so that one decoder judges both.
+
+| batch                                                        | read by                                         |
+|--------------------------------------------------------------|-------------------------------------------------|
+| dict of numpy arrays or lists, one for each column           | pyarrow; a column of Python objects cell by cell |
+| pyarrow Table, RecordBatch or RecordBatchReader              | as it is                                        |
+| anything with `__arrow_c_stream__`: polars, duckdb            | pyarrow, by the Arrow PyCapsules                |
+| pandas DataFrame                                             | as a dict of its columns                        |
+| list of dicts                                                | row by row                                      |
+
+What a row says never depends on other rows of its batch: its columns have types of their own, or each of its cells has.
+Else an id of 7.5 would make floats of everybody's, and a time without a zone would take the others' zones away.
+None of these libraries is imported here. Columns that the configuration does not name are not looked at.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from agents.local.offline.rows.cells import has_json, moments, values
+from agents.protocol.ingest.times import EPOCH, ONE_US, UNIT_US
+from schemas.errors import BatchError
+
+if TYPE_CHECKING:
+    from agents.protocol.ingest.spec import SourceSpec
+    from schemas.config import Stream
+
+ROWS = 4096
+"""At once."""
+_PLAIN = (str, int, float, bool, type(None))
+
+
+class BatchRows(NamedTuple):
+    """JSON records, and what each has in the column of the time."""
+
+    records: list[bytes]
+    times: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReader:
+    """Reads batches as one stream does.
+
+    Attributes:
+        fields: column -> the key of the configuration that names it.
+        time: the column with the time. format, zone: as of `[streams.time]`.
+    """
+
+    stream: str
+    fields: Mapping[str, str]
+    time: str
+    format: str
+    zone: ZoneInfo
+
+    @classmethod
+    def of(cls, stream: Stream, spec: SourceSpec) -> BatchReader:
+        """That of a configured stream, of which `spec` is made."""
+        keys = {spec.fields.time: "[streams.time] field"}
+        if spec.fields.user is not None:
+            keys[spec.fields.user] = "[streams.privacy] user"
+        keys |= {field: f"[streams.domain] {key}" for key, field in stream.domain.roles() if field in spec.fields.names}
+        return cls(
+            stream=stream.name,
+            fields={name: keys.get(name, "[streams.domain]") for name in spec.fields.names},
+            time=stream.time.field,
+            format=stream.time.format,
+            zone=stream.time.zone,
+        )
+
+    def read(self, batch: object) -> BatchRows:
+        """Rows as JSON records, in their order.
+
+        Raises: BatchError where it is no batch or lacks columns, before any row is looked at. Names columns and types
+            only.
+        """
+        rows = BatchRows([], [])
+        if batch is None:
+            return rows
+        for row in self._dicts(batch):
+            rows.records.append(_dumps(row))
+            rows.times.append(row.get(self.time))
+        return rows
+
+    def _dicts(self, batch: object) -> Iterator[Mapping[str, Any]]:
+        if isinstance(batch, Sequence) and not isinstance(batch, str | bytes):
+            for row in batch:
+                yield self._row(row)
+            return
+        columns = self._columns(batch)
+        names = list(self.fields)
+        for at in range(0, max(map(len, columns.values())), ROWS):
+            parts = [self._part(name, columns[name][at : at + ROWS]) for name in names]
+            for cells in zip(*parts, strict=True):
+                yield dict(zip(names, cells, strict=True))
+
+    def _row(self, row: object) -> Mapping[str, Any]:
+        if not isinstance(row, Mapping):
+            raise BatchError(f"a list of {type(row).__name__} is no batch. Fix: pass a list of dicts, or columns.")
+        read = {name: row[name] for name in self.fields if name in row}
+        if self.time in read:
+            read[self.time] = self._time(read[self.time])
+        return read
+
+    def _columns(self, batch: object) -> Mapping[str, Any]:
+        """Those that are read: lists of Python objects, and columns of Arrow."""
+        found = _as_columns(batch, self.fields)
+        names = [name for name, _ in found]
+        columns = dict(found)
+        if len(columns) < len(found):
+            raise BatchError(f"stream {self.stream}: two columns of the batch have one name. Fix: rename one of them.")
+        lacking = [self._sentence(name, names) for name in self.fields if name not in columns]
+        if lacking:
+            raise BatchError(
+                f"stream {self.stream} reads columns that the batch does not have: {'; '.join(lacking)}. Nothing was "
+                "taken in. Fix: name the batch's own columns in the configuration, or rename them."
+            )
+        for name in self.fields:
+            kind = getattr(columns[name], "type", None)
+            if kind is not None and not has_json(kind):
+                raise BatchError(f"column {name} is of type {kind}, which is no value of an event. Fix: convert it.")
+        return columns
+
+    def _sentence(self, name: str, columns: Sequence[str]) -> str:
+        close = difflib.get_close_matches(name, columns, n=1)
+        return f"{name} ({self.fields[name]})" + (f"; is it {close[0]}?" if close else "")
+
+    def _part(self, name: str, cells: Any) -> list[Any]:
+        """Some cells of a column, as `_columns` gives it, as JSON values."""
+        if not isinstance(cells, list):
+            return self._cells(name, cells.combine_chunks())
+        return list(map(self._time, cells)) if name == self.time else cells
+
+    def _time(self, value: object) -> Any:
+        """One that stands alone, whatever Python, numpy or pandas call it; None where it is no time."""
+        if isinstance(value, datetime):
+            return self._moment(value)
+        if type(value) in _PLAIN:
+            return value
+        try:
+            return self._cells(self.time, pa.array([value], from_pandas=True))[0]
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return None
+
+    def _cells(self, name: str, column: Any) -> list[Any]:
+        if pa.types.is_floating(column.type) and pc.all(pc.is_finite(column)).as_py():
+            return list(column.to_pylist())
+        if not pa.types.is_timestamp(column.type):
+            return values(name, column)
+        write = self._moment if name == self.time else datetime.isoformat
+        return [None if each is None else write(each[0]) for each in moments(column)]
+
+    def _moment(self, moment: datetime) -> Any:
+        """A time as the configuration says that it is written; one without a zone is of the configured one."""
+        try:
+            return self._written(moment)
+        except Exception:  # no year of a calendar in that zone, NaT, a zone's own code: refused as a row without a time
+            return None
+
+    def _written(self, moment: datetime) -> Any:
+        """Raises: OverflowError, ValueError; whatever the code of its zone does."""
+        if moment != moment:
+            raise ValueError("NaT, which pandas counts among times")
+        if self.format == "iso":
+            return moment.isoformat()
+        aware = moment.replace(tzinfo=self.zone) if moment.tzinfo is None else moment
+        if self.format not in UNIT_US:
+            return aware.astimezone(self.zone).strftime(self.format)
+        us = (aware.astimezone(UTC) - EPOCH) // ONE_US
+        return us // UNIT_US[self.format] if us % UNIT_US[self.format] == 0 else us / UNIT_US[self.format]
+
+
+def _dumps(row: Any) -> bytes:
+    try:
+        return orjson.dumps(row, default=_plain, option=orjson.OPT_SERIALIZE_NUMPY)
+    except (TypeError, orjson.JSONEncodeError):
+        return b"{"  # refused as NOT_JSON, and counted
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for: a library's own scalar as the plain value that it stands for, or null."""
+    unpack: Callable[[], Any] | None = getattr(value, "item", None)
+    return values("", pa.array([value], from_pandas=True))[0] if unpack is None else unpack()
+
+
+def _as_columns(batch: object, wanted: Container[str]) -> list[tuple[str, Any]]:
+    """Columns by name: those that are wanted, of one length, as a list where they are of Python objects, else as one of
+    Arrow; others as they are. Raises: BatchError.
+    """
+    columns, failed = None, ""
+    try:
+        columns = _named(batch)
+        if columns is not None:
+            columns = [(name, _column(column) if name in wanted else column) for name, column in columns]
+            if len({len(column) for name, column in columns if name in wanted}) > 1:
+                failed = "columns of several lengths"
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        failed = type(error).__name__
+    if failed:  # said here, where no error of Arrow is at hand: some repeat a value
+        raise BatchError(
+            f"a batch of type {type(batch).__name__} could not be read as columns: {failed}. Fix: give each column one "
+            "type, and all columns one length."
+        )
+    if columns is None:
+        raise BatchError(
+            f"a batch cannot be a {type(batch).__name__}. Fix: pass a dict of numpy arrays, a pandas DataFrame, an "
+            "Arrow table or batch, or a list of dicts."
+        )
+    return columns
+
+
+def _named(batch: Any) -> list[tuple[str, Any]] | None:
+    """Columns as the batch has them; None where it is no batch. Raises: whatever pyarrow does."""
+    if isinstance(batch, Mapping):
+        return [(str(name), column) for name, column in batch.items()]
+    if not (hasattr(batch, "__arrow_c_stream__") or hasattr(batch, "__arrow_c_array__")):
+        return None
+    if hasattr(
+        batch, "iloc"
+    ):  # pandas: asked for all of it, it would give columns of objects a type of all their cells
+        index = [(name, batch.index.get_level_values(at)) for at, name in enumerate(batch.index.names)]
+        return [(str(name), column) for name, column in (*index, *batch.items()) if name is not None]
+    table = pa.table(batch)
+    return list(zip(table.column_names, table.columns, strict=True))
+
+
+def _column(column: Any) -> Any:
+    """One with a type of its own as Arrow's, any other as a list."""
+    own = any(hasattr(column, name) for name in ("dtype", "__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__"))
+    if not own or str(getattr(column, "dtype", None)) == "object":
+        return list(column)
+    array = pa.array(column, from_pandas=True)
+    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])

@@ -1,0 +1,108 @@
+"""`configure`: from a configuration, a file's or a notebook's own, to a stream of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agents.local.library.journal import Journal, JournalEntry, open_file
+from agents.local.library.stream import PrivateStream
+from agents.protocol.fingerprint import Fingerprint
+from agents.protocol.userhash import user_key
+from engines.core.noise import fresh_seed
+from schemas.config.load import NO_CLUSTER, config_from_mapping, load_config
+from schemas.errors import ConfigError, ConfigProblem
+
+if TYPE_CHECKING:
+    from schemas.config import Config, Stream
+
+NAME = "notebook"
+"""Of a stream that was given none. Public: what is released depends on it."""
+
+
+def configure(
+    config: str | Path | Mapping[str, Any] | None = None,
+    /,
+    *,
+    stream: str | None = None,
+    state: str | Path | None = None,
+    moved: bool = False,
+    insecure_seed: int | None = None,
+    **tables: Any,
+) -> PrivateStream:
+    """A stream of an installed engine, which takes rows of a notebook and releases one answer for each step.
+
+    Args:
+        config: a TOML file of the job; or the same as a mapping; or a mapping of one of its `[[streams]]` alone.
+        stream: which one, where the configuration has several.
+        state: a file that remembers the stream. It is made where there is none; else the stream goes on where it was.
+            Without it a stream is remembered as long as the object lives, and to begin anew is a second answer.
+        moved: the file and its lock came here by a copy, such as from another disk, and nobody goes on with the others.
+        insecure_seed: repeats the noise, which takes all privacy away: for tests. Every release says so.
+        tables: keys of the stream, such as `engine`, `privacy`, `time`, `domain`, `options`; they win over a mapping's.
+    Guarantee: that of `PrivateStream`.
+    Raises: ConfigError with every problem: key, reason, fix; StateFileError; FingerprintError where the file was
+        started with another configuration.
+    """
+    chosen = _chosen(_config(config, tables), stream)
+    if chosen.time.start == "now":
+        raise ConfigError(
+            [
+                ConfigProblem(
+                    "time.start",
+                    'is "now", and the library has no clock',
+                    'write the local time at which step 0 begins, such as "2024-01-01T00:00:00"',
+                )
+            ]
+        )
+    # Steps end when they are asked for, which is what a replay's ticks do; rows are JSON by then.
+    timing = chosen.time.model_copy(update={"clock": "replay"})
+    chosen = chosen.model_copy(update={"time": timing, "format": "json"})
+    fields = {
+        **chosen.fingerprint_fields(),
+        "time": timing.fingerprint_from(timing.start),
+        "seeds": "secure" if insecure_seed is None else "insecure",
+    }
+    asked = Fingerprint(chosen.name, fields, chosen.time.start)
+    begin = JournalEntry(fingerprint=asked.encode(), key=user_key(fresh_seed(), stream=chosen.name))
+    journal = Journal(begin) if state is None else open_file(Path(state), begin, moved=moved)
+    try:
+        Fingerprint.decode(journal.entry.fingerprint).check(asked)
+        return PrivateStream(chosen, journal, insecure_seed=insecure_seed)
+    except BaseException:
+        journal.close()
+        raise
+
+
+def _config(config: str | Path | Mapping[str, Any] | None, tables: Mapping[str, Any]) -> Config:
+    if isinstance(config, str | Path):
+        if tables:
+            raise ConfigError(
+                [ConfigProblem(sorted(tables)[0], "is said beside a file", "write it into the file, or pass a mapping")]
+            )
+        return load_config(config, offline=True)
+    document = dict(config or {})
+    if "streams" not in document:
+        name = str(tables.get("name", document.get("name", NAME)))
+        document = {"streams": [{"name": name, "source": f"raw.{name}", **document}]}
+    document["streams"] = [{**each, **tables} for each in document["streams"]]
+    return config_from_mapping({"kafka": NO_CLUSTER, **document})
+
+
+def _chosen(config: Config, name: str | None) -> Stream:
+    names = [each.name for each in config.streams]
+    if name is None and len(names) == 1:
+        return config.streams[0]
+    if name not in names:
+        said = "none is chosen" if name is None else f'"{name}" is none of them'
+        raise ConfigError(
+            [
+                ConfigProblem(
+                    "streams",
+                    f"has {len(names)} streams, and {said}",
+                    f'pass stream="{names[0]}", or another of: {", ".join(names)}',
+                )
+            ]
+        )
+    return config.stream(str(name))

@@ -1,0 +1,387 @@
+"""What a stream of the library must never forget: the log that Kafka keeps for the job, in memory or in one file.
+
+A step is written down twice, as in the job. First everything that it will be computed of, and its seed: before any
+noise is drawn. Then its candidate: the answer. Whoever goes on from here finds one of both, so that an interrupted step
+has the same answer as if nothing had happened, and a step with an answer never gets another one.
+
+The file is replaced as a whole, so it is always one of the two. Beside it lies `<file>.lock`: it is locked while a
+stream is open, and says how many steps were begun, whose it is, and who has it open. An older copy of the file is
+thereby refused: its steps would be answered again, with other noise. So is a copy under another name, which has no
+lock, or that of another stream: the lock is on the disk before the file is. Of a folder that was copied as a whole the
+lock is another file than the one that it says. Guarantee: as long as both files are there
+and nobody changes them, every step has at most one answer, whatever is run again. PRIVATE: exact counts, seeds and the
+key of the users' hash. The lock holds nothing private.
+"""
+
+from __future__ import annotations
+
+import datetime
+import fcntl
+import hashlib
+import os
+import re
+import socket
+import threading
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.protocol.fingerprint import Fingerprint
+from schemas.errors import StateFileError, WireError
+from schemas.wire import Kind, decode, encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """All that is to be remembered. Never changed, only replaced. PRIVATE.
+
+    Attributes:
+        fingerprint: what the stream was started with. key: of the hash of user ids.
+        first_block: number of the first of `blocks`; those before are in the candidate and in `snapshots`.
+        snapshots: of the bounds on users, by bucket.
+        candidate: of the last step that has its answer. taken: what became of its rows.
+        seed: of the step that is begun and has no answer yet. begun: how many steps were begun.
+        batches: digest of each batch -> the step that took it in.
+        waiting: step to come -> hashes of the rows that `add` and `step` took in for it, see
+        `agents.local.library.repeats`. alive: synthetic records by their ids.
+    """
+
+    fingerprint: bytes
+    key: bytes
+    first_block: int = 0
+    blocks: tuple[bytes, ...] = ()
+    snapshots: Mapping[str, bytes] = field(default_factory=dict)
+    candidate: bytes = b""
+    taken: Mapping[str, Any] = field(default_factory=dict)
+    seed: bytes = b""
+    begun: int = 0
+    batches: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[int, bytes] = field(default_factory=dict)
+    alive: Mapping[str, bytes] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        parts: dict[str, bytes] = {"fingerprint": self.fingerprint, "key": self.key, "seed": self.seed}
+        parts["candidate"] = self.candidate
+        parts |= {f"block/{index}": block for index, block in enumerate(self.blocks)}
+        parts |= {f"snapshot/{bucket}": value for bucket, value in self.snapshots.items()}
+        parts["alive"] = b"".join(self.alive.values())
+        parts |= {f"waiting/{step}": marks for step, marks in self.waiting.items()}
+        header = {
+            "first_block": self.first_block,
+            "blocks": len(self.blocks),
+            "taken": dict(self.taken),
+            "begun": self.begun,
+            "batches": dict(self.batches),
+            "alive": [[key, len(value)] for key, value in self.alive.items()],
+        }
+        return encode(Kind.JOURNAL, header, {name: np.frombuffer(part, np.uint8) for name, part in parts.items()})
+
+    @staticmethod
+    def decode(data: bytes) -> JournalEntry:
+        """Raises: WireError."""
+        header, arrays = decode(Kind.JOURNAL, data)
+        parts = {name: array.tobytes() for name, array in arrays.items()}
+        alive, at = {}, 0
+        for key, length in header["alive"]:
+            alive[key] = parts["alive"][at : at + length]
+            at += length
+        return JournalEntry(
+            fingerprint=parts["fingerprint"],
+            key=parts["key"],
+            first_block=header["first_block"],
+            blocks=tuple(parts[f"block/{index}"] for index in range(header["blocks"])),
+            snapshots={
+                name.removeprefix("snapshot/"): part for name, part in parts.items() if name.startswith("snapshot/")
+            },
+            candidate=parts["candidate"],
+            taken=header["taken"],
+            seed=parts["seed"],
+            begun=header["begun"],
+            batches=header["batches"],
+            waiting={
+                int(name.removeprefix("waiting/")): part for name, part in parts.items() if name.startswith("waiting/")
+            },
+            alive=alive,
+        )
+
+
+class Journal:
+    """The newest entry, in memory alone. `commit` replaces it."""
+
+    def __init__(self, entry: JournalEntry) -> None:
+        self.entry = entry
+
+    def commit(self, **changes: Any) -> None:
+        """Remember the changes; when this returns they are not lost. Raises: StateFileError."""
+        self.entry = replace(self.entry, **changes)
+
+    @property
+    def place(self) -> str:
+        """The name of its file; empty: it has none."""
+        return ""
+
+    @property
+    def closed(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Nothing more is committed."""
+
+
+class FileJournal(Journal):
+    """A journal in a file, see the module. Made by `open_file`."""
+
+    def __init__(self, path: Path, lock: int, entry: JournalEntry) -> None:
+        super().__init__(entry)
+        self._path = path
+        self._lock: int | None = lock
+        # Whoever takes this one's place reads the file: not while it is being written.
+        self._busy = threading.Lock()
+        # A lock that nobody holds any more is let go, once: its number may by then be another file's.
+        self._let_go = weakref.finalize(self, os.close, lock)
+
+    @property
+    def place(self) -> str:
+        return self._path.name
+
+    @property
+    def closed(self) -> bool:
+        return self._lock is None
+
+    def commit(self, **changes: Any) -> None:
+        with self._busy:
+            if self._lock is None:
+                raise StateFileError(
+                    f"{self._path}: this stream was closed, or opened again. Fix: go on with the stream that was "
+                    "opened last, or open it anew."
+                )
+            entry = replace(self.entry, **changes)
+            _write(self._path, entry.encode())
+            if entry.begun > self.entry.begun:
+                # After the file: a crash in between leaves a file that is ahead of its lock, which is no older copy.
+                _say(self._path, self._lock, entry.begun)
+            self.entry = entry
+
+    def close(self) -> None:
+        with self._busy:
+            if self._lock is not None:
+                # Before the lock is let go: the next one that is open is another's.
+                _OPEN.pop(self._path, None)
+                self._lock = None
+                self._let_go()
+
+
+_OPEN: weakref.WeakValueDictionary[Path, FileJournal] = weakref.WeakValueDictionary()
+"""Of this process: a cell that opens a file is run again, and takes the place of the stream that it opened before."""
+
+
+def open_file(path: Path, begin: JournalEntry, *, moved: bool = False) -> FileJournal:
+    """The journal of a file; `begin` where there is none yet.
+
+    Args: moved: file and lock were copied together, and nobody goes on with those that they were copied from.
+    Raises: StateFileError if another process has it open, it is damaged, or it is a copy.
+    """
+    path = path.expanduser().resolve()
+    if (before := _OPEN.get(path)) is not None:
+        before.close()
+    lock = _lock_of(path)
+    try:
+        journal = _locked(path, lock, begin, moved=moved)
+    except BaseException:
+        os.close(lock)
+        raise
+    _OPEN[path] = journal
+    return journal
+
+
+def _lock_of(path: Path) -> int:
+    """The lock of a file, opened. A file that lies there without one is no file that was begun there.
+
+    Raises: StateFileError.
+    """
+    name = path.with_name(path.name + ".lock")
+    # Asked first: the lock is made before the file, so where the file is there now the lock has been, too.
+    there = path.exists()
+    try:
+        try:
+            return os.open(name, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if there:
+                raise StateFileError(
+                    f"{path} lies there without {name.name}, so it was copied, renamed or moved, and another file "
+                    "might answer the same steps with other noise. Fix: go on with the file that it was copied from; "
+                    f"if it was renamed or moved, do the same with its lock, to {name.name}; if the lock is lost, "
+                    "start a stream under another name, whose epsilon adds to what this one has cost."
+                ) from None
+        lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            # Before the file: one that outlives a power cut without its lock would be refused for ever.
+            _sync_folder(path)
+        except BaseException:
+            os.close(lock)
+            raise
+        return lock
+    except OSError as error:
+        raise StateFileError(
+            f"{path}: cannot be written here ({error.strerror}). Fix: name a folder of yours."
+        ) from None
+
+
+def _locked(path: Path, lock: int, begin: JournalEntry, *, moved: bool) -> FileJournal:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise StateFileError(
+            f"{path}: {LockText.read(lock).holder} has this stream open, and two would answer a step twice. Fix: close "
+            "that notebook's stream, or stop its kernel."
+        ) from None
+    said = LockText.read(lock)
+    begun = said.begun
+    try:
+        entry = JournalEntry.decode(path.read_bytes()) if path.exists() else begin
+    except WireError as error:
+        raise StateFileError(
+            f"{path}: {error}. Fix: name the stream's own state file; if it is damaged, put no older one in its place: "
+            "start a stream under another name, whose epsilon adds to what this one has cost."
+        ) from None
+    if entry.begun < begun:
+        what = "is an older copy: it knows" if path.exists() else "is gone:"
+        raise StateFileError(
+            f"{path} {what} {entry.begun} of {begun} steps that were begun, and going on would answer a step again "
+            "with other noise. Fix: put the newest file back; if it is lost, start a stream under another name, whose "
+            "epsilon adds to what this one has cost."
+        )
+    if path.exists() and said.owner not in ("", _owner(entry)):
+        raise StateFileError(
+            f"{path} and its lock {path.name}.lock belong to different streams: the lock was last held by "
+            f"{said.holder}. So the file was copied here over another one, and the one that it was copied from might "
+            "answer the same steps with other noise. Fix: go on with that one, or put back the file that the lock was "
+            "made for."
+        )
+    inode = os.fstat(lock).st_ino
+    if path.exists() and not moved and said.inode not in (0, inode):
+        raise StateFileError(
+            f"{path} was copied together with {path.name}.lock, as in a copy of their folder, and the one that it was "
+            "copied from might answer the same steps with other noise. Fix: go on with that one; where nobody ever "
+            "will, because this is another disk or machine that it moved to, pass moved=True once."
+        )
+    text = LockText(begun, _owner(entry), _holder(entry, path), inode)
+    try:
+        os.pwrite(lock, text.encode(), 0)
+        os.ftruncate(lock, len(text.encode()))
+        os.fsync(lock)
+    except OSError as error:
+        raise _unwritten(path, error) from None
+    if not path.exists():
+        _write(path, entry.encode())
+    if entry.begun > begun:
+        # A crash came between the file and its lock. What is answered from here on must not be answered by a copy of
+        # the file from before; so the file's own place in its folder is made sure of, too.
+        _sync(path)
+        _say(path, lock, entry.begun)
+    return FileJournal(path, lock, entry)
+
+
+@dataclass(frozen=True, slots=True)
+class LockText:
+    """What a lock says. Nothing private: counts of steps, names, and a digest of 256 random bits.
+
+    Attributes:
+        begun: how many steps were begun. owner: names the stream that the lock was made for, see `_owner`; empty: it
+            says none. holder: who opened it last, in words.
+        inode: of the lock when it was written, which a renamed one keeps and a copy does not have; 0: it says none.
+    """
+
+    begun: int
+    owner: str
+    holder: str
+    inode: int = 0
+
+    def encode(self) -> bytes:
+        """Raises: ValueError for what would be read back as something else."""
+        text = f"{self.begun:020d} {self.owner}\n{self.holder}\n{self.inode}\n"
+        if LockText.decode(text.encode()) != self:
+            raise ValueError("a lock has no room for these numbers or words")
+        return text.encode()
+
+    @staticmethod
+    def read(lock: int) -> LockText:
+        return LockText.decode(os.pread(lock, _MOST_BYTES, 0))
+
+    @staticmethod
+    def decode(data: bytes) -> LockText:
+        """What another program wrote says nothing."""
+        found = _LOCK.match(data[:_MOST_BYTES].decode(errors="replace"))
+        if found is None:
+            return LockText(0, "", _NOBODY)
+        return LockText(int(found[1]), found[2] or "", found[3] or _NOBODY, int(found[4] or 0))
+
+
+_NOBODY = "another process"
+_MOST_BYTES = 4096
+_LOCK = re.compile(r"([0-9]{20})(?: ([0-9a-f]{32}))?(?:\n([^\n]+))?(?:\n([0-9]{1,20})\n)?")
+
+
+def _owner(entry: JournalEntry) -> str:
+    """Of a stream, for as long as it lives: no two have the same key. It tells nothing of the key."""
+    return hashlib.blake2b(entry.key, digest_size=16, person=b"privstream.lock").hexdigest()
+
+
+def _holder(entry: JournalEntry, path: Path) -> str:
+    """This process, with what it has open."""
+    name = Fingerprint.decode(entry.fingerprint).stream
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    said = f"process {os.getpid()} on {socket.gethostname()} (stream {name}, {path.name}, since {now})"
+    # A file may have any name: a line break in it would hide the number of the lock, which stands on the next line.
+    return " ".join(said.encode(errors="replace").decode().split())
+
+
+def _say(path: Path, lock: int, begun: int) -> None:
+    """Write into the lock how many steps were begun; on the disk when this returns. Raises: StateFileError."""
+    try:
+        os.pwrite(lock, b"%020d" % begun, 0)
+        os.fsync(lock)
+    except OSError as error:
+        raise _unwritten(path, error) from None
+
+
+def _sync(path: Path) -> None:
+    """That a file is on the disk as it is found here. Raises: StateFileError."""
+    try:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        _sync_folder(path)
+    except OSError as error:
+        raise _unwritten(path, error) from None
+
+
+def _sync_folder(path: Path) -> None:
+    """Raises: OSError."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """The whole file or none of it, on the disk when this returns. Raises: StateFileError."""
+    new = path.with_name(path.name + ".new")
+    try:
+        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(file, "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        new.replace(path)
+        _sync_folder(path)
+    except OSError as error:
+        raise _unwritten(path, error) from None
+
+
+def _unwritten(path: Path, error: OSError) -> StateFileError:
+    return StateFileError(f"{path}: cannot be written ({error.strerror}). Fix: make room, or name another folder.")

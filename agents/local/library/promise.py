@@ -1,0 +1,166 @@
+"""What a stream of the library promises: the explanation of `privstream explain`, said for somebody in a notebook."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from agents.show.explain.build import explain_stream
+from agents.show.explain.parts import exact
+from schemas.config import format_length
+from schemas.guarantee import Mechanism
+
+if TYPE_CHECKING:
+    from agents.show.explain.parts import StreamExplanation
+    from schemas.config import Stream
+
+WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """The guarantee of one stream. Public.
+
+    Attributes:
+        epsilon, delta: of the protected unit, over the whole stream or one period. Exact.
+        unit, neighbouring: who is protected, and which two inputs are hard to tell apart, in words.
+        private: False where nothing is promised; `alerts` say why.
+        words: the guarantee in sentences. symbols: the same as formulas.
+        mechanisms: what draws noise, with its scale, sensitivity and epsilon of one event.
+        assumed: what the proof takes for public. unprotected: what it does not cover.
+    """
+
+    epsilon: Fraction
+    delta: float
+    unit: str
+    neighbouring: str
+    private: bool
+    words: tuple[str, ...]
+    symbols: tuple[str, ...]
+    alerts: tuple[str, ...]
+    mechanisms: tuple[Mechanism, ...]
+    assumed: tuple[str, ...]
+    unprotected: tuple[str, ...]
+
+    @staticmethod
+    def of(stream: Stream, *, caveat: str = "") -> Promise:
+        """Args: caveat: why nothing is promised after all; empty: it is.
+
+        Raises: BudgetError, EngineInputError, as `explain`.
+        """
+        told = explain_stream(stream, job="library")
+        return Promise(
+            epsilon=told.budget.unit_epsilon,
+            delta=told.budget.delta,
+            unit=told.unit,
+            neighbouring=_here(told.neighbouring),
+            private=not caveat,
+            words=tuple(map(_here, told.plain)),
+            symbols=tuple(map(_here, told.symbols)),
+            alerts=(*([f"NOT PRIVATE: {caveat}"] if caveat else []), *told.alerts),
+            mechanisms=tuple(share.mechanism for share in told.budget.shares),
+            assumed=_assumed(stream, told),
+            unprotected=_unprotected(stream),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "epsilon": float(self.epsilon),
+            "epsilon_exact": str(self.epsilon),
+            "delta": self.delta,
+            "unit": self.unit,
+            "neighbouring": self.neighbouring,
+            "private": self.private,
+            "words": list(self.words),
+            "symbols": list(self.symbols),
+            "alerts": list(self.alerts),
+            "mechanisms": [mechanism.as_json() for mechanism in self.mechanisms],
+            "assumed": list(self.assumed),
+            "unprotected": list(self.unprotected),
+        }
+
+    def __str__(self) -> str:
+        parts = (
+            ("THE GUARANTEE", self.words, ""),
+            ("IN SYMBOLS", self.symbols, ""),
+            ("WHERE THE BUDGET GOES", self._noise(), "- "),
+            ("PUBLIC BY ASSUMPTION", self.assumed, "- "),
+            ("NOT PROTECTED", self.unprotected, "- "),
+        )
+        blocks = ["\n".join(_wrapped(alert, "!! ") for alert in self.alerts)] if self.alerts else []
+        blocks += [head + "\n" + "\n".join(_wrapped(line, mark) for line in lines) for head, lines, mark in parts]
+        return "\n\n".join(blocks)
+
+    __repr__ = __str__
+
+    def _repr_markdown_(self) -> str:
+        alerts = "".join(f"> **{alert}**\n\n" for alert in self.alerts)
+        formulas = "```\n" + "\n".join(self.symbols) + "\n```"
+        lists = (
+            ("Where the budget goes", self._noise()),
+            ("Public by assumption", self.assumed),
+            ("Not protected", self.unprotected),
+        )
+        rest = "\n\n".join(f"**{head}**\n\n" + "\n".join(f"- {line}" for line in lines) for head, lines in lists)
+        return f"{alerts}" + "\n\n".join(self.words) + f"\n\n{formulas}\n\n{rest}"
+
+    def _noise(self) -> tuple[str, ...]:
+        return tuple(
+            f"{mechanism.name}: {mechanism.distribution} noise of scale {exact(mechanism.scale)}; one event costs "
+            f"epsilon {exact(mechanism.epsilon * mechanism.uses)} there"
+            for mechanism in self.mechanisms
+        )
+
+
+_HERE = (
+    ("every public topic of this stream", "every release of this stream"),
+    ("every record of the public topics", "every release"),
+    (
+        "their positions in the source topic, their arrival times and the ticks among them",
+        "the order of their rows and the steps at which they are handed in",
+    ),
+    ("at the same positions", "in the same order"),
+)
+"""What the job's explanation says of topics, as it is in a notebook."""
+
+
+def _here(text: str) -> str:
+    for there, here in _HERE:
+        text = text.replace(there, here)
+    return text
+
+
+def _assumed(stream: Stream, told: StreamExplanation) -> tuple[str, ...]:
+    by_title = {point.title: point.text for point in told.public}
+    return (
+        f"Steps: step 0 begins at {stream.time.start} {stream.time.timezone}, a step lasts "
+        f"{format_length(stream.time.step)}. How many steps you release, and when, must not depend on the rows.",
+        f"The domain and its bounds: {by_title['domain and bounds']} Write them down; never take them from the data.",
+        f"The settings: {by_title['privacy settings']}",
+    )
+
+
+def _unprotected(stream: Stream) -> tuple[str, ...]:
+    who = stream.privacy.user
+    ids = (f"Somebody with several values of {who} counts as several people.",) if stream.privacy.bounds_users else ()
+    return (
+        *ids,
+        "Every other release over the same people adds its own epsilon: another stream, another notebook, and this one "
+        "run again from its beginning.",
+        "What you look at beside the releases: the rows, `taken` of a release, a plot of the truth. Settings that were "
+        "chosen by looking at the rows have spent privacy that nobody accounts for.",
+        "The state file: it holds exact counts and the seeds of the noise. Keep it like the raw rows.",
+    )
+
+
+def _wrapped(text: str, mark: str) -> str:
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=f"  {mark}",
+        subsequent_indent="  " + " " * len(mark),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

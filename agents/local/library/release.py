@@ -1,0 +1,173 @@
+"""What a step of the library gives: the release, which is public, and what became of the rows, which is not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from agents.kafka.lifecycle.refusals import REPORT_ROWS, WHAT_TO_DO
+from schemas.events import Reason
+from schemas.ledger import LedgerEntry
+from schemas.releases import Candidate, PublicRecord
+
+_BESIDE = (Reason.ACCEPTED.name, Reason.OVER_BOUND.name, Reason.CLIPPED.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of the rows of a step. PRIVATE: true counts, for whoever may see the rows; never publish them.
+
+    Attributes:
+        rows: that were handed in.
+        accepted: rows that a release is made of; with `waiting` of them in steps that are still to come.
+        over_bound: rows beyond the bound of their user.
+        clipped: accepted rows of which a value was moved to its public limit.
+        late: rows of steps that were released before; they joined the open one.
+        left: rows of the batch that `run` was not asked for; they were not taken in.
+        refused: (reason, column) -> rows that cannot be used; the column is "" where the row as a whole is at fault.
+    """
+
+    rows: int = 0
+    accepted: int = 0
+    waiting: int = 0
+    over_bound: int = 0
+    clipped: int = 0
+    late: int = 0
+    left: int = 0
+    refused: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(tally: Counter[tuple[str, str]], *, rows: int, waiting: int, late: int) -> Taken:
+        """From counts by (reason, column)."""
+        beside = {reason: sum(n for (name, _), n in tally.items() if name == reason) for reason in _BESIDE}
+        return Taken(
+            rows=rows,
+            accepted=beside[Reason.ACCEPTED.name],
+            waiting=waiting,
+            over_bound=beside[Reason.OVER_BOUND.name],
+            clipped=beside[Reason.CLIPPED.name],
+            late=late,
+            refused={key: n for key, n in tally.most_common() if key[0] not in _BESIDE and n},
+        )
+
+    def __add__(self, other: Taken) -> Taken:
+        refused = Counter(dict(self.refused)) + Counter(dict(other.refused))
+        return Taken(
+            self.rows + other.rows,
+            self.accepted + other.accepted,
+            self.waiting + other.waiting,
+            self.over_bound + other.over_bound,
+            self.clipped + other.clipped,
+            self.late + other.late,
+            self.left + other.left,
+            dict(refused.most_common()),
+        )
+
+    def advice(self) -> tuple[str, ...]:
+        """What to do about each reason, the most frequent first."""
+        return tuple(
+            f"{reason}{f' of {name}' if name else ''}, {rows:,} rows: {WHAT_TO_DO.get(reason, REPORT_ROWS)}"
+            for (reason, name), rows in self.refused.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepRelease:
+    """The one answer of one step. Everything but `taken` is public; it shows itself without `taken`.
+
+    Attributes:
+        step: counts from 0. start, end: of the step.
+        records: synthetic records that appear, with the column names of the batches (the time is the step's start).
+        ids: one for each of `records`. removed: ids that are withdrawn.
+        measurements: what was measured, with its variance.
+        ledger: the public account of the step, as the job publishes it: digest, budget, guarantee, and a chain over all
+            steps before.
+        gathered: True while the engine gathers its first steps and releases no data; what a surplus cost meanwhile is
+            in `epsilon_spent`.
+        taken: what became of the rows. PRIVATE.
+    """
+
+    step: int
+    start: datetime
+    end: datetime
+    records: Sequence[Mapping[str, Any]] = field(repr=False)
+    ids: Sequence[str] = field(repr=False)
+    removed: Sequence[str] = field(repr=False)
+    measurements: Sequence[Mapping[str, Any]] = field(repr=False)
+    ledger: Mapping[str, Any] = field(repr=False)
+    gathered: bool
+    taken: Taken = field(repr=False)
+
+    @staticmethod
+    def of(answer: Candidate, published: Sequence[PublicRecord], taken: Taken) -> StepRelease:
+        """Read the public bytes of a step's answer back."""
+        ledger = LedgerEntry.decode(answer.ledger, answer.stream)
+        ids, records, removed, measurements = [], [], [], []
+        for record in published:
+            if record.channel == "measurements":
+                measurements.append(orjson.loads(record.value or b"null"))
+            elif record.value is None:
+                removed.append(record.key.decode())
+            else:
+                ids.append(record.key.decode())
+                records.append(orjson.loads(record.value))
+        return StepRelease(
+            step=ledger.step,
+            start=ledger.begins,
+            end=ledger.ends,
+            records=records,
+            ids=ids,
+            removed=removed,
+            measurements=measurements,
+            ledger=ledger.as_json(),
+            gathered=ledger.gathered,
+            taken=taken,
+        )
+
+    @property
+    def epsilon_spent(self) -> float:
+        """What any user has paid at most for this step and all before it."""
+        return float(self.ledger["epsilon_spent"])
+
+    def to_arrow(self) -> pa.Table:
+        """`records` as an Arrow table."""
+        return table_of(self.records)
+
+    def to_pandas(self) -> Any:
+        """`records` as a pandas DataFrame. Needs pandas."""
+        return self.to_arrow().to_pandas()
+
+    def __str__(self) -> str:
+        length = self.end - self.start
+        when = self.start.isoformat(" ", "seconds" if length >= timedelta(seconds=1) else "auto")
+        if self.gathered:
+            paid = f"; epsilon spent {self.epsilon_spent:g}" if self.epsilon_spent else ""
+            return f"step {self.step}, from {when}: gathered, no data is released yet{paid}"
+        return (
+            f"step {self.step}, from {when}: {len(self.records):,} synthetic records appear, {len(self.removed):,} go, "
+            f"{len(self.measurements):,} measurements; epsilon spent {self.epsilon_spent:g}"
+        )
+
+    __repr__ = __str__
+
+
+def table_of(records: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Records as columns; a column that a record lacks is null there. Where values are of several types (numbers, and a
+    text for all others) the column is of texts.
+    """
+    names = dict.fromkeys(name for record in records for name in record)
+    return pa.table({name: _column([record.get(name) for record in records]) for name in names})
+
+
+def _column(values: list[Any]) -> pa.Array:
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        texts = (value if value is None or isinstance(value, str) else orjson.dumps(value).decode() for value in values)
+        return pa.array(texts, pa.string())

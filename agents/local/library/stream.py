@@ -1,0 +1,397 @@
+"""One stream of the library: rows in, one release for each step out. No Kafka, no clock; the job's own protocol.
+
+Rows become the records of a raw topic of one partition, and go through `PartitionIngest`, with the bounds on users, and
+`Stepper`, as in the job and in `simulate`. With the same insecure seed all three release the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import orjson
+import pyarrow as pa
+
+from agents.kafka.lifecycle.refusals import Seen, by_reason_and_field
+from agents.local.library.batches import ROWS, BatchReader, BatchRows
+from agents.local.library.journal import Journal
+from agents.local.library.promise import Promise
+from agents.local.library.release import StepRelease, Taken, table_of
+from agents.local.library.repeats import any_waits, digest_of, waiting_with
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.release.stepper import Stepper
+from agents.protocol.replay.rows import clock_of, steps_of, times_of
+from engines.core.noise import fresh_seed, repeated_seed
+from engines.core.registry import build_domain
+from schemas.blocks import Block
+from schemas.errors import BatchError, StateFileError, StepOrderError, said_alone
+from schemas.releases import Candidate, unframe_records
+
+if TYPE_CHECKING:
+    from schemas.config import Stream
+
+INSECURE = "an insecure seed made the noise, so anybody can repeat and subtract it."
+SNAPSHOT_BYTES = 8 << 20
+"""Of blocks that are kept: beyond it the bounds are written down, and what they stand for goes."""
+
+
+class PrivateStream:
+    """A stream of one engine. Made by `configure`. Not for two threads at once.
+
+    Guarantee: what `guarantee()` says, for all releases together: users are bounded here, as in the job; each step is
+    answered once; the noise comes from the operating system.
+    """
+
+    def __init__(self, stream: Stream, journal: Journal, *, insecure_seed: int | None = None) -> None:
+        self._stream = stream
+        self._journal = journal
+        self._insecure = insecure_seed
+        self._busy = threading.Lock()
+        self._process = os.getpid()
+        self._whole = False
+        self._last: StepRelease | None = None
+        self._promise: Promise | None = None
+        self._open = Taken()
+        self._restore()
+        self._reader = BatchReader.of(stream, self._ingest.spec)
+
+    # --- what it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Of the stream."""
+        return self._stream.name
+
+    @property
+    def next_step(self) -> int:
+        """The step that is released next."""
+        return self._stepper.step
+
+    @property
+    def last(self) -> StepRelease | None:
+        """The newest release; None before any."""
+        return self._last
+
+    def guarantee(self) -> Promise:
+        """What is promised to whom, in words and symbols."""
+        if self._promise is None:
+            self._promise = Promise.of(self._stream, caveat=self._caveat)
+        return self._promise
+
+    def synthetic(self) -> pa.Table:
+        """All synthetic records alive after the last release, as an Arrow table. Public."""
+        return table_of([orjson.loads(value) for value in self._journal.entry.alive.values()])
+
+    def __repr__(self) -> str:
+        privacy = self._stream.privacy
+        return (
+            f"PrivateStream {self.name}: engine {self._stream.engine} ({self._stream.mode}), epsilon {privacy.epsilon} "
+            f"for one {privacy.unit}; next is step {self.next_step}"
+        )
+
+    # --- what it does -----------------------------------------------------------------------------------------------
+
+    def add(self, batch: object, *, repeated: bool = False) -> Taken:
+        """Take in rows without releasing anything. Rows of later steps wait for them.
+
+        Args: batch: see `agents.local.library.batches`. repeated: take in a batch that was taken in before.
+        Returns: what became of the rows; PRIVATE.
+        Raises: BatchError: nothing was taken in.
+        """
+        with self._exclusive():
+            if self._journal.entry.seed:
+                self._finish_and_refuse()
+            return self._take(self._fresh(batch, repeated=repeated), close=False)
+
+    def step(self, batch: object = None, *, number: int | None = None, repeated: bool = False) -> StepRelease:
+        """Release the next step: of these rows, and of those added before that belong to it.
+
+        Rows of the step's past join it, as late events do in the job; rows of later steps wait. A call that was
+        interrupted is finished by calling again with the same batch: its rows count once, and its noise is the same.
+
+        Args:
+            batch: see `add`; None: no further rows. An empty step is released too.
+            number: of the step that you mean. Pass it where a cell may be run twice: a released step is refused.
+            repeated: as of `add`.
+        Raises: StepOrderError if `number` is not the next step; BatchError: nothing was taken in, nothing released;
+            BudgetError.
+        """
+        with self._exclusive():
+            if self._journal.entry.seed:
+                same = number in (None, self._stepper.step) and self._seen(self._reader.read(batch)) == self.next_step
+                return self._finish() if same else self._finish_and_refuse()
+            self._check(number)
+            taken = self._take(self._fresh(batch, repeated=repeated), close=True)
+            return self._answer(self._open + taken)
+
+    def run(self, batch: object, *, until: int, repeated: bool = False) -> list[StepRelease]:
+        """Release every step before step `until`, each with the rows of its own time. For history.
+
+        `until` is public: it must not depend on the rows. Rows of released steps, and of steps from `until` on, are
+        left alone, so that a longer batch, or the same one after an interrupt, goes on where this stopped; `left`
+        of the last release's `taken` counts them. A batch with rows that `add` or `step` took in for one of these
+        steps is refused.
+
+        Args: repeated: take in such rows once more.
+        Raises: StepOrderError where no step is left; BatchError: nothing was taken in, nothing released; as `step`.
+        """
+        with self._exclusive():
+            first, begun = self._stepper.step, bool(self._journal.entry.seed)
+            if first >= until:
+                raise StepOrderError(
+                    f"{self._called}: all steps before {until} are released, and each step has one answer; the "
+                    f"next is {first}. Fix: pass a larger `until`, with the rows up to there."
+                )
+            rows = self._reader.read(batch)
+            parts, left = self._by_step(rows, first=first + begun, until=until)
+            if not repeated:
+                self._refuse_waiting(parts)
+            released = [self._finish()] if begun else []
+            for step in range(self._stepper.step, until):
+                taken = self._take(parts.get(step, BatchRows([], [])), close=True, digest=digest_of(rows))
+                if step == until - 1:
+                    taken = replace(taken, left=left)
+                released.append(self._answer(self._open + taken))
+            return released
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError("a PrivateStream is neither copied nor pickled: a copy would answer its steps again")
+
+    def close(self) -> None:
+        """Let go of the state file. The stream cannot go on; one that is opened from the file can."""
+        self._journal.close()
+
+    def __enter__(self) -> PrivateStream:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        """One call at a time, on a stream that is as its journal says."""
+        if not self._busy.acquire(blocking=False):
+            raise StepOrderError(f"stream {self.name} is at work in another thread. Fix: wait until it is done.")
+        try:
+            if self._journal.closed:
+                raise StateFileError(
+                    f"stream {self.name}: its state file was closed, or opened again. Fix: use the stream that was "
+                    "opened last, or open it anew."
+                )
+            if self._process != os.getpid():
+                raise StateFileError(
+                    f"stream {self.name}: this process is a fork of the one that has the stream, and two would answer "
+                    "a step twice. Fix: use it there; hand rows in, and releases out."
+                )
+            entry = self._journal.entry
+            if not self._whole or self._stepper.step != entry.begun - bool(entry.seed):
+                self._restore()
+            with said_alone():
+                yield
+        except (BatchError, StepOrderError):
+            raise  # refused before anything was done
+        except BaseException:
+            self._whole = False  # whatever was half done is undone by the next call: only the journal counts
+            raise
+        finally:
+            self._busy.release()
+
+    def _restore(self) -> None:
+        """Be what the journal says. Raises: GapError, WireError, if it contradicts itself."""
+        stream, entry = self._stream, self._journal.entry
+        self._stepper = Stepper.of(stream, 1, caveat=self._caveat)
+        self._ingest = PartitionIngest(SourceSpec.of(stream, build_domain(stream), key=entry.key, partitions=1), 0)
+        self._open = _taken(entry.taken.get("open"))
+        for snapshot in entry.snapshots.values():
+            self._ingest.load(snapshot)
+        if entry.candidate:
+            candidate = Candidate.decode(entry.candidate)
+            self._stepper.restore(candidate)
+            taken = _taken(entry.taken.get("last"))
+            self._last = StepRelease.of(candidate, unframe_records(candidate.payload), taken)
+        for offset, encoded in enumerate(entry.blocks, start=entry.first_block):
+            block = Block.decode(encoded)
+            self._ingest.apply(block, at=offset, trimmed_to=entry.first_block)
+            self._stepper.fold(offset, block)
+        self._ingest.check_restored(trimmed_to=entry.first_block)
+        self._ingest.resume(self._ingest.next_offset)
+        self._whole = True
+
+    def _check(self, number: int | None) -> None:
+        step = self._stepper.step
+        if number is not None and number < step:
+            raise StepOrderError(
+                f"{self._called}: step {number} is released, and a step has one answer. Fix: use that release (the "
+                f"newest is `last`); the next step is {step}."
+            )
+        if number is not None and number > step:
+            raise StepOrderError(
+                f"stream {self.name}: step {number} is not the next one, {step} is, and steps come in order. Fix: "
+                "release the steps before it, also those without rows: step()."
+            )
+
+    def _fresh(self, batch: object, *, repeated: bool) -> BatchRows:
+        """The rows of a batch that was not taken in before. Raises: BatchError."""
+        rows = self._reader.read(batch)
+        before = self._seen(rows)
+        if before is not None and not repeated:
+            raise BatchError(
+                f"{self._called} took in the same rows before, for step {before}; was a cell run twice? Nothing "
+                "was taken in or released. Fix: use the release that there is (the newest is `last`); if the rows are "
+                "meant to count again, pass repeated=True."
+            )
+        return rows
+
+    def _seen(self, rows: BatchRows) -> int | None:
+        """The step for which these very rows were taken in; where there are none, the one that is begun."""
+        if not rows.records:
+            return self._stepper.step if self._journal.entry.seed else None
+        return self._journal.entry.batches.get(digest_of(rows))
+
+    def _refuse_waiting(self, parts: Mapping[int, BatchRows]) -> None:
+        """Raises: BatchError where `add` or `step` took in one of these rows, each in the part of its step."""
+        entry = self._journal.entry
+        if any_waits(entry.waiting, parts.items(), key=entry.key):
+            raise BatchError(
+                f"{self._called}: rows of the batch were taken in before, by `add` or `step`, for a step that "
+                "`run` is asked for, and would count twice. Nothing was taken in or released. Fix: pass the batch "
+                "without them, or release those steps by step(); if they are meant to count again, pass repeated=True."
+            )
+
+    def _by_step(self, rows: BatchRows, *, first: int, until: int) -> tuple[dict[int, BatchRows], int]:
+        """Rows by their own step, from `first` to that before `until`; and how many are left. Rows that have no
+        step go with the first one, which refuses them.
+        """
+        left = 0
+        parts: dict[int, BatchRows] = {}
+        for own, record, time in zip(self._steps(rows), *rows, strict=True):
+            if own is not None and (own >= until or 0 <= own < first):
+                left += 1
+                continue
+            part = parts.setdefault(first if own is None else max(own, first), BatchRows([], []))
+            part.records.append(record)
+            part.times.append(time)
+        return parts, left
+
+    def _steps(self, rows: BatchRows) -> list[int | None]:
+        """The step of each row's own time; None where that cannot be read."""
+        field = self._stream.time.field
+        return steps_of(clock_of(self._stream), times_of(self._stream).of([{field: time} for time in rows.times]))
+
+    def _take(self, rows: BatchRows, *, close: bool, digest: str = "") -> Taken:
+        """Take in rows; with `close` the next step is begun: everything that it will be computed of is in the journal.
+
+        Args: digest: of the batch that the rows are of, where they are not all of it.
+        """
+        entry, step, ingest = self._journal.entry, self._stepper.step, self._ingest
+        blocks = list(entry.blocks)
+        tally: Counter[tuple[str, str]] = Counter()
+        waiting = 0
+        for at in range(0, len(rows.records), ROWS):
+            records = rows.records[at : at + ROWS]
+            ingest.take([RawRecord(ingest.next_offset + row, -1, None, value) for row, value in enumerate(records)])
+            block = self._seal(blocks)
+            tally.update(by_reason_and_field(block))
+            waiting += sum(events.total for joins, events in block.steps.items() if joins > step)
+        own = self._steps(rows)
+        late = sum(0 <= each < step for each in own if each is not None)
+        taken = Taken.of(tally, rows=len(rows.records), waiting=waiting, late=late)
+        snapshots = dict(entry.snapshots)
+        if close:
+            ingest.tick(step)
+            if sum(map(len, blocks)) > SNAPSHOT_BYTES:
+                snapshots |= {each.key.decode(): each.value for each in ingest.snapshots(sys.maxsize)}
+            self._seal(blocks)
+        total = self._open + taken
+        open_steps = range(step + close, step + self._stream.time.max_ahead + 1)
+        self._journal.commit(
+            waiting=waiting_with(entry.waiting, rows, own, key=entry.key, open_steps=open_steps),
+            blocks=tuple(blocks),
+            snapshots=snapshots,
+            batches={**entry.batches, digest or digest_of(rows): step} if rows.records else entry.batches,
+            taken={"last": _plain(total), "open": _plain(Taken())} if close else {**entry.taken, "open": _plain(total)},
+            **({"seed": self._seed(step), "begun": step + 1} if close else {}),
+        )
+        if not close:
+            self._open = total
+        if Seen(tally).much:
+            warnings.warn(f"stream {self.name} refused many of the rows: see `taken`, and its advice()", stacklevel=4)
+        return taken
+
+    def _seal(self, blocks: list[bytes]) -> Block:
+        """What was taken in as a block, as the job commits it."""
+        block, _ = self._ingest.seal()
+        assert block is not None, "it holds rows, or closes a step"
+        offset = self._journal.entry.first_block + len(blocks)
+        self._ingest.committed(at=offset)
+        self._stepper.fold(offset, block)
+        blocks.append(block.encode())
+        return block
+
+    def _answer(self, taken: Taken) -> StepRelease:
+        """Compute the step that is begun. Whatever happens, it is this answer or none."""
+        entry = self._journal.entry
+        candidate = self._stepper.compute(entry.seed)
+        published = unframe_records(candidate.payload)
+        alive = dict(entry.alive)
+        for record in published:
+            if record.channel == "synthetic" and record.value is None:
+                alive.pop(record.key.decode(), None)
+            elif record.channel == "synthetic" and record.value is not None:
+                alive[record.key.decode()] = record.value
+        floor = self._stepper.merge.floor
+        self._journal.commit(
+            candidate=candidate.encode(),
+            seed=b"",
+            alive=alive,
+            blocks=entry.blocks[floor - entry.first_block :],
+            first_block=floor,
+        )
+        self._open = Taken()
+        self._last = StepRelease.of(candidate, published, taken)
+        return self._last
+
+    def _finish(self) -> StepRelease:
+        """Answer the step that was begun before an interrupt."""
+        return self._answer(_taken(self._journal.entry.taken.get("last")))
+
+    def _finish_and_refuse(self) -> NoReturn:
+        done = self._finish()
+        raise StepOrderError(
+            f"{self._called}: step {done.step} had been begun when it was interrupted; it is now released, as "
+            "`last`, and nothing else was done. Fix: look at `last`, then call again."
+        )
+
+    @property
+    def _called(self) -> str:
+        return f"stream {self.name}" + (f" of {self._journal.place}" if self._journal.place else "")
+
+    @property
+    def _caveat(self) -> str:
+        return "" if self._insecure is None else INSECURE
+
+    def _seed(self, step: int) -> bytes:
+        if self._insecure is None:
+            return fresh_seed()
+        return repeated_seed(self._insecure, self.name, step)
+
+
+def _plain(taken: Taken) -> dict[str, Any]:
+    return {**asdict(taken), "refused": [[*key, rows] for key, rows in taken.refused.items()]}
+
+
+def _taken(plain: Mapping[str, Any] | None) -> Taken:
+    if plain is None:
+        return Taken()
+    return Taken(**{**plain, "refused": {(reason, name): rows for reason, name, rows in plain["refused"]}})

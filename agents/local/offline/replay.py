@@ -1,0 +1,324 @@
+"""`replay`: a file into the source (and audit) topic, each row exactly once, with the ticks that close public steps.
+
+One transactional producer per stream; a transaction holds a chunk of rows and one progress tick per partition, see
+`agents.protocol.replay.plan`. So what is committed says how far the replay has come, and a restart after any crash goes
+on behind it: first it fences the producer before it, then it reads the last ticks, then it writes. Going live is a
+transaction of its own behind all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerFenced
+
+from agents.kafka.clients import close_client, fenced_producer
+from agents.kafka.tail import tail
+from agents.kafka.topics.admin import admin_client
+from agents.kafka.topics.ids import topic_identities
+from agents.local.offline.going_live import GoingLive, Prospect, has_gone_live
+from agents.local.offline.rows.columns import rows_for
+from agents.local.offline.rows.files import FileError, RowFile
+from agents.local.offline.rows.lines import Row
+from agents.local.offline.rows.seen import RowsSeen, check_fit, first_rows
+from agents.local.offline.started import StartCheck
+from agents.protocol.clock import StepClock
+from agents.protocol.replay.plan import ReplayChunk, ReplayError, ReplayPlan, progress_of, resumed, without_added
+from agents.protocol.replay.rows import check_writable, clock_of, plan_of, steps_of, times_of, until_of
+from schemas.errors import BrokerError, OutcomeUnknownError
+from schemas.events import TICK_HEADER
+
+if TYPE_CHECKING:
+    from schemas.config import Config, Kafka, Stream
+
+CHUNK_ROWS = 8192
+PACE_S = 0.1  # a paced replay looks so often for rows that are due
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay did: rows written now, rows found written, last closed step, rows from `until` on; the first step
+    that is not of the history, if it went live; and streams that no worker had started by then, see `StartCheck`.
+    """
+
+    stream: str
+    rows: int
+    rows_before: int
+    step: int
+    left_out: int
+    seconds: float
+    live_from: int | None = None
+    unstarted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """How to replay.
+
+    Attributes:
+        speed: event seconds per second; None is as fast as possible.
+        limit: only the first rows of the file; the step of the last one stays open.
+        until: public end, a local time of the stream at which a step begins; None takes the end of the file for public.
+        append: this file comes after another one that was replayed before.
+        user_field: key and place rows by this field; None is the stream's own `user`.
+        chunk_rows: most rows in one transaction.
+        then_live: behind the history the source goes live, once and for all. yes: also where that is doubtful.
+        allow_refused: also where fewer than half of the next rows can be used.
+    """
+
+    speed: float | None = None
+    limit: int | None = None
+    until: str | None = None
+    append: bool = False
+    user_field: str | None = None
+    chunk_rows: int = CHUNK_ROWS
+    then_live: bool = False
+    yes: bool = False
+    allow_refused: bool = False
+
+
+async def replay(
+    config: Config,
+    stream: Stream,
+    path: Path,
+    options: ReplayOptions,
+    *,
+    begun: Callable[[int, int], None] = lambda rows, before: None,
+    progress: Callable[[int], None] = lambda row: None,
+    ahead: Callable[[Prospect], None] = lambda prospect: None,
+    looked: Callable[[RowsSeen], None] = lambda seen: None,
+    unstarted: Callable[[tuple[str, ...]], None] = lambda streams: None,
+) -> Replayed:
+    """Write what is not yet written.
+
+    Args:
+        begun: told once the rows of the file (an estimate for CSV), and how many are written already.
+        progress: told how many rows of the file are done with, after each commit.
+        ahead: told what going live will do, before anything is written.
+        looked: told what becomes of the next rows, before anything is written.
+        unstarted: told before that which streams no worker has started yet: nothing says whether they fit.
+    Raises: FileError, ReplayError, BrokerError, WireError; FingerprintError where a stream was started with something
+        else than it is configured with here.
+    """
+    started = time.monotonic()
+    check_writable(stream)
+    clock = clock_of(stream)
+    if options.then_live and options.limit is not None:
+        raise ReplayError("--limit leaves a step open, and nothing live may join it. Fix: end by --until instead.")
+    until = None if options.until is None else until_of(stream, clock, options.until)
+    file = rows_for(path, stream, user_field=options.user_field)
+    summary = await asyncio.to_thread(file.summary)
+    if summary.rows == 0 and until is None and not options.then_live:
+        raise FileError.empty(path)  # it closes no step
+    topics = await _topics(config.kafka, stream)
+    going_live = GoingLive(config, stream, topics) if options.then_live else None
+    start = StartCheck(config, [stream] if going_live is None else going_live.streams)
+    await start.look()
+    if start.unstarted:
+        unstarted(start.unstarted)
+    producer = await fenced_producer(config.kafka, f"{config.job.name}-replay-{stream.name}")
+    try:
+        # Only now: what a former replay had under way is settled, and the partitions end where they end.
+        ticks = await last_ticks(config.kafka, topics, history_may_be_gone=options.append)
+        if None in ticks and options.append and await has_gone_live(config, stream):
+            raise ReplayError(
+                f"stream {stream.name} has gone live: rows of the past would all be late. Fix: new stream."
+            )
+        begin = resumed(
+            progress_of(without_added(ticks, topics)),
+            source=summary.digest,
+            append=options.append,
+            then_live=options.then_live,
+        )
+        if going_live is not None and begin.live_from is None:
+            history = until - 1 if until is not None else await asyncio.to_thread(last_step, file, stream, clock)
+            ahead(await going_live.prospect(max(begin.step, history), yes=options.yes))
+        begun(summary.rows if options.limit is None else min(summary.rows, options.limit), begin.row)
+        live = begin.live_from is not None
+        if not live:
+            look = first_rows if options.allow_refused else check_fit
+            looked(await asyncio.to_thread(look, stream, file, skip=begin.row))
+        plan = plan_of(stream, topics, begin, user_field=options.user_field, until=None if live else until)
+        feed = _Feed(stream, file, clock, plan, options)
+        # Partitions that were added behind the last tick have none: at its end a replay closes its steps there, too.
+        committed = None if any(ticks) and None in ticks else begin
+        for rows in [] if live else _parts(file, skip=begin.row, options=options):
+            async for chunk in feed.end() if rows is None else feed.chunks(rows):
+                if chunk.progress != committed:
+                    await start.meanwhile()
+                    await _commit(producer, chunk)
+                    committed = chunk.progress
+                progress(plan.row + plan.left_out)
+        await start.again()
+        if going_live is not None:  # where it is live already, too: for streams that were added since
+            await _commit(producer, plan.go_live(await going_live.over()))
+    except ProducerFenced:
+        raise ReplayError(
+            f"another replay of stream {stream.name} has taken over, or the broker took longer for a transaction than "
+            "it allows. Fix: run one at a time, and run the same command again; it goes on behind the last commit."
+        ) from None
+    except MessageSizeTooLargeError:
+        raise ReplayError(
+            f"a row is larger than topic {stream.source} takes. Fix: raise max.message.bytes of the topic, or shorten "
+            "the row; then run the same command again."
+        ) from None
+    except (KafkaError, OutcomeUnknownError) as error:
+        raise BrokerError(
+            f"the replay was cut off: {type(error).__name__}. Fix: run the same command again; it goes on behind the "
+            "last commit."
+        ) from error
+    finally:
+        await close_client(producer)
+        if going_live is not None:
+            await going_live.close()
+    written, seconds = plan.row - begin.row, time.monotonic() - started
+    return Replayed(stream.name, written, begin.row, plan.step, plan.left_out, seconds, plan.live_from, start.unstarted)
+
+
+def _parts(file: RowFile, *, skip: int, options: ReplayOptions) -> Iterator[list[Row] | None]:
+    """Batches of rows from row `skip` on, up to the limit; None behind the file's very last row."""
+    left = None if options.limit is None else max(options.limit - skip, 0)
+    for rows in file.batches(skip=skip, batch_rows=options.chunk_rows):
+        if left is not None:
+            if len(rows) > left:
+                yield rows[:left]
+                return
+            left -= len(rows)
+        yield rows
+    yield None
+
+
+@dataclass(slots=True)
+class _Feed:
+    """Hands out chunks when they are due: at once, or at `speed` event seconds per second."""
+
+    stream: Stream
+    file: RowFile
+    clock: StepClock
+    plan: ReplayPlan
+    options: ReplayOptions
+    _origin: tuple[float, int] | None = field(default=None, init=False)
+
+    async def chunks(self, rows: list[Row]) -> AsyncIterator[ReplayChunk]:
+        times = times_of(self.stream).of(rows)
+        steps = steps_of(self.clock, times)
+        if self.options.speed is None:
+            yield self.plan.chunk(rows, steps)
+            return
+        # Nobody waits for a row that is left out.
+        waits = [None if self.plan.leaves_out(step) else time for time, step in zip(times, steps, strict=True)]
+        at = 0
+        while at < len(rows):
+            due_us = self._due_us(waits[at])
+            until = at
+            while until < len(rows) and _is_due(waits[until], due_us):
+                until += 1
+            if until > at:
+                yield self.plan.chunk(rows[at:until], steps[at:until])
+                at = until
+            elif due_us is not None and (over := self.clock.last_over(due_us, grace_us=0)) > self.plan.step:
+                # Public time passes even where nothing happens.
+                yield self.plan.close(over)
+            await asyncio.sleep(PACE_S)
+
+    async def end(self) -> AsyncIterator[ReplayChunk]:
+        """Behind the last row: close what the end of the file closes; where that is a time, when it has come."""
+        plan = self.plan
+        if plan.until is None:
+            if plan.last < 0 and plan.row:
+                # A replay before this one wrote the last row, and maybe not the tick behind it.
+                plan.last = await asyncio.to_thread(last_step, self.file, self.stream, self.clock)
+        elif self.options.speed is not None:
+            while plan.step < plan.until - 1:
+                due_us = self._due_us(self.clock.end_of(plan.step))
+                over = min(self.clock.last_over(due_us, grace_us=0), plan.until - 1) if due_us is not None else -1
+                if over > plan.step:
+                    yield plan.close(over)
+                await asyncio.sleep(PACE_S)
+        yield plan.finish()
+
+    def _due_us(self, first: int | None) -> int | None:
+        """Event time that is now; the first readable row starts the clock. None before any."""
+        assert self.options.speed is not None
+        now = time.monotonic()
+        if self._origin is None:
+            if first is None:
+                return None
+            self._origin = (now, first)
+        return self._origin[1] + int((now - self._origin[0]) * self.options.speed * 1e6)
+
+
+def last_step(file: RowFile, stream: Stream, clock: StepClock) -> int:
+    """The largest step of a row of the file, -1 for none. Reads all of it."""
+    times = times_of(stream)
+    steps = (step for rows in file.batches() for step in steps_of(clock, times.of(rows)) if step is not None)
+    return max(steps, default=-1)
+
+
+def _is_due(at: int | None, due_us: int | None) -> bool:
+    """A row whose time cannot be read goes with the row before it."""
+    return at is None or (due_us is not None and at <= due_us)
+
+
+async def _commit(producer: Any, chunk: ReplayChunk) -> None:
+    """All of the chunk, or nothing of it."""
+    async with producer.transaction():
+        waiting = []
+        for (topic, partition), records in chunk.records.items():
+            batch = producer.create_batch()
+            for record in records:
+                # None where the batch is full: then it goes, and the record is the first of the next one.
+                if batch.append(key=record.key, value=record.value, timestamp=None, headers=record.headers) is None:
+                    waiting.append(await producer.send_batch(batch, topic, partition=partition))
+                    batch = producer.create_batch()
+                    batch.append(key=record.key, value=record.value, timestamp=None, headers=record.headers)
+            waiting.append(await producer.send_batch(batch, topic, partition=partition))
+        for sent in waiting:
+            await sent
+
+
+async def _topics(kafka: Kafka, stream: Stream) -> dict[str, int]:
+    """Partitions of the topics that the rows go to. Raises: BrokerError if one does not exist."""
+    wanted = [topic for topic in (stream.source, stream.audit) if topic is not None]
+    async with admin_client(kafka) as admin:
+        found = await topic_identities(admin, wanted)
+    if missing := [topic for topic in wanted if topic not in found]:
+        raise BrokerError(
+            f"topic {' and '.join(missing)} does not exist. Fix: create it, for example with privstream topics CONFIG "
+            "--create --source-partitions 4."
+        )
+    return {topic: found[topic].partitions for topic in wanted}
+
+
+async def last_ticks(
+    kafka: Kafka, topics: Mapping[str, int], *, history_may_be_gone: bool = False
+) -> list[bytes | None]:
+    """The last committed tick of every partition, None where there never was one.
+
+    Raises: BrokerError; ReplayError if retention may have deleted the tick: then rows could be written twice.
+    """
+    tps = [(topic, partition) for topic, count in topics.items() for partition in range(count)]
+    async with tail(kafka, tps) as end:
+        records = [await end.newest(tp, lambda record: tick_of(record) is not None) for tp in tps]
+        for (topic, partition), record in zip(tps, records, strict=True):
+            if record is None and end.begins[topic, partition] > 0 and not history_may_be_gone:
+                raise ReplayError(
+                    f"topic {topic}, partition {partition} has lost its first records and holds no tick, so nobody can "
+                    "tell which rows were written. Fix: replay into a new topic with retention.ms=-1, or add --append "
+                    "to write the whole file behind what was there."
+                )
+    return [None if record is None else tick_of(record) for record in records]
+
+
+def tick_of(record: Any) -> bytes | None:
+    """The tick header of a Kafka record."""
+    values = [value for name, value in record.headers if name == TICK_HEADER]
+    return values[-1] if values else None
+
+
+__all__ = ["ReplayOptions", "Replayed", "last_ticks", "replay"]

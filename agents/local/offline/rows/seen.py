@@ -1,0 +1,173 @@
+"""What becomes of a file's rows: how many are refused, why, in which field, and where that begins. Never a value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from agents.kafka.lifecycle.refusals import REPORT_ROWS, WHAT_TO_DO, Seen, by_reason_and_field, percent
+from agents.local.offline.rows.files import FileError, RowFile
+from agents.local.offline.rows.lines import BrokenLine
+from agents.local.offline.rows.times import LOOKED_AT, how_to_read
+from agents.protocol.ingest.events import RawRecord
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.replay.plan import Planned, Progress
+from agents.protocol.replay.rows import clock_of, plan_of, steps_of, times_of
+from agents.protocol.userhash import KEY_BYTES
+from engines.core.registry import build_domain
+from schemas.blocks import Block
+from schemas.events import Reason
+
+if TYPE_CHECKING:
+    from agents.protocol.ingest.dead_letters import DeadLetter
+    from schemas.config import Stream
+    from schemas.config.timing import Timing
+
+LEAST_USABLE = 0.5
+"""Of the rows: where fewer can be used, the configuration does not fit the file."""
+NO_TIME = (Reason.BAD_TIME, Reason.WRONG_TYPE)
+"""Reasons that the time's format does not fit: a text where numbers are configured is of the wrong type."""
+FIRST_ROWS = 10_000
+"""Looked at before a replay writes anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRows:
+    """Rows that were refused for one reason.
+
+    Attributes:
+        name: the configured field that it is about; "" for the row as a whole.
+        first_row: from 1 on; None where unknown. first_line: of what is no row of its format; None elsewhere.
+    """
+
+    reason: str
+    name: str
+    rows: int
+    share: float
+    first_row: int | None
+    what_to_do: str
+    first_line: int | None = None
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """As the line of a table."""
+        first = "" if self.first_row is None else f"{self.first_row:,}"
+        return self.reason, self.name, f"{self.rows:,}", percent(self.share), first, self.what_to_do
+
+    def __str__(self) -> str:
+        about = f" of {self.name}" if self.name else ""
+        first = "" if self.first_row is None else f", first in row {self.first_row:,}"
+        first = first if self.first_line is None else f", first in line {self.first_line:,}"
+        return f"{self.reason}{about}: {self.rows:,} rows, {percent(self.share)}{first}"
+
+
+@dataclass(slots=True)
+class RowsSeen:
+    """Rows by what became of them, in the order of the file.
+
+    Attributes:
+        time: the stream's. before: rows of the file that were passed over. rows: taken so far.
+        seen: the same by reason and field. More than `rows` come of one that is counted twice, as clipped and accepted.
+    """
+
+    time: Timing
+    before: int = 0
+    rows: int = 0
+    seen: Seen = field(default_factory=Seen)
+    _first: dict[tuple[str, str], int] = field(default_factory=dict)
+    _lines: dict[tuple[str, str], int] = field(default_factory=dict)
+    _times: list[Any] = field(default_factory=list)
+
+    def take(self, records: Sequence[Planned], block: Block, letters: Sequence[DeadLetter]) -> None:
+        """What ingest made of the next records, of which the first has the block's first offset."""
+        self.seen.tally.update(by_reason_and_field(block))
+        for letter in letters:
+            key = letter.reason.name, letter.field
+            if key not in self._first:
+                earlier = sum(record.tick is None for record in records[: letter.offset - block.lo])
+                self._first[key] = self.before + self.rows + earlier + 1
+                if isinstance(line := records[letter.offset - block.lo].value, BrokenLine):
+                    self._lines[key] = line.number
+            if letter.field == self.time.field and letter.reason in NO_TIME:
+                self._keep_time(records[letter.offset - block.lo])
+        self.rows += sum(record.tick is None for record in records)
+
+    def _keep_time(self, record: Planned) -> None:
+        """Of the first ones that cannot be read, to see how they are written."""
+        if len(self._times) < LOOKED_AT and record.value is not None:
+            self._times.append(orjson.loads(record.value).get(self.time.field))
+
+    def _what_to_do(self, reason: str, name: str) -> str:
+        if (reason, name) in self._lines:
+            return "each line must be one JSON object in UTF-8: correct or remove those that are not"
+        if name == self.time.field and Reason[reason] in NO_TIME:
+            return how_to_read(self._times, self.time.format)
+        return WHAT_TO_DO.get(reason, REPORT_ROWS)
+
+    @property
+    def refused(self) -> tuple[RefusedRows, ...]:
+        """The most frequent first."""
+        return tuple(
+            RefusedRows(
+                reason,
+                name,
+                rows,
+                rows / max(1, self.seen.records),
+                self._first.get((reason, name)),
+                self._what_to_do(reason, name),
+                self._lines.get((reason, name)),
+            )
+            for (reason, name), rows in self.seen.refused.most_common()
+        )
+
+    @property
+    def misfit(self) -> bool:
+        """Whether fewer than `LEAST_USABLE` can be used."""
+        return self.seen.share > 1 - LEAST_USABLE
+
+
+def first_rows(stream: Stream, file: RowFile, *, skip: int = 0, most: int = FIRST_ROWS) -> RowsSeen:
+    """What would become of the next rows, were they replayed. Nothing is written.
+
+    Raises: FileError; ReplayError for rows that are not sorted by time.
+    """
+    # A key of no worth: whose users are whose is not asked, only whether they can be read.
+    machine = PartitionIngest(
+        SourceSpec.of(stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=1, rows=True), 0
+    )
+    clock, times = clock_of(stream), times_of(stream)
+    plan, found = plan_of(stream, {stream.source: 1}, Progress(row=skip)), RowsSeen(stream.time, before=skip)
+    for rows in file.batches(skip=skip):
+        records = plan.chunk(rows, steps_of(clock, times.of(rows))).records[stream.source, 0]
+        machine.take(read_back(records, first=machine.next_offset))
+        block, letters = machine.seal()
+        assert block is not None, "a chunk ends with a tick"
+        machine.committed(at=0)
+        found.take(records, block, letters)
+        if found.rows >= most:
+            break
+    return found
+
+
+def check_fit(stream: Stream, file: RowFile, *, skip: int = 0) -> RowsSeen:
+    """Of the next rows. Raises: FileError where fewer than half of them can be used, and what is above."""
+    found = first_rows(stream, file, skip=skip)
+    if found.misfit:
+        listed = "; ".join(map(str, found.refused))
+        raise FileError(
+            f"{file.path}: stream {stream.name} would refuse {percent(found.seen.share)} of the next {found.rows:,} "
+            f"rows: {listed}. Nothing was written. Fix: {found.refused[0].what_to_do}; or say --allow-refused."
+        )
+    return found
+
+
+def read_back(planned: Sequence[Planned], *, first: int) -> list[RawRecord]:
+    """Planned records as they would be read back from Kafka."""
+    return [
+        RawRecord(first + index, -1, record.key, record.value, tuple(record.headers))
+        for index, record in enumerate(planned)
+    ]

@@ -1,0 +1,83 @@
+"""The encoding that a configuration names. Libraries are asked for here, before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from agents.protocol.formats.contract import Encoding
+from agents.protocol.formats.encodings.avro import AvroEncoding
+from agents.protocol.formats.encodings.csv_text import CsvEncoding, Kinds
+from agents.protocol.formats.encodings.json_text import JsonEncoding
+from agents.protocol.formats.encodings.message_pack import MessagePackEncoding
+from agents.protocol.formats.encodings.protobuf import ProtobufEncoding
+from agents.protocol.formats.encodings.text import TextEncoding
+from agents.protocol.formats.schemas import SchemaBook
+from schemas.config.source.formats import CsvSection
+from schemas.errors import ConfigError, ConfigProblem
+
+if TYPE_CHECKING:
+    from schemas.config import Stream
+
+NEEDS: Mapping[str, tuple[str, ...]] = {"avro": ("fastavro",), "protobuf": ("google.protobuf", "grpc_tools")}
+"""Format -> modules of the extra `registry`."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputFormat:
+    """How records of a source are written; by default, as JSON objects with nothing around them."""
+
+    format: str = "json"
+    envelope: str = "none"
+    key_format: str = "text"
+    csv: CsvSection | None = None
+
+    @staticmethod
+    def of(stream: Stream) -> InputFormat:
+        """Raises: ConfigError where a library is not there."""
+        for key, chosen in (("format", stream.format), ("key_format", stream.key_format)):
+            if missing := [name for name in NEEDS.get(chosen, ()) if not _there(name)]:
+                raise ConfigError(
+                    [
+                        ConfigProblem(
+                            f"streams.{stream.name}.{key}",
+                            f'"{chosen}" needs {" and ".join(missing)}, which is not installed',
+                            "pip install 'privstream[registry]'",
+                        )
+                    ]
+                )
+        return InputFormat(stream.format, stream.envelope, stream.key_format, stream.csv)
+
+    def encoding(self, book: SchemaBook, kinds: Kinds) -> Encoding:
+        """Of values. Args: kinds: what each field can be, where a format has texts alone."""
+        if self.format == "csv":
+            csv = self.csv or CsvSection()
+            return CsvEncoding(kinds, csv.columns, csv.delimiter, csv.decimal)
+        return _ENCODINGS[self.format](book)
+
+    def key_encoding(self, book: SchemaBook) -> Encoding:
+        return _ENCODINGS[self.key_format](book)
+
+
+JSON = InputFormat()
+ROWS = InputFormat("rows")
+"""Rows of a file, as JSON objects: a column is what has a field's very name, also one that begins with `$`."""
+
+_ENCODINGS: Mapping[str, Callable[[SchemaBook], Encoding]] = {
+    "json": lambda book: JsonEncoding(),
+    "rows": lambda book: JsonEncoding(),
+    "json-schema": lambda book: JsonEncoding(framed=True),
+    "avro": AvroEncoding,
+    "protobuf": ProtobufEncoding,
+    "msgpack": lambda book: MessagePackEncoding(),
+    "text": lambda book: TextEncoding(),
+}
+
+
+def _there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package that is not there itself
+        return False

@@ -1,0 +1,164 @@
+"""The public topics as an AsyncAPI 3.0 document: names, keys, headers, payloads as JSON Schemas, tombstones.
+
+Pure. Source: AsyncAPI 3.0.0 and version 0.5.0 of its Kafka bindings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from engines.core.contract import ScalarKind
+from engines.core.registry import build_domain
+from schemas.ledger import LedgerEntry
+from schemas.public import MeasurementRecord
+from schemas.releases import STEP_HEADER
+from schemas.topics import Topics
+
+if TYPE_CHECKING:
+    from schemas.config import Config, Stream
+    from schemas.topics import Topic
+
+BINDING = "0.5.0"
+REFERENCE = "#/components/schemas/{name}"
+_KINDS: Mapping[ScalarKind, str] = {"text": "string", "number": "number", "boolean": "boolean"}
+
+
+def document(config: Config) -> dict[str, Any]:
+    """Of all streams. Raises: EngineInputError where a domain cannot be built."""
+    schemas = _record_schemas()
+    channels: dict[str, Any] = {}
+    operations: dict[str, Any] = {}
+    messages: dict[str, Any] = {}
+    for stream in config.streams:
+        for topic in Topics(config.job.name, config.kafka.partitions).public(stream.name):
+            if topic.audience != "public":
+                continue
+            kept = dict(_messages(stream, topic.name))
+            messages |= kept
+            channels[topic.name] = _channel(topic, list(kept))
+            operations[f"publish.{topic.name}"] = {
+                "action": "send",
+                "channel": {"$ref": f"#/channels/{topic.name}"},
+                "summary": "Each step once, in one transaction: read with isolation.level=read_committed.",
+            }
+        schemas[f"{stream.name}.synthetic"] = synthetic_schema(stream)
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": f"Public topics of {config.job.name}",
+            "version": version("privstream"),
+            "description": "Differentially private synthetic streams: synthetic records, what was measured, and the "
+            "ledger of each step. Private topics of the job are not part of this document.",
+        },
+        "defaultContentType": "application/json",
+        "servers": {
+            "kafka": {
+                "host": config.kafka.bootstrap,
+                "protocol": "kafka" if config.kafka.security_protocol == "PLAINTEXT" else "kafka-secure",
+            }
+        },
+        "channels": channels,
+        "operations": operations,
+        "components": {"schemas": schemas, "messages": messages},
+    }
+
+
+def json_schemas(config: Config) -> dict[str, Any]:
+    """The JSON Schema of each public topic's values, by topic. Tombstones have no value."""
+    found = {}
+    for stream in config.streams:
+        for topic, of in (
+            (Topics.ledger(stream.name), LedgerEntry),
+            (Topics.measurements(stream.name), MeasurementRecord),
+        ):
+            found[topic] = msgspec.json.schema(of)
+        found[Topics.synthetic(stream.name)] = synthetic_schema(stream)
+    return {
+        topic: {"$schema": "https://json-schema.org/draft/2020-12/schema", **found[topic]} for topic in sorted(found)
+    }
+
+
+def synthetic_schema(stream: Stream) -> dict[str, Any]:
+    """Of one synthetic record's value: the raw events' fields of time and domain, and whatever the engine adds."""
+    time, domain = stream.time, build_domain(stream)
+    properties: dict[str, Any] = {
+        time.field: {
+            "type": "integer" if time.format in ("s", "ms", "us") else "string",
+            "description": f"Start of the step that added the record, in the raw events' format: {time.format}.",
+        }
+    }
+    properties |= {name: {"type": ["number", "null"]} for name in domain.number_fields}
+    properties |= {name: {"type": ["string", "null"]} for name in domain.text_fields}
+    for name, kinds in domain.value_fields.items():
+        # The word for values that are not listed is a text.
+        properties[name] = {"type": sorted({*(_KINDS[kind] for kind in kinds), "string", "null"})}
+    return {
+        "title": f"Synthetic record of {stream.name}",
+        "type": "object",
+        "properties": properties,
+        "required": [time.field],
+        "additionalProperties": True,
+    }
+
+
+def _record_schemas() -> dict[str, Any]:
+    _, found = msgspec.json.schema_components((LedgerEntry, MeasurementRecord), ref_template=REFERENCE)
+    return dict(found)
+
+
+def _messages(stream: Stream, topic: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name -> message of one topic."""
+    headers = {
+        "type": "object",
+        "required": [STEP_HEADER],
+        "properties": {
+            STEP_HEADER: {"type": "string", "pattern": "^[0-9]+$", "description": "Step, as decimal digits (UTF-8)."}
+        },
+    }
+    if topic == Topics.synthetic(stream.name):
+        key = {"type": "string", "description": "Synthetic id: names the record for as long as it lives."}
+        schema = {"$ref": REFERENCE.format(name=topic)}
+        yield (
+            topic,
+            _message("Synthetic record", "A record that appears, or takes the place of one.", headers, key, schema),
+        )
+        gone = "The record with this key is withdrawn."
+        yield f"{topic}.withdrawn", _message("Tombstone", gone, headers, key, {"type": "null"})
+        return
+    key = {"type": "string", "pattern": "^[0-9]+$", "description": "Step, as decimal digits."}
+    if topic == Topics.ledger(stream.name):
+        schema = {"$ref": REFERENCE.format(name=LedgerEntry.__name__)}
+        yield topic, _message("Ledger entry", "What a step published and cost.", headers, key, schema)
+    else:
+        schema = {"$ref": REFERENCE.format(name=MeasurementRecord.__name__)}
+        said = f"What engine {stream.engine} measured; its fields: docs/engines."
+        yield topic, _message("Measurement", said, headers, key, schema)
+
+
+def _message(title: str, said: str, headers: Any, key: Any, payload: Any) -> dict[str, Any]:
+    return {
+        "title": title,
+        "summary": said,
+        "contentType": "application/json",
+        "headers": headers,
+        "payload": payload,
+        "bindings": {"kafka": {"key": key, "bindingVersion": BINDING}},
+    }
+
+
+def _channel(topic: Topic, messages: list[str]) -> dict[str, Any]:
+    settings: dict[str, Any] = {"cleanup.policy": [topic.settings["cleanup.policy"]]}
+    settings |= {
+        name: int(topic.settings[name]) for name in ("retention.ms", "retention.bytes") if name in topic.settings
+    }
+    kafka = {"topic": topic.name, "partitions": topic.partitions, "topicConfiguration": settings}
+    return {
+        "address": topic.name,
+        "description": topic.purpose,
+        "messages": {name.replace(".", "_"): {"$ref": f"#/components/messages/{name}"} for name in messages},
+        "bindings": {"kafka": {**kafka, "bindingVersion": BINDING}},
+    }

@@ -1,0 +1,140 @@
+"""The public topics of a stream, read as any consumer reads them: committed records only, to where they ended.
+
+The shell around `ledger` and `fold`. Asks no private topic, joins no group, commits nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Protocol
+
+from agents.kafka.clients import LogReader, log_reader
+from agents.kafka.topics.admin import admin_client
+from agents.kafka.topics.ids import topic_identities
+from agents.readers.consume.entries import PublicRecordsError
+from agents.readers.consume.fold import FoldedTable
+from agents.readers.consume.ledger import Ledger
+from schemas.errors import BrokerError
+from schemas.ledger import LedgerEntry
+from schemas.releases import Channel, PublicRecord, public_step
+from schemas.topics import Topics
+
+if TYPE_CHECKING:
+    from schemas.config.server import Kafka
+
+OnMeasurements = Callable[[LedgerEntry, list[PublicRecord]], None]
+
+
+class ReadingProgress(Protocol):
+    """A bar, or nothing."""
+
+    def begun(self, rows: int, before: int = 0) -> None: ...
+    def advance(self, rows: int) -> None: ...
+
+
+class Silent:
+    """No bar."""
+
+    def begun(self, rows: int, before: int = 0) -> None: ...
+    def advance(self, rows: int) -> None: ...
+
+
+async def read_ledger(kafka: Kafka, stream: str) -> Ledger:
+    """Every entry there is, checked as a chain. Raises: BrokerError, also where a public topic of the stream is not
+    there; PublicRecordsError.
+    """
+    async with admin_client(kafka) as admin:
+        found = await topic_identities(admin, Topics.published(stream))
+    if missing := [topic for topic in Topics.published(stream) if topic not in found]:
+        raise BrokerError(
+            f"topic {', '.join(missing)} does not exist. Fix: privstream topics CONFIG --create, and privstream run."
+        )
+    ledger = Ledger(stream)
+    async with log_reader(kafka, Topics.ledger(stream), 0) as log:
+        async for records in log.read():
+            for record in records:
+                ledger.take(record.value)
+    return ledger
+
+
+async def read_steps(
+    kafka: Kafka,
+    ledger: Ledger,
+    *,
+    until: int,
+    verify: bool = True,
+    measured: OnMeasurements | None = None,
+    progress: ReadingProgress | None = None,
+) -> FoldedTable:
+    """Fold the steps up to `until`, the number of a step in the ledger.
+
+    Args:
+        verify: False reads no synthetic record and checks no digest; the table stays empty.
+        measured: is given the measurement records of each step, in order.
+    Raises: BrokerError; PublicRecordsError where records are not those of the ledger.
+    """
+    table, progress = FoldedTable(ledger.stream), progress or Silent()
+    async with AsyncExitStack() as stack:
+        channels: dict[Channel, str] = {"measurements": Topics.measurements(ledger.stream)}
+        if verify:
+            channels["synthetic"] = Topics.synthetic(ledger.stream)
+        logs = {name: await stack.enter_async_context(log_reader(kafka, topic, 0)) for name, topic in channels.items()}
+        progress.begun(sum(log.end - log.beginning for log in logs.values()))
+        steps = {name: _Steps(log, name, progress, until) for name, log in logs.items()}
+        for entry in ledger.entries[: until + 1]:
+            found = {name: await each.of(entry.step) for name, each in steps.items()}
+            if verify:
+                table.take(entry, found["synthetic"], found["measurements"])
+            if measured is not None:
+                measured(entry, found["measurements"])
+    return table
+
+
+class _Steps:
+    """The records of one topic, step by step."""
+
+    def __init__(self, log: LogReader, channel: Channel, progress: ReadingProgress, until: int) -> None:
+        self._topic = log.topic.topic
+        self._channel = channel
+        self._records = self._read(log, progress, until)
+        self._next: tuple[int, PublicRecord] | None = None
+        self._begun = False
+
+    async def _read(
+        self, log: LogReader, progress: ReadingProgress, until: int
+    ) -> AsyncIterator[tuple[int, PublicRecord]]:
+        async for batch in log.read():
+            for record in batch:
+                step = self._step_of(record)
+                if step > until:
+                    return
+                yield step, PublicRecord(self._channel, record.key, record.value)
+            progress.advance(len(batch))
+
+    def _step_of(self, record: Any) -> int:
+        step = public_step(record.headers)
+        if step is None or record.key is None:
+            raise PublicRecordsError(
+                f"topic {self._topic} holds a record at offset {record.offset} that the job did not write: it names "
+                "no step. "
+                "Fix: only the job may write to its public topics; look at who else can (privstream topics CONFIG "
+                "--acls)."
+            )
+        return step
+
+    async def of(self, step: int) -> list[PublicRecord]:
+        """Those of a step; steps are asked for in order. Raises: PublicRecordsError where the topic is not in order."""
+        found: list[PublicRecord] = []
+        if not self._begun:
+            self._begun, self._next = True, await anext(self._records, None)
+        while self._next is not None and self._next[0] <= step:
+            if self._next[0] < step:
+                raise PublicRecordsError(
+                    f"topic {self._topic} holds records of step {self._next[0]} behind those of step {step}. Fix: do "
+                    "not "
+                    "use it; find out who else may write to it (privstream topics CONFIG --acls)."
+                )
+            found.append(self._next[1])
+            self._next = await anext(self._records, None)
+        return found

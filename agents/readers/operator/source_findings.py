@@ -1,0 +1,120 @@
+"""What `doctor` says of the sources: whether they are still the same, and what ingest makes of their records."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from agents.kafka.broker_clock import WHAT_TO_DO as FIX_CLOCK
+from agents.kafka.broker_clock import worker_clocks
+from agents.kafka.fingerprint import stored_fingerprints
+from agents.kafka.lifecycle.advice import PAGE, what_to_do
+from agents.kafka.lifecycle.backlog import MANY_STEPS, backlog_sentence, steps_over
+from agents.kafka.lifecycle.refusals import NEARLY_ALL, Seen
+from agents.kafka.schema_registry import RegistryClient, RegistryError
+from agents.kafka.source_check import changed_source
+from agents.kafka.status import StreamStatus, status
+from agents.kafka.topics.admin import admin_client
+from agents.kafka.topics.ids import TopicIdentity, topic_identities
+from agents.readers.operator.findings import Finding, Verdict
+from agents.readers.operator.newest import newest_records
+from schemas.errors import BrokerError, ConfigError, EngineInputError
+
+if TYPE_CHECKING:
+    from schemas.config import Config, Stream
+
+FIX_REGISTRY = (
+    "bring the registry back, or correct [kafka.registry] (url, username, password_file, ssl_cafile); until then "
+    "records wait, and none is lost"
+)
+KEEP_LONGER = "raise retention.ms and retention.bytes of the source above the longest outage and lag"
+
+
+async def source_findings(config: Config) -> list[Finding]:
+    """All of it, stream by stream. Raises: BrokerError, WireError."""
+    stored = await stored_fingerprints(config)
+    async with admin_client(config.kafka) as admin:
+        found = await topic_identities(admin, sorted({stream.source for stream in config.streams}))
+    states = {each.stream: each for each in await status(config)}
+    findings = []
+    for stream in config.streams:
+        findings += _stopped(states[stream.name])
+        if change := changed_source(stream, stored.get(stream.name), found):
+            findings.append(Finding(f"source of {stream.name}", "problem", str(change), what_to_do(change)))
+            continue
+        before = stored.get(stream.name)
+        timing = stream.time if before is None else stream.time.model_copy(update={"start": before.start})
+        findings.append(await _events(config, stream, timing.start_us, found[stream.source]))
+        findings += _counted(states[stream.name])
+        if states[stream.name].live:  # its steps end by the wall clock from now on
+            timing = timing.model_copy(update={"clock": "wall"})
+        steps = steps_over(stream.model_copy(update={"time": timing}), time.time_ns() // 1000)
+        if (steps := steps - states[stream.name].over - 1) > MANY_STEPS:
+            findings.append(Finding(f"steps of {stream.name}", "warning", backlog_sentence(steps)))
+    by_clock = any(each.live is None or each.live for each in states.values())
+    return findings + (await _clocks(config) if by_clock else [])
+
+
+async def registry_findings(config: Config) -> list[Finding]:
+    """Whether the schema registry answers."""
+    if config.kafka.registry is None:
+        return []
+    try:
+        async with RegistryClient(config.kafka.registry) as client:
+            await client.check()
+    except (ConfigError, RegistryError) as error:
+        return [Finding("schema registry", "problem", str(error), FIX_REGISTRY)]
+    return [Finding("schema registry", "ok", config.kafka.registry.url)]
+
+
+async def _clocks(config: Config) -> list[Finding]:
+    """What the workers' clocks are ahead of the brokers'."""
+    most_s = config.job.max_clock_skew_us / 1e6
+    return [
+        Finding(f"clock of {worker}", "ok", "as the brokers'")
+        if abs(ahead_s) <= most_s
+        else Finding(
+            f"clock of {worker}", "warning", f"{ahead_s:+.1f} s from the brokers' when it last asked", FIX_CLOCK
+        )
+        for worker, ahead_s in (await worker_clocks(config)).items()
+    ]
+
+
+async def _events(config: Config, stream: Stream, start_us: int | None, source: TopicIdentity) -> Finding:
+    """What ingest makes of the newest records. Says shares, reasons and configured fields, never an event."""
+    what = f"events of {stream.name}"
+    try:
+        seen = await newest_records(config, stream, partitions=source.partitions, start_us=start_us)
+    except (BrokerError, ConfigError, EngineInputError) as error:
+        return Finding(what, "warning", str(error), "run privstream validate CONFIG")
+    except RegistryError as error:
+        return Finding(what, "warning", f"cannot be read without their schemas: {error}", FIX_REGISTRY)
+    if seen.records == 0:
+        return Finding(what, "ok", "none there yet")
+    verdict: Verdict = "problem" if seen.share >= NEARLY_ALL else "warning" if seen.much else "ok"
+    detail = f"of the newest {seen.records:,} records {seen.sentence()}"
+    return Finding(what, verdict, detail, "" if verdict == "ok" else seen.what_to_do())
+
+
+def _stopped(state: StreamStatus) -> list[Finding]:
+    """What `status` says has stopped, and why it may have."""
+    what = f"stream {state.stream}"
+    findings = [
+        Finding(what, "problem", f"{stop.where} has stopped: {stop.reason}", stop.what_to_do) for stop in state.stopped
+    ]
+    if state.doubt is not None:
+        findings.append(Finding(what, "warning", state.doubt.detail, f"see {PAGE}"))
+    return findings
+
+
+def _counted(state: StreamStatus) -> list[Finding]:
+    """What workers have counted so far."""
+    findings = []
+    if state.lost:
+        detail = f"{state.lost:,} source offsets were deleted before they were read: the events there count nowhere"
+        findings.append(Finding(f"lost records of {state.stream}", "warning", detail, KEEP_LONGER))
+    recent = Seen.of(state.recent)
+    if recent.much:
+        detail = f"of the last {recent.records:,} that were read {recent.sentence()}"
+        findings.append(Finding(f"refused records of {state.stream}", "warning", detail, recent.what_to_do()))
+    return findings

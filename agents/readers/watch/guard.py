@@ -1,0 +1,186 @@
+"""Who may see which view, and what a browser may do with a page of it.
+
+Two tokens, made from one secret: whoever is given the public one cannot see the operator's view. A browser takes its
+token from the address behind `#`, which it never sends, trades it for a cookie at `/login`, and forgets it; other
+clients send `Authorization: Bearer TOKEN`. Tokens are compared in constant time and are in no log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import ipaddress
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from aiohttp import web
+
+from agents.kafka.lifecycle.connections import REQUEST_S
+
+log = logging.getLogger(__name__)
+
+View = Literal["public", "operator"]
+VIEWS: tuple[View, ...] = ("public", "operator")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+OPEN = ("/", "/public", "/operator", "/login")
+"""Pages without data: they ask for the token. Assets, which are in every wheel, are open as well."""
+
+
+def token_of(secret: bytes, view: View) -> str:
+    """43 letters, digits, - and _."""
+    return _text(hmac.digest(secret, b"privstream/watch/" + view.encode(), hashlib.sha256))
+
+
+def _text(digest: bytes) -> str:
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Attributes:
+
+    secret: of both tokens.
+    locked: views that need theirs.
+    names: hosts by which the server may be called, lower case; None: by any address, and these.
+    """
+
+    secret: bytes = field(repr=False)
+    locked: frozenset[View]
+    names: frozenset[str]
+    addresses: bool
+    port: int
+
+    @staticmethod
+    def of(secret: bytes, *, host: str, port: int, locked: frozenset[View], names: Sequence[str]) -> Guard:
+        loopback = is_loopback(host)
+        known = {"localhost", "127.0.0.1", "::1", host, *names}
+        if not loopback:
+            known |= {socket.gethostname(), socket.getfqdn()}
+        return Guard(secret, locked, frozenset(name.lower() for name in known), not loopback, port)
+
+    def known_host(self, host: str) -> bool:
+        """Whether a request is meant for this server: another name that was pointed at its address is refused, so that
+        no page of a stranger reads this one through the visitor's browser (DNS rebinding).
+        """
+        name = host.lower()
+        if name.startswith("["):
+            name = name[1:].partition("]")[0]
+        elif name.count(":") == 1:
+            name = name.partition(":")[0]
+        return name in self.names or (self.addresses and _is_address(name))
+
+    def cookie(self, view: View) -> str:
+        """Its name: browsers send cookies to all ports of a host."""
+        return f"privstream-{view}-{self.port}"
+
+    def session(self, view: View) -> str:
+        """What the cookie holds instead of the token."""
+        return _text(hmac.digest(token_of(self.secret, view).encode(), b"cookie", hashlib.sha256))
+
+    def allows(self, request: web.Request, view: View) -> bool:
+        if view not in self.locked:
+            return True
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return _same(given.strip(), token_of(self.secret, view))
+        return _same(request.cookies.get(self.cookie(view), ""), self.session(view))
+
+    @web.middleware
+    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse or answer; each answer has `HEADERS`."""
+        refused = self._refused(request)
+        if refused is not None:
+            return _with_headers(refused)
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            return _with_headers(web.Response(status=error.status, text=error.text, headers=_kept(error)))
+        except Exception as error:
+            if not isinstance(error, ConnectionError):  # whoever asked has gone
+                log.error("a page could not be answered: %s", type(error).__name__)
+            raise
+
+    def _refused(self, request: web.Request) -> web.Response | None:
+        if not self.known_host(request.host):
+            return web.Response(status=421, text="this server is not called that; see privstream watch --name\n")
+        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and request.path not in OPEN:
+            return web.Response(status=403, text="asked for by a page of another site\n")
+        if request.path in OPEN or request.path.startswith("/assets/"):
+            return None
+        view: View = "operator" if request.path.startswith("/operator/") else "public"
+        if not self.allows(request, view):
+            return web.Response(status=401, text="the token is missing or is not that of this server\n")
+        return None
+
+    async def login(self, request: web.Request) -> web.Response:
+        """Trade a token for a cookie. The body is JSON: it cannot come from a form of another site.
+
+        A proxy that ends TLS asks by http for a page that the browser knows by https: the name decides, not the scheme.
+        """
+        origin, host = request.headers.get("Origin", "").lower(), request.host.lower()
+        if "Origin" in request.headers and origin not in (f"http://{host}", f"https://{host}"):
+            raise web.HTTPForbidden(text="asked for by a page of another site\n")
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                asked = await request.json()
+            view, token = asked["view"], str(asked["token"])
+        except (ValueError, LookupError, TypeError, RecursionError, TimeoutError):
+            raise web.HTTPBadRequest(text="a JSON object with view and token\n") from None
+        if view not in VIEWS:
+            raise web.HTTPBadRequest(text="view is public or operator\n")
+        if not _same(token, token_of(self.secret, view)):
+            raise web.HTTPUnauthorized(text="this is not the token of this server\n")
+        answer = web.Response(status=204)
+        answer.set_cookie(
+            self.cookie(view), self.session(view), httponly=True, samesite="Strict", path="/",
+            secure=request.scheme == "https" or origin.startswith("https:"),
+        )  # fmt: skip
+        return answer
+
+
+def _same(given: str, right: str) -> bool:
+    """In constant time; of any text, also one that is no Unicode."""
+    return hmac.compare_digest(given.encode(errors="surrogatepass"), right.encode())
+
+
+async def secure_headers(_: web.Request, response: web.StreamResponse) -> None:
+    """For `on_response_prepare`: event streams get them, too."""
+    response.headers.update({name: value for name, value in HEADERS.items() if name not in response.headers})
+
+
+def _with_headers(response: web.Response) -> web.Response:
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def _kept(error: web.HTTPException) -> dict[str, str]:
+    return {name: error.headers[name] for name in ("Location", "Allow") if name in error.headers}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    return host.lower() == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

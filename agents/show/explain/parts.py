@@ -1,0 +1,316 @@
+"""An explanation as data. Everything is public: a configuration and what engines say of themselves, no data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+from fractions import Fraction
+from typing import Any
+
+from agents.show.explain.roads import Roads
+from agents.show.presentation.error import RELEASES, ErrorModel
+from agents.show.presentation.laws import NoiseFacts, noise_facts
+from engines.core.accounting.streams import Total
+from schemas.config import Stream, format_duration, format_length
+from schemas.errors import BudgetError
+from schemas.guarantee import Guarantee, Mechanism, Unit, surest
+from schemas.steps.lengths import Length
+
+
+def decimal(value: float) -> str:
+    """Four digits that matter, without an exponent where that can be read: 0.001234, 12.35, 1,235."""
+    if value == 0 or 1e-4 <= abs(value) < 1e15:
+        digits = 0 if abs(value) >= 1000 or value == 0 else 3 - math.floor(math.log10(abs(value)))
+        text = f"{value:,.{digits}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{value:.3e}"
+
+
+def exact(value: Fraction) -> str:
+    """A fraction as it is, and as a decimal number where that says more: `1/40 = 0.025`.
+
+    >>> exact(Fraction(1, 40)), exact(Fraction(2)), exact(Fraction(1, 3))
+    ('1/40 = 0.025', '2', '1/3 ≈ 0.3333')
+    """
+    if value.denominator == 1:
+        return f"{value.numerator:,}"
+    text = decimal(float(value))
+    return f"{value} {'=' if Fraction(text.replace(',', '')) == value else '≈'} {text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One thing to know, with a title to find it by. `loud`: it must not be overlooked."""
+
+    title: str
+    text: str
+    loud: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        return {"title": self.title, "text": self.text, "loud": self.loud}
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one mechanism gets of the budget.
+
+    Attributes:
+        event_epsilon: of one event, all its uses together. unit_epsilon: of the protected unit, all its events.
+        part: of the configured epsilon; where mu^2 adds up, of that.
+    """
+
+    mechanism: Mechanism
+    noise: NoiseFacts
+    event_epsilon: Fraction
+    unit_epsilon: Fraction
+    part: Fraction
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **self.mechanism.as_json(),
+            "scale_exact": str(self.mechanism.scale),
+            "event_epsilon_exact": str(self.event_epsilon),
+            "unit_epsilon": float(self.unit_epsilon),
+            "unit_epsilon_exact": str(self.unit_epsilon),
+            "part_exact": str(self.part),
+            "noise_standard_deviation": self.noise.deviation,
+            "noise_variance": self.noise.variance,
+            "noise_95_percent": self.noise.interval,
+            "noise_added_to_counts": self.noise.added,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The configured epsilon, split down to each mechanism; exact.
+
+    Attributes:
+        unit_epsilon: as configured, of one protected unit (over the stream, or over one period).
+        contributions: changes that one unit may make. event_epsilon: what is left for each of them.
+        terms: how the mechanisms add up to that, as text. mu_squared: of the unit, where they add up to that instead.
+        contribution: what one of them is called: event, trip.
+    """
+
+    unit_epsilon: Fraction
+    delta: float
+    contributions: int
+    event_epsilon: Fraction
+    shares: tuple[Share, ...]
+    terms: str
+    contribution: str = "event"
+    mu_squared: Fraction | None = None
+
+    @property
+    def sum(self) -> str:
+        """How the mechanisms add up to what is configured."""
+        if self.mu_squared is not None:
+            return (
+                f"mu^2 of the unit: {self.terms} = {decimal(float(self.mu_squared))}, which is epsilon "
+                f"{self.unit_epsilon} at delta {self.delta:g}, exactly; epsilons of single mechanisms do not add up"
+            )
+        each = f"{self.terms} = {self.event_epsilon} {self.one}"
+        return f"{each}; x {self.contributions} = {self.unit_epsilon}, exactly"
+
+    @property
+    def one(self) -> str:
+        """One contribution, with its article."""
+        return f"{'an' if self.contribution[0] in 'aeiou' else 'a'} {self.contribution}"
+
+    @staticmethod
+    def of(stream: Stream, guarantee: Guarantee) -> Budget:
+        """Raises: BudgetError if the engine's mechanisms do not add up to what is configured, exactly."""
+        unit, contributions = stream.privacy.epsilon_fraction, stream.contributions
+        event = unit / contributions
+        shares = []
+        for mechanism in guarantee:
+            spent = mechanism.epsilon * mechanism.uses
+            part = spent / event
+            if mechanism.mu_squared is not None and guarantee.mu_squared is not None:
+                part = mechanism.mu_squared / guarantee.mu_squared
+            shares.append(Share(mechanism, noise_facts(mechanism), spent, spent * contributions, part))
+        total = guarantee.spent
+        # A Gaussian guarantee is not the sum of its mechanisms': its engine accounts for them together, exactly.
+        adds_up = total == event if guarantee.delta == 0 else guarantee.delta <= stream.privacy.delta
+        if guarantee.epsilon != event or not adds_up:
+            raise BudgetError(
+                f"stream {stream.name}: {event} is configured for an event, the engine promises {guarantee.epsilon} "
+                "and its "
+                f"mechanisms spend {total}. Fix: this is a defect of privstream; do not run the stream."
+            )
+        return Budget(
+            unit,
+            stream.privacy.delta,
+            contributions,
+            event,
+            tuple(shares),
+            _terms(guarantee),
+            stream.contribution,
+            guarantee.mu_squared,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "epsilon": float(self.unit_epsilon),
+            "epsilon_exact": str(self.unit_epsilon),
+            "delta": self.delta,
+            "contributions": self.contributions,
+            "event_epsilon": float(self.event_epsilon),
+            "event_epsilon_exact": str(self.event_epsilon),
+            "mu_squared": None if self.mu_squared is None else float(self.mu_squared),
+            "mechanisms": [share.as_json() for share in self.shares],
+        }
+
+
+def _terms(guarantee: Guarantee) -> str:
+    """What one event meets, as a sum."""
+    if guarantee.mu_squared is not None:
+        return " + ".join(decimal(float(mechanism.mu_squared or 0)) for mechanism in guarantee)
+    return " + ".join(str(mechanism.epsilon * mechanism.uses) for mechanism in guarantee)
+
+
+@dataclass(frozen=True, slots=True)
+class Notch:
+    """What another epsilon would do. `factor` is times the configured one; errors after ONE release."""
+
+    factor: Fraction
+    epsilon: Fraction
+    budget: Budget
+    errors: ErrorModel
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "epsilon": float(self.epsilon),
+            "epsilon_exact": str(self.epsilon),
+            "factor": str(self.factor),
+            "surest_from_even": surest(float(self.epsilon)),
+            "scales": [str(share.mechanism.scale) for share in self.budget.shares],
+            "error_95_percent": {each.name: each.first for each in self.errors.answers},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StreamExplanation:
+    """All that is to be known of one stream. `protects` is the configured unit, `unit` the same in words."""
+
+    name: str
+    engine: str
+    mode: str
+    source: str
+    step: Length
+    protects: Unit
+    unit: str
+    neighbouring: str
+    promise: str
+    plain: tuple[str, ...]
+    symbols: tuple[str, ...]
+    alerts: tuple[str, ...]
+    budget: Budget
+    public: tuple[Point, ...]
+    unprotected: tuple[Point, ...]
+    errors: ErrorModel
+    notches: tuple[Notch, ...]
+    roads: Roads | None
+
+    def duration(self, releases: int) -> str:
+        """How long so many releases take."""
+        return format_length(self.step * releases)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "engine": self.engine,
+            "mode": self.mode,
+            "source": self.source,
+            "step": format_length(self.step),
+            "step_seconds": self.step.total_seconds() if isinstance(self.step, timedelta) else None,
+            "unit": self.unit,
+            "neighbouring": self.neighbouring,
+            "promise": self.promise,
+            "plain": list(self.plain),
+            "symbols": list(self.symbols),
+            "alerts": list(self.alerts),
+            "budget": self.budget.as_json(),
+            "public_by_assumption": [point.as_json() for point in self.public],
+            "not_protected": [point.as_json() for point in self.unprotected],
+            "expected_error": {
+                "formula": self.errors.formula,
+                "conditions": self.errors.conditions,
+                "growth": self.errors.growth,
+                "unit": self.errors.unit,
+                "answers": [
+                    {
+                        "name": answer.name,
+                        self.errors.sizes: answer.size,
+                        "after_releases": {
+                            str(t): {"standard_deviation": deviation, "interval_95_percent": interval}
+                            for t, deviation, interval in zip(
+                                RELEASES, answer.deviations, answer.intervals, strict=True
+                            )
+                        },
+                    }
+                    for answer in self.errors.answers
+                ],
+            },
+            "other_epsilons": [notch.as_json() for notch in self.notches],
+            "roads": None if self.roads is None else self.roads.as_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBudget:
+    """Streams whose budgets add up for the same people, or the same events: a total of the ledger, in words."""
+
+    total: Total
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(stream.name for stream in self.total.streams)
+
+    def sentence(self) -> str:
+        total = self.total
+        whom = f"one {total.unit} of {total.who}"
+        if total.named:
+            whom = f"one user (field {total.who})"
+        names = ", ".join(self.names[:-1]) + f" and {self.names[-1]}"
+        if total.lifetime is not None:
+            return f"Streams {names} add up for {whom}: {_price(total.lifetime)} together, for ever."
+        longest = max(stream.per_us for stream in total.streams if stream.per_us is not None)
+        period = format_duration(timedelta(microseconds=longest))
+        parts = [f"{_price(total.aligned)} in one aligned period"] if total.aligned is not None else []
+        parts.append(f"{_price(total.within(longest))} in any {period} in a row")
+        return f"Streams {names} add up for {whom}: {', '.join(parts)}, and no bound over a lifetime."
+
+    def as_json(self) -> dict[str, Any]:
+        lifetime = self.total.lifetime
+        return {
+            "unit": self.total.unit,
+            "who": self.total.who,
+            "streams": list(self.names),
+            "lifetime_epsilon": None if lifetime is None else float(lifetime[0]),
+            "lifetime_epsilon_exact": None if lifetime is None else str(lifetime[0]),
+            "lifetime_delta": None if lifetime is None else float(lifetime[1]),
+            "sentence": self.sentence(),
+        }
+
+
+def _price(cost: tuple[Fraction, Fraction]) -> str:
+    epsilon, delta = cost
+    return f"epsilon = {exact(epsilon)}" + (f", delta = {float(delta):g}" if delta else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A whole configuration."""
+
+    job: str
+    streams: tuple[StreamExplanation, ...]
+    shared: tuple[SharedBudget, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "ok": True,
+            "job": self.job,
+            "streams": [stream.as_json() for stream in self.streams],
+            "adds_up": [shared.as_json() for shared in self.shared],
+        }

@@ -1,0 +1,333 @@
+"""The sentences of an explanation, from a configuration: what is promised, what is public, what is not protected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from fractions import Fraction
+from statistics import NormalDist
+
+from agents.show.explain.parts import Budget, Point, decimal, exact
+from agents.show.explain.sentences import promise, several
+from agents.show.presentation import presentation
+from engines.core.accounting import gaussian
+from schemas.config import Stream, format_duration, format_length
+from schemas.guarantee import Guarantee, chance, surest
+from schemas.topics import Topics
+
+
+def unit_of(stream: Stream) -> str:
+    """What is protected, in words."""
+    privacy = stream.privacy
+    if privacy.unit == "event":
+        return "one single event, NOT a person"
+    if privacy.unit == "replace":
+        period = "" if privacy.per is None else f" in one aligned period of {format_length(privacy.per)}"
+        return f"one member (field {privacy.user}) of a fixed public population{period}: where they were in every step"
+    who = f"one user (field {privacy.user})" if privacy.bounds_users else "one user, in every reading"
+    if privacy.per is None:
+        return f"{who}: all that the user contributes, for ever"
+    return f"{who} in one aligned period of {format_length(privacy.per)}"
+
+
+def neighbours_of(stream: Stream, guarantee: Guarantee) -> str:
+    """Which two inputs must be hard to tell apart."""
+    if not stream.domain.names_user:
+        return _neighbouring_readings(stream)
+    single = stream.privacy.unit == "event"
+    who = "one event" if single else "the records of one user"
+    if stream.privacy.per is not None:
+        who += f" that join steps of one aligned period of {format_length(stream.privacy.per)}"
+    how = "there or not (add or remove)" if guarantee.neighbouring == "add_remove" else "replaced by another"
+    how = f"{'is' if single else 'are'} {how}"
+    return (
+        f"two inputs that differ in whether {who} {how}; everybody else's records, their positions in the source "
+        "topic, "
+        "their arrival times and the ticks among them are the same in both"
+    )
+
+
+def _neighbouring_readings(stream: Stream) -> str:
+    """Sums that name no user differ in their values only."""
+    where = "in every step"
+    if stream.privacy.per is not None:
+        where += f" of one aligned period of {format_length(stream.privacy.per)}"
+    return (
+        f"two inputs with the same readings at the same positions, but that each value may differ {where} by what is "
+        "declared as the sensitivity of its field; how many readings come, and when, is the same in both"
+    )
+
+
+def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
+    """The guarantee without symbols."""
+    sure = surest(float(budget.unit_epsilon))
+    whom = (
+        "whether any one event is in the data"
+        if stream.privacy.unit == "event"
+        else "which of two histories any one member has"
+        if stream.privacy.unit == "replace"
+        else "whether any one user is in the data"
+    )
+    again = "" if stream.privacy.per is None else " in one period"
+    lines = [
+        promise(stream),
+        "Somebody who sees every public topic of this stream, has unlimited computing power short of breaking "
+        "SHAKE-256, knows "
+        f"everybody else's data and held {whom}{again} for an even chance before, can be at most {chance(sure)} sure "
+        f"afterwards{_but_for(budget)}.",
+    ]
+    if budget.contributions > 1:
+        lines.append(
+            f"One unit may make {budget.contributions} changes, so each {stream.contribution} runs at epsilon / "
+            f"{budget.contributions} = "
+            f"{exact(budget.event_epsilon)}. {stream.contribution.capitalize()}s beyond that are refused and counted, "
+            f"{_beyond(stream)}."
+        )
+    elif stream.whole_unit and not stream.facts.whole_unit and stream.changes > 1:
+        lines.append(
+            f"One unit may make {stream.changes} changes, and the noise is for all of them together: (epsilon, delta) "
+            f"cannot be divided by {stream.changes}. {stream.contribution.capitalize()}s beyond that are refused and "
+            "counted, never used."
+        )
+    if stream.domain.lifetime is not None:
+        lines.append(
+            f"Each insert is gone after {format_length(stream.domain.lifetime)} by itself"
+            + (
+                f"; that expiry is measured like a delete, so an insert costs {stream.insert_charge} contributions."
+                if stream.insert_charge > 1
+                else ", worked out from what was released before: it costs nothing more."
+            )
+        )
+    return tuple(lines)
+
+
+def _beyond(stream: Stream) -> str:
+    """What becomes of events beyond the bound."""
+    if not stream.surplus:
+        return "never used"
+    return (
+        f"never used as such: how many there are, up to {stream.surplus:,} of a user, is measured for a tenth of "
+        "epsilon, and releases are scaled up by it, as if they lay where the others do; what a user does beyond that "
+        "is in no release"
+    )
+
+
+def _but_for(budget: Budget) -> str:
+    """How often somebody becomes surer than epsilon says: with Gaussian noise delta is not that chance."""
+    if not budget.delta:
+        return ""
+    epsilon = float(budget.unit_epsilon)
+    mu = gaussian.mu_for(epsilon, budget.delta)
+    surer = NormalDist().cdf(mu / 2 - epsilon / mu)
+    return f", but for a chance of {surer:.1g} (delta, {budget.delta:g}, is what that is worth, not how often it is)"
+
+
+def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, ...]:
+    """The guarantee in symbols."""
+    epsilon, delta = exact(budget.unit_epsilon), budget.delta
+    over = (
+        "all steps together" if stream.privacy.per is None else "all steps together, D and D' differing in one period"
+    )
+    lines = [
+        "Pr[M(D) ∈ S] ≤ exp(ε) · Pr[M(D') ∈ S]"
+        + (f" + {delta:g}" if delta else "")
+        + f"  for every S and all D ~ D', ε = {epsilon}",
+        f"M(D) = every record of the public topics, {over}",
+        "D ~ D' : " + neighbours_of(stream, guarantee),
+    ]
+    if budget.mu_squared is not None:
+        lines.append(
+            f"μ² of the unit, {stream.changes} {stream.contribution}{'s' if stream.changes > 1 else ''} together = "
+            f"{budget.terms} = {decimal(float(budget.mu_squared))};  δ(ε) = Φ(-ε/μ + μ/2) - exp(ε) Φ(-ε/μ - μ/2)"
+        )
+    else:
+        lines.append(f"ε of one {stream.contribution} = {budget.terms} = {budget.event_epsilon}")
+        lines.append(f"ε of the unit = {budget.contributions} · {budget.event_epsilon} = {budget.unit_epsilon}")
+    if stream.privacy.per is not None:
+        twice = f"2ε = {exact(2 * budget.unit_epsilon)}" + (f" and 2δ = {2 * delta:g}" if delta else "")
+        lines.append(
+            f"any {format_length(stream.privacy.per)} in a row touch two periods: {twice};  k periods: kε"
+            + (" and kδ" if delta else "")
+            + ", without bound"
+        )
+    return tuple(lines)
+
+
+def alerts(stream: Stream) -> Iterator[str]:
+    """What must not be overlooked."""
+    privacy = stream.privacy
+    if privacy.unit == "event":
+        more = " An insert and its later delete are two events." if stream.domain.operation_field is not None else ""
+        yield (
+            'unit = "event": single events are protected, NOT PEOPLE. Somebody with k events is protected with '
+            f'{several(privacy)}, and nothing bounds k.{more} Where the data has a user id, set unit = "user".'
+        )
+    if privacy.per is not None:
+        period = format_length(privacy.per)
+        yield (
+            f"The bound renews every {period}: epsilon = {exact(privacy.epsilon_fraction)} for what a user "
+            "contributes in one "
+            f"aligned period, {exact(2 * privacy.epsilon_fraction)} in any {period} in a row, and NO BOUND over a "
+            "lifetime: after "
+            f"k periods it is k times epsilon."
+        )
+    for told in (stream.privacy.delta_warning, stream.privacy.epsilon_warning):
+        if told is not None:
+            yield told
+    if (
+        stream.domain.lifetime is not None
+        and stream.privacy.unit == "user"
+        and stream.contributions % stream.insert_charge
+    ):
+        yield (
+            f"max_contributions = {stream.contributions} is odd and an insert costs {stream.insert_charge}: one "
+            "contribution can never "
+            f"be used. Write {stream.contributions - 1} or {stream.contributions + 1}."
+        )
+
+
+def _lasts(stream: Stream) -> str:
+    """How long a step is."""
+    step = format_length(stream.time.step)
+    if isinstance(stream.time.step, timedelta):
+        return f"a step lasts {step}"
+    return (
+        f"a step is {step} of the calendar in {stream.time.timezone}, so steps have unequal lengths; which time each "
+        "covers is known beforehand, and stays as it was when the stream was started"
+    )
+
+
+def public(stream: Stream) -> Iterator[Point]:
+    """What the proof takes for known to everybody."""
+    time = stream.time
+    start = 'when the stream is first started ("now")' if time.start == "now" else f"at {time.start} {time.timezone}"
+    when = (
+        f"at the end of the step + {format_duration(time.grace)} (grace) + {format_duration(stream.publish_delay)} "
+        "(publish_delay)"
+        if time.clock == "wall"
+        else "when the ticks of the replay have closed it; once that has gone live (privstream replay --then-live), at "
+        f"the end of the step + {format_duration(time.grace)} (grace) + {format_duration(stream.publish_delay)} "
+        "(publish_delay)"
+    )
+    yield Point(
+        "steps and ticks",
+        f"Step 0 begins {start}; {_lasts(stream)}; every step is released, empty ones too, {when}. Where a tick "
+        "stands among the "
+        "records of a partition is part of the public input.",
+    )
+    yield Point("domain and bounds", f"{presentation(stream).domain(stream)} {stream.domain.outside}")
+    privacy = stream.privacy
+    bounds = [f"epsilon = {exact(privacy.epsilon_fraction)}", f"unit = {privacy.unit}"]
+    bounds += [f"max_contributions = {privacy.max_contributions}"] if privacy.max_contributions else []
+    bounds += [f"max_per_step = {privacy.max_per_step}"] if privacy.max_per_step else []
+    yield Point("privacy settings", ", ".join(bounds) + ": knowing them helps nobody.")
+    options = ", ".join(f"{name} = {_value(value)}" for name, value in stream.options.fingerprint_fields().items())
+    yield Point("engine and its options", f"{stream.engine}, mode {stream.mode}; {options}; and the source code.")
+    yield Point(
+        "where others' records stand",
+        "Positions and arrival times of everybody else's records in the source topic: they do not move when one "
+        "user's records go.",
+    )
+    yield Point(
+        "what follows from releases",
+        f"The places of synthetic points (a fixed function of released counts and of the name {stream.name}), "
+        "consistency, "
+        "non-negativity, thresholds, which cells are remembered: post-processing, which costs nothing.",
+    )
+
+
+def unprotected(stream: Stream, *, job: str) -> Iterator[Point]:
+    """What the guarantee does not cover."""
+    privacy, topics = stream.privacy, Topics(job, 1)
+    if privacy.unit == "event":
+        yield Point(
+            "people", "Only single events are protected. Nothing bounds how many of them one person has.", loud=True
+        )
+    if privacy.per is not None:
+        yield Point(
+            "a lifetime",
+            f"The bound renews every {format_length(privacy.per)}: what is known of somebody from many periods adds "
+            "up.",
+            loud=True,
+        )
+    if privacy.bounds_users:
+        yield Point(
+            "users with several ids",
+            f"The bound holds for each value of {privacy.user}. Somebody with k ids is protected with "
+            f"{several(privacy)}, and a family that moves together like one person with as many "
+            f"{stream.contribution}s.",
+        )
+        yield _partitioner(stream)
+    yield Point(
+        "other streams, and this one under another name",
+        "Every stream that sees the same people costs its own epsilon on top: of this job, of other jobs, and one "
+        "that was started "
+        "anew under another name. Streams of this file that add up are listed; nobody can list the others.",
+    )
+    yield Point(
+        "a cluster that is put back to yesterday",
+        "Topics that are put back, all of them, to before the last answered step are noticed by the witness, if it was "
+        "not put back with them: [job] witness outside the cluster, for all workers; without that key the data_dir of "
+        "each, by a worker that has kept it. What nobody notices is answered again, at its epsilon.",
+    )
+    yield Point(
+        "the timing of Kafka itself",
+        "When the job's clients talk to the brokers, how much they read, whether a publication is late: visible to "
+        "whoever watches "
+        "the network or the cluster. Public records themselves carry the end of their step as their time.",
+    )
+    audit = (
+        f"the job compares with {stream.audit}" if stream.audit else "there is none now: no audit topic is configured"
+    )
+    yield Point(
+        "the operator's view",
+        f"{Topics.utility(stream.name)} holds the true error ({audit}): for operators only. So are metrics, lag, "
+        f"{topics.dead_letters}, "
+        "privstream status and everything that privstream simulate and tune write.",
+    )
+    yield Point(
+        "the raw topic and the job's private topics",
+        f"{stream.source}, {topics.blocks}, {topics.releases}, {topics.bounds} and the state folders are as sensitive "
+        "as the raw data: "
+        "blocks hold exact counts, the release log holds the seeds of the noise. Who reads them is protected by "
+        "nothing here.",
+    )
+    if stream.time.clock == "replay":
+        yield Point(
+            "the ticks of a replay",
+            "privstream replay places ticks by the times in its file: without --until, the end of the file is taken as "
+            "public, and so is the moment at which --then-live has come to its end.",
+            loud=True,
+        )
+    yield Point(
+        "what is true of people in general",
+        "That people who do X tend to do Y is what the stream is for. It may be said of somebody whether or not their "
+        "data is in it.",
+    )
+
+
+def _partitioner(stream: Stream) -> Point:
+    user = stream.privacy.user
+    if stream.checks_partition:
+        return Point(
+            "records on the wrong partition",
+            f"Each partition bounds its own users. A record that is not where {stream.partitioner} of its {user} puts "
+            "it is refused, "
+            "so nobody gets the bound twice.",
+        )
+    return Point(
+        'partitioner = "none"',
+        f"Nobody checks that all records of a {user} are on one partition, and each partition keeps bounds of its "
+        "own. So the job "
+        "refuses to run on a source topic of more than one partition; adding partitions later stops the stream.",
+        loud=True,
+    )
+
+
+def _value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+
+
+def spent(fraction: Fraction) -> str:
+    """A share of the whole, as a percentage."""
+    return f"{decimal(float(fraction) * 100)} %"

@@ -1,6 +1,0 @@
-"""The live page, `privstream watch`: a public view of what any consumer can see, and one for operators beside it."""
-
-from agents.watch.background import serve_in_background
-from agents.watch.server import LivePage, serve
-
-__all__ = ["LivePage", "serve", "serve_in_background"]

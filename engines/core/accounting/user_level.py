@@ -1,0 +1,81 @@
+"""From what a user is promised to what an engine may spend on one event of theirs.
+
+Pure DP divides: epsilon for a user of m events is epsilon / m for each. (epsilon, delta) does NOT: an engine calibrated
+to (epsilon / m, delta / m) for one event breaks the promise to the user (tests/accounting/test_user_level.py shows by
+how much). For Gaussian noise find the user's mu and run events at mu / m: shifts add up, whatever the steps. Where at
+most C of a user's events meet the same draws, mu / sqrt(m C) does.
+Source: [dwork2014], theorem 2.2 (groups); [dong2019], theorem 5 (groups of Gaussian DP).
+Units: epsilon in nats; m is the contribution bound, `max_contributions`.
+"""
+
+from fractions import Fraction
+from functools import lru_cache
+
+from engines.core.accounting.arguments import Real, check_delta, check_epsilon, check_whole
+from engines.core.accounting.group import group_delta
+
+_BITS = 32
+
+
+def event_epsilon(epsilon: Fraction, contributions: int) -> Fraction:
+    """Return the epsilon of one event under pure DP; exact.
+
+    Raises: EngineInputError if epsilon is not a positive Fraction or the bound is below 1.
+
+    >>> event_epsilon(Fraction(1, 10), 2)
+    Fraction(1, 20)
+    """
+    check_epsilon(epsilon)
+    check_whole(contributions=contributions)
+    return epsilon / contributions
+
+
+def times_mu_squared(contributions: int, together: int | None = None) -> int:
+    """Return how many times the mu^2 of one event a user of so many may cost.
+
+    Shifts of events that are measured together add up in each count, so n of them are at most n times as long as one
+    (triangle inequality): n^2. What is measured apart has noise of its own, and mu^2 adds up. Of all ways to put the
+    events into measurements of at most `together` each, full ones cost most: n^2 is convex.
+    Raises: EngineInputError if a number is below 1.
+
+    >>> times_mu_squared(10), times_mu_squared(10, 1), times_mu_squared(10, 4)
+    (100, 10, 36)
+    """
+    most = contributions if together is None else together
+    check_whole(contributions=contributions, together=most)
+    full, rest = divmod(contributions, most)
+    return full * most**2 + rest**2
+
+
+@lru_cache(maxsize=64)
+def event_mu_squared(epsilon: Fraction, delta: float, contributions: int, together: int | None = None) -> Fraction:
+    """Return the mu^2 that Gaussian noise may cost one event in all, where a user of so many has (epsilon, delta).
+
+    Args: together: events of a user at most that are measured by the same draws; None: all.
+    Rounded down to short terms, the last 2^-32 of it or less.
+    Raises: EngineInputError if a number is out of range.
+
+    >>> one, ten, apart = (event_mu_squared(Fraction(1), 1e-6, *m) for m in ((1,), (10,), (10, 1)))
+    >>> round(1 / float(one), 2), round(float(one / ten), 6), round(float(one / apart), 6)
+    (17.85, 100.0, 10.0)
+    """
+    from engines.core.accounting import gaussian  # here: what is pure need not load scipy
+
+    check_epsilon(epsilon)
+    exact = Fraction(gaussian.mu_for(epsilon, delta)) ** 2 / times_mu_squared(contributions, together)
+    shift = _BITS - (exact.numerator.bit_length() - exact.denominator.bit_length())
+    step = Fraction(1, 1 << shift) if shift >= 0 else Fraction(1 << -shift)
+    return exact // step * step
+
+
+def group_promise(epsilon: Real, delta: Real, size: int) -> tuple[float, float]:
+    """Return (epsilon, delta) of a group of `size` where one event has (epsilon, delta), and nothing else is known.
+
+    delta grows by (exp(size * epsilon) - 1) / (exp(epsilon) - 1), far more than `size` times.
+    Raises: EngineInputError if a number is out of range.
+
+    >>> group_promise(1.0, 1e-6, 3)[0], round(group_promise(1.0, 1e-6, 3)[1] * 1e6, 2)
+    (3.0, 11.11)
+    """
+    check_delta(delta)
+    return size * float(epsilon), group_delta(float(epsilon), float(delta), size)
