@@ -171,11 +171,15 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--decoded", action="store_true", help="compare decoded values, and not how they are written")
     parser.add_argument("--gone", nargs="+", default=[], metavar="NAME", help="settings that were removed on purpose")
+    parser.add_argument(
+        "--only", default="*", metavar="NAME", help="settings of this name, or with a last * that begin so"
+    )
     options = parser.parse_args()
-    every = list(names())
+    every = [name for name in names() if fnmatchcase(name, options.only)]
     with process_pool(options.workers) as pool:
         hashes = dict(zip(every, pool.map(hashes_of, every), strict=True))
     kept = json.loads(options.check.read_text()) if options.check else hashes
+    kept = {name: each for name, each in kept.items() if fnmatchcase(name, options.only)}
     told, left = differing(hashes, kept, options.gone, decoded=options.decoded)
     for name in told:
         print(f"differs: {name}")
