@@ -38,13 +38,19 @@ async def held_back(bootstrap: str, folder: str, source: str, job: str, processe
     specs = source_specs(config, source_partitions={f"{job}-taxi": PARTITIONS})
     service = Held(config, specs, instance_id=str(os.getpid()))
     await service.start()
-    await _until(lambda: len(service.partition_tasks) == PARTITIONS // processes)
+    tasks, share = service.partition_tasks, PARTITIONS // processes
+    await _until(lambda: len(tasks) == share)
     print(OWNS, flush=True)
     async with AIOKafkaConsumer(bootstrap_servers=bootstrap) as asked:
         ends = await asked.end_offsets([TopicPartition(source, partition) for partition in range(PARTITIONS)])
     await _until(gate.exists)
-    mine = sum(ends[each] - 1 for each in service.partition_tasks)  # the last record is a tick
-    await _until(lambda: sum(service.counters.records.values()) >= mine or service.crash_reason is not None)
+
+    def at_the_end() -> bool:
+        """Say whether this share is read whole. Asked anew each time: the group may still move partitions here."""
+        mine = sum(ends[each] - 1 for each in tasks)  # the last record is a tick
+        return len(tasks) == share and sum(service.counters.records.values()) >= mine
+
+    await _until(lambda: at_the_end() or service.crash_reason is not None)
     if service.crash_reason is not None:
         raise service.crash_reason
     ended = time.time()
