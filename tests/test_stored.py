@@ -30,16 +30,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from agents.kafka import stop_log
-from agents.kafka.lifecycle.lives import Lives
+from agents.kafka.lifecycle.leaving import Lives
 from agents.kafka.lifecycle.stops import Stop
 from agents.local.library.journal import JournalEntry, LockText
 from agents.protocol.fingerprint import Fingerprint
-from agents.protocol.ingest.bounds import Bounds, BoundSpec
+from agents.protocol.ingest.bounds import SURPLUS, Bounds, BoundSpec
 from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.ingest.partition import _bounds_of
 from agents.protocol.ingest.places import Places
 from agents.protocol.ingest.snapshots import BucketLog
-from agents.protocol.ingest.surplus_bounds import SURPLUS
 from agents.protocol.ingest.trip_bounds import CELLS, MAX_LIFE
 from agents.protocol.ingest.user_table import BUCKETS, SEGMENT_USERS
 from agents.protocol.release.dating import Dating
@@ -361,7 +360,7 @@ FORMATS: Sequence[Format] = (
         record(Mark),
         lambda x: Mark.decode(x.encode(), stream=x.stream, place="here"),
     ),
-    Format("agents.kafka.lifecycle.lives.Lives.keep", record(Lives), lives_back),
+    Format("agents.kafka.lifecycle.leaving.Lives.keep", record(Lives), lives_back),
     Format(
         "engines.core.accounting.accountant.Accountant.state",
         ACCOUNTANTS,
@@ -487,7 +486,7 @@ NOT_STORED: Mapping[str, str] = {
     "agents.kafka.schema_registry.RegistryClient.register": "a request",
     "agents.kafka.stop_log.keep": "calls stop_log.encode",
     "agents.kafka.stop_log.record": "calls stop_log.encode",
-    "agents.kafka.topics.ids.Id.encode": "Kafka's protocol",
+    "agents.kafka.topics.admin.Id.encode": "Kafka's protocol",
     "agents.worker.probes.application": "an answer to a probe",
     "agents.worker.table.DurableTable.save": "tests/agents/test_state_store.py; its body has a digest",
     "schemas.releases.link": "hashed",

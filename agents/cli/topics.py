@@ -89,7 +89,7 @@ def topics(
     if add_partitions is not None:
         result["added"] = _add(loaded, add_partitions)
     if register:
-        from agents.readers.consume.register import register as put
+        from agents.readers.consume.asyncapi import register as put
 
         with working("registering schemas", quiet=as_json):
             result["registered"] = asyncio.run(put(loaded))

@@ -21,13 +21,13 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     """
     import typer
 
-    from agents.kafka.lifecycle.backlog import backlog_remark
     from agents.kafka.schema_registry import check_files
     from agents.local.offline.domains import check_streams
+    from agents.protocol.clock import backlog_remark
     from agents.protocol.formats.build import InputFormat
     from agents.show.explain.sentences import promise, step_warning
     from agents.show.presentation import expected_error
-    from agents.worker.ingest.user_keys import user_keys
+    from agents.worker.ingest.specs import user_keys
     from schemas.config import format_length
     from schemas.topics import Topics
 

@@ -2,7 +2,7 @@
 
 aiokafka asks again for as long as an error may pass, in silence and without an end, and of others it says only that
 they were unexpected. Here every answer of a client is looked at where it arrives, `AIOKafkaClient.send`. What is not in
-the table is named, and stops the worker after a few beginnings (`agents.kafka.lifecycle.lives`).
+the table is named, and stops the worker after a few beginnings (`agents.kafka.lifecycle.leaving`).
 """
 
 from __future__ import annotations

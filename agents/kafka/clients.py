@@ -1,11 +1,15 @@
-"""Kafka clients as this job needs them: fenced, and reading to a known end. Who they are: `agents.kafka.security`."""
+"""Kafka clients as this job needs them: fenced producers, and readers of partitions to a known end.
+
+Who a client is: `agents.kafka.security`. Why it is not answered: `agents.kafka.cluster`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,19 +18,21 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from agents.kafka.answers import Answers, heed
+from agents.kafka.cluster import no_answer
 from agents.kafka.lifecycle.advice import explain
 from agents.kafka.lifecycle.cancellations import to_the_end
 from agents.kafka.lifecycle.logs import Reminder
-from agents.kafka.refusals import no_answer
 from agents.kafka.security import security_kwargs
 from agents.kafka.transactions import OneChanceProducer
-from schemas.errors import BrokerError, HangingTransactionError
-from schemas.topics import BATCH_BYTES
+from schemas.errors import BrokerError, HangingTransactionError, OutcomeUnknownError
+from schemas.releases import Chunk, LogRecord, decode_log_record
+from schemas.topics import BATCH_BYTES, TopicAndPartition
 
 if TYPE_CHECKING:
-    from schemas.config.server import Kafka
+    from schemas.config import Kafka
 
 log = logging.getLogger(__name__)
+
 
 TRANSACTION_TIMEOUT_MS = 10_000
 REQUEST_TIMEOUT_MS = 8_000
@@ -183,3 +189,222 @@ async def read_to_end(
     async with log_reader(kafka, topic, partition) as log:
         records = [record async for batch in log.read(start, timeout_s=timeout_s) for record in batch]
         return log.beginning, log.end, records
+
+
+SETTLE_S = 30.0
+FIRST_WINDOW = 64  # records at the end of a partition that are looked at first
+COUNTED = 500  # records of a partition that are counted one by one
+
+
+class Tail:
+    """Made by `tail`. Sees what was committed when it was made, or renewed last."""
+
+    def __init__(self, consumer: Any, begins: dict[TopicAndPartition, int], ends: dict[TopicAndPartition, int]) -> None:
+        self._consumer = consumer
+        self.begins = begins
+        self.ends = ends
+
+    async def overtaken(self, tp: TopicAndPartition) -> bool:
+        """Whether records of this partition were deleted meanwhile: there may have been more than is found."""
+        partition = TopicPartition(*tp)
+        begins = await self._consumer.beginning_offsets([partition])
+        return bool(begins[partition] > self.begins[tp])
+
+    async def renew(self) -> None:
+        """See what is there by now."""
+        partitions = [TopicPartition(*tp) for tp in self.ends]
+        self.begins = _by_partition(await self._consumer.beginning_offsets(partitions))
+        self.ends = _by_partition(await self._consumer.end_offsets(partitions))
+
+    async def newest(self, tp: TopicAndPartition, match: Callable[[Any], bool] = lambda record: True) -> Any:
+        """The last committed record that matches, or None."""
+        async for record in self.backwards(tp):
+            if match(record):
+                return record
+        return None
+
+    async def backwards(self, tp: TopicAndPartition) -> AsyncIterator[Any]:
+        """Committed records from the end to the beginning, read in windows that grow."""
+        partition, until, window = TopicPartition(*tp), self.ends[tp], FIRST_WINDOW
+        while until > self.begins[tp]:
+            start = max(self.begins[tp], until - window)
+            found = []
+            self._consumer.seek(partition, start)
+            while await self._consumer.position(partition) < until:
+                batch = await self._consumer.getmany(partition, timeout_ms=20)
+                found += [record for record in batch.get(partition, []) if record.offset < until]
+            for record in reversed(found):
+                yield record
+            until, window = start, window * 8
+
+    async def left(self, starts: Mapping[TopicAndPartition, int]) -> dict[TopicAndPartition, int]:
+        """Committed records from an offset of each partition to its end.
+
+        Where there are more than `COUNTED`, offsets of the others: then markers of transactions and what was aborted
+        count too. What was deleted is not there any more.
+        """
+        found = dict.fromkeys(starts, 0)
+        reading = {TopicPartition(*tp): self.ends[tp] for tp, start in starts.items() if start < self.ends[tp]}
+        for partition in reading:
+            tp = (partition.topic, partition.partition)
+            self._consumer.seek(partition, max(starts[tp], self.begins[tp]))
+        while reading:
+            batches = await self._consumer.getmany(*reading, timeout_ms=20)
+            for partition, end in list(reading.items()):
+                tp = (partition.topic, partition.partition)
+                found[tp] += sum(record.offset < end for record in batches.get(partition, []))
+                ahead = end - await self._consumer.position(partition)
+                if ahead <= 0 or found[tp] >= COUNTED:
+                    found[tp] += max(0, ahead)
+                    del reading[partition]
+        return found
+
+
+@contextlib.asynccontextmanager
+async def tail(kafka: Kafka, tps: Sequence[TopicAndPartition], *, wait: bool = True) -> AsyncIterator[Tail]:
+    """The end of some partitions.
+
+    Args:
+        wait: until no transaction is open on them: a record behind an open one cannot be seen.
+    Raises: HangingTransactionError if one stays open; BrokerError if the cluster does not answer.
+    """
+    common: dict[str, Any] = {"bootstrap_servers": kafka.bootstrap, "group_id": None, "enable_auto_commit": False}
+    # A seek waits for the fetch under way, and that one waits where nothing comes: by default half a second.
+    common |= {"fetch_max_wait_ms": 20, **security_kwargs(kafka)}
+    everything = AIOKafkaConsumer(**common, isolation_level="read_uncommitted")
+    committed = AIOKafkaConsumer(**common, isolation_level="read_committed")
+    answers = heed(committed._client)
+    partitions = [TopicPartition(*tp) for tp in tps]
+    reminder = Reminder()
+    try:
+        await everything.start()
+        await committed.start()
+        committed.assign(partitions)
+        begins = await committed.beginning_offsets(partitions)
+        ends = await committed.end_offsets(partitions)
+        begun = time.monotonic()
+        while wait and (behind := _behind(ends, await everything.end_offsets(partitions))) is not None:
+            open_there = hanging(behind.topic, behind.partition, f"read up to offset {ends[behind]}")
+            if (waited_s := time.monotonic() - begun) > SETTLE_S:
+                raise open_there
+            if waited_s > SOON_S and reminder.due("open"):
+                log.warning("WAITING: %s", explain(open_there))
+            await asyncio.sleep(0.2)
+            ends = await committed.end_offsets(partitions)
+        yield Tail(committed, _by_partition(begins), _by_partition(ends))
+    except (KafkaError, OSError) as error:
+        raise await no_answer(kafka, "the topics cannot be read", error, answers) from error
+    finally:
+        await close_client(everything, committed)
+
+
+def _behind(stable: dict[Any, int], ends: dict[Any, int]) -> Any:
+    return next((partition for partition in stable if stable[partition] < ends[partition]), None)
+
+
+def _by_partition(offsets: dict[Any, int]) -> dict[TopicAndPartition, int]:
+    return {(partition.topic, partition.partition): offset for partition, offset in offsets.items()}
+
+
+async def fenced_anew(
+    kafka: Kafka,
+    transactional_id: str,
+    tp: TopicAndPartition,
+    same: Callable[[Any], bool],
+    *,
+    timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+) -> OneChanceProducer:
+    """A producer in place of one whose transactional id the cluster has forgotten, for a writer that goes on with what
+    it has in memory. Brokers forget an id that nobody used for `transactional.id.expiration.ms`, seven days by default,
+    which a stream with steps of a month meets at each of them. Nothing of the transaction that met it was written: its
+    first request is what was refused.
+
+    Who had the id meanwhile may be forgotten too, so no fence tells of it. What it committed does: nobody but a holder
+    of the id writes to `tp`, so where its newest record is the one that this writer knows, nothing was.
+
+    Args: tp: a partition to which every transaction of the id writes. same: whether its newest committed record, None
+        where there is none, is the one that is known.
+    Raises: BrokerError, also where it is not: begin anew, and read what was committed.
+    """
+    producer = await fenced_producer(kafka, transactional_id, timeout_ms=timeout_ms)
+    try:
+        # Behind the fence: nobody adds to it any more.
+        async with tail(kafka, [tp]) as end:
+            if not same(await end.newest(tp)):
+                raise OutcomeUnknownError(
+                    f"{tp[0]}-{tp[1]} does not end as transactional id {transactional_id} left it, and the cluster had "
+                    "forgotten that id: another holder of it may have written there"
+                )
+    except BaseException:
+        await close_client(producer)
+        raise
+    log.info(
+        "transactional id %s was forgotten by the cluster, as nobody had used it: it has it anew", transactional_id
+    )
+    return producer
+
+
+MOST_BYTES = 16 << 20
+
+
+class LogQueue:
+    """First in, first out, of the records of one stream on a partition of the release log.
+
+    The publisher of a stream can be behind its engine for long: by `publish_delay`, or because writing a step takes
+    longer than computing it. What it has not published stays on the release log, so it need not be kept here as well.
+    At most `most_bytes` of them are held, beside one record of any size; the others are read again, as many at once as
+    may be held, when it is their turn. Nothing is trimmed meanwhile: a step that is not public is needed.
+    """
+
+    def __init__(self, kafka: Kafka, topic: str, partition: int, *, most_bytes: int | None = None) -> None:
+        self._kafka, self._topic, self._partition = kafka, topic, partition
+        self._most_bytes = MOST_BYTES if most_bytes is None else most_bytes
+        self._order: asyncio.Queue[tuple[int, LogRecord | None]] = asyncio.Queue()
+        self._left: set[int] = set()  # offsets of those that are not here
+        self._again: dict[int, LogRecord] = {}
+        self.held_bytes = 0
+
+    def put(self, offset: int, record: LogRecord) -> None:
+        """A record that was read at `offset`; offsets ascend."""
+        if self.held_bytes + _size(record) > self._most_bytes:
+            self._left.add(offset)
+            self._order.put_nowait((offset, None))
+        else:
+            self.held_bytes += _size(record)
+            self._order.put_nowait((offset, record))
+
+    def empty(self) -> bool:
+        return self._order.empty()
+
+    async def get(self) -> tuple[int, LogRecord]:
+        """The next one and its offset; waits for one. Raises: BrokerError, then start anew."""
+        offset, record = await self._order.get()
+        if record is None:
+            if offset not in self._again:
+                await self._read(offset)
+            record = self._again.pop(offset)
+            self._left.discard(offset)
+        self.held_bytes -= _size(record)
+        return offset, record
+
+    def clear(self) -> None:
+        """Nothing of what waits is needed."""
+        self._order = asyncio.Queue()
+        self._left, self._again, self.held_bytes = set(), {}, 0
+
+    async def _read(self, begin: int) -> None:
+        """Those that were left, from `begin` on."""
+        async with log_reader(self._kafka, self._topic, self._partition) as log:
+            async for records in log.read(begin):
+                for record in records:
+                    if record.offset in self._left and (not self._again or self.held_bytes < self._most_bytes):
+                        found = self._again[record.offset] = decode_log_record(record.value)
+                        self.held_bytes += _size(found)
+                if self.held_bytes >= self._most_bytes or self._left <= self._again.keys():
+                    break
+        if begin not in self._again:
+            raise BrokerError(f"{self._topic}-{self._partition} no longer has offset {begin}, which is needed")
+
+
+def _size(record: LogRecord) -> int:
+    return len(record.part) if isinstance(record, Chunk) else 0

@@ -1,14 +1,24 @@
-"""Whether the cluster answers, and if not, why: clients of aiokafka only say that they could not bootstrap."""
+"""Whether the cluster answers, and if not, why, and what the operator should do.
+
+A client that is refused only says that it could not connect, whatever the reason. `unanswered` asks each server by
+itself, and names what it met: a password, a certificate, a token, no file descriptor left, or nobody at home.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import resource
+import socket
 import ssl
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
@@ -22,25 +32,213 @@ from aiokafka.errors import (
     TransactionalIdAuthorizationFailed,
     UnsupportedSaslMechanismError,
 )
+from aiokafka.protocol.metadata import MetadataRequest
 
 from agents.kafka.answers import refusal
-from agents.kafka.lifecycle.causes import causes
-from agents.kafka.lifecycle.descriptors import no_descriptors
 from agents.kafka.lifecycle.logs import Reminder
-from agents.kafka.refusals import CUT_OFF, no_answer, unanswered
 from agents.kafka.security import security_kwargs
-from schemas.errors import (
-    AccessError,
-    BrokerError,
-    PrivstreamError,
-    ReplacedError,
-    TopicError,
-)
+from schemas.errors import AccessError, BrokerError, DescriptorsError, PrivstreamError, ReplacedError, TopicError
 
 if TYPE_CHECKING:
+    from agents.kafka.answers import Answers
     from schemas.config import Kafka
 
 log = logging.getLogger(__name__)
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, what it was raised from, and so on: each once, since a chain can lead back into itself.
+
+    What stopped a stream and then ends the worker is the reason for its own context.
+    """
+    seen: BaseException | None = error
+    before: list[BaseException] = []
+    while seen is not None and not any(each is seen for each in before):
+        yield seen
+        before.append(seen)
+        seen = seen.__cause__ or seen.__context__
+
+
+def no_descriptors(error: BaseException) -> DescriptorsError | None:
+    """What an error says, or one that it was raised from, where that is it."""
+    for seen in causes(error):
+        if isinstance(seen, DescriptorsError):
+            return seen
+        if isinstance(seen, OSError) and seen.errno in (errno.EMFILE, errno.ENFILE):
+            return too_few()
+    return None
+
+
+def too_few() -> DescriptorsError:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = "no limit" if hard == resource.RLIM_INFINITY else str(hard)
+    return DescriptorsError(
+        f"no file descriptor is left: this process may have {soft} files and connections open at a time (it may be "
+        f"raised up to {most}), or the machine has no more of them"
+    )
+
+
+ASK_TIMEOUT_MS = 8_000
+ALERT_TRIES = 3
+CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # the connection went, nobody refused
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """Why one server does not answer, in words that begin with its address, and what to do.
+
+    Attributes:
+        refused: it is there and does not take this client as it comes: waiting does not help.
+    """
+
+    reason: str
+    refused: bool
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+async def no_answer(kafka: Kafka, what: str, error: BaseException, answers: Answers | None = None) -> BrokerError:
+    """The error to raise where a client could not be started: AccessError where every server refuses it.
+
+    Args:
+        what: what cannot be done, to begin the sentence with.
+        error: what the client said, which is named where asking again finds nothing wrong.
+        answers: what the client was answered.
+    Raises: DescriptorsError.
+    """
+    if isinstance(error, KafkaError) and "AuthorizationFailed" in type(error).__name__:
+        return AccessError(f"{what}: {error}. {may_not(kafka)}")
+    if (away := await unanswered(kafka, what)) is not None:
+        return away
+    if answers is not None and (refused := answers.lasting()) is not None:
+        return type(refused)(f"{what}: {refused}")
+    return BrokerError(f"{what}: {type(error).__name__}")
+
+
+async def unanswered(kafka: Kafka, what: str) -> BrokerError | None:
+    """Ask all servers at once: None as soon as one answers, else the error to raise, AccessError where each refuses.
+
+    Raises: ConfigError, DescriptorsError.
+    """
+    settings = security_kwargs(kafka)
+    asking = [asyncio.ensure_future(ask(server, settings, kafka)) for server in kafka.servers]
+    try:
+        for each in asyncio.as_completed(asking):
+            if await each is None:
+                return None
+    finally:
+        for task in asking:
+            task.cancel()
+        await asyncio.wait(asking)
+    reasons = [reason for task in asking if (reason := task.result()) is not None]
+    kind = AccessError if all(each.refused for each in reasons) else BrokerError
+    return kind(f"{what}: {'; '.join(dict.fromkeys(map(str, reasons)))}")
+
+
+def may_not(kafka: Kafka) -> str:
+    """What to say where the cluster knows who asks, and refuses."""
+    return f"{_who(kafka)} may not. What to do: give it the rights that privstream topics --acls prints"
+
+
+async def ask(server: str, settings: Mapping[str, Any], kafka: Kafka) -> NoAnswer | None:
+    """Why one server does not answer; None: it does. `settings` are those of `security_kwargs`."""
+    host, port = server.rsplit(":", 1)
+    connection: AIOKafkaConnection | None = None
+    try:
+        connection = await create_conn(host.strip("[]"), int(port), request_timeout_ms=ASK_TIMEOUT_MS, **settings)
+        await connection.send(MetadataRequest([]))
+        return None
+    except SaslAuthenticationFailed:
+        todo = _what_to_check(kafka)
+        return NoAnswer(f"authentication failed: {server} refused {_who(kafka)}. What to do: {todo}", refused=True)
+    except (UnsupportedSaslMechanismError, IllegalSaslStateError):
+        return NoAnswer(
+            f"authentication failed: {server} does not offer {kafka.sasl_mechanism}. What to do: correct "
+            "kafka.sasl_mechanism, or enable it at the brokers (sasl.enabled.mechanisms)",
+            refused=True,
+        )
+    except (KafkaError, OSError, TimeoutError) as error:
+        if (too_few := no_descriptors(error)) is not None:
+            raise too_few from error
+        seen = await _alert(host.strip("[]"), int(port), settings.get("ssl_context")) or error
+        refused = isinstance(seen, ssl.SSLError) and not isinstance(seen, CUT_OFF)
+        return NoAnswer(f"{server} {_why(seen, kafka)}", refused=refused)
+    finally:
+        if connection is not None:
+            connection.close()
+
+
+async def _alert(host: str, port: int, context: ssl.SSLContext | None) -> ssl.SSLError | None:
+    """What a broker says to our certificate: under TLS 1.3 that comes after the handshake, and is lost if the client
+    has sent something by then; now and then all the same, since the broker hangs up as it speaks.
+    """
+    for _ in range(ALERT_TRIES if context is not None else 0):
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT_MS / 1000):
+                reader, writer = await asyncio.open_connection(host, port, ssl=context)
+                try:
+                    await reader.read(1)
+                finally:
+                    writer.transport.abort()  # nothing is said to the end
+        except ssl.SSLError as error:
+            return error
+        except TimeoutError:
+            return None
+        except OSError:
+            continue
+    return None
+
+
+def _why(error: BaseException, kafka: Kafka) -> str:
+    tls = error if isinstance(error, ssl.SSLError) else None
+    if isinstance(tls, ssl.SSLCertVerificationError):
+        return (
+            f"has a certificate that is refused here: {tls.verify_message}. What to do: name the authority that signed "
+            "it in kafka.ssl_cafile, renew it, or connect by a name that it holds"
+        )
+    if tls is not None and "ALERT" in str(tls.reason) and ("CERT" in str(tls.reason) or "CA" in str(tls.reason)):
+        return (
+            f"refused our certificate ({tls.reason}). What to do: name a certificate that is valid now and signed by "
+            "an authority that the brokers trust in kafka.ssl_certfile, with its key in kafka.ssl_keyfile"
+        )
+    if tls is not None:
+        return (
+            f"does not speak TLS with us ({tls.reason}). What to do: check that the port is the one of "
+            f"security_protocol = {kafka.security_protocol}"
+        )
+    if isinstance(error, socket.gaierror):
+        return "is a name that cannot be resolved. What to do: correct kafka.bootstrap"
+    if isinstance(error, ConnectionRefusedError):
+        return "refused the connection: nothing listens there. What to do: start the broker or correct kafka.bootstrap"
+    if isinstance(error, TimeoutError):
+        return "did not answer in time. What to do: look at the broker and the network"
+    if kafka.ssl_certfile is not None or kafka.security_protocol == "SSL":
+        return (
+            "ended the connection before it answered. What to do: check kafka.ssl_certfile (brokers may ask for a "
+            f"valid one) and that the port is the one of security_protocol = {kafka.security_protocol}"
+        )
+    return (
+        "ended the connection before it answered. What to do: check that the port is the one of "
+        f"security_protocol = {kafka.security_protocol}"
+    )
+
+
+def _who(kafka: Kafka) -> str:
+    if kafka.sasl_mechanism == "OAUTHBEARER":
+        return f"the token of {kafka.sasl_token_file} (OAUTHBEARER)"
+    if kafka.sasl_username is not None:
+        return f"user {kafka.sasl_username} ({kafka.sasl_mechanism})"
+    if kafka.ssl_certfile is not None:
+        return f"the certificate of {kafka.ssl_certfile}"
+    return "a client without a name"
+
+
+def _what_to_check(kafka: Kafka) -> str:
+    if kafka.sasl_mechanism == "OAUTHBEARER":
+        return "renew the token in kafka.sasl_token_file: it may have expired, or be meant for another cluster"
+    return "check kafka.sasl_username and the password in kafka.sasl_password_file"
+
 
 PROBE_MS = 5_000
 LOOK_S = 1.0

@@ -13,8 +13,7 @@ import aiohttp
 import orjson
 
 from agents.kafka.security import read_secret
-from agents.protocol.formats.contract import SchemaRef
-from agents.protocol.formats.schemas import SchemaBook, SchemaText
+from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
 from schemas.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How a client proves who it is to the cluster. What to say where that fails: `agents.kafka.refusals`."""
+"""How a client proves who it is to the cluster. What to say where that fails: `agents.kafka.cluster`."""
 
 from __future__ import annotations
 

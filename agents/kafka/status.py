@@ -11,18 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from agents.kafka.fingerprint import stored_fingerprints
+from agents.kafka.clients import Tail, tail
+from agents.kafka.fingerprint import changed_source, stored_fingerprints
 from agents.kafka.lifecycle.advice import explain
 from agents.kafka.lifecycle.refusals import Seen, by_reason_and_field, percent
 from agents.kafka.lifecycle.stops import Stop
 from agents.kafka.membership import members_of
-from agents.kafka.source_check import changed_source
 from agents.kafka.stop_log import recorded
-from agents.kafka.tail import Tail, tail
-from agents.kafka.topics.admin import admin_client
-from agents.kafka.topics.ids import TopicIdentity, topic_identities
-from agents.kafka.witness.state import witness_state
-from agents.protocol.ingest.pending import nested
+from agents.kafka.topics.admin import TopicIdentity, admin_client, topic_identities
+from agents.kafka.witness.places import witness_state
+from agents.protocol.ingest.partition import nested
 from agents.protocol.partitioner import home_partition
 from schemas.blocks import Block, Tally
 from schemas.errors import BrokerError, SourceError, WireError

@@ -22,8 +22,7 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, T
 from faust.types import TP
 
 from agents.kafka.answers import heed
-from agents.kafka.membership import give_place_up, keep_place
-from agents.kafka.topics.missing import ask_for_missing_topics
+from agents.kafka.membership import ask_for_missing_topics, give_place_up, keep_place
 from schemas.errors import BrokerError
 
 FETCH_WAIT_MS = 100

@@ -14,6 +14,7 @@ import faust
 from yarl import URL
 
 from agents.kafka.lifecycle.state_folder import SET_IT, root_of
+from agents.kafka.lifecycle.vitals import watch_vitals
 from agents.kafka.membership import HEARTBEAT_S
 from agents.kafka.security import faust_credentials
 from agents.kafka.transport import JobTransport
@@ -23,7 +24,6 @@ from agents.worker.metrics import REBALANCES
 from agents.worker.partition_tasks import PartitionTask, PartitionTasks
 from agents.worker.publish import PublishTask
 from agents.worker.table import DurableTable, EagerTables, durable_table
-from agents.worker.vitals_watch import watch_vitals
 from schemas.errors import StoreError
 
 if TYPE_CHECKING:

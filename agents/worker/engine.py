@@ -17,8 +17,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from agents.kafka.clients import close_client, fenced_producer, log_reader
-from agents.kafka.forgotten import fenced_anew
+from agents.kafka.clients import close_client, fenced_anew, fenced_producer, log_reader
 from agents.kafka.lifecycle.stops import alone
 from agents.kafka.lifecycle.vitals import COMPUTE_S
 from agents.protocol.release.candidates import Effects, StreamCandidates

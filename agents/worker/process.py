@@ -20,21 +20,25 @@ from agents.kafka import stop_log
 from agents.kafka.cluster import passes, said, until_it_answers
 from agents.kafka.fingerprint import check_fingerprints
 from agents.kafka.lifecycle.advice import explain
-from agents.kafka.lifecycle.leaving import LIMIT_S, Leaving
-from agents.kafka.lifecycle.lives import Lives
+from agents.kafka.lifecycle.leaving import LIMIT_S, Leaving, Lives
 from agents.kafka.lifecycle.logs import set_up
 from agents.kafka.lifecycle.state_folder import root_of
 from agents.kafka.lifecycle.stops import Stops
 from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.membership import take_place
-from agents.kafka.topics.admin import TopicProblem, admin_client, check_topics, needed_topics, restore_changelog
-from agents.kafka.topics.ids import topic_identities
-from agents.kafka.witness.state import UNCONFIGURED
+from agents.kafka.topics.admin import (
+    TopicProblem,
+    admin_client,
+    check_topics,
+    needed_topics,
+    restore_changelog,
+    topic_identities,
+)
+from agents.kafka.witness.places import UNCONFIGURED
 from agents.worker.app import ROLES, build_app, data_folder
-from agents.worker.ingest.counters import IngestCounters
-from agents.worker.ingest.metrics import expose_ingest
+from agents.worker.ingest.counters import IngestCounters, expose_ingest
 from agents.worker.ingest.service import ingest_service
-from agents.worker.ingest.user_keys import user_key_ids
+from agents.worker.ingest.specs import user_key_ids
 from agents.worker.job import Job
 from agents.worker.metrics import RESTARTS, expose_worker
 from agents.worker.probes import serve

@@ -18,13 +18,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from aiokafka.errors import KafkaError
 
-from agents.kafka.clients import close_client, fenced_producer, log_reader
-from agents.kafka.forgotten import fenced_anew
+from agents.kafka.clients import LogQueue, close_client, fenced_anew, fenced_producer, log_reader, tail
 from agents.kafka.lifecycle.cancellations import told
 from agents.kafka.lifecycle.stops import Stops, StreamStoppedError, alone
 from agents.kafka.lifecycle.vitals import Pulse
-from agents.kafka.log_queue import LogQueue
-from agents.kafka.tail import tail
 from agents.kafka.witness.keeper import StreamWitness
 from agents.protocol.clock import StepClock
 from agents.protocol.release.candidates import ENOUGH_BYTES, MOST_STEPS

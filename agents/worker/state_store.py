@@ -18,7 +18,7 @@ from typing import Any
 from faust.stores.rocksdb import Store
 from faust.types import TP
 
-from agents.kafka.lifecycle.descriptors import too_few
+from agents.kafka.cluster import too_few
 from schemas.errors import DescriptorsError, StoreError
 
 log = logging.getLogger(__name__)

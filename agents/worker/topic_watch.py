@@ -21,8 +21,7 @@ from agents.kafka.lifecycle.logs import Reminder
 from agents.kafka.lifecycle.stops import STOPPED, Part, Stop, Stops
 from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.status import status
-from agents.kafka.topics.admin import admin_client, needed_topics
-from agents.kafka.topics.ids import TopicIdentity, topic_answers
+from agents.kafka.topics.admin import TopicIdentity, admin_client, needed_topics, topic_answers
 from agents.protocol.partitioner import home_partition
 from schemas.errors import AccessError, BrokerError, LostTopicError
 from schemas.topics import Topics
@@ -69,7 +68,7 @@ class Looks:
 
 def concerned(topic: str, config: Config) -> list[tuple[str, Part]]:
     """The streams that cannot go on without a topic of the job, and which part of them. Their sources are looked at by
-    the ingest, see `agents.kafka.source_check`.
+    the ingest, see `agents.kafka.fingerprint`.
     """
     topics, found = Topics(config.job.name, config.kafka.partitions), list[tuple[str, Part]]()
     for stream in config.streams:

@@ -58,8 +58,8 @@ def test_every_error_of_ours_has_advice_of_its_own(kind: type[PrivstreamError]) 
 def test_errors_of_the_library_are_raised_there_alone() -> None:
     names = [kind.__name__ for kind in OF_THE_LIBRARY]
     sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "agents").rglob("*.py")}
-    found = {path.relative_to(ROOT).parts[1] for path, text in sources.items() if any(name in text for name in names)}
-    assert found == {"library"}
+    found = {path.relative_to(ROOT).parts[1:3] for path, text in sources.items() if any(name in text for name in names)}
+    assert found == {("local", "library")}
 
 
 def test_of_foreign_errors_only_the_type_is_told() -> None:

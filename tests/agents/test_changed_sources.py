@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 
-from agents.kafka import source_check
+from agents.kafka import fingerprint
 from agents.kafka.lifecycle.stops import Stops
-from agents.kafka.topics.ids import TopicIdentity
+from agents.kafka.topics.admin import TopicIdentity
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask
 from agents.worker.ingest.service import IngestService
 from agents.worker.ingest.specs import source_specs
@@ -62,8 +62,8 @@ class Bench:
         async def identities(_: Any, topics: Any) -> dict[str, TopicIdentity]:
             return {topic: self.found[topic] for topic in topics if topic in self.found}
 
-        monkeypatch.setattr(source_check, "topic_identities", identities)
-        monkeypatch.setattr(source_check, "SURE_S", 0.0)
+        monkeypatch.setattr(fingerprint, "topic_identities", identities)
+        monkeypatch.setattr(fingerprint, "SURE_S", 0.0)
 
     async def look(self) -> None:
         await self.service._look(self.consumer)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 
-from agents.kafka import refusals
+from agents.kafka import cluster
 from agents.kafka.cluster import access_error, passes, probe, said
 from agents.kafka.lifecycle.advice import advice, explain
 from agents.kafka.lifecycle.stops import Stops, StreamStoppedError, alone
@@ -125,7 +125,7 @@ def test_a_wrong_password_is_told_by_every_command(monkeypatch: pytest.MonkeyPat
         async with admin_client(KAFKA):
             raise AssertionError
 
-    monkeypatch.setattr(refusals, "create_conn", refuse)
+    monkeypatch.setattr(cluster, "create_conn", refuse)
     for question in (lambda: probe(KAFKA), ask):
         with pytest.raises(AccessError, match=r"authentication failed: 127\.0\.0\.1:1 refused"):
             asyncio.run(question())
@@ -137,7 +137,7 @@ def test_too_few_descriptors_are_no_fault_of_disk_or_brokers(monkeypatch: pytest
     async def no_more(*_: Any, **__: Any) -> None:
         raise KafkaConnectionError from OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(refusals, "create_conn", no_more)
+    monkeypatch.setattr(cluster, "create_conn", no_more)
     with pytest.raises(DescriptorsError) as caught:
         asyncio.run(probe(KAFKA))
     for error in (caught.value, OSError(errno.ENFILE, "")):
@@ -172,9 +172,9 @@ def test_one_server_that_answers_is_enough_and_the_others_are_not_waited_for(mon
             finally:
                 gone.append(server)
 
-    monkeypatch.setattr(refusals, "ask", ask)
+    monkeypatch.setattr(cluster, "ask", ask)
     kafka = Kafka(bootstrap="silent:1,answers:1")
-    assert asyncio.run(refusals.unanswered(kafka, "no answer")) is None
+    assert asyncio.run(cluster.unanswered(kafka, "no answer")) is None
     assert gone == ["silent:1"]
 
 
@@ -182,17 +182,17 @@ def test_one_server_that_answers_is_enough_and_the_others_are_not_waited_for(mon
 def test_only_where_every_server_refuses_waiting_is_in_vain(
     monkeypatch: pytest.MonkeyPatch, others: bool, kind: type[BrokerError]
 ) -> None:
-    async def ask(server: str, *_: Any) -> refusals.NoAnswer:
-        return refusals.NoAnswer(f"{server} says no", refused=server == "a:1" or others)
+    async def ask(server: str, *_: Any) -> cluster.NoAnswer:
+        return cluster.NoAnswer(f"{server} says no", refused=server == "a:1" or others)
 
-    monkeypatch.setattr(refusals, "ask", ask)
-    error = asyncio.run(refusals.unanswered(Kafka(bootstrap="a:1,b:1"), "no answer"))
+    monkeypatch.setattr(cluster, "ask", ask)
+    error = asyncio.run(cluster.unanswered(Kafka(bootstrap="a:1,b:1"), "no answer"))
     assert type(error) is kind
     assert str(error) == "no answer: a:1 says no; b:1 says no"
 
 
 def test_a_broker_that_takes_connections_and_stalls_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "ASK_TIMEOUT_MS", 200)
+    monkeypatch.setattr(cluster, "ASK_TIMEOUT_MS", 200)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         kafka = Kafka(bootstrap=f"127.0.0.1:{listener.getsockname()[1]}")
         with pytest.raises(BrokerError, match=r"no answer from the cluster .* did not answer in time"):

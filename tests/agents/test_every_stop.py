@@ -25,8 +25,7 @@ from aiokafka.errors import KafkaError
 import schemas.errors
 from agents.kafka import stop_log
 from agents.kafka.cluster import passes
-from agents.kafka.lifecycle.leaving import Leaving
-from agents.kafka.lifecycle.lives import VARIABLE, Lives
+from agents.kafka.lifecycle.leaving import VARIABLE, Leaving, Lives
 from agents.kafka.lifecycle.stops import STOPPED, Stop, Stops, StreamStoppedError, alone
 from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.status import StreamStatus, _doubt
@@ -46,7 +45,7 @@ ROOMS = ("agents/kafka", "agents/protocol", "agents/worker", "engines", "schemas
 LATER = "is raised later, or given to who stops"
 FORGOTTEN = "fences anew and tries once more, and raises it the second time"
 SWALLOWED = {
-    ("agents/protocol/formats/schemas.py", "SchemaBook.reader"): "a record that cannot be read is refused by reason",
+    ("agents/protocol/formats/contract.py", "SchemaBook.reader"): "a record that cannot be read is refused by reason",
     ("agents/kafka/cluster.py", "until_it_answers"): "waits for the cluster",
     ("agents/kafka/fingerprint.py", "_refused"): LATER,
     ("agents/kafka/stop_log.py", "last_words"): "the worker ends, and says in the log that it could not write",
@@ -54,7 +53,7 @@ SWALLOWED = {
     ("agents/kafka/lifecycle/cancellations.py", "LongService._told"): "the worker leaves, and raises it otherwise",
     ("agents/kafka/witness/keeper.py", "StreamWitness._patiently"): "waits for its witness, and says so",
     ("agents/kafka/witness/keeper.py", "StreamWitness._tell"): "the log and the metric say what could not be recorded",
-    ("agents/kafka/witness/state.py", "witness_state"): "a command",
+    ("agents/kafka/witness/places.py", "witness_state"): "a command",
     ("agents/worker/engine.py", "EngineTask._commit"): FORGOTTEN,
     ("agents/worker/engine.py", "EngineTask._drive"): "goes back into the machine, which raises it",
     ("agents/worker/ingest/add_partitions.py", "_check_drained"): "a command",

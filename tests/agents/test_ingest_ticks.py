@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from agents.protocol.ingest.events import RawRecord
 from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask
-from agents.worker.ingest.service import LEAST_S, IngestService
+from agents.worker.ingest.service import LEAST_S, IngestService, StepEnds
 from agents.worker.ingest.specs import source_specs
-from agents.worker.ingest.step_ends import StepEnds
 from tests.kafka.support import job_config, stream_table
 
 START_S = 1_577_836_800

@@ -5,8 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from agents.worker.ingest.counters import IngestCounters
-from agents.worker.ingest.metrics import IngestMetrics
+from agents.worker.ingest.counters import IngestCounters, IngestMetrics
 
 
 def test_records_are_shown_by_stream_role_and_reason() -> None:

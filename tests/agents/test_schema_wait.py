@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.schema_registry import RegistryClient, RegistryError
-from agents.protocol.formats import schemas
-from agents.protocol.formats.contract import SchemaRef
-from agents.protocol.formats.schemas import SchemaBook, SchemaText
+from agents.protocol.formats import contract
+from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
 from agents.protocol.ingest.events import RawRecord
 from agents.worker.ingest import schema_wait
 from agents.worker.ingest.counters import IngestCounters
@@ -238,7 +237,7 @@ def test_what_is_wanted_while_the_session_closes_is_asked_for(monkeypatch: pytes
 def test_an_answer_that_the_book_forgot_holds_nothing_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ids that are made up push each other out of the book."""
     monkeypatch.setattr(schema_wait, "RegistryClient", Answers)
-    monkeypatch.setattr(schemas, "MOST", 2)
+    monkeypatch.setattr(contract, "MOST", 2)
 
     async def scenario() -> None:
         consumer = Both()
@@ -256,7 +255,7 @@ def test_an_answer_that_the_book_forgot_holds_nothing_for_ever(monkeypatch: pyte
 def test_reading_goes_on_from_its_record_whatever_the_book_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """A book of one schema: each record is taken in once, in order, though every answer pushes another one out."""
     monkeypatch.setattr(schema_wait, "RegistryClient", Answers)
-    monkeypatch.setattr(schemas, "MOST", 1)
+    monkeypatch.setattr(contract, "MOST", 1)
 
     async def scenario() -> None:
         task, consumer = task_of(), Consumer()

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.worker.ingest.gaps import pass_over
 from agents.worker.ingest.partition_task import SourceTask
+from agents.worker.ingest.service import pass_over
 from tests.agents.test_ingest_ticks import record, task_of
 
 END = 10

@@ -12,8 +12,8 @@ from aiokafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.kafka.clients import COUNTED, Tail
 from agents.kafka.status import LOOKS, _newest_blocks
-from agents.kafka.tail import COUNTED, Tail
 from schemas.blocks import Block
 from schemas.config import Stream
 from schemas.config.load import load_config

@@ -13,7 +13,6 @@ from aiokafka import AIOKafkaConsumer
 from mode import Service
 
 import agents.kafka.clients
-import agents.kafka.tail
 import agents.worker.audit
 from agents.kafka.clients import close_client
 from agents.kafka.lifecycle.cancellations import LongService, to_the_end, told
@@ -234,7 +233,7 @@ async def _log(_: Config) -> None:
 
 
 async def _tail(_: Config) -> None:
-    async with agents.kafka.tail.tail(Kafka(bootstrap="127.0.0.1:1"), [("topic", 0)]):
+    async with agents.kafka.clients.tail(Kafka(bootstrap="127.0.0.1:1"), [("topic", 0)]):
         pass
 
 
@@ -251,7 +250,7 @@ async def _audit(config: Config) -> None:
 @pytest.mark.parametrize("again", [False, True], ids=["once", "and while it stops"])
 @pytest.mark.parametrize(
     ("module", "work"),
-    [(agents.kafka.clients, _log), (agents.kafka.tail, _tail), (agents.worker.audit, _audit), (service, _ingest)],
+    [(agents.kafka.clients, _log), (agents.kafka.clients, _tail), (agents.worker.audit, _audit), (service, _ingest)],
     ids=["log", "tail", "audit", "ingest"],
 )
 def test_who_is_cancelled_leaves_no_consumer_open(

@@ -15,11 +15,9 @@ from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartiti
 import agents.worker.topic_watch
 from agents.kafka import stop_log
 from agents.kafka.cluster import passes
-from agents.kafka.lifecycle.reading import Reach, Reading
 from agents.kafka.lifecycle.stops import Part, Stop, Stops
-from agents.kafka.lifecycle.vitals import Vitals
-from agents.kafka.topics.admin import needed_topics
-from agents.kafka.topics.ids import MetadataWithIds, TopicIdentity
+from agents.kafka.lifecycle.vitals import Reach, Reading, Vitals
+from agents.kafka.topics.admin import MetadataWithIds, TopicIdentity, needed_topics
 from agents.worker.topic_watch import LOOKS, Looks, TopicWatch, concerned
 from schemas.config import Config
 from schemas.errors import AccessError, BrokerError, LostTopicError

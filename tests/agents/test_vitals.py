@@ -13,12 +13,10 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import REGISTRY
 
-from agents.kafka.lifecycle.reading import READ_S, Reach, Reading
-from agents.kafka.lifecycle.vitals import BEAT_S, COMPUTE_S, LOOP_S, WORK_S, Vitals
+from agents.kafka.lifecycle.vitals import BEAT_S, COMPUTE_S, LOOK_S, LOOP_S, READ_S, WORK_S, Reach, Reading, Vitals
 from agents.worker.metrics import WorkerState
 from agents.worker.partition_tasks import PartitionTask, PartitionTasks
 from agents.worker.probes import PORTS, application, serve
-from agents.worker.vitals_watch import LOOK_S
 
 
 class Clock:

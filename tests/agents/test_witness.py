@@ -14,12 +14,9 @@ import pytest
 from agents.kafka import stop_log
 from agents.kafka.lifecycle.stops import Stop
 from agents.kafka.lifecycle.vitals import Pulse
-from agents.kafka.witness import keeper, store
-from agents.kafka.witness.folder import Folder
+from agents.kafka.witness import keeper, places
 from agents.kafka.witness.keeper import StreamWitness
-from agents.kafka.witness.places import store_of
-from agents.kafka.witness.state import witness_state
-from agents.kafka.witness.store import ChangedError, Noted, Store, prove, within
+from agents.kafka.witness.places import ChangedError, Folder, Noted, Store, prove, store_of, within, witness_state
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.witness import Mark
 from schemas.config import Config
@@ -111,7 +108,7 @@ def test_what_cannot_be_reached_is_away_and_never_empty(
                 await within(work(), place.place)
         if kind != "folder":
             documents.fails, documents.hangs = None, asyncio.Event()
-            monkeypatch.setattr(store, "TIMEOUT_S", 0.2)
+            monkeypatch.setattr(places, "TIMEOUT_S", 0.2)
             with pytest.raises(WitnessAwayError, match="does not answer"):
                 await within(place.read("a"), place.place)
             documents.hangs.set()

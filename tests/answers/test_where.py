@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.readers.query import regions
-from agents.readers.query.conditions import condition
+from agents.readers.query.run import condition, region_of_box, region_of_text
 from engines.core.answers.contract import Asked, QueryError
 from engines.core.answers.where import (
     Atom,
@@ -245,22 +244,22 @@ def test_regions_in_every_form(given: str, tmp_path: Any) -> None:
     import shapely
 
     (tmp_path / "region").write_text(given)
-    for each in (regions.region(given), regions.region(str(tmp_path / "region")), regions.box("0,0,1,1")):
+    for each in (region_of_text(given), region_of_text(str(tmp_path / "region")), region_of_box("0,0,1,1")):
         assert shapely.from_wkb(each).equals(shapely.box(0, 0, 1, 1))
 
 
 @pytest.mark.parametrize("given", ["", "POINT(1 1)", "{", '{"type": "Point"}', "missing.geojson", "x" * 5000])
 def test_a_region_without_an_area_is_refused(given: str) -> None:
     with pytest.raises(QueryError, match="Fix: "):
-        regions.region(given)
+        region_of_text(given)
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
     with pytest.raises(QueryError, match=r"there is no file missing\.geojson"):
-        regions.region("missing.geojson")
+        region_of_text("missing.geojson")
 
 
 @pytest.mark.parametrize("given", ["1,2,3", "1,1,0,0", "a,b,c,d"])
 def test_a_box_is_four_numbers(given: str) -> None:
     with pytest.raises(QueryError, match="xmin,ymin,xmax,ymax"):
-        regions.box(given)
+        region_of_box(given)

@@ -128,22 +128,16 @@ RULES = (
         others=frozenset({"msgspec"}),
     ),
     allow(
-        "agents.protocol.formats.encodings.avro",
+        "agents.protocol.formats.avro",
         ours="agents.protocol.formats schemas",
         standard=PURE | {"io"},
         others=frozenset({"fastavro", "msgspec"}),
     ),
-    allow(
-        "agents.protocol.formats.encodings.protobuf",
-        ours="agents.protocol.formats schemas",
-        standard=PURE | {"datetime"},
-        others=frozenset({"google"}),
-    ),
     # protoc reads files, by a process of its own.
     allow(
-        "agents.protocol.formats.encodings.protoc",
+        "agents.protocol.formats.protobuf",
         ours="agents.protocol.formats schemas",
-        standard=PURE | {"errno", "importlib", "pathlib", "signal", "subprocess", "sys", "tempfile"},
+        standard=PURE | {"datetime", "errno", "importlib", "pathlib", "signal", "subprocess", "sys", "tempfile"},
         others=frozenset({"google"}),
     ),
     # Whether a library is there is asked when a configuration is built, not when a record comes.
@@ -158,27 +152,28 @@ RULES = (
         "agents.readers.query",
         ours="agents engines schemas",
         standard=STANDARD,
-        others=frozenset({"orjson", "shapely"}),
+        others=frozenset({"orjson", "shapely", "sqlglot"}),
     ),
-    allow("agents.readers.query.conditions", ours="engines schemas", standard=STANDARD, others=frozenset({"sqlglot"})),
     # Rows of an export as geometries.
     allow(
-        "agents.readers.consume.geometry",
-        ours="schemas",
+        "agents.readers.consume.export",
+        ours="agents schemas",
         standard=STANDARD,
         others=frozenset({"numpy", "orjson", "pyarrow", "shapely"}),
     ),
     # S3 has one door: jobs whose witness is elsewhere need not have the library.
     allow(
-        "agents.kafka.witness.s3", ours="agents.kafka.witness schemas", standard=STANDARD, others=frozenset({"obstore"})
+        "agents.kafka.witness.places",
+        ours="agents.kafka.lifecycle.state_folder agents.kafka.security agents.kafka.witness agents.protocol schemas",
+        standard=STANDARD,
+        others=frozenset({"aiohttp", "obstore"}),
     ),
     # The public view has no door to anything else: it is given the names of public topics, and what it shows is made of
     # their records and of what is declared.
     allow(
         "agents.readers.watch.public",
-        ours="agents.readers.consume.entries agents.readers.consume.steps agents.kafka.clients agents.kafka.security "
-        "agents.kafka.topics.admin agents.kafka.topics.ids agents.show.pictures agents.readers.watch.events "
-        "agents.readers.watch.public schemas",
+        ours="agents.readers.consume.ledger agents.kafka.clients agents.kafka.security agents.kafka.topics.admin "
+        "agents.show.pictures agents.readers.watch.events agents.readers.watch.public schemas",
         standard=STANDARD,
         others=DATA | {"aiohttp", "aiokafka"},
     ),

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.kafka.tail import tail
+from agents.kafka.clients import tail
 from agents.protocol.partitioner import home_partition
 from schemas.blocks import Block
 from schemas.config import Config, load_config

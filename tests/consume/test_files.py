@@ -14,11 +14,18 @@ import pyarrow.parquet as pa_parquet
 import pytest
 import shapely
 
-from agents.readers.consume.export import places_of
-from agents.readers.consume.files import FORMATS, check_free, write
+from agents.readers.consume.export import (
+    FORMATS,
+    check_free,
+    column,
+    ledger_table,
+    measurement_table,
+    places_of,
+    synthetic_table,
+    write,
+)
 from agents.readers.consume.ledger import Ledger
-from agents.readers.consume.parts import measurements_of
-from agents.readers.consume.table import column, ledger_table, measurement_table, synthetic_table
+from agents.readers.consume.reader import measurements_of
 from schemas.config import ENGINES, Stream
 from schemas.errors import PrivstreamError
 from schemas.releases import Candidate

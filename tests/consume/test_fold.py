@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.protocol.release.public_records import measurement_records
-from agents.readers.consume.entries import PublicRecordsError
-from agents.readers.consume.fold import FoldedTable
-from agents.readers.consume.ledger import Ledger
-from agents.readers.consume.parts import measurements_of, together
+from agents.readers.consume.ledger import FoldedTable, Ledger, PublicRecordsError
+from agents.readers.consume.reader import measurements_of, together
 from schemas.config import ENGINES
 from schemas.releases import Candidate, PublicRecord
 from tests.consume.runs import case_run, kept_by_compaction, records_of

@@ -12,11 +12,9 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import CollectorRegistry
 
 from agents.kafka.lifecycle import stops
-from agents.kafka.lifecycle.reading import Reach
-from agents.kafka.lifecycle.vitals import Vitals
+from agents.kafka.lifecycle.vitals import Reach, Vitals
 from agents.worker import metrics
-from agents.worker.ingest.counters import IngestCounters
-from agents.worker.ingest.metrics import IngestMetrics
+from agents.worker.ingest.counters import IngestCounters, IngestMetrics
 
 OURS = "privstream_"
 

@@ -13,10 +13,9 @@ import fastavro
 import msgspec
 
 from agents.protocol.clock import StepClock
+from agents.protocol.formats import protobuf
 from agents.protocol.formats.build import InputFormat
-from agents.protocol.formats.contract import SchemaRef
-from agents.protocol.formats.encodings import protobuf
-from agents.protocol.formats.schemas import SchemaBook, SchemaText
+from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
 from agents.protocol.ingest.bounds import BoundSpec
 from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.events import RawRecord

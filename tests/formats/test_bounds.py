@@ -16,15 +16,19 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.protocol.formats import avro
+from agents.protocol.formats.avro import DEEPEST, MOST_DECIMAL_BYTES, MOST_FREE, AvroEncoding
 from agents.protocol.formats.build import InputFormat
-from agents.protocol.formats.contract import SchemaRef, UnreadableError
-from agents.protocol.formats.encodings import avro
-from agents.protocol.formats.encodings.avro import MOST_DECIMAL_BYTES, AvroEncoding
-from agents.protocol.formats.encodings.avro_bounds import DEEPEST, MOST_FREE
-from agents.protocol.formats.encodings.protobuf import ProtobufEncoding
-from agents.protocol.formats.framing import KEY_HEADER, VALUE_HEADER
+from agents.protocol.formats.contract import (
+    KEY_HEADER,
+    VALUE_HEADER,
+    SchemaBook,
+    SchemaRef,
+    SchemaText,
+    UnreadableError,
+)
+from agents.protocol.formats.protobuf import ProtobufEncoding
 from agents.protocol.formats.reader import MOST_MISSING, RecordReader
-from agents.protocol.formats.schemas import SchemaBook, SchemaText
 from agents.protocol.ingest.decode import EventFields, FormatDecoder
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.userhash import id_bytes

@@ -15,11 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.protocol.formats.build import InputFormat
-from agents.protocol.formats.contract import SchemaRef, UnreadableError
-from agents.protocol.formats.encodings.csv_text import CsvEncoding, cell
-from agents.protocol.formats.encodings.protobuf import ProtobufEncoding
-from agents.protocol.formats.framing import VALUE_HEADER
-from agents.protocol.formats.schemas import MOST, SchemaBook, SchemaText
+from agents.protocol.formats.contract import MOST, VALUE_HEADER, SchemaBook, SchemaRef, SchemaText, UnreadableError
+from agents.protocol.formats.csv_text import CsvEncoding, cell
+from agents.protocol.formats.protobuf import ProtobufEncoding
 from agents.protocol.ingest.decode import EventDecoder
 from agents.protocol.ingest.partition import PartitionIngest
 from schemas.config.source.formats import CsvSection
@@ -195,7 +193,7 @@ def test_a_named_type_of_another_subject() -> None:
     ride = {"type": "record", "name": "Ride", "fields": [{"name": "place", "type": "Place"}]}
     book, ref = SchemaBook(), SchemaRef(3)
     book.put(ref, SchemaText("AVRO", json.dumps(ride), (("Place", place),)))
-    from agents.protocol.formats.encodings.avro import AvroEncoding
+    from agents.protocol.formats.avro import AvroEncoding
 
     named: dict[str, Any] = {}
     fastavro.parse_schema(json.loads(place), named_schemas=named)

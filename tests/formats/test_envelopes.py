@@ -224,8 +224,7 @@ def test_debezium_in_avro_and_its_key() -> None:
             {"name": "op", "type": "string"},
         ],
     }
-    from agents.protocol.formats.contract import SchemaRef
-    from agents.protocol.formats.schemas import SchemaText
+    from agents.protocol.formats.contract import SchemaRef, SchemaText
     from tests.formats.forms import BOOK
 
     ref = SchemaRef(2000)

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.protocol.formats.build import ROWS, InputFormat
-from agents.protocol.formats.paths import ABSENT, FieldPath
-from agents.protocol.formats.reader import paths_of
+from agents.protocol.formats.reader import ABSENT, FieldPath, paths_of
 from agents.protocol.ingest.decode import EventDecoder
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from agents.protocol.formats.contract import SchemaRef, UnreadableError
-from agents.protocol.formats.encodings import protobuf, protoc
-from agents.protocol.formats.schemas import SchemaBook, SchemaText
+from agents.protocol.formats import protobuf
+from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText, UnreadableError
 from schemas.errors import StoreError
 
 CANARY = "c4n4ry_of_a_schema"
@@ -54,11 +53,11 @@ def test_a_disk_without_room_loses_no_record(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_compiler_that_was_killed_says_nothing_of_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    monkeypatch.setattr(protoc.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(protobuf.sys, "executable", "/nowhere/python")
     with pytest.raises(StoreError, match="No such file"):
         made(SchemaText("PROTOBUF", GOOD))
     monkeypatch.undo()
-    real = protoc.subprocess.run
-    monkeypatch.setattr(protoc.subprocess, "run", lambda command, **how: real([command[0], "-c", script], **how))
+    real = protobuf.subprocess.run
+    monkeypatch.setattr(protobuf.subprocess, "run", lambda command, **how: real([command[0], "-c", script], **how))
     with pytest.raises(StoreError):
         made(SchemaText("PROTOBUF", GOOD))

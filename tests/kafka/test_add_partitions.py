@@ -23,15 +23,13 @@ from agents.kafka import stop_log
 from agents.kafka.clients import close_client, fenced_producer
 from agents.kafka.fingerprint import check_fingerprints, stored_fingerprints
 from agents.kafka.lifecycle.stops import Stops
-from agents.kafka.topics.admin import admin_client
-from agents.kafka.topics.ids import topic_identities
+from agents.kafka.topics.admin import admin_client, topic_identities
 from agents.worker.ingest.add_partitions import add_partitions
 from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask
 from agents.worker.ingest.restore import restore
 from agents.worker.ingest.service import IngestService
-from agents.worker.ingest.specs import source_specs
-from agents.worker.ingest.user_keys import user_key_ids
+from agents.worker.ingest.specs import source_specs, user_key_ids
 from schemas.blocks import Block
 from schemas.config import Config
 from schemas.errors import SourceError, TopicError

@@ -18,7 +18,7 @@ from agents.kafka.fingerprint import check_fingerprints
 from agents.kafka.topics.admin import create_topics
 from agents.worker.app import ROLES, build_app
 from agents.worker.ingest.service import ingest_service
-from agents.worker.ingest.user_keys import user_key_ids
+from agents.worker.ingest.specs import user_key_ids
 from agents.worker.job import Job
 from engines.core.contract import Columns
 from engines.core.registry import build_evaluator

@@ -21,8 +21,8 @@ from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
 from aiokafka.errors import UnknownTopicOrPartitionError
 
+from agents.kafka.clients import tail
 from agents.kafka.status import status
-from agents.kafka.tail import tail
 from agents.kafka.topics.admin import admin_client, create_topics
 from agents.local.offline.going_live import Prospect
 from agents.local.offline.replay import ReplayOptions, replay, tick_of

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from aiokafka.admin import NewTopic
 
-from agents.kafka.log_queue import LogQueue
+from agents.kafka.clients import LogQueue
 from agents.local.broker.embedded import Broker
 from schemas.config.server import Kafka
 from schemas.errors import BrokerError

@@ -14,7 +14,7 @@ from aiokafka.errors import InvalidProducerEpoch, ProducerFenced
 from prometheus_client import REGISTRY
 
 import agents.worker.publish
-from agents.kafka import log_queue
+from agents.kafka import clients
 from agents.kafka.clients import read_to_end
 from agents.kafka.topics.admin import create_topics
 from agents.protocol.partitioner import home_partition
@@ -112,12 +112,12 @@ def test_a_step_waits_for_its_public_time(
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("held", [log_queue.MOST_BYTES, 0])
+@pytest.mark.parametrize("held", [clients.MOST_BYTES, 0])
 def test_a_late_step_goes_out_at_once_and_is_counted(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
     """Also where every candidate is read from the log again, because nothing may be held."""
-    monkeypatch.setattr(log_queue, "MOST_BYTES", held)
+    monkeypatch.setattr(clients, "MOST_BYTES", held)
 
     async def scenario() -> None:
         config = wall_clock(bootstrap, tmp_path)  # all of it years ago

@@ -19,18 +19,14 @@ import pytest
 
 from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.schema_registry import RegistryClient, RegistryError
+from agents.protocol.formats.avro import AvroEncoding
 from agents.protocol.formats.build import InputFormat
-from agents.protocol.formats.contract import SchemaRef
-from agents.protocol.formats.encodings.avro import AvroEncoding
-from agents.protocol.formats.encodings.protobuf import ProtobufEncoding
-from agents.protocol.formats.encodings.protoc import descriptors
-from agents.protocol.formats.schemas import SchemaBook, SchemaText
+from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
+from agents.protocol.formats.protobuf import ProtobufEncoding, descriptors
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
-from agents.readers.consume.asyncapi import json_schemas
-from agents.readers.consume.register import register
-from agents.readers.operator.newest import newest_records
-from agents.readers.operator.source_findings import registry_findings
+from agents.readers.consume.asyncapi import json_schemas, register
+from agents.readers.operator.source_findings import newest_records, registry_findings
 from schemas.config.source.registry import Registry
 from schemas.errors import ConfigError, PrivstreamError
 from tests.formats import forms

@@ -23,10 +23,8 @@ from aiokafka import TopicPartition
 from aiokafka.admin import NewPartitions, RecordsToDelete
 
 import agents.local.offline.replay
-from agents.kafka.clients import read_to_end
-from agents.kafka.tail import tail
-from agents.kafka.topics.admin import admin_client, create_topics
-from agents.kafka.topics.ids import topic_identities
+from agents.kafka.clients import read_to_end, tail
+from agents.kafka.topics.admin import admin_client, create_topics, topic_identities
 from agents.local.offline.replay import Replayed, ReplayOptions, last_ticks, replay, tick_of
 from agents.local.offline.rows.seen import RowsSeen
 from agents.protocol.replay.plan import ReplayChunk, ReplayError, ReplayPlan

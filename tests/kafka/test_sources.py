@@ -21,7 +21,7 @@ from agents.kafka.status import status
 from agents.kafka.topics.admin import admin_client, create_topics
 from agents.readers.operator.doctor import cluster_findings
 from agents.worker.ingest.service import IngestService
-from agents.worker.ingest.user_keys import user_key_ids
+from agents.worker.ingest.specs import user_key_ids
 from schemas.errors import SourceError
 from tests.kafka.ingest_support import Bench, event, in_loop
 from tests.kafka.support import producing, until

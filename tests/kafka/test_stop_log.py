@@ -13,9 +13,9 @@ import orjson
 import pytest
 from prometheus_client import REGISTRY
 
+import agents.kafka.lifecycle.vitals
 import agents.worker.process
 import agents.worker.topic_watch
-import agents.worker.vitals_watch
 from agents.kafka import stop_log
 from agents.kafka.lifecycle.leaving import Leaving
 from agents.kafka.lifecycle.stops import STOPPED, Stops
@@ -132,7 +132,7 @@ async def test_no_stop_of_a_job_of_one_stream_leaves_it_well(
 ) -> None:
     """Asked at the moment in which the worker is gone, and while the next one reads again."""
     monkeypatch.setattr(agents.worker.topic_watch, "LOOK_S", 0.5)
-    monkeypatch.setattr(agents.worker.vitals_watch, "LOOK_S", 0.5)
+    monkeypatch.setattr(agents.kafka.lifecycle.vitals, "LOOK_S", 0.5)
     twins = Twins(bootstrap, tmp_path)
     lives = Lives(twins)
     a, ledger = twins.a, Topics.ledger(twins.a)

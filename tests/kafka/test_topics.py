@@ -10,8 +10,15 @@ import pytest
 from aiokafka.admin import NewTopic
 
 from agents.kafka.fingerprint import stored_fingerprints
-from agents.kafka.topics.admin import acl_lines, admin_client, altering, check_topics, create_topics, needed_topics
-from agents.kafka.topics.ids import topic_identities
+from agents.kafka.topics.admin import (
+    acl_lines,
+    admin_client,
+    altering,
+    check_topics,
+    create_topics,
+    needed_topics,
+    topic_identities,
+)
 from agents.readers.operator.doctor import cluster_findings
 from agents.worker.app import ROLES
 from agents.worker.process import prepare

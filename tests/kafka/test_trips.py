@@ -17,7 +17,7 @@ from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes
 from agents.worker.app import ROLES, build_app
 from agents.worker.ingest.service import ingest_service
-from agents.worker.ingest.user_keys import user_key_ids
+from agents.worker.ingest.specs import user_key_ids
 from agents.worker.job import Job
 from schemas.blocks import Block
 from schemas.config import Config

@@ -19,10 +19,9 @@ from typing import Any, get_args
 import fastavro
 import msgspec
 
+from agents.protocol.formats import protobuf
 from agents.protocol.formats.build import InputFormat
-from agents.protocol.formats.contract import SchemaRef
-from agents.protocol.formats.encodings import protobuf
-from agents.protocol.formats.schemas import SchemaBook, SchemaText
+from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.spec import SourceSpec
 from schemas.config.source.formats import CsvSection, Envelope, InputParts, KeyFormat, SourceFormat

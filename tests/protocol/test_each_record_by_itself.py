@@ -16,15 +16,13 @@ import numpy as np
 import pytest
 
 from agents.protocol.clock import StepClock
-from agents.protocol.formats.contract import SchemaRef
-from agents.protocol.formats.encodings import csv_text
+from agents.protocol.formats import csv_text
+from agents.protocol.formats.contract import SchemaBook, SchemaRef
 from agents.protocol.formats.reader import RecordReader
-from agents.protocol.formats.schemas import SchemaBook
 from agents.protocol.ingest.bounds import BoundSpec
 from agents.protocol.ingest.decode import EventDecoder
 from agents.protocol.ingest.events import PureFilter, RawRecord
-from agents.protocol.ingest.partition import PartitionIngest
-from agents.protocol.ingest.pending import PendingBlock
+from agents.protocol.ingest.partition import PartitionIngest, PendingBlock
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.ingest.times import TimeParser
 from agents.protocol.ingest.user_table import _Run

@@ -15,11 +15,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.protocol.ingest.bounds import SURPLUS
 from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import MAX_LETTERS, PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
-from agents.protocol.ingest.surplus_bounds import SURPLUS
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.userhash import IdBytes, hash_ids

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.protocol.ingest.layouts import Layout
-from agents.protocol.ingest.times import KNOWN_BYTES, TimeParser
+from agents.protocol.ingest.times import KNOWN_BYTES, Layout, TimeParser
 
 ZONES = ["UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Monrovia"]
 PATTERNS = ["%Y-%m-%d %H:%M:%S", "%d.%m.%Y %H:%M", "%Y%m%dT%H%M%S.%f", "%m/%d/%Y", "%d %b %Y %H:%M", "%y-%m-%d %H"]

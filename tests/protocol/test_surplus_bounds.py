@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.protocol.ingest.bounds import Bounds, BoundSpec
-from agents.protocol.ingest.surplus_bounds import SURPLUS, SurplusBounds
+from agents.protocol.ingest.bounds import SURPLUS, Bounds, BoundSpec, SurplusBounds
 from agents.protocol.ingest.user_table import BUCKETS
 from agents.protocol.release.merge import BlockMerge
 from schemas.blocks import Block

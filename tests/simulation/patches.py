@@ -60,7 +60,7 @@ def patches(world: World) -> dict[str, Any]:
 
     return {
         "aiokafka.client.create_conn": world.network.connect,
-        "agents.kafka.refusals.create_conn": world.network.connect,
+        "agents.kafka.cluster.create_conn": world.network.connect,
         "aiokafka.client.AIOKafkaClient.__init__": settled,
         "aiokafka.AIOKafkaConsumer.getmany": rare,
         "aiokafka.AIOKafkaConsumer.__init__": patient,

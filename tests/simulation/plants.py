@@ -25,7 +25,7 @@ from agents.protocol.partitioner import bounds_partition
 from agents.protocol.release.effects import CommitCandidates, CommitSeeds
 from agents.protocol.release.witness import Mark, judge
 from agents.worker.engine import EngineTask
-from agents.worker.ingest.awaited_ticks import AwaitedTicks
+from agents.worker.ingest.partition_task import AwaitedTicks
 from schemas.releases import Seed
 
 Patches = dict[str, Any]
@@ -159,7 +159,7 @@ def live_in_vain() -> Patches:
         due = list(reached(self, machine, offset))
         return iter(() if machine.spec.replay else due)
 
-    return {"agents.worker.ingest.awaited_ticks.AwaitedTicks.reached": changed}
+    return {"agents.worker.ingest.partition_task.AwaitedTicks.reached": changed}
 
 
 def uncommitted_restore() -> Patches:

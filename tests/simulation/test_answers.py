@@ -17,12 +17,10 @@ from aiokafka.protocol.types import Array, Schema
 from aiokafka.structs import OffsetAndMetadata
 
 from agents.kafka.answers import BY_CODE, codes_in
-from agents.kafka.clients import fenced_producer, log_reader
+from agents.kafka.clients import fenced_anew, fenced_producer, log_reader, tail
 from agents.kafka.cluster import passes, said
-from agents.kafka.forgotten import fenced_anew
 from agents.kafka.lifecycle.advice import advice, explain
-from agents.kafka.lifecycle.lives import LONG_S, MOST_ALIKE, Lives
-from agents.kafka.tail import tail
+from agents.kafka.lifecycle.leaving import LONG_S, MOST_ALIKE, Lives
 from agents.kafka.transactions import OneChanceProducer
 from schemas.config.server import Kafka
 from schemas.errors import (
@@ -106,7 +104,7 @@ class Cluster:
         network = Network(self.timeline, self.broker, Random(3))
         with ExitStack() as stack:
             stack.enter_context(virtual_clocks(self.timeline))
-            for name in ("aiokafka.client.create_conn", "agents.kafka.refusals.create_conn"):
+            for name in ("aiokafka.client.create_conn", "agents.kafka.cluster.create_conn"):
                 stack.enter_context(mock.patch(name, network.connect))
             yield
 

@@ -25,7 +25,7 @@ from agents.kafka.membership import give_place_up, keep_place
 from agents.worker.audit import AuditTask, held_out_start
 from agents.worker.engine import EngineTask, blocks_start
 from agents.worker.ingest.service import ingest_service
-from agents.worker.ingest.user_keys import user_key_ids
+from agents.worker.ingest.specs import user_key_ids
 from agents.worker.job import Job
 from agents.worker.partition_tasks import PartitionTasks
 from agents.worker.publish import PublishTask

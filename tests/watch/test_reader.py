@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from agents.kafka.topics.ids import TopicIdentity
-from agents.readers.consume import steps
+from agents.kafka.topics.admin import TopicIdentity
+from agents.readers.consume import ledger
 from agents.readers.watch import server
 from agents.readers.watch.public import reader as module
 from agents.readers.watch.public.reader import PublicReader
@@ -212,7 +212,7 @@ def test_a_record_that_ends_the_reader_is_not_read_again() -> None:
 def test_a_reader_that_begins_anew_goes_on_with_a_step_that_is_kept_in_a_file(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "IN_MEMORY", 0)  # every record is beyond it
+    monkeypatch.setattr(ledger, "IN_MEMORY", 0)  # every record is beyond it
     monkeypatch.setattr(server, "AGAIN_S", 0.0)
     publish(cluster, 0)
     topic, last = "taxi.synthetic", cluster.records["taxi.synthetic"].pop()
@@ -263,7 +263,7 @@ def test_the_ledger_is_read_before_the_records(cluster: Cluster, monkeypatch: py
 def test_other_readers_of_public_topics_refuse_or_pass_over_such_a_record(caplog: pytest.LogCaptureFixture) -> None:
     from types import SimpleNamespace
 
-    from agents.readers.consume.entries import PublicRecordsError
+    from agents.readers.consume.ledger import PublicRecordsError
     from agents.readers.consume.reader import Silent, _Steps
     from agents.worker.audit import AuditStreamTask
 

@@ -336,7 +336,7 @@ def test_bytes_that_are_no_public_records_are_counted_and_stop_nothing(
 
 
 def test_large_steps_are_kept_in_a_file_until_they_are_compared() -> None:
-    from agents.readers.consume.steps import IN_MEMORY, StepRecords
+    from agents.readers.consume.ledger import IN_MEMORY, StepRecords
 
     records = [PublicRecord("synthetic", b"k%d" % at, b"x" * 1_000_000) for at in range(6)]
     assert IN_MEMORY < 6_000_000

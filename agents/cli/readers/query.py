@@ -64,11 +64,10 @@ def query(
         raise PrivstreamError("--box and --region both say where. Fix: leave one out.")
     loaded = config_of(config)
     chosen = chosen_stream(loaded, stream)
-    from agents.readers.query import regions
-    from agents.readers.query.run import Ask
+    from agents.readers.query.run import Ask, region_of_box, region_of_text
     from agents.readers.query.run import query as run
 
-    place = regions.box(box) if box is not None else regions.region(region) if region is not None else None
+    place = region_of_box(box) if box is not None else region_of_text(region) if region is not None else None
     with rows_progress(f"read {chosen.name}", quiet=as_json) as rows:
         done = asyncio.run(
             run(loaded, chosen, Ask(where, place, series, steps, every), verify=not unverified, progress=rows)

@@ -1,10 +1,12 @@
-"""How a worker ends: always within a bounded time of being asked to, and with a last line that says why.
+"""How a worker ends, always within a bounded time of being asked to and with a last line that says why; or begins anew.
 
 Signals are waited for by a thread of its own and blocked in all others: neither a busy event loop nor a library that
 waits for ever delays it, and while nobody waits they stay with the process, through the change to another program image
-too. The process ends by `os._exit` after its last words: what libraries would still say while
-an interpreter is taken apart ("Event loop is closed") helps nobody. Nothing is lost by it, a worker may be killed at
-any time.
+too. The process ends by `os._exit` after its last words: what libraries would still say while an interpreter is taken
+apart ("Event loop is closed") helps nobody. Nothing is lost by it, a worker may be killed at any time.
+
+Beginning anew helps where something passes. What is met again each time must be said, with what to do, and seen by
+`privstream status`; and what nobody foresaw ends the worker after a few times instead of turning for ever (`Lives`).
 """
 
 from __future__ import annotations
@@ -15,10 +17,17 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from dataclasses import asdict, dataclass, replace
 from typing import NoReturn, cast
 
+import orjson
+
+from agents.kafka.lifecycle.advice import advice
+from schemas.errors import HangingTransactionError, RefusalError, UnforeseenAnswerError
+
 log = logging.getLogger(__name__)
+
 
 LIMIT_S = 9.0
 """How long a worker may take to leave in good order; with the end of the process it is gone after ten seconds."""
@@ -150,3 +159,55 @@ def _next_signal() -> int:
         if found is not None:
             return found.si_signo
     return signal.sigwait((*SIGNALS, NO_MORE))
+
+
+SHORT_S = 60.0  # a life that is shorter makes the next one wait
+MOST_S = 30.0
+LONG_S = 600.0
+"""A life that was longer has come further: what ended it is not what ended the one before."""
+MOST_ALIKE = 5
+VARIABLE = "_PRIVSTREAM_LIVES"
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """The lives of this worker before the present one; they go with the process from one life to the next.
+
+    Attributes:
+        short: in a row that were short. alike: in a row that ended for the same reason, soon; `kind` tells which.
+        told: whether `privstream status` is to say what this worker meets again and again.
+    """
+
+    short: int = 0
+    alike: int = 0
+    kind: str = ""
+    told: bool = False
+
+    @classmethod
+    def before(cls, environment: MutableMapping[str, str] = os.environ) -> Lives:
+        """Return those that an earlier image of this process has lived."""
+        return cls(**orjson.loads(environment.get(VARIABLE, "{}")))
+
+    def keep(self, environment: MutableMapping[str, str] = os.environ) -> None:
+        """Keep them for the next image of this process."""
+        environment[VARIABLE] = orjson.dumps(asdict(self)).decode()
+
+    def ended(self, error: BaseException, life_s: float) -> Lives:
+        """Return them with one more, which an error ended after so many seconds."""
+        kind = f"{advice(error).section}: {type(error).__name__}"
+        alike = self.alike + 1 if kind == self.kind and life_s < LONG_S else 1
+        now = Lives(self.short + 1 if life_s < SHORT_S else 0, alike, kind)
+        lasts = isinstance(error, (HangingTransactionError, RefusalError))  # for long before it was an error
+        return replace(now, told=alike >= (1 if lasts else MOST_ALIKE))
+
+    def over(self, error: BaseException) -> bool:
+        """Whether there is to be no further one."""
+        return self.alike >= MOST_ALIKE and isinstance(error, UnforeseenAnswerError)
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds to wait between two short lives, more each time."""
+        return min(2.0 ** min(self.short - 1, 10), MOST_S) if self.short > 1 else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.alike} times in a row"

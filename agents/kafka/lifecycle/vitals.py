@@ -2,18 +2,74 @@
 
 A part that waits for something outside is alive however long it waits. One that has begun a piece of work and does not
 end it within its limit is not: restarting the process is then all that helps, and costs nothing but the time to read
-committed records again. Nothing here acts; it is written by the event loop and read by the thread that answers probes.
+committed records again. `Vitals` acts on nothing; it is written by the event loop and read by the thread that answers
+probes.
+
+A client can also lose its way to a partition and say nothing: the worker then looks idle while records wait. So each
+look asks the brokers how far every assigned partition goes and holds it against the place where reading is.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from agents.kafka.lifecycle.reading import Reach
+from aiokafka.errors import KafkaError
+from mode import Service
+
+from agents.kafka.lifecycle.cancellations import LongService
 from schemas.topics import TopicAndPartition
+
+READ_S = 1200.0
+"""Records that wait and are not read. Longer than the longest open transaction that a broker allows (15 minutes):
+a reader of committed records waits behind it."""
+APART_S = 60.0
+"""Between two looks, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Where reading of a partition is, and where the partition ends."""
+
+    position: int
+    end: int
+
+
+@dataclass(eq=False)
+class Reading:
+    """Which partitions are not read though records wait there. Fed with one look after the other."""
+
+    limit_s: float = READ_S
+    now: Callable[[], float] = time.monotonic
+    _waited: dict[TopicAndPartition, tuple[int, float]] = field(default_factory=dict)
+    _last: float | None = None
+    _first: dict[TopicAndPartition, int] = field(default_factory=dict)
+
+    def caught_up(
+        self, places: Mapping[TopicAndPartition, Reach], busy: Collection[TopicAndPartition]
+    ) -> set[TopicAndPartition]:
+        """Partitions of which all is read and worked on that was there at the first look at them."""
+        self._first = {tp: self._first.get(tp, place.end) for tp, place in places.items()}
+        return {tp for tp, place in places.items() if place.position >= self._first[tp] and tp not in busy}
+
+    def look(self, places: Mapping[TopicAndPartition, Reach], busy: Collection[TopicAndPartition] = ()) -> list[str]:
+        """Args: busy: partitions whose reader is at work, or told to wait: it reads on when it has ended that."""
+        now = self.now()
+        # Between two looks far apart the process stood still: nobody can say what it would have read.
+        elapsed = 0.0 if self._last is None else min(now - self._last, APART_S)
+        before, self._waited, self._last = self._waited, {}, now
+        stuck = []
+        for tp, place in places.items():
+            position, waited = before.get(tp, (place.position, -elapsed))
+            moved = position != place.position or place.position >= place.end or tp in busy
+            self._waited[tp] = place.position, 0.0 if moved else waited + elapsed
+            if self._waited[tp][1] > self.limit_s:
+                stuck.append(f"{tp[0]}-{tp[1]} is not read though records wait there")
+        return sorted(stuck)
+
 
 LOOP = "event loop"
 BEAT_S = 1.0
@@ -150,3 +206,71 @@ class Vitals:
     def parts(self) -> list[Pulse]:
         """For whoever shows them."""
         return list(self._parts.values())
+
+
+LOOK_S = 10.0
+
+
+class VitalsWatch(LongService):
+    """A Faust service."""
+
+    def __init__(self, app: Any, vitals: Vitals, roles: Mapping[str, str], **service_settings: Any) -> None:
+        super().__init__(**service_settings)
+        self._app = app
+        self._vitals = vitals
+        self._roles = roles
+        self._reading = Reading()
+
+    @Service.task
+    async def _beat(self) -> None:
+        while not self.should_stop:
+            self._vitals.beat()
+            await self.sleep(BEAT_S)
+
+    @Service.task
+    async def _look(self) -> None:
+        pulse = self._vitals.part("consumer of the private topics")
+        pulse.ready = True
+        while not self.should_stop:
+            pulse.waits("until the next look")
+            await self.sleep(LOOK_S)
+            try:
+                with pulse.at("is asked where it reads", READ_S):
+                    places = await self._places()
+            except (KafkaError, OSError, TimeoutError):
+                continue  # a cluster that does not answer says nothing of what waits in it
+            self._vitals.lags["private topics"] = places
+            busy = self._busy()
+            self._vitals.caught_up["private topics"] = self._reading.caught_up(places, busy)
+            told = self._reading.look(places, busy)
+            self._vitals.fault("consumer of the private topics", "; ".join(told) or None)
+
+    async def _places(self) -> dict[TopicAndPartition, Reach]:
+        consumer, topics = self._app.consumer, set(self._roles.values())
+        tps = [tp for tp in consumer.assignment() if tp.topic in topics]
+        ends = await consumer.highwaters(*tps) if tps else {}
+        return {
+            (tp.topic, tp.partition): Reach(position, end)
+            for tp, end in ends.items()
+            if (position := await consumer.position(tp)) is not None
+        }
+
+    def _busy(self) -> set[TopicAndPartition]:
+        """Partitions whose task is at work, or not there."""
+        idle = {pulse.name for pulse in self._vitals.parts if pulse.ready and pulse.limit_s is None}
+        return {
+            (tp.topic, tp.partition)
+            for tp in self._app.consumer.assignment()
+            for role, topic in self._roles.items()
+            if topic == tp.topic and f"{role} of partition {tp.partition}" not in idle
+        }
+
+
+def watch_vitals(app: Any, vitals: Vitals, roles: Mapping[str, str]) -> None:
+    """Add the service to an application. Args: roles: role -> topic whose partitions its tasks read."""
+
+    class ConfiguredWatch(VitalsWatch):
+        def __init__(self, **service_settings: Any) -> None:
+            super().__init__(app, vitals, roles, **service_settings)
+
+    app.service(ConfiguredWatch)

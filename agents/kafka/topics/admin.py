@@ -1,6 +1,12 @@
-"""Creating and checking the job's topics, and the access rules that keep private topics private.
+"""Creating and checking the job's topics, their ids, what is missing of them, and the access rules of private ones.
 
-Names and settings come from `schemas.topics`; here they meet a cluster.
+Names and settings come from `schemas.topics`; here they meet a cluster. A topic is known by the id that Kafka gives it
+at its creation: one that was deleted and created again has another. aiokafka 0.14 speaks Metadata up to version 5,
+which has no ids; here is version 12 (Kafka 3.1 and later) in the few lines it takes.
+
+A topic that a job has lost is never made again: empty, what it held would be taken for never said. A bounds topic that
+was made again or cut is seen here by its offsets alone, which is cheap; the proof, bucket by bucket, is made where the
+ingest restores (`agents.protocol.ingest.snapshots`).
 """
 
 from __future__ import annotations
@@ -8,23 +14,248 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
+from aiokafka.protocol.abstract import AbstractType
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Schema, TaggedFields
 
-from agents.kafka.refusals import no_answer
+from agents.kafka.clients import close_client, read_to_end
+from agents.kafka.cluster import no_answer
 from agents.kafka.security import security_kwargs
-from agents.kafka.topics.ids import topic_identities
-from agents.kafka.topics.lost import WHAT_TO_DO, Lost, lost_bounds, lost_public, lost_topics
+from agents.protocol.fingerprint import holding
+from agents.protocol.partitioner import bounds_partition, home_partition
+from schemas.blocks import Block
 from schemas.errors import BrokerError, ConfigError, ConfigProblem, TopicError
 from schemas.topics import Topic, Topics
 
 if TYPE_CHECKING:
     from schemas.config import Config, Kafka
+
+
+NO_ID = bytes(16)
+
+
+class Id(AbstractType):
+    """Sixteen bytes."""
+
+    @classmethod
+    def encode(cls, value: bytes) -> bytes:
+        return value
+
+    @classmethod
+    def decode(cls, data: BytesIO) -> bytes:
+        return data.read(16)
+
+
+class MetadataResponse12(Response):
+    API_KEY = 3
+    API_VERSION = 12
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "brokers",
+            CompactArray(
+                ("node_id", Int32),
+                ("host", CompactString("utf-8")),
+                ("port", Int32),
+                ("rack", CompactString("utf-8")),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("cluster_id", CompactString("utf-8")),
+        ("controller_id", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("error_code", Int16),
+                ("name", CompactString("utf-8")),
+                ("topic_id", Id),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", CompactArray(Int32)),
+                        ("isr", CompactArray(Int32)),
+                        ("offline_replicas", CompactArray(Int32)),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("authorized_operations", Int32),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class MetadataRequest12(RequestStruct):
+    API_KEY = 3
+    API_VERSION = 12
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = MetadataResponse12
+    SCHEMA = Schema(
+        (
+            "topics",
+            CompactArray(("topic_id", Id), ("name", CompactString("utf-8")), ("tags", TaggedFields)),
+        ),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_topic_authorized_operations", Boolean),
+        ("tags", TaggedFields),
+    )
+
+
+class MetadataWithIds(Request[MetadataRequest12]):
+    API_KEY = 3
+
+    def __init__(self, topics: Collection[str]) -> None:
+        self._topics = topics
+
+    def build(self, request_struct_class: Any) -> Any:
+        # Never let the question create the topic.
+        return request_struct_class([(NO_ID, name, {}) for name in self._topics], False, False, {})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIdentity:
+    """What tells a topic from another one of the same name."""
+
+    id: str
+    partitions: int
+
+
+async def topic_answers(
+    asking: AIOKafkaAdminClient | AIOKafkaConsumer, topics: Collection[str]
+) -> tuple[dict[str, TopicIdentity], dict[str, KafkaError]]:
+    """Topic -> identity, topic -> why it is not told; topics that do not exist are in neither. Raises: KafkaError."""
+    client = asking._client
+    response = await client.send(client.get_random_node(), MetadataWithIds(topics))
+    found: dict[str, TopicIdentity] = {}
+    untold: dict[str, KafkaError] = {}
+    for error, name, topic_id, _, partitions, *_ in response.topics:
+        if error == UnknownTopicOrPartitionError.errno:
+            continue
+        if error:
+            untold[name] = for_code(error)(name)
+        else:
+            found[name] = TopicIdentity(topic_id.hex(), len(partitions))
+    return found, untold
+
+
+async def topic_identities(
+    asking: AIOKafkaAdminClient | AIOKafkaConsumer, topics: Collection[str]
+) -> dict[str, TopicIdentity]:
+    """Topic -> identity; topics that do not exist are absent. Raises: KafkaError, also if one of them is not told."""
+    found, untold = await topic_answers(asking, topics)
+    for error in untold.values():
+        raise error
+    return found
+
+
+RECENT = 100  # records at the end of a blocks partition, among which the newest blocks of its streams are looked for
+WHAT_TO_DO = (
+    "put the private topics back as they were, all of one moment; else start anew: another name for the job and for "
+    "its streams, and what was released counts for the same people (explain --earlier)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A topic of the job's history, and how it is known that it has lost something."""
+
+    topic: str
+    reason: str
+
+
+async def lost_topics(config: Config, existing: Mapping[str, TopicIdentity]) -> list[Lost]:
+    """Topics of the job's history that are missing although another of them holds, or has held, records.
+
+    Raises: BrokerError.
+    """
+    names = Topics(config.job.name, config.kafka.partitions).history
+    missing = [name for name in names if name not in existing]
+    if not missing:
+        return []
+    for name in names:
+        if name in existing and any((await ends_of(config.kafka, name, existing[name].partitions))[1]):
+            reason = f"is gone, with all it held: {name} shows that the job has run. It must not be made again empty"
+            return [Lost(each, reason) for each in missing]
+    return []
+
+
+async def lost_public(config: Config, existing: Mapping[str, TopicIdentity]) -> list[Lost]:
+    """Public topics that are missing of streams that were started: all were there at the first start.
+
+    Raises: BrokerError, WireError.
+    """
+    topics = Topics(config.job.name, config.kafka.partitions)
+    names = {name: stream.name for stream in config.streams for name in topics.published(stream.name)}
+    missing = {topic: stream for topic, stream in names.items() if topic not in existing}
+    if not missing or topics.fingerprints not in existing:
+        return []
+    _, _, records = await read_to_end(config.kafka, topics.fingerprints, 0, 0)
+    started = holding(record.value for record in records)
+    reason = "is gone, with all it held: {stream} was started with it. It must not be made again empty"
+    return [Lost(topic, reason.format(stream=stream)) for topic, stream in missing.items() if stream in started]
+
+
+async def lost_bounds(config: Config, existing: Mapping[str, TopicIdentity]) -> list[Lost]:
+    """Whether the offsets of the bounds topic show that it was cut, or made again while the job had bounds in it.
+
+    Raises: BrokerError, WireError.
+    """
+    topics = Topics(config.job.name, config.kafka.partitions)
+    if topics.bounds not in existing or topics.blocks not in existing:
+        return []
+    written = await _written_partitions(config, topics)
+    # After the blocks: what a block speaks of was committed with it or before.
+    begins, ends = await ends_of(config.kafka, topics.bounds, existing[topics.bounds].partitions)
+    if any(begins):  # compaction leaves the first offset where it is
+        return [Lost(topics.bounds, "has lost its first records: by retention, or while it had another cleanup.policy")]
+    if any(ends[partition] == 0 for partition in written if partition < len(ends)):
+        return [Lost(topics.bounds, "is empty where blocks speak of bounds in it: it was deleted and made again")]
+    return []
+
+
+async def _written_partitions(config: Config, topics: Topics) -> Collection[int]:
+    """Partitions of the bounds topic that hold snapshots, as the newest blocks say."""
+    bounded = {stream.name for stream in config.streams if stream.privacy.bounds_users}
+    written = set()
+    for home in {home_partition(name, topics.partitions) for name in bounded}:
+        end = (await ends_of(config.kafka, topics.blocks, topics.partitions))[1][home]
+        _, _, records = await read_to_end(config.kafka, topics.blocks, home, max(0, end - RECENT))
+        for record in records:
+            if record.key.decode() in bounded:
+                block = Block.decode(record.value)
+                if block.snapshots.any():
+                    written.add(bounds_partition(block.stream, block.partition, topics.partitions))
+    return written
+
+
+async def ends_of(kafka: Kafka, topic: str, partitions: int) -> tuple[list[int], list[int]]:
+    """First and next offset of each partition."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap, **security_kwargs(kafka))
+    try:
+        await consumer.start()
+        asked = [TopicPartition(topic, partition) for partition in range(partitions)]
+        begins, ends = await consumer.beginning_offsets(asked), await consumer.end_offsets(asked)
+    except (KafkaError, OSError) as error:
+        raise await no_answer(kafka, f"{topic} cannot be looked at", error) from error
+    finally:
+        await close_client(consumer)
+    return [begins[each] for each in asked], [ends[each] for each in asked]
+
 
 SAFE_BROKERS = 3  # from here on a record survives the loss of a broker
 ADMIN_TIMEOUT_MS = 20_000

@@ -17,8 +17,7 @@ from agents.kafka import stop_log
 from agents.kafka.lifecycle.advice import what_happened, what_to_do
 from agents.kafka.lifecycle.logs import Reminder
 from agents.kafka.lifecycle.stops import STOPPED, Stop
-from agents.kafka.witness.state import UNCONFIGURED
-from agents.kafka.witness.store import ChangedError, Noted, Store, prove, within
+from agents.kafka.witness.places import UNCONFIGURED, ChangedError, Noted, Store, prove, within
 from agents.protocol.release.witness import Mark, Terms, advance, judge
 from schemas.errors import BrokerError, WitnessAwayError
 

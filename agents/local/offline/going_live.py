@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agents.kafka.broker_clock import BrokerClock
-from agents.kafka.lifecycle.backlog import MANY_STEPS, time_for
-from agents.kafka.tail import tail
-from agents.kafka.topics.admin import admin_client
-from agents.kafka.topics.ids import topic_identities
-from agents.protocol.clock import StepClock
+from agents.kafka.clients import tail
+from agents.kafka.topics.admin import admin_client, topic_identities
+from agents.protocol.clock import MANY_STEPS, StepClock, time_for
 from agents.protocol.partitioner import home_partition
 from agents.protocol.replay.plan import ReplayError
 from schemas.blocks import Block

@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerFenced
 
-from agents.kafka.clients import close_client, fenced_producer
-from agents.kafka.tail import tail
-from agents.kafka.topics.admin import admin_client
-from agents.kafka.topics.ids import topic_identities
+from agents.kafka.clients import close_client, fenced_producer, tail
+from agents.kafka.topics.admin import admin_client, topic_identities
 from agents.local.offline.going_live import GoingLive, Prospect, has_gone_live
 from agents.local.offline.rows.columns import rows_for
 from agents.local.offline.rows.files import FileError, RowFile

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from agents.protocol.formats.contract import Encoding
-from agents.protocol.formats.encodings.avro import AvroEncoding
-from agents.protocol.formats.encodings.csv_text import CsvEncoding, Kinds
-from agents.protocol.formats.encodings.json_text import JsonEncoding
-from agents.protocol.formats.encodings.message_pack import MessagePackEncoding
-from agents.protocol.formats.encodings.protobuf import ProtobufEncoding
-from agents.protocol.formats.encodings.text import TextEncoding
-from agents.protocol.formats.schemas import SchemaBook
+from agents.protocol.formats.avro import AvroEncoding
+from agents.protocol.formats.contract import Encoding, SchemaBook
+from agents.protocol.formats.csv_text import CsvEncoding, Kinds
+from agents.protocol.formats.json_text import JsonEncoding, MessagePackEncoding, TextEncoding
+from agents.protocol.formats.protobuf import ProtobufEncoding
 from schemas.config.source.formats import CsvSection
 from schemas.errors import ConfigError, ConfigProblem
 

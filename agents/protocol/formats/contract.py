@@ -1,11 +1,19 @@
-"""What a format is, and how it says that it cannot read a record."""
+"""What a format is, how it says that it cannot read a record, and the schemas that records name.
+
+Serializers of Confluent's registry say which schema a record is written with in front of it: a zero byte and the id,
+four bytes, big-endian. Or in a header, `__value_schema_id` or `__key_schema_id`: the same five bytes, or a one and a
+GUID of sixteen bytes; the record then begins at its first byte. Source: the "wire format" of Confluent's documentation
+of its serializers. A registry never changes what an id stands for, so what is read with a schema is a function of the
+record.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from schemas.errors import PrivstreamError
 from schemas.events import Reason
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -55,3 +63,102 @@ class Document:
     value: Any
     envelope: Mapping[str, Any] = field(default_factory=dict)
     operation: str | None = None
+
+
+VALUE_HEADER, KEY_HEADER = "__value_schema_id", "__key_schema_id"
+_ID, _GUID = 0, 1
+
+
+def header_of(headers: Headers, name: str) -> bytes | None:
+    """The last header of this name."""
+    found = None
+    for each, value in headers:
+        if each == name:
+            found = value
+    return found
+
+
+def framed(data: bytes, header: bytes | None) -> tuple[SchemaRef, int]:
+    """The schema, and where what was written with it begins. Raises: UnreadableError.
+
+    >>> framed(bytes([0, 0, 0, 0, 12, 99]), None)
+    (SchemaRef(name=12), 5)
+    """
+    if header is not None:
+        if len(header) == 5 and header[0] == _ID:
+            return SchemaRef(int.from_bytes(header[1:], "big")), 0
+        if len(header) == 17 and header[0] == _GUID:
+            return SchemaRef(header[1:].hex()), 0
+        raise UnreadableError(Reason.NO_SCHEMA_ID)
+    if len(data) < 5 or data[0] != 0:
+        raise UnreadableError(Reason.NO_SCHEMA_ID)
+    return SchemaRef(int.from_bytes(data[1:5], "big")), 5
+
+
+def framed_ref(data: bytes, header: bytes | None) -> SchemaRef | None:
+    """The schema alone; None where nothing says it."""
+    try:
+        return framed(data, header)[0]
+    except UnreadableError:
+        return None
+
+
+MOST = 10_000
+"""Ids that are remembered: anybody who may write to a source can make up ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaText:
+    """A schema as a registry holds it.
+
+    Attributes:
+        kind: `AVRO`, `PROTOBUF` or `JSON`.
+        references: (name, text) of the schemas that it is made of, each behind those that it needs itself.
+    """
+
+    kind: str
+    text: str
+    references: tuple[tuple[str, str], ...] = ()
+
+
+class SchemaBook:
+    """What is known of one registry; shared by all that reads with it."""
+
+    def __init__(self) -> None:
+        self._texts: dict[SchemaRef, SchemaText | None] = {}
+        self._made: dict[tuple[SchemaRef, str], Any] = {}
+
+    def __contains__(self, ref: SchemaRef) -> bool:
+        return ref in self._texts
+
+    def put(self, ref: SchemaRef, text: SchemaText | None) -> None:
+        """What the registry said; None: it has no such schema."""
+        self._texts[ref] = text
+        if len(self._texts) > MOST:
+            # One that is not there, if any: those can be made up.
+            gone = next((each for each, known in self._texts.items() if known is None), next(iter(self._texts)))
+            del self._texts[gone]
+            self._made = {key: made for key, made in self._made.items() if key[0] != gone}
+
+    def reader(self, ref: SchemaRef, kind: str, make: Callable[[SchemaText], Any]) -> Any:
+        """What `make` makes of the schema, once. Raises: UnreadableError.
+
+        Ask first whether it is here: of one that is not, `UNKNOWN_SCHEMA` is the answer too. No record stops a stream.
+        """
+        if ref not in self._texts:
+            raise UnreadableError(Reason.UNKNOWN_SCHEMA)
+        if (ref, kind) not in self._made:
+            text = self._texts[ref]
+            made: Any = Reason.UNKNOWN_SCHEMA if text is None else Reason.UNUSABLE_SCHEMA
+            if text is not None and text.kind == kind:
+                try:
+                    made = make(text)
+                except (ImportError, MemoryError, OSError, PrivstreamError):
+                    raise  # of this machine: the schema may well be good, and its records are not given up
+                except Exception:  # whatever its library finds wrong with a schema
+                    made = Reason.UNUSABLE_SCHEMA
+            self._made[ref, kind] = made
+        made = self._made[ref, kind]
+        if isinstance(made, Reason):
+            raise UnreadableError(made)
+        return made

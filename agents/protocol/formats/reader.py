@@ -1,19 +1,182 @@
-"""Records of a source as events: each field that is configured, under its name, from wherever in the record it is."""
+"""Records of a source as events: each field that is configured, under its name, from wherever in the record it is.
+
+The name of a field is a path into a record:
+
+| name                 | means                                                                                  |
+|----------------------|----------------------------------------------------------------------------------------|
+| `lat`                | the field `lat` of the value                                                           |
+| `position.lat`       | the field of that very name if the value has one, else `lat` in `position`             |
+| `coordinates.0`      | the first item of a list                                                               |
+| `"a.b".c`            | `c` in the field `a.b`: a part in quotes stands for itself                             |
+| `"$key"`             | the field `$key` of the value                                                          |
+| `$key`, `$key.id`    | the record's key, or a field of it                                                     |
+| `$header.NAME`       | the last header of that name, as text                                                  |
+| `$timestamp`         | Kafka's timestamp of the record, in milliseconds                                       |
+| `$envelope.PATH`     | an attribute of a CloudEvent, a field of Debezium's envelope                           |
+| `$operation`         | `insert` or `delete`, of a change of a table                                           |
+
+What a format gives there becomes what the fields of an event can be: texts, numbers, booleans and null, as JSON has
+them.
+"""
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
 
+from agents.protocol.formats import cloudevents, debezium
 from agents.protocol.formats.build import NEEDS, ROWS, InputFormat
-from agents.protocol.formats.contract import Document, Headers, SchemaRef, UnreadableError
-from agents.protocol.formats.encodings.csv_text import Kinds
-from agents.protocol.formats.envelopes import cloudevents, debezium
-from agents.protocol.formats.framing import KEY_HEADER, VALUE_HEADER, header_of
-from agents.protocol.formats.paths import ABSENT, FieldPath
-from agents.protocol.formats.schemas import SchemaBook
-from agents.protocol.formats.values import PLAIN, instant, plain
+from agents.protocol.formats.contract import (
+    KEY_HEADER,
+    VALUE_HEADER,
+    Document,
+    Headers,
+    SchemaBook,
+    SchemaRef,
+    UnreadableError,
+    header_of,
+)
+from agents.protocol.formats.csv_text import Kinds
 from schemas.events import TICK_HEADER, Reason
+
+_PART = re.compile(r'"([^"]*)"|([^."]+)')
+_ROOTS = ("$key", "$header", "$timestamp", "$envelope", "$operation")
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = _Absent()
+"""Where there is no such field; other than None, which is a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPath:
+    """A field's name, taken apart.
+
+    Attributes:
+        name: as it is configured.
+        root: one of `$key`, `$header`, ..., or "" for the value.
+        parts: from there; none for the root itself.
+    """
+
+    name: str
+    root: str
+    parts: tuple[str, ...]
+
+    @staticmethod
+    def of(name: str) -> FieldPath:
+        """
+        >>> FieldPath.of('"a.b".c').parts, FieldPath.of("$key.id").root
+        (('a.b', 'c'), '$key')
+        """
+        root, _, rest = name.partition(".")
+        if root in ("$header", "$envelope", "$key") and rest:
+            # A header's name may have dots of its own.
+            return FieldPath(name, root, (rest,) if root == "$header" else _parts(rest))
+        if name in _ROOTS:
+            return FieldPath(name, name, ())
+        return FieldPath(name, "", _parts(name))
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a top-level field of the value and nothing else."""
+        return self.root == "" and self.parts == (self.name,)
+
+    def find(self, document: Any) -> Any:
+        """What stands there in a document; `ABSENT` where nothing does.
+
+        >>> FieldPath.of("a.b").find({"a": {"b": 1}}), FieldPath.of("a.b").find({"a.b": 2, "a": {"b": 1}})
+        (1, 2)
+        """
+        if self.root == "" and isinstance(document, Mapping) and self.name in document:
+            return document[self.name]
+        for part in self.parts:
+            if isinstance(document, Mapping):
+                document = document.get(part, ABSENT)
+            elif isinstance(document, list) and part.isdecimal() and len(part) < 7:
+                document = document[int(part)] if int(part) < len(document) else ABSENT
+            else:
+                return ABSENT
+        return document
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """A text that is not of parts and dots stands for itself, as a whole."""
+    parts, at = [], 0
+    while (found := _PART.match(text, at)) is not None:
+        parts.append(found[2] if found[1] is None else found[1])
+        at = found.end()
+        if at == len(text):
+            return tuple(parts)
+        if text[at] != ".":
+            break
+        at += 1
+    return (text,)
+
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_ONE_US = datetime.timedelta(microseconds=1)
+PLAIN: frozenset[type] = frozenset((str, int, bool, type(None)))
+"""Types that stay what they are."""
+_UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+def plain(value: Any) -> Any:
+    """A value of a domain's field, or a user. What can be none, such as bytes, stays what it is: of a wrong type.
+
+    Raises: UnreadableError: a number that is none, or beyond float64.
+    """
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    if kind is float:
+        if not math.isfinite(value):
+            raise UnreadableError(Reason.NOT_FINITE)
+        return value
+    if kind is decimal.Decimal:
+        return _of_decimal(value)
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
+        return value.isoformat()
+    if kind.__name__ == "UUID":
+        return str(value)
+    return value
+
+
+def _of_decimal(value: decimal.Decimal) -> int | float:
+    if not value.is_finite():
+        raise UnreadableError(Reason.NOT_FINITE)
+    exponent = value.as_tuple().exponent
+    assert isinstance(exponent, int)  # it is finite
+    if exponent == 0:  # of no fraction by its type: an id, or a count
+        return int(value)
+    number = float(value)
+    if not math.isfinite(number):
+        raise UnreadableError(Reason.NOT_FINITE)
+    return number
+
+
+def instant(value: Any, unit: str | None) -> Any:
+    """The time of an event. One that its format knows to be an instant is that, whatever unit it was written in.
+
+    Args: unit: `s`, `ms`, `us` where a number is configured; None: a text.
+    """
+    if unit is None or not isinstance(value, datetime.datetime):
+        return plain(value)
+    if value.tzinfo is None:  # a local time is no number of anything
+        return value.isoformat()
+    us = (value - _EPOCH) // _ONE_US
+    whole, rest = divmod(us, _UNIT_US[unit])
+    # As text where it is no whole number: floats have not enough digits.
+    return whole if rest == 0 else format(decimal.Decimal(us) / _UNIT_US[unit], "f")
+
 
 MOST_MISSING = 64
 """Schemas that are asked for at once; a registry is asked for fewer at a time."""

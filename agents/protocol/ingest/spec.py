@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 from agents.protocol.clock import StepClock
 from agents.protocol.formats.build import JSON, ROWS, InputFormat
+from agents.protocol.formats.contract import SchemaBook
 from agents.protocol.formats.reader import RecordReader, paths_of
-from agents.protocol.formats.schemas import SchemaBook
 from agents.protocol.ingest.bounds import BoundSpec
 from agents.protocol.ingest.decode import MAX_VALUE_BYTES, EventDecoder, EventFields, FormatDecoder
 from agents.protocol.ingest.times import TimeParser

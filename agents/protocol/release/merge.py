@@ -95,7 +95,7 @@ class BlockMerge:
         return self._pending.pop(step, None) or Folded.empty(self.words)
 
     def take_surplus(self, step: int) -> int:
-        """The surplus of a closed step (`agents.protocol.ingest.surplus_bounds`), which leaves the merge. Private."""
+        """The surplus of a closed step (`agents.protocol.ingest.bounds`), which leaves the merge. Private."""
         return self._surplus.pop(step, 0)
 
     @property

@@ -1,6 +1,7 @@
 """The public topics as an AsyncAPI 3.0 document: names, keys, headers, payloads as JSON Schemas, tombstones.
 
-Pure. Source: AsyncAPI 3.0.0 and version 0.5.0 of its Kafka bindings.
+The schemas can be registered at the job's schema registry. Source: AsyncAPI 3.0.0 and version 0.5.0 of its Kafka
+bindings.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from agents.kafka.schema_registry import RegistryClient, RegistryError
 from engines.core.contract import ScalarKind
 from engines.core.registry import build_domain
+from schemas.errors import PrivstreamError
 from schemas.ledger import LedgerEntry
 from schemas.public import MeasurementRecord
 from schemas.releases import STEP_HEADER
@@ -21,6 +24,7 @@ from schemas.topics import Topics
 if TYPE_CHECKING:
     from schemas.config import Config, Stream
     from schemas.topics import Topic
+
 
 BINDING = "0.5.0"
 REFERENCE = "#/components/schemas/{name}"
@@ -162,3 +166,29 @@ def _channel(topic: Topic, messages: list[str]) -> dict[str, Any]:
         "messages": {name.replace(".", "_"): {"$ref": f"#/components/messages/{name}"} for name in messages},
         "bindings": {"kafka": {**kafka, "bindingVersion": BINDING}},
     }
+
+
+async def register(config: Config) -> dict[str, int]:
+    """Register the schema of each public topic's values; once more changes nothing. Records stay plain JSON.
+
+    Returns: subject -> id of its schema. Subjects are `<topic>-value`, as serializers name them.
+    Raises: PrivstreamError where there is no registry, or it does not take one.
+    """
+    if config.kafka.registry is None:
+        raise PrivstreamError(
+            "--register: no registry is named. Fix: add [kafka.registry] with url, or print the schemas with "
+            "--json-schema."
+        )
+    ids = {}
+    async with RegistryClient(config.kafka.registry) as client:
+        try:
+            for topic, schema in json_schemas(config).items():
+                subject = f"{topic}-value"
+                ids[subject] = await client.register(subject, schema)
+        except RegistryError as error:
+            done = f"; registered before that: {', '.join(ids)}" if ids else ""
+            raise PrivstreamError(
+                f"{error}{done}. Fix: bring the registry back, let {config.kafka.registry.username or 'anybody'} write "
+                "there, or set the subject's compatibility; registering again is safe."
+            ) from None
+    return ids

@@ -1,24 +1,277 @@
-"""What `privstream export` does: public topics to a file, checked on the way."""
+"""What `privstream export` does: public topics to a file (CSV, Parquet, GeoJSON, GeoParquet), checked on the way.
+
+Names and values are as they were published. A column's type is that of its values: numbers, texts, booleans, lists.
+Where JSON mixes them, as a number and the word for "other", the column is text. Nothing is parsed further: a time is
+the raw events' time field as it is written. Rows with a place are points of synthetic records, or rectangles of
+measured cells. Source: the GeoParquet 1.1.0 and GeoJSON (RFC 7946) specifications.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import numpy as np
+import orjson
 import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pa_parquet
+import shapely
 
-from agents.readers.consume.files import FORMATS, check_free, write
-from agents.readers.consume.geometry import Placing
-from agents.readers.consume.parts import measurements_of
-from agents.readers.consume.reader import ReadingProgress, read_ledger, read_steps
-from agents.readers.consume.table import ledger_table, measurement_table, synthetic_table
+from agents.readers.consume.ledger import FoldedTable
+from agents.readers.consume.reader import ReadingProgress, measurements_of, read_ledger, read_steps
+from schemas.errors import PrivstreamError
 from schemas.ledger import LedgerEntry
 from schemas.releases import PublicRecord
 
 if TYPE_CHECKING:
     from schemas.config import Config, Stream
+
+
+COLUMN = "geometry"
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """How rows are placed.
+
+    Attributes:
+        fields: x and y of points, or the one field with a rectangle `[xmin, ymin, xmax, ymax]`.
+        in_degrees: longitudes and latitudes on WGS 84; else the units are the stream's own, and unknown here.
+    """
+
+    fields: tuple[str, ...]
+    in_degrees: bool
+
+    def of(self, table: pa.Table) -> np.ndarray:
+        """`(rows,)` shapely geometries; None where a row has no place."""
+        columns = [table.column(field).to_pylist() for field in self.fields]
+        if len(columns) == 2:
+            x, y = (np.array([np.nan if v is None else v for v in column], np.float64) for column in columns)
+            points: np.ndarray = shapely.points(x, y)
+            points[np.isnan(x) | np.isnan(y)] = None
+            return points
+        return np.array([None if cell is None else rectangle(cell) for cell in columns[0]], object)
+
+
+def rectangle(cell: Sequence[float]) -> Any:
+    """A cell as a polygon; two of them where it crosses the antimeridian, its west above its east (RFC 7946, 5.2).
+
+    >>> rectangle([0.0, 0.0, 2.0, 1.0]).area, rectangle([170.0, 0.0, -170.0, 1.0]).area
+    (2.0, 20.0)
+    """
+    west, south, east, north = cell
+    if west <= east:
+        return shapely.box(west, south, east, north)
+    return shapely.MultiPolygon([shapely.box(west, south, 180.0, north), shapely.box(-180.0, south, east, north)])
+
+
+def geoparquet(table: pa.Table, places: Placing) -> pa.Table:
+    """The table with a column of WKB and the metadata `geo` of GeoParquet 1.1.0."""
+    shapes = places.of(table)
+    there = shapes[[shape is not None for shape in shapes]]
+    named = sorted({shape.geom_type for shape in there})
+    column: dict[str, Any] = {"encoding": "WKB", "geometry_types": named}
+    if not places.in_degrees:
+        column["crs"] = None  # undefined; left out it would be OGC:CRS84
+    if len(there):
+        column["bbox"] = shapely.total_bounds(there).tolist()
+    geo = {"version": "1.1.0", "primary_column": COLUMN, "columns": {COLUMN: column}}
+    wkb = pa.array([None if shape is None else shape.wkb for shape in shapes], pa.binary())
+    return table.append_column(COLUMN, wkb).replace_schema_metadata({"geo": orjson.dumps(geo)})
+
+
+def geojson(table: pa.Table, places: Placing) -> bytes:
+    """A FeatureCollection: all columns but those of the place are properties.
+
+    Raises: PrivstreamError where coordinates are not degrees, which is all that GeoJSON knows.
+    """
+    if not places.in_degrees:
+        raise PrivstreamError(
+            "GeoJSON holds longitudes and latitudes alone (RFC 7946), and neither the names nor the bounds of this "
+            "domain's fields say that these are. Fix: --format geoparquet, and tell your program the coordinate system."
+        )
+    kept = [name for name in table.column_names if name not in places.fields]
+    shapes = places.of(table)
+    rows = table.select(kept).to_pylist() if kept else [{} for _ in shapes]
+    features = [
+        {"type": "Feature", "geometry": None if shape is None else shapely.geometry.mapping(shape), "properties": row}
+        for shape, row in zip(shapes, rows, strict=True)
+    ]
+    return orjson.dumps({"type": "FeatureCollection", "features": features}, option=orjson.OPT_APPEND_NEWLINE)
+
+
+ID = "synthetic_id"
+"""Column of the record's key."""
+ADDED = "added_step"
+"""Column of the step that added the record."""
+
+
+def synthetic_table(table: FoldedTable, fields: Sequence[str]) -> pa.Table:
+    """One row for each synthetic record alive, in the order in which they were added.
+
+    Args:
+        fields: that come first, in this order, and are there without rows too. Others follow as records have them.
+    """
+    ids: list[str] = []
+    steps: list[int] = []
+    columns = _Columns(fields)
+    for key, step, record in table.records():
+        ids.append(key)
+        steps.append(step)
+        columns.add(record)
+    own = {
+        _free(ID, columns.names): pa.array(ids, pa.string()),
+        _free(ADDED, columns.names): pa.array(steps, pa.int64()),
+    }
+    return pa.table(own | columns.arrays())
+
+
+def measurement_table(measured: Iterable[tuple[int, Mapping[str, Any]]]) -> pa.Table:
+    """One row for each measurement, with its step; lists are lists, objects are texts of JSON."""
+    columns = _Columns(("step",))
+    for step, told in measured:
+        columns.add({"step": step, **told})
+    return pa.table(columns.arrays())
+
+
+def ledger_table(entries: Iterable[LedgerEntry]) -> pa.Table:
+    """One row for each step; objects, as the guarantee, are texts of JSON."""
+    columns = _Columns(("step", "start", "end"))
+    for entry in entries:
+        columns.add(entry.as_json())
+    return pa.table(columns.arrays())
+
+
+class _Columns:
+    """Values by field; a record that lacks a field is null there."""
+
+    def __init__(self, fields: Sequence[str]) -> None:
+        self._values: dict[str, list[Any]] = {field: [] for field in fields}
+        self._rows = 0
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._values)
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        for name, value in record.items():
+            if name not in self._values:
+                self._values[name] = [None] * self._rows
+            self._values[name].append(value)
+        self._rows += 1
+        for values in self._values.values():
+            if len(values) < self._rows:
+                values.append(None)
+
+    def arrays(self) -> dict[str, pa.Array]:
+        return {name: column(values) for name, values in self._values.items()}
+
+
+def column(values: Sequence[Any]) -> pa.Array:
+    """JSON values as one Arrow array.
+
+    >>> column([1, None, 2.5]).type, column([1, "other"]).to_pylist(), column([{"a": 1}]).to_pylist()
+    (DataType(double), ['1', 'other'], ['{"a":1}'])
+    """
+    kinds = {type(value) for value in values if value is not None}
+    if not kinds:
+        return pa.nulls(len(values), pa.string())
+    if kinds <= {int, float} or (len(kinds) == 1 and not kinds & {dict}):
+        try:
+            return pa.array(values, pa.float64() if float in kinds and kinds <= {int, float} else None)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            pass  # whole numbers beyond 64 bits, lists of several types
+    return pa.array([None if value is None else _text(value) for value in values], pa.string())
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode() if not _huge(value) else str(value)
+
+
+def _huge(value: Any) -> bool:
+    return isinstance(value, int) and not -(2**63) <= value < 2**64
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    """A column name that no field of the records has."""
+    while name in taken:
+        name = f"_{name}"
+    return name
+
+
+def flat(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
+    """The columns for a format that has no lists: those are texts of JSON."""
+    for name in table.column_names:
+        values = table.column(name)
+        if pa.types.is_list(values.type):
+            values = pa.array([None if each is None else orjson.dumps(each).decode() for each in values.to_pylist()])
+        yield name, values
+
+
+Write = Callable[[pa.Table, Placing | None, Path], None]
+
+
+def _csv(table: pa.Table, places: Placing | None, path: Path) -> None:
+    plain = pa.table(dict(flat(table)))
+    pa_csv.write_csv(plain, path, pa_csv.WriteOptions(quoting_style="needed"))
+
+
+def _parquet(table: pa.Table, places: Placing | None, path: Path) -> None:
+    pa_parquet.write_table(table, path)
+
+
+def _geoparquet(table: pa.Table, places: Placing | None, path: Path) -> None:
+    pa_parquet.write_table(geoparquet(table, _placed(places)), path)
+
+
+def _geojson(table: pa.Table, places: Placing | None, path: Path) -> None:
+    path.write_bytes(geojson(table, _placed(places)))
+
+
+FORMATS: Mapping[str, tuple[str, Write]] = {
+    "csv": ("csv", _csv),
+    "parquet": ("parquet", _parquet),
+    "geojson": ("geojson", _geojson),
+    "geoparquet": ("geo.parquet", _geoparquet),
+}
+"""Name of a format -> how its files end, and what writes one."""
+
+
+def _placed(places: Placing | None) -> Placing:
+    if places is None:
+        raise PrivstreamError(
+            "these rows have no place: the domain names no coordinates. Fix: --format csv or parquet; of a domain of "
+            "zones, "
+            "x and y in [streams.domain] place each record in its zone."
+        )
+    return places
+
+
+def check_free(path: Path, *, overwrite: bool) -> None:
+    """Before anything is read. Raises: PrivstreamError where the file is there, or its folder is not."""
+    if path.exists() and not overwrite:
+        raise PrivstreamError(f"{path}: is there already. Fix: name another file, or say --overwrite.")
+    if path.is_dir():
+        raise PrivstreamError(f"{path}: is a folder. Fix: name a file.")
+    if not path.absolute().parent.is_dir():
+        raise PrivstreamError(f"{path.parent}: no such folder. Fix: make it, or name another file.")
+
+
+def write(table: pa.Table, path: Path, *, file_format: str, places: Placing | None) -> None:
+    """Raises: PrivstreamError where rows have no place and the format wants one, or the file cannot be written."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        FORMATS[file_format][1](table, places, part)
+        part.replace(path)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise PrivstreamError(f"{path}: {reason}. Fix: name a file that this user may write.") from None
+    finally:
+        part.unlink(missing_ok=True)
+
 
 What = Literal["synthetic", "measurements", "ledger"]
 WHAT: tuple[What, ...] = get_args(What)

@@ -1,16 +1,45 @@
-"""The public ledger as a chain: each step's entry names the bytes of its step and the entry before it.
+"""The public ledger as a chain, and whether what was read of a step is what its entry names. Pure, without IO.
 
-Pure: bytes in, entries out.
+Each entry names the bytes of its step and the entry before it: its `digest` is over the step's synthetic records and
+measurements as they were published, in their order; its `chain` is over all entries so far. Any consumer can compute
+both. A step of which compaction has taken records cannot be compared, nor can its measurements. Nothing is signed: a
+match says that topics and ledger agree, and only the cluster's ACLs say who wrote them.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any, Literal
 
-from agents.readers.consume.entries import PublicRecordsError, entry_of
+import orjson
+
+from schemas.errors import PrivstreamError, WireError
 from schemas.ledger import LedgerEntry
-from schemas.releases import GENESIS
+from schemas.releases import GENESIS, PublicRecord, frame_records, link
+
+
+class PublicRecordsError(PrivstreamError):
+    """Public topics do not hold what their ledger says, or no longer hold it whole. Names steps and topics only."""
+
+
+def entry_of(value: bytes, stream: str) -> tuple[LedgerEntry, bool]:
+    """Return the entry that a record of a stream's ledger holds, and whether its chain is that of its words.
+
+    Raises: PublicRecordsError if it is no entry.
+    """
+    try:
+        entry = LedgerEntry.decode(value, stream)
+        chain = link(entry.previous_chain, stream=stream, step=entry.step, digest=entry.digest, ledger=value)
+    except WireError as error:
+        raise PublicRecordsError(
+            f"{error}. Fix: only the job may write to its public topics; look at who else can (privstream topics "
+            "CONFIG --acls)."
+        ) from None
+    return entry, chain == entry.chain
 
 
 class Ledger:
@@ -97,3 +126,109 @@ def instant_of(text: str, like: datetime.datetime) -> datetime.datetime:
             "2026-01-31T00:00."
         ) from None
     return found if found.tzinfo is not None else found.replace(tzinfo=like.tzinfo)
+
+
+Verdict = Literal["waiting", "verified", "compacted", "differs"]
+"""`compacted`: fewer records are in the topic than were published, as where withdrawn ones were cleaned away."""
+
+IN_MEMORY = 4 << 20
+"""Bytes of a step's records, of one topic, beyond which they wait for their digest in a temporary file."""
+_READ = 1 << 20
+
+
+class StepRecords:
+    """The public records of a step, until its ledger entry can be compared with them.
+
+    Attributes:
+        synthetic: how many synthetic records and tombstones there are.
+    """
+
+    def __init__(self, records: Iterable[PublicRecord] = ()) -> None:
+        self._framed: dict[str, IO[bytes]] = {}
+        self.synthetic = 0
+        for record in records:
+            self.take(record)
+
+    def take(self, record: PublicRecord) -> None:
+        """In the order of its topic."""
+        if record.channel not in self._framed:
+            self._framed[record.channel] = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115  closed by `close`
+        self._framed[record.channel].write(frame_records([record]))
+        self.synthetic += record.channel == "synthetic"
+
+    def digest(self) -> str:
+        """As `schemas.releases.sha256` of the framed records. Leaves each file at its end, where the next goes."""
+        files = [self._framed[name] for name in ("synthetic", "measurements") if name in self._framed]
+        total = hashlib.sha256(sum(file.tell() for file in files).to_bytes(8, "little"))
+        for file in files:
+            file.seek(0)
+            while piece := file.read(_READ):
+                total.update(piece)
+        return total.hexdigest()
+
+    def close(self) -> None:
+        for file in self._framed.values():
+            file.close()
+
+
+def verdict(records: StepRecords, *, digest: str, published: int) -> Verdict:
+    """Of a step of which all that is in the topics was read. Args: published: synthetic records and tombstones."""
+    if records.synthetic < published:
+        return "compacted"
+    return "verified" if records.digest() == digest else "differs"
+
+
+@dataclass(slots=True)
+class FoldedTable:
+    """The synthetic records alive after the steps taken so far.
+
+    Attributes:
+        rows: key -> (step that added it, its JSON). verified: steps whose bytes are those of the ledger's digest.
+        compacted: steps of which the broker has deleted records that later ones replaced: not to be checked any more.
+    """
+
+    stream: str
+    rows: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
+    verified: int = 0
+    compacted: list[int] = field(default_factory=list)
+
+    def take(self, entry: LedgerEntry, synthetic: Sequence[PublicRecord], measurements: Sequence[PublicRecord]) -> None:
+        """A step's records, each topic's in their order.
+
+        Raises: PublicRecordsError where they are not those that the ledger names.
+        """
+        records = StepRecords([*synthetic, *measurements])
+        found = verdict(records, digest=entry.digest, published=entry.records)
+        records.close()
+        if found == "verified":
+            self.verified += 1
+        elif found == "compacted":
+            self.compacted.append(entry.step)
+        else:
+            raise PublicRecordsError(
+                f"stream {self.stream}: the records of step {entry.step} are not those of its ledger entry: the "
+                f"digest of {self.stream}.synthetic and {self.stream}.measurements differs. Fix: do not use them; find "
+                "out who else may write to these topics (privstream topics CONFIG --acls), and whether measurements "
+                "were deleted."
+            )
+        for record in synthetic:
+            if record.value is None:
+                self.rows.pop(record.key, None)
+            else:
+                self.rows[record.key] = (entry.step, record.value)
+
+    def whole(self, entry: LedgerEntry) -> None:
+        """That the table after `entry`, the last one taken, is complete. Raises: PublicRecordsError where it is not."""
+        if len(self.rows) != entry.synthetic_records:
+            raise PublicRecordsError(
+                f"stream {self.stream}: the table of step {entry.step} is no longer there whole: {len(self.rows):,} "
+                f"of its {entry.synthetic_records:,} records are. Kafka has compacted {self.stream}.synthetic since, "
+                "which keeps the last record of each key. Fix: export a later step; to keep history, set "
+                "min.cleanable.dirty.ratio=1 of the topic, which is then never compacted, or export each step while it "
+                "is new."
+            )
+
+    def records(self) -> Iterable[tuple[str, int, Mapping[str, Any]]]:
+        """(synthetic id, step that added it, fields) of each row, in the order in which they were added."""
+        for key, (step, value) in self.rows.items():
+            yield key.decode(), step, orjson.loads(value)

@@ -168,9 +168,7 @@ def _data_dir(path: Path) -> Finding:
 
 async def witness_finding(config: Config) -> Finding:
     """Whether the witness of answered steps is there and can be read."""
-    from agents.kafka.witness.places import store_of
-    from agents.kafka.witness.state import UNCONFIGURED
-    from agents.kafka.witness.store import within
+    from agents.kafka.witness.places import UNCONFIGURED, store_of, within
 
     if config.job.witness is None:
         return Finding("witness", "warning", UNCONFIGURED, "set [job] witness to a place outside the cluster")

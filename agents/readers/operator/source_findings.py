@@ -1,27 +1,78 @@
-"""What `doctor` says of the sources: whether they are still the same, and what ingest makes of their records."""
+"""What `doctor` says of the sources: whether they are still the same, and what ingest makes of their records.
+
+The newest records pass the very same filters as in ingest, without charging or writing anything.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import TYPE_CHECKING
 
 from agents.kafka.broker_clock import WHAT_TO_DO as FIX_CLOCK
 from agents.kafka.broker_clock import worker_clocks
-from agents.kafka.fingerprint import stored_fingerprints
+from agents.kafka.clients import log_reader
+from agents.kafka.fingerprint import changed_source, stored_fingerprints
 from agents.kafka.lifecycle.advice import PAGE, what_to_do
-from agents.kafka.lifecycle.backlog import MANY_STEPS, backlog_sentence, steps_over
-from agents.kafka.lifecycle.refusals import NEARLY_ALL, Seen
+from agents.kafka.lifecycle.refusals import NEARLY_ALL, Seen, by_reason_and_field
 from agents.kafka.schema_registry import RegistryClient, RegistryError
-from agents.kafka.source_check import changed_source
 from agents.kafka.status import StreamStatus, status
-from agents.kafka.topics.admin import admin_client
-from agents.kafka.topics.ids import TopicIdentity, topic_identities
+from agents.kafka.topics.admin import TopicIdentity, admin_client, topic_identities
+from agents.protocol.clock import MANY_STEPS, StepClock, backlog_sentence, steps_over
+from agents.protocol.ingest.partition import PartitionIngest
+from agents.protocol.ingest.spec import SourceSpec
+from agents.protocol.userhash import KEY_BYTES
 from agents.readers.operator.findings import Finding, Verdict
-from agents.readers.operator.newest import newest_records
+from engines.core.registry import build_domain
 from schemas.errors import BrokerError, ConfigError, EngineInputError
 
 if TYPE_CHECKING:
     from schemas.config import Config, Stream
+
+
+SAMPLE = 1000
+"""Newest records that a check looks at."""
+LONG_AGO_US = -(10**17)
+
+
+async def newest_records(config: Config, stream: Stream, *, partitions: int, start_us: int | None) -> Seen:
+    """What would become of the newest records of a stream's source; the bound of its users is left out.
+
+    Args:
+        partitions: of the source topic.
+        start_us: begin of step 0; None where nobody has set it yet.
+    Raises: BrokerError, EngineInputError, ConfigError, RegistryError.
+    """
+    spec = filters_of(stream, partitions=partitions, start_us=start_us)
+    seen = Seen()
+    registry = config.kafka.registry
+    for partition in range(partitions):
+        async with log_reader(config.kafka, stream.source, partition) as log:
+            start = max(log.beginning, log.end - max(1, SAMPLE // partitions))
+            machine = PartitionIngest(spec, partition)
+            machine.resume(start)
+            async for batch in log.read(start):
+                while batch:
+                    count, wanted = (len(batch), None) if registry is None else machine.decoder.missing(batch)
+                    machine.take(batch[:count])
+                    batch = batch[count:]
+                    if registry is not None and wanted:
+                        async with RegistryClient(registry) as client:
+                            await client.learn(spec.schemas, wanted)
+        if (block := machine.seal()[0]) is not None:
+            seen.tally.update(by_reason_and_field(block))
+    return seen
+
+
+def filters_of(stream: Stream, *, partitions: int, start_us: int | None) -> SourceSpec:
+    """The spec of a stream's source with all filters and no bounds. Its key hashes nothing that is kept."""
+    steps = stream.time.steps_from(LONG_AGO_US if start_us is None else start_us)
+    spec = SourceSpec.of(stream, build_domain(stream), key=bytes(KEY_BYTES), partitions=partitions, steps=steps)
+    clock = spec.clock
+    if spec.replay:  # how far its ticks have come is not known here
+        clock = StepClock(steps, max_ahead=1 << 40)
+    return dataclasses.replace(spec, bounds=None, clock=clock)
+
 
 FIX_REGISTRY = (
     "bring the registry back, or correct [kafka.registry] (url, username, password_file, ssl_cafile); until then "

@@ -21,8 +21,7 @@ from agents.kafka.fingerprint import fingerprint_now, started, stored_fingerprin
 from agents.kafka.lifecycle.stops import Stops
 from agents.kafka.membership import members_of
 from agents.kafka.security import security_kwargs
-from agents.kafka.topics.admin import TopicProblem, admin_client
-from agents.kafka.topics.ids import topic_identities
+from agents.kafka.topics.admin import TopicProblem, admin_client, topic_identities
 from agents.protocol.fingerprint import PARTITIONS, Fingerprint
 from agents.protocol.ingest.added import AddPartitions, Commit, StorePartitions, added, possible
 from agents.protocol.ingest.places import NEW, Places
@@ -32,13 +31,12 @@ from agents.worker.failpoints import failpoint
 from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask, place_of_blocks
 from agents.worker.ingest.restore import restore
-from agents.worker.ingest.specs import source_specs
-from agents.worker.ingest.user_keys import user_key_ids
+from agents.worker.ingest.specs import source_specs, user_key_ids
 from schemas.errors import BrokerError, OutcomeUnknownError, PrivstreamError, TopicError
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
-    from agents.kafka.topics.ids import TopicIdentity
+    from agents.kafka.topics.admin import TopicIdentity
     from schemas.config import Config, Stream
 
 VISIBLE_TRIES = 300

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.schema_registry import RegistryClient, RegistryError
-from agents.protocol.formats.contract import SchemaRef
-from agents.protocol.formats.schemas import SchemaBook
+from agents.protocol.formats.contract import SchemaBook, SchemaRef
 from agents.worker.ingest.counters import IngestCounters
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import contextlib
 import gc
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -22,32 +22,111 @@ from mode import Service
 from agents.kafka.answers import heed
 from agents.kafka.broker_clock import ASK_S, BrokerClock
 from agents.kafka.clients import close_client
+from agents.kafka.fingerprint import GIVE_UP_S, LOOK_S, SourceWatch
 from agents.kafka.lifecycle.cancellations import LongService, to_the_end, told
 from agents.kafka.lifecycle.logs import about
-from agents.kafka.lifecycle.reading import Reach, Reading
 from agents.kafka.lifecycle.stops import Stops
-from agents.kafka.lifecycle.vitals import COMPUTE_S, WORK_S, Vitals
-from agents.kafka.membership import HEARTBEAT_S, give_place_up, keep_place
+from agents.kafka.lifecycle.vitals import COMPUTE_S, WORK_S, Reach, Reading, Vitals
+from agents.kafka.membership import HEARTBEAT_S, ask_for_missing_topics, give_place_up, keep_place
 from agents.kafka.security import security_kwargs
-from agents.kafka.source_check import GIVE_UP_S, LOOK_S, SourceWatch
-from agents.kafka.topics.missing import ask_for_missing_topics
+from agents.protocol.clock import MANY_STEPS, backlog_sentence
+from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.worker.ingest.counters import IngestCounters
-from agents.worker.ingest.gaps import pass_over
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask, part_of
 from agents.worker.ingest.records import hand_out_bare_records
 from agents.worker.ingest.restore import restore
 from agents.worker.ingest.schema_wait import SchemaWait, book_of
 from agents.worker.ingest.specs import source_specs
-from agents.worker.ingest.step_ends import StepEnds
 from agents.worker.metrics import REBALANCES
 from schemas.errors import ForgottenIdError
 
 if TYPE_CHECKING:
-    from agents.kafka.topics.ids import TopicIdentity
+    from agents.kafka.topics.admin import TopicIdentity
     from schemas.config import Config
 
 log = logging.getLogger(__name__)
+
+
+Look = Callable[[], Awaitable[None]]
+"""Looks whether sources have changed, and closes the tasks of those that have."""
+
+
+async def pass_over(consumer: Any, task: SourceTask, position: int, *, look: Look) -> None:
+    """The consumer is at `position`: find out why nothing came from where the task stands up to there.
+
+    Markers of transactions and compaction leave offsets empty. Where the topic has since lost its head, records were
+    deleted unread. Where the consumer went back it is another topic, or one that lost its tail: a Kafka consumer begins
+    again with the topic where the broker knows of no offset as high as its own.
+    """
+    if position < task.position and task.position != task.went_back_from:
+        await look()
+        if (end := await _asked(consumer.end_offsets, task, look)) is not None:
+            counted = f"counted as LOST from {end} on" if end < task.position else "how many cannot be told"
+            log.error(
+                "ingest of %s: the source lost its tail: it was read up to offset %d, and other records come at "
+                "offsets below (unclean leader election, or an older copy). Which of them are new cannot be told: they "
+                "are passed over; %s. What to do: unclean.leader.election.enable=false, min.insync.replicas=2 "
+                '(docs/operations.md, "A source lost its tail")',
+                task, task.position, counted,
+            )  # fmt: skip
+            task.went_back(end)
+            if end < task.position:  # all that is before is known
+                consumer.seek(task.source, end)
+    elif position > max(task.position, task.explained):
+        begin = await _asked(consumer.beginning_offsets, task, look)
+        if begin is not None:
+            task.lose(min(begin, position))
+    task.explained = position
+
+
+async def _asked(ask: Callable[..., Awaitable[Any]], task: SourceTask, look: Look) -> int | None:
+    """An offset of the task's partition; None where it is closed meanwhile, since nobody answers for a lost topic."""
+    while not task.closed:
+        try:
+            async with asyncio.timeout(GIVE_UP_S):
+                return int((await ask([task.source]))[task.source])
+        except TimeoutError:
+            await look()
+    return None
+
+
+class StepEnds:
+    """Which steps are over by the wall clock, for the machines of one worker.
+
+    Attributes:
+        next_us: when the next step of one of them ends, `grace` included, at most a second after `due` was asked; not
+            before `due` finds nothing any more, since until then ticks are on their way that have no place yet.
+    """
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+        self.next_us = 0
+
+    def due(
+        self, tasks: Iterable[SourceTask], now_us: int, *, grace_us: Mapping[str, int]
+    ) -> list[tuple[SourceTask, PartitionIngest, int]]:
+        """The steps that are over and have no place yet, replayed streams included: see `AwaitedTicks`."""
+        found = []
+        next_us = now_us + 1_000_000
+        for task in tasks:
+            for machine in task.machines:
+                clock, grace = machine.spec.clock, grace_us[machine.spec.stream]
+                step = clock.last_over(now_us, grace_us=grace)
+                next_us = min(next_us, clock.end_of(step + 1) + grace)
+                if step > (asked := task.asked(machine)):
+                    found.append((task, machine, step))
+                    if machine.live:
+                        self._tell_backlog(machine, step - asked)
+        self.next_us = now_us if found else next_us
+        return found
+
+    def _tell_backlog(self, machine: PartitionIngest, steps: int) -> None:
+        stream = machine.spec.stream
+        if steps > MANY_STEPS and stream not in self._told:
+            self._told.add(stream)
+            log.warning("stream %s: %s", stream, backlog_sentence(steps))
+
 
 CLOCK_S = 0.05  # how late a step's end may be noticed, at most
 REOPENED_S = 60.0  # in which a task that was fenced anew is not forgotten again

@@ -1,6 +1,6 @@
 """How records of a source are written: `format`, `envelope`, `key_format` and `[streams.csv]` of a stream.
 
-And what they say against its other sections. What a field's name may be: `agents/protocol/formats/paths.py`.
+And what they say against its other sections. What a field's name may be: `agents/protocol/formats/reader.py`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from agents.protocol.ingest.surplus_bounds import SURPLUS, SurplusBounds
+from agents.protocol.ingest.bounds import SURPLUS, SurplusBounds
 from engines.core.surplus import CorrectedEngine
 from schemas.arrays import BoolArray, IntArray, KeyArray
 from tests.couple.plants import Plant, peeked

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from agents.readers.consume.entries import PublicRecordsError, entry_of
-from agents.readers.consume.steps import StepRecords, Verdict, verdict
+from agents.readers.consume.ledger import PublicRecordsError, StepRecords, Verdict, entry_of, verdict
 from agents.show.pictures.contract import Picture
 from schemas.config.timing import to_us
 from schemas.ledger import LedgerEntry

@@ -13,9 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from agents.protocol.formats.contract import Document, Headers, UnreadableError
-from agents.protocol.formats.encodings.json_text import read_json
-from agents.protocol.formats.framing import header_of
+from agents.protocol.formats.contract import Document, Headers, UnreadableError, header_of
+from agents.protocol.formats.json_text import read_json
 from schemas.events import Reason
 
 _PREFIX = "ce_"

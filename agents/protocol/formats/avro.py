@@ -1,15 +1,26 @@
-"""What a record may cost that is read with an Avro schema: its bytes bound its depth, its values and its numbers.
+"""Avro, each record with the schema that it was written with: names, unions and logical types as that says.
 
-The library reads a value within another one by recursion in C, where a value that is deep enough ends the process, and
-believes a count of items that take no bytes, of which ten bytes can announce 2^62. So a schema that allows the latter
-is refused before anything is read with it. A type that can hold itself, as a tree, is read by the library's reader in
-Python, where too deep a value is an error; how deep a value may be is a bound of ours, the same wherever it is read.
+No reader's schema has a part in it: a field that a writer did not know is not there, whatever default another version
+has. Logical types become Python's: decimal, date, times, timestamps, uuid.
+
+The bytes of a record bound its depth, its values and its numbers. The library reads a value within another one by
+recursion in C, where a value that is deep enough ends the process, and believes a count of items that take no bytes, of
+which ten bytes can announce 2^62. So a schema that allows the latter is refused before anything is read with it. A type
+that can hold itself, as a tree, is read by the library's reader in Python, where too deep a value is an error; how deep
+a value may be is a bound of ours, the same wherever it is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
+
+from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText, UnreadableError, framed, framed_ref
+from schemas.events import Reason
 
 DEEPEST = 100
 """Values within each other, as for Protobuf. The reader in Python has room for its five calls for each."""
@@ -111,3 +122,64 @@ def _checked(parts: list[_Cost], free: int, *, empty: bool) -> _Cost:
     if depth > DEEPEST or free > MOST_FREE:
         raise ValueError("values within each other, or values that take no bytes, beyond what any record needs")
     return _Cost(depth, free, empty=empty)
+
+
+KIND = "AVRO"
+MOST_DECIMAL_BYTES = 64
+"""Of a decimal: 153 digits. To make a number of a million bytes takes a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class AvroEncoding:
+    """See the module."""
+
+    book: SchemaBook
+
+    def ref(self, data: bytes, header: bytes | None) -> SchemaRef | None:
+        return framed_ref(data, header)
+
+    def read(self, data: bytes, header: bytes | None) -> Any:
+        ref, begin = framed(data, header)
+        read = self.book.reader(ref, KIND, reader_of)
+        stream = io.BytesIO(data)
+        stream.seek(begin)
+        try:
+            document = read(stream)
+        except Exception:  # the library raises whatever the bytes lead it to
+            raise UnreadableError(Reason.UNREADABLE) from None
+        if stream.tell() != len(data):  # bytes that the schema does not explain
+            raise UnreadableError(Reason.UNREADABLE)
+        return document
+
+
+def reader_of(text: SchemaText) -> Callable[[io.BytesIO], Any]:
+    """Raises: whatever the library does where a schema is none; ValueError where reading with it has no bound."""
+    import fastavro
+
+    named: dict[str, Any] = {}
+    for _, each in text.references:
+        fastavro.parse_schema(msgspec.json.decode(each), named_schemas=named)
+    parsed = fastavro.parse_schema(msgspec.json.decode(text.text), named_schemas=named)
+    recursive = bound(parsed, named)
+    for kind in ("bytes", "fixed"):  # names of our own: the library's own decimals stay what they are for others
+        fastavro.read.LOGICAL_READERS[f"{kind}-{BOUNDED_DECIMAL}"] = _decimal
+
+    if not recursive:
+        return lambda stream: fastavro.schemaless_reader(stream, parsed, None)
+    # A seventh as fast, and where a value is too deep it raises RecursionError, where the reader in C ends the process.
+    from fastavro._read_py import schemaless_reader
+
+    def read(stream: io.BytesIO) -> Any:
+        found = schemaless_reader(stream, parsed, None)
+        if too_deep(found):
+            raise ValueError("values within each other, beyond what any record needs")
+        return found
+
+    return read
+
+
+def _decimal(data: bytes, schema: Any = None, _: Any = None) -> Any:
+    """A decimal; one that is too long stays bytes, which no field can be."""
+    from fastavro.read import LOGICAL_READERS
+
+    return data if len(data) > MOST_DECIMAL_BYTES else LOGICAL_READERS["bytes-decimal"](data, schema, None)

@@ -1,1 +1,0 @@
-"""What stands around an event, and beside it in a record."""
