@@ -18,9 +18,10 @@ from rich.table import Table
 
 from benchmarks.data import DATA
 from benchmarks.size import QUICK, RESULTS, sized
-from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
-from engines.spatial.domain.geojson import Shape
-from engines.spatial.placement import Placement
+from engines.spatial.domain.geojson import Shape, parsed, shape_of
+from engines.spatial.domain.lines import LineDomain
+from engines.spatial.domain.polygons import PolygonDomain
+from engines.spatial.points import Placement
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 MAPS = sized(DATA / "geometry", smallest=EXAMPLES)

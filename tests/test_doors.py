@@ -25,12 +25,12 @@ AGGREGATES = """
     engines.core.gathering.Gathered.with_batch
     engines.core.gathering.check_batch
     engines.core.gathering: aggregate(Folded.merge)
-    engines.spatial.held.groups.grouped
-    engines.spatial.held.step.StepWork._apart
-    engines.spatial.partition.Changes.moved
-    engines.spatial.partition.Changes.net
-    engines.spatial.partition.Changes.net_between
-    engines.spatial.partition.Changes.of
+    engines.spatial.changes.grouped
+    engines.spatial.held.engine.StepWork._apart
+    engines.spatial.changes.Changes.moved
+    engines.spatial.changes.Changes.net
+    engines.spatial.changes.Changes.net_between
+    engines.spatial.changes.Changes.of
     engines.spatial.split.check_counts
     engines.tabular.batches.EventRows.counts
     engines.tabular.batches.EventRows.of

@@ -25,13 +25,11 @@ from engines.core.counters import CounterConfig, SimpleConfig
 from engines.core.expiry import Expiry
 from engines.core.gathering import merged
 from engines.core.noise import NoiseSource, laplace_mechanism, scale_for
-from engines.spatial.domain import SpatialDomain, nodes_to
-from engines.spatial.papers.tree_counts import counted, measured
-from engines.spatial.partition import Changes, Partition, descend
-from engines.spatial.placement import Placement
-from engines.spatial.points import Counts, node_depths
+from engines.spatial.changes import Changes
+from engines.spatial.domain.base import SpatialDomain, nodes_to
+from engines.spatial.papers.tree import Partition, Tree, counted, descend, measured
+from engines.spatial.points import Counts, Placement, node_depths
 from engines.spatial.split import SplitRule
-from engines.spatial.tree import Tree
 from schemas.arrays import IntArray
 from schemas.blocks import Folded
 

@@ -17,8 +17,9 @@ from benchmarks.spatial.sources import SOURCES
 from benchmarks.spatial.streams import StreamData
 from engines.core.contract import Batch
 from engines.core.noise import seeded
-from engines.spatial import BoxDomain, HeldConfig, HeldLeaves
-from engines.spatial.queries import SIZES, relative_errors
+from engines.spatial.domain.box import BoxDomain
+from engines.spatial.evaluators import SIZES, relative_errors
+from engines.spatial.held.engine import HeldConfig, HeldLeaves
 
 PART = "map"
 EPSILON = Fraction(1)

@@ -11,10 +11,9 @@ from benchmarks.spatial.scenes import NAME, Errors, Scene
 from engines.core.contract import Batch
 from engines.core.counters import COUNTERS
 from engines.core.noise import seeded
-from engines.spatial import HeldConfig, HeldLeaves
-from engines.spatial.papers.config import PHDStreamConfig
-from engines.spatial.papers.phdstream import PHDStream
-from engines.spatial.placement import Placement
+from engines.spatial.held.engine import HeldConfig, HeldLeaves
+from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
+from engines.spatial.points import Placement
 
 Mode = Callable[[Scene, Fraction, int], Iterator[Errors]]
 

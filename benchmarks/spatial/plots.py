@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.spatial.report import Results
-from engines.spatial.queries import SIZES
+from engines.spatial.evaluators import SIZES
 
 WIDE = 5
 """Streams side by side."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.spatial.runs import Cell, Row
 from benchmarks.spatial.sources import SOURCES
-from engines.spatial.queries import SIZES
+from engines.spatial.evaluators import SIZES
 
 Results = Mapping[Row, Cell]
 HEAD = ["stream", "tuned", "epsilon", "mode", "size", "error", "deviation", "seeds"]

@@ -8,9 +8,8 @@ import numpy as np
 
 from benchmarks.spatial.streams import StreamData
 from engines.core.contract import Columns
-from engines.spatial.placement import Placement
-from engines.spatial.points import Counts, difference
-from engines.spatial.queries import SIZES, relative_errors
+from engines.spatial.evaluators import SIZES, relative_errors
+from engines.spatial.points import Counts, Placement, difference
 from schemas.blocks import Folded
 
 Errors = list[float]

@@ -15,8 +15,11 @@ import numpy as np
 from benchmarks.data import DATA
 from benchmarks.size import sized
 from engines.core.contract import Columns
-from engines.spatial import BoxDomain, SpatialEvaluator
-from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
+from engines.spatial.domain.box import BoxDomain
+from engines.spatial.domain.geojson import parsed, shape_of
+from engines.spatial.domain.lines import LineDomain
+from engines.spatial.domain.polygons import PolygonDomain
+from engines.spatial.evaluators import SpatialEvaluator
 from schemas.blocks import Folded
 
 DEPTH = sized(18, smallest=12)

@@ -22,7 +22,7 @@ from benchmarks.step.city import DOMAIN, EVENTS, MODES, City, Engine, fresh
 from benchmarks.step.twin import Twin
 from engines.core.contract import Batch, Release
 from engines.core.noise import seeded
-from engines.spatial import HeldConfig, HeldLeaves
+from engines.spatial.held.engine import HeldConfig, HeldLeaves
 
 Case = tuple[str, int]
 """Mode and events of history."""

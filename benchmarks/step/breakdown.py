@@ -8,29 +8,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from engines.spatial import partition
 from engines.spatial.held import engine as held
 from engines.spatial.held import measure as held_measure
-from engines.spatial.held import step as held_step
 from engines.spatial.held import tree as held_tree
-from engines.spatial.held import watch as held_watch
-from engines.spatial.papers import node_counters, phdstream
+from engines.spatial.papers import phdstream
 
 PARTS: tuple[tuple[Any, str, str], ...] = (
     (held_tree.HeldTree, "copy", "copy of the tree"),
-    (held_watch.Watch, "step", "watch"),
-    (held_step, "hold", "hold"),
-    (held_step, "due", "who is due"),
-    (held_step, "measure", "measure, learn rates"),
+    (held_measure.Watch, "step", "watch"),
+    (held, "hold", "hold"),
+    (held, "due", "who is due"),
+    (held, "measure", "measure, learn rates"),
     (held_measure.LeafCounter, "noisy", "exact noise of leaves"),
-    (held_step, "divide", "divide"),
-    (held_step, "unite", "merge"),
-    (held_step, "estimate", "estimate"),
+    (held, "divide", "divide"),
+    (held, "unite", "merge"),
+    (held, "estimate", "estimate"),
     (held, "project", "project"),
     (held, "difference", "points that change"),
     (held.HeldLeaves, "_measurements", "measurements"),
-    (partition, "descend", "partition"),
-    (node_counters.NodeCounters, "count", "count leaves"),
+    (phdstream, "descend", "partition"),
+    (phdstream.NodeCounters, "count", "count leaves"),
     (phdstream.PHDStream, "_counted", "consistent counts"),
     (phdstream, "difference", "points that change"),
     (phdstream.PHDStream, "_measurements", "measurements"),

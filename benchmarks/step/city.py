@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 
 from engines.core.contract import Columns
-from engines.spatial import BoxDomain, HeldConfig, HeldLeaves
-from engines.spatial.papers.config import PHDStreamConfig
-from engines.spatial.papers.phdstream import PHDStream
+from engines.spatial.domain.box import BoxDomain
+from engines.spatial.held.engine import HeldConfig, HeldLeaves
+from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 from schemas.blocks import Folded
 
 DOMAIN = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=18)

@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.step.twin_points import Points
 from engines.core.contract import State
 from engines.core.noise import NoiseSource
-from engines.spatial.held.config import HeldConfig
+from engines.spatial.held.engine import MERGE_EVERY, HeldConfig
 from engines.spatial.held.estimate import (
     EMPTY_CELL_VARIANCES,
     HYSTERESIS_SD,
@@ -24,9 +24,7 @@ from engines.spatial.held.estimate import (
     SHARE_SMOOTHING_SD,
     SPLIT_HYSTERESIS_SD,
 )
-from engines.spatial.held.measure import DRIFT, DRIFT_FLOOR, MERGE, PRICE, SPLIT, WORN, WORTH
-from engines.spatial.held.step import MERGE_EVERY
-from engines.spatial.held.watch import ALARM, MEMORY
+from engines.spatial.held.measure import ALARM, DRIFT, DRIFT_FLOOR, MEMORY, MERGE, PRICE, SPLIT, WORN, WORTH
 
 NEW = -1
 
@@ -67,7 +65,7 @@ class Twin:
         columns = [state[f"tree/{name}"].tolist() for name in names]
         self.nodes = {node: Node(*values) for node, *values in zip(state["tree/nodes"].tolist(), *columns, strict=True)}
         self.average: list[float] = state["watch/average"].tolist()
-        self.rules, self.depth, self.most = config.rules, config.domain.depth, config.max_leaves
+        self.rules, self.depth, self.most = config, config.domain.depth, config.max_leaves
         self.unit, self.longest = self.rules.counter.variance, self.rules.counter.longest
         self.points = Points(config.name, config.domain)
 

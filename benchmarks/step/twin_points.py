@@ -1,11 +1,11 @@
-"""Points as a function of counts in plain Python, see `engines.spatial.points` and `engines.spatial.placement`."""
+"""Points as a function of counts in plain Python, see `engines.spatial.points` and `engines.spatial.points`."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 
-from engines.spatial import BoxDomain
+from engines.spatial.domain.box import BoxDomain
 
 _MASK = (1 << 64) - 1
 

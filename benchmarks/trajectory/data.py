@@ -24,7 +24,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from benchmarks.data import DATA
 from benchmarks.size import sized
-from engines.trajectory import LATTICE, Trips
+from engines.trajectory.trips import LATTICE, Trips
 
 Bounds = tuple[float, float, float, float]
 LARGE = sized(10_000, smallest=100)

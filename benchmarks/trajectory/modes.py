@@ -9,8 +9,10 @@ from typing import Protocol
 from benchmarks.papers.trajectory import grid_trips
 from engines.core.noise import NoiseSource
 from engines.core.shares import PureShares
-from engines.trajectory import Default, Limits, TripMode, Trips
+from engines.trajectory.default.mode import Default
 from engines.trajectory.papers.paper_trees import Paper
+from engines.trajectory.synthesis import Limits, TripMode
+from engines.trajectory.trips import Trips
 
 GRIDS = (40, 33)
 FIVE = ("SE_ARE", "SE_JSD", "FP_ARE", "FP_JSD", "QE")

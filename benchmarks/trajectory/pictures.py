@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engines.trajectory import LATTICE, Trips
+from engines.trajectory.trips import LATTICE, Trips
 
 SHOWN = 400
 

@@ -1,4 +1,7 @@
-"""Engine `spatial`: from a stream to its domain, its engine and its evaluator."""
+"""Engine `spatial`: from a stream to its domain, its engine and its evaluator.
+
+A worker loads what its configuration asks for: maps, zones, evaluators and the paper's mode are imported where needed.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +9,48 @@ from functools import lru_cache
 from math import ceil
 
 from engines.core.contract import Engine, Evaluator
-from engines.spatial.domain import BoxDomain, LineDomain, PolygonDomain, ZoneDomain, parsed, shape_of
-from engines.spatial.held.config import HeldConfig
-from engines.spatial.held.engine import HeldLeaves
-from engines.spatial.queries import SpatialEvaluator
-from engines.spatial.zones import ZoneEvaluator, outlined
+from engines.spatial.domain.base import SpatialDomain
+from engines.spatial.domain.box import BoxDomain
+from engines.spatial.held.engine import HeldConfig, HeldLeaves
 from schemas.config import BoxDomainSection, GeoJsonDomainSection, Stream, ZonesDomainSection
 from schemas.config.domain.geojson import named_features
 from schemas.config.options.spatial import SpatialOptions
 
 
-def domain(stream: Stream) -> BoxDomain | PolygonDomain | LineDomain | ZoneDomain:
-    section = stream.domain
+def domain(stream: Stream) -> SpatialDomain:
+    section, depth = stream.domain, SpatialOptions.of(stream).depth
     if isinstance(section, ZonesDomainSection):
         return _zones(section)
     if isinstance(section, GeoJsonDomainSection):
-        return _mapped(section.file.content, (section.x, section.y), SpatialOptions.of(stream).depth, section.reach_m)
+        return _mapped(section.file.content, (section.x, section.y), depth, section.reach_m)
     assert isinstance(section, BoxDomainSection)
-    return BoxDomain(section.x, section.y, section.bounds, SpatialOptions.of(stream).depth)
+    return BoxDomain(section.x, section.y, section.bounds, depth)
 
 
-def _zones(section: ZonesDomainSection) -> ZoneDomain:
-    if section.file is None:
-        names = section.names
-        return ZoneDomain(section.field, names, section.measures or (1.0,) * len(names))
-    coordinates = None if section.x is None or section.y is None else (section.x, section.y)
-    return _outlined(section.field, tuple(named_features(section.file, section.name_property)), coordinates)
+def _zones(section: ZonesDomainSection) -> SpatialDomain:
+    if section.file is not None:
+        return _outlined(section.field, tuple(named_features(section.file, section.name_property)), section.coordinates)
+    from engines.spatial.domain.zones import ZoneDomain
 
-
-_outlined = lru_cache(maxsize=8)(outlined)
+    return ZoneDomain(section.field, section.names, section.measures or (1.0,) * len(section.names))
 
 
 @lru_cache(maxsize=8)
-def _mapped(content: bytes, fields: tuple[str, str], depth: int, reach_m: float) -> PolygonDomain | LineDomain:
+def _outlined(
+    field: str, features: tuple[tuple[str, bytes], ...], coordinates: tuple[str, str] | None
+) -> SpatialDomain:
+    from engines.spatial.domain.zones import outlined
+
+    return outlined(field, features, coordinates)
+
+
+@lru_cache(maxsize=8)
+def _mapped(content: bytes, fields: tuple[str, str], depth: int, reach_m: float) -> SpatialDomain:
     """Worked out once for each content: a large map takes seconds."""
+    from engines.spatial.domain.geojson import parsed, shape_of
+    from engines.spatial.domain.lines import LineDomain
+    from engines.spatial.domain.polygons import PolygonDomain
+
     shape = shape_of(parsed(content))
     return LineDomain(fields, shape, depth, reach_m=reach_m) if shape.lines else PolygonDomain(fields, shape, depth)
 
@@ -62,8 +73,7 @@ def build(stream: Stream) -> Engine:
 
 def _paper(stream: Stream) -> Engine:
     from engines.core.counters import COUNTERS
-    from engines.spatial.papers.config import PHDStreamConfig
-    from engines.spatial.papers.phdstream import PHDStream
+    from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 
     options = SpatialOptions.of(stream)
     return PHDStream(
@@ -81,5 +91,6 @@ def _paper(stream: Stream) -> Engine:
 
 
 def evaluator(stream: Stream) -> Evaluator:
-    made = domain(stream)
-    return ZoneEvaluator(made) if isinstance(made, ZoneDomain) else SpatialEvaluator.over(made)
+    from engines.spatial.evaluators import evaluator_of
+
+    return evaluator_of(domain(stream))

@@ -25,5 +25,5 @@ SPEC = EngineSpec(
     evaluator="engines.spatial.build:evaluator",
     presentation="agents.show.presentation.spatial:PRESENTATION",
     contract_case="engines.spatial.fixture:CONTRACT",
-    answers="engines.spatial.answers.build:answers",
+    answers="engines.spatial.answers:answers",
 )

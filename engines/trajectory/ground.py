@@ -17,7 +17,9 @@ import shapely
 
 from engines.core.contract import Columns
 from engines.core.noise import aggregate
-from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
+from engines.spatial.domain.geojson import parsed, shape_of
+from engines.spatial.domain.lines import LineDomain
+from engines.spatial.domain.polygons import PolygonDomain
 from engines.trajectory.grid import Grid
 from engines.trajectory.trips import LATTICE, MIDDLE, Trips
 from schemas.arrays import BoolArray, FloatArray, IntArray

@@ -20,7 +20,7 @@ from engines.core.registry import part
 from engines.markov.answers import MarkovAnswers
 from engines.series.answers import SeriesAnswers
 from engines.series.fields import SeriesDomain, SeriesField
-from engines.spatial.answers.places import MeasuredRectangles
+from engines.spatial.answers import MeasuredRectangles
 from engines.spatial.held.engine import HeldLeaves
 from schemas.config import ENGINES
 from schemas.errors import PrivstreamError

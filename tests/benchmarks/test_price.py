@@ -14,7 +14,7 @@ from benchmarks.price.adaptive_grid import AdaptiveGrid, overlaps, reconciled
 from benchmarks.price.results import Results, Run
 from benchmarks.price.tree_fit import Measured, TreeModel, fitted
 from engines.core.noise import seeded
-from engines.trajectory import LATTICE, Trips
+from engines.trajectory.trips import LATTICE, Trips
 
 EPSILON = Fraction(1)
 X, Y = (np.random.default_rng(seed).beta(2, 5, 4_000) for seed in (1, 2))

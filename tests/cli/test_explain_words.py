@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from agents.cli.app import build_app
 from agents.show.explain import explain
 from agents.show.explain.page import render_page
-from engines.spatial.placement import Placement
+from engines.spatial.points import Placement
 from tests.cli.explain_support import EVENT, USER, config, everywhere, explained, series, toml
 
 REPLAY = 'start = "2026-01-01T00:00:00"\nclock = "replay"'

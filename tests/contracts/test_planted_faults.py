@@ -11,9 +11,8 @@ import pytest
 from engines.checks import contract_checks as checks
 from engines.core.contract import Batch, Engine, Release, State
 from engines.core.noise import NoiseSource, seeded
-from engines.spatial import BoxDomain
-from engines.spatial.papers.config import PHDStreamConfig
-from engines.spatial.papers.phdstream import PHDStream
+from engines.spatial.domain.box import BoxDomain
+from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 from schemas.blocks import Folded
 from schemas.guarantee import Guarantee
 from tests.couple.plants import anew

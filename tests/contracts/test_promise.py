@@ -26,7 +26,7 @@ from engines.core.shares import LaplaceCells
 from engines.markov.engine import Markov
 from engines.series.gaussian import FixedAmounts
 from engines.series.modes import FixedChannel
-from engines.spatial.held.config import HeldConfig
+from engines.spatial.held.engine import HeldConfig
 from engines.spatial.held.measure import LeafCounter
 from engines.spatial.split import SplitRule
 from engines.trajectory.assembly import Closing

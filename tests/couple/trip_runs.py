@@ -14,13 +14,13 @@ from engines.checks.contract_checks import contents
 from engines.checks.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, Used, Uses
 from engines.core.contract import Batch, Engine
 from engines.core.noise.witness import ExceedsLaw, GaussianLaw, LaplaceLaw, Law, WitnessedSource
-from engines.trajectory import LATTICE, Default
 from engines.trajectory.assembly import Closing
+from engines.trajectory.default.mode import Default
 from engines.trajectory.default.questions import FEW_TRIPS
 from engines.trajectory.engine import Trajectories
 from engines.trajectory.histograms import UNIT
 from engines.trajectory.papers.paper_trees import Paper
-from engines.trajectory.trips import LATTICE_BITS
+from engines.trajectory.trips import LATTICE, LATTICE_BITS
 from schemas.blocks import Folded
 
 SEED = bytes(range(32))

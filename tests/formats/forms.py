@@ -20,7 +20,7 @@ from agents.protocol.ingest.bounds import BoundSpec
 from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.spec import SourceSpec
-from engines.spatial.domain import BoxDomain
+from engines.spatial.domain.box import BoxDomain
 from schemas.config.source.formats import CsvSection
 from schemas.steps.sequence import FixedSteps
 

@@ -16,7 +16,7 @@ from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
-from engines.spatial import BoxDomain
+from engines.spatial.domain.box import BoxDomain
 from schemas.blocks import Block
 from schemas.events import TICK_HEADER, encode_going_live, encode_tick
 from schemas.steps.sequence import FixedSteps

@@ -10,7 +10,8 @@ import pytest
 
 from agents.local.offline.domains import check_streams
 from engines.core.registry import build_domain
-from engines.spatial.domain import LineDomain, PolygonDomain
+from engines.spatial.domain.lines import LineDomain
+from engines.spatial.domain.polygons import PolygonDomain
 from schemas.config import Config, ConfigError, GeoJsonDomainSection, parse_config
 
 TEXT = """

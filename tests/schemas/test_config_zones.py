@@ -14,7 +14,7 @@ import shapely
 from agents.local.offline.simulate import SimulateOptions, simulate
 from agents.show.presentation import presentation
 from engines.core.registry import build_domain
-from engines.spatial.domain import ZoneDomain
+from engines.spatial.domain.zones import ZoneDomain
 from schemas.config import Config, ConfigError, parse_config
 
 TEXT = """

@@ -74,7 +74,7 @@ def patches(world: World) -> dict[str, Any]:
         "agents.worker.ingest.service.HEARTBEAT_S": HEARTBEAT_S,
         "agents.worker.ingest.service._calm_collector": lambda: None,
         # What the audit measures is not judged here, and takes longer than all the rest of a step.
-        "engines.spatial.queries.SpatialEvaluator.measure": lambda *_: {},
+        "engines.spatial.evaluators.SpatialEvaluator.measure": lambda *_: {},
         "agents.local.offline.replay.PACE_S": PACE_S,
         "agents.protocol.release.stepper.Stepper.compute": _watched(world, Stepper.compute),
         **{f"agents.worker.{module}.failpoint": failpoint for module in FAILPOINTS},

@@ -9,8 +9,10 @@ import numpy as np
 import shapely
 
 from engines.core.contract import Columns
-from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
+from engines.spatial.domain.geojson import parsed, shape_of
+from engines.spatial.domain.lines import LineDomain
 from engines.spatial.domain.mapped import MappedDomain
+from engines.spatial.domain.polygons import PolygonDomain
 from engines.spatial.domain.sphere import band
 
 XY = ("x", "y")

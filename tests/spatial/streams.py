@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engines.core.contract import Columns, Release
-from engines.spatial import BoxDomain
+from engines.spatial.domain.box import BoxDomain
 from schemas.blocks import Folded
 
 BOX = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), 14)

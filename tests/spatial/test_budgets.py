@@ -11,9 +11,9 @@ import pytest
 from engines.core.accounting.budgets import Budgets
 from engines.core.contract import Batch
 from engines.core.noise import NoiseSource
-from engines.spatial import BoxDomain, HeldConfig, HeldLeaves
-from engines.spatial.papers.config import PHDStreamConfig
-from engines.spatial.papers.phdstream import PHDStream
+from engines.spatial.domain.box import BoxDomain
+from engines.spatial.held.engine import HeldConfig, HeldLeaves
+from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 from schemas.blocks import Folded
 from schemas.errors import BudgetError, EngineInputError
 from schemas.guarantee import Guarantee, Mechanism

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.spatial.papers import consistency
-from engines.spatial.tree import Levels, Tree
+from engines.spatial.papers import tree as consistency
+from engines.spatial.papers.tree import Levels, Tree
 
 
 @given(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.core.contract import Columns
-from engines.spatial import BoxDomain
+from engines.spatial.domain.box import BoxDomain
 from engines.spatial.points import node_depths
 from schemas.errors import EngineInputError
 from schemas.events import Reason

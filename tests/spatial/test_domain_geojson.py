@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import shapely
 
-from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
+from engines.spatial.domain.geojson import parsed, shape_of
+from engines.spatial.domain.lines import LineDomain
+from engines.spatial.domain.polygons import PolygonDomain
 from engines.spatial.domain.sphere import band, mean_band, metres_per_degree, sine
 from schemas.errors import EngineInputError
 from tests.spatial.shapes import XY, encoded
@@ -126,7 +128,7 @@ def test_a_depth_beyond_floating_point_is_refused_with_the_deepest(document: Any
 
 
 def test_a_depth_of_too_many_cells_is_refused_with_the_deepest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engines.spatial.domain.growing.MOST_CELLS", 100)
+    monkeypatch.setattr("engines.spatial.domain.cells.MOST_CELLS", 100)
     with pytest.raises(EngineInputError, match="is the deepest that works") as refused:
         PolygonDomain(XY, shape_of(parsed(json.dumps(polygon([[0, 0], [2, 1], [1, 2], [0, 0]])))), 20)
     deepest = int(str(refused.value).split(": ")[1].split(" ")[0])

@@ -10,10 +10,11 @@ import shapely
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engines.spatial.domain import LineDomain, parsed, shape_of
 from engines.spatial.domain.base import WHOLE
+from engines.spatial.domain.geojson import parsed, shape_of
+from engines.spatial.domain.lines import LineDomain
 from engines.spatial.domain.sphere import metres_per_degree
-from engines.spatial.placement import Placement
+from engines.spatial.points import Placement
 from schemas.errors import EngineInputError
 from tests.spatial.shapes import XY, encoded, lines
 from tests.spatial.test_domain_polygons import check_tiling

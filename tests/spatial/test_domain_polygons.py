@@ -11,12 +11,12 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.spatial.domain import parsed, shape_of
 from engines.spatial.domain.base import WHOLE
-from engines.spatial.domain.growing import bounds_of
+from engines.spatial.domain.cells import bounds_of
+from engines.spatial.domain.geojson import parsed, shape_of
 from engines.spatial.domain.mapped import MappedDomain
 from engines.spatial.domain.polygons import PolygonDomain
-from engines.spatial.placement import Placement
+from engines.spatial.points import Placement
 from schemas.events import Reason
 from tests.spatial.shapes import XY, encoded, inside, patchwork, polygons, square_metres
 

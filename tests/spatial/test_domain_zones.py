@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 
 from engines.core.contract import Batch, Columns
 from engines.core.noise import seeded
-from engines.spatial import HeldConfig, HeldLeaves
-from engines.spatial.domain import ZoneDomain, nodes_to
-from engines.spatial.domain.base import WHOLE
-from engines.spatial.papers.config import PHDStreamConfig
-from engines.spatial.papers.phdstream import PHDStream
-from engines.spatial.placement import Placement
-from engines.spatial.points import node_depths
+from engines.spatial.domain.base import WHOLE, nodes_to
+from engines.spatial.domain.zones import ZoneDomain
+from engines.spatial.held.engine import HeldConfig, HeldLeaves
+from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
+from engines.spatial.points import Placement, node_depths
 from schemas.blocks import Folded
 from schemas.errors import EngineInputError
 from schemas.events import Reason

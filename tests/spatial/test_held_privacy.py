@@ -21,18 +21,14 @@ from hypothesis import strategies as st
 from engines.checks.contract_checks import contents
 from engines.core.contract import Batch, Release
 from engines.core.noise import seeded
-from engines.spatial import BoxDomain, HeldConfig, HeldLeaves
+from engines.spatial.changes import Changes, group_counts
+from engines.spatial.domain.box import BoxDomain
 from engines.spatial.held import engine as held_module
-from engines.spatial.held import first as held_first
 from engines.spatial.held import measure as held_measure
-from engines.spatial.held import step as held_step
-from engines.spatial.held.first import ROUNDS
-from engines.spatial.held.groups import group_counts
-from engines.spatial.held.measure import LeafCounter
+from engines.spatial.held.engine import ROUNDS, HeldConfig, HeldLeaves
+from engines.spatial.held.measure import LeafCounter, Watch
 from engines.spatial.held.tree import HeldTree
-from engines.spatial.held.watch import Watch
-from engines.spatial.partition import Changes
-from engines.spatial.placement import Placement
+from engines.spatial.points import Placement
 from schemas.blocks import Folded
 
 pytestmark = pytest.mark.seconds(1.5)
@@ -151,7 +147,7 @@ def stress() -> list[Folded]:
 @pytest.mark.parametrize("ttl", [None, 13])
 def test_everything_happens_and_still_one_unit(ttl: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     happened = {"split": 0, "merge": 0, "held": 0, "retired": 0}
-    split, merge, retired = HeldTree.split, HeldTree.merge, held_step.Windows.retired
+    split, merge, retired = HeldTree.split, HeldTree.merge, held_module.Windows.retired
 
     def count_split(tree: HeldTree, at: Any, halvings: Any, *, now: int) -> None:
         happened["split"] += len(at)
@@ -168,7 +164,7 @@ def test_everything_happens_and_still_one_unit(ttl: int | None, monkeypatch: pyt
 
     monkeypatch.setattr(HeldTree, "split", count_split)
     monkeypatch.setattr(HeldTree, "merge", count_merge)
-    monkeypatch.setattr(held_step.Windows, "retired", count_retired)
+    monkeypatch.setattr(held_module.Windows, "retired", count_retired)
     ran = without(stress(), ttl_steps=ttl, max_leaves=512)
     assert sum(release.notes["hot"] for release in ran[1]) > 0
     assert happened["split"] > 10
@@ -211,7 +207,7 @@ def test_every_event_is_in_one_measurement(steps: list[Folded], ttl: int | None,
     """What each measurement is given is what came to its cell since it was last counted; the rest is held."""
     subject = engine(ttl_steps=ttl, initial_steps=initial_steps)
     true, came, waiting = (np.zeros(2**DEPTH, np.int64) for _ in range(3))
-    measure, hold = held_step.measure, held_step.hold
+    measure, hold = held_module.measure, held_module.hold
 
     def held(tree: HeldTree, changes: Changes) -> None:
         for events in (came, waiting):
@@ -230,9 +226,8 @@ def test_every_event_is_in_one_measurement(steps: list[Folded], ttl: int | None,
         return measure(tree, which, *rest, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(held_step, "measure", noted)
-        patch.setattr(held_step, "hold", held)
-        patch.setattr(held_first, "hold", held)
+        patch.setattr(held_module, "measure", noted)
+        patch.setattr(held_module, "hold", held)
         for i, events in enumerate(steps):
             # Gathered events that grow too old are never looked at.
             if i >= initial_steps or ttl is None or i > min(initial_steps, len(steps)) - 1 - ttl:
@@ -275,7 +270,7 @@ def measures_the_even(tree: HeldTree, counter: LeafCounter, **when: int) -> Any:
 
 @pytest.mark.parametrize("fault", [forgets_to_forget, measures_twice, measures_the_even])
 def test_a_planted_fault_is_caught(fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_step, "due" if fault is measures_the_even else "measure", fault)
+    monkeypatch.setattr(held_module, "due" if fault is measures_the_even else "measure", fault)
     monkeypatch.setattr(HeldTree, "split", lambda tree, at, halvings, *, now: None)
 
     def every_key() -> None:

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from engines.core.contract import Batch, Columns, Release
 from engines.core.noise import seeded
-from engines.spatial import HeldConfig, HeldLeaves, SpatialEvaluator
-from engines.spatial.domain import LineDomain, PolygonDomain
+from engines.spatial.domain.lines import LineDomain
+from engines.spatial.domain.polygons import PolygonDomain
+from engines.spatial.evaluators import SpatialEvaluator
+from engines.spatial.held.engine import HeldConfig, HeldLeaves
 from engines.spatial.held.tree import HeldTree
-from engines.spatial.papers.config import PHDStreamConfig
-from engines.spatial.papers.phdstream import PHDStream
+from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 from schemas.blocks import Folded
 from tests.spatial.shapes import XY, encoded, lines, polygons, star
 from tests.spatial.test_domain_lines import network
@@ -156,7 +157,7 @@ def test_a_state_of_another_shape_is_refused() -> None:
 
 
 def _shifted() -> Any:
-    from engines.spatial.domain import shape_of
+    from engines.spatial.domain.geojson import shape_of
 
     return shape_of(np.array([shapely.transform(ISLANDS, lambda xy: xy * np.array([1.0, 0.999]))]))
 

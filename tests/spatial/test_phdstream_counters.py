@@ -14,13 +14,11 @@ from engines.checks.contract_checks import check_engine
 from engines.core.contract import Batch, Columns
 from engines.core.counters import COUNTERS, KaryConfig, SimpleConfig, SimpleCounter
 from engines.core.noise import seeded
-from engines.spatial import partition
-from engines.spatial.papers import consistency
-from engines.spatial.papers.config import PHDStreamConfig
-from engines.spatial.papers.phdstream import PHDStream
-from engines.spatial.papers.tree_counts import counted
-from engines.spatial.placement import Placement
-from engines.spatial.tree import Levels, Tree
+from engines.spatial.papers import tree as consistency
+from engines.spatial.papers import tree as partition
+from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
+from engines.spatial.papers.tree import Levels, Tree, counted
+from engines.spatial.points import Placement
 from schemas.blocks import Folded
 from schemas.config.options.spatial import NEED_HORIZON, CounterName
 from schemas.errors import EngineInputError

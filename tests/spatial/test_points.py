@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.core.contract import Columns
-from engines.spatial import BoxDomain
-from engines.spatial.placement import Placement
-from engines.spatial.points import Counts, PointIds, PointRecords, Prefixes, difference, node_depths
+from engines.spatial.domain.box import BoxDomain
+from engines.spatial.points import Counts, Placement, PointIds, PointRecords, Prefixes, difference, node_depths
 
 PLACEMENT = Placement("points")
 

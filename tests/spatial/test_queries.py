@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.core.contract import Columns
-from engines.spatial import BoxDomain, SpatialEvaluator
-from engines.spatial.queries import GRID_DEPTH, SIZES, Rectangles
+from engines.spatial.domain.box import BoxDomain
+from engines.spatial.evaluators import GRID_DEPTH, SIZES, Rectangles, SpatialEvaluator
 from schemas.blocks import Folded
 
 BOX = BoxDomain("lon", "lat", (10.0, 50.0, 14.0, 52.0), 18)

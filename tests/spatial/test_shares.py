@@ -7,9 +7,8 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.spatial.domain import nodes_to
-from engines.spatial.placement import Placement
-from engines.spatial.points import Counts, PointRecords, difference, node_depths
+from engines.spatial.domain.base import nodes_to
+from engines.spatial.points import Counts, Placement, PointRecords, difference, node_depths
 from tests.spatial.shapes import encoded, inside, lines, patchwork, polygons, square_metres
 from tests.spatial.test_domain_lines import network
 

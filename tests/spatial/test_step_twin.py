@@ -8,7 +8,7 @@ from benchmarks.step.__main__ import beside_twin
 from benchmarks.step.city import DOMAIN, City
 from engines.core.contract import Batch
 from engines.core.noise import seeded
-from engines.spatial import HeldConfig, HeldLeaves
+from engines.spatial.held.engine import HeldConfig, HeldLeaves
 
 STEPS = 7
 

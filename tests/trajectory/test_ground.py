@@ -17,11 +17,12 @@ from engines.core.contract import Columns
 from engines.core.noise import seeded
 from engines.core.registry import build_domain
 from engines.core.shares import PureShares
-from engines.trajectory import Default, Limits, Trips
+from engines.trajectory.default.mode import Default
 from engines.trajectory.domain import TripDomain
 from engines.trajectory.grid import Grid
 from engines.trajectory.ground import Ground, ground_of
-from engines.trajectory.trips import LATTICE
+from engines.trajectory.synthesis import Limits
+from engines.trajectory.trips import LATTICE, Trips
 from schemas.config import Stream
 from schemas.config.load import load_config
 from schemas.errors import ConfigError, EngineInputError

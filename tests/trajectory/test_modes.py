@@ -9,12 +9,14 @@ import pytest
 
 from engines.core.noise import seeded
 from engines.core.shares import PureShares
-from engines.trajectory import LATTICE, Default, Limits, Synthesis, TripMode, Trips
+from engines.trajectory.default.mode import Default
 from engines.trajectory.default.paths import passed, paths_of
 from engines.trajectory.default.positions import positioned
 from engines.trajectory.grid import Grid
 from engines.trajectory.metrics import Truth
 from engines.trajectory.papers.paper_trees import Paper
+from engines.trajectory.synthesis import Limits, Synthesis, TripMode
+from engines.trajectory.trips import LATTICE, Trips
 from engines.trajectory.walks import Errands, EvenGraph, walk
 
 MODES: list[TripMode] = [Default(), Paper(), Paper(spread="exponential")]

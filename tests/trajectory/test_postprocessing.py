@@ -17,13 +17,15 @@ import pytest
 
 from engines.core.noise import seeded
 from engines.core.shares import PureShares
-from engines.trajectory import LATTICE, Default, Limits, TripMode, Trips
 from engines.trajectory.default import dwell
 from engines.trajectory.default import mode as mode_default
+from engines.trajectory.default.mode import Default
 from engines.trajectory.ground import ground_of
 from engines.trajectory.histograms import measure
 from engines.trajectory.papers.hierarchy import laplace_exceeds
 from engines.trajectory.papers.paper_trees import Paper
+from engines.trajectory.synthesis import Limits, TripMode
+from engines.trajectory.trips import LATTICE, Trips
 
 MEASURED = [
     f"engines.trajectory.{name}.measure" for name in ("default.questions", "papers.paper_trees", "papers.pair_tree")

@@ -15,8 +15,10 @@ import numpy as np
 
 from agents.show.pages.plots import GREY, TRUE, figure, folded, image, quiet
 from agents.show.pages.verdict import Scale, relative
-from engines.spatial.domain import LineDomain, PolygonDomain, parsed, shape_of
+from engines.spatial.domain.geojson import parsed, shape_of
+from engines.spatial.domain.lines import LineDomain
 from engines.spatial.domain.mapped import MappedDomain
+from engines.spatial.domain.polygons import PolygonDomain
 from schemas.arrays import FloatArray
 
 MAP_PIXELS, DIFFERENCE_PIXELS, FRAME_PIXELS = 120, 32, 60

@@ -8,7 +8,9 @@ holds the code of a finest cell followed by zeros, `depth` bits in all.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,7 +54,7 @@ def coordinates_at_fault(
 
 
 class PublicWords(Protocol):
-    """Fixed public pseudo-random numbers of a stream's cells, see `engines.spatial.placement`."""
+    """Fixed public pseudo-random numbers of a stream's cells, see `engines.spatial.points`."""
 
     def words(self, nodes: IntArray) -> WordArray:
         """One word for each heap number, `(nodes,)`."""
@@ -63,59 +65,55 @@ class PublicWords(Protocol):
         ...
 
 
-class SpatialDomain(Protocol):
+class SpatialDomain(ABC):
     """Implements `engines.core.contract.Domain` too. All of it is public, fixed and a pure function of the
     configuration.
 
     Attributes:
-        depth: bits of a cell's code; no node is deeper.
         halved: True where every cell of depth < `depth` has two children of equal share, so that none need be asked.
-        identity: whatever decides what keys and shares mean; stored states of another identity mean something else.
     """
 
-    @property
-    def depth(self) -> int: ...
+    number_fields: tuple[str, ...] = ()
+    text_fields: tuple[str, ...] = ()
+    value_fields: Mapping[str, frozenset[ScalarKind]] = MappingProxyType({})
+    words = 1
+    halved = False
 
     @property
-    def halved(self) -> bool: ...
+    @abstractmethod
+    def depth(self) -> int:
+        """Bits of a cell's code; no node is deeper."""
 
     @property
-    def identity(self) -> tuple[Any, ...]: ...
+    @abstractmethod
+    def identity(self) -> tuple[Any, ...]:
+        """Whatever decides what keys and shares mean; stored states of another identity mean something else."""
 
     @property
-    def number_fields(self) -> tuple[str, ...]: ...
+    @abstractmethod
+    def record_fields(self) -> tuple[str, ...]:
+        """Fields of synthetic records, in the order of `placed`."""
 
-    @property
-    def text_fields(self) -> tuple[str, ...]: ...
+    @abstractmethod
+    def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
+        """See `engines.core.contract.Domain`."""
 
-    @property
-    def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]: ...
-
-    @property
-    def words(self) -> int: ...
-
-    def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]: ...
-
+    @abstractmethod
     def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
         """`(nodes,)` True where a node has children; False for finest cells and for what lies below them."""
-        ...
 
+    @abstractmethod
     def left_shares(self, nodes: IntArray, depths: IntArray) -> IntArray:
         """`(nodes,)` of `WHOLE` parts of a node's measure, how many its first child has: 1 to `WHOLE` - 1.
 
         Below a finest cell it is `WHOLE`: what has no children goes on to the left.
         """
-        ...
 
+    @abstractmethod
     def described(self, nodes: IntArray, depths: IntArray) -> list[dict[str, Any]]:
         """What a measurement says of where each node is: `cell` (xmin, ymin, xmax, ymax) or `zones` (names)."""
-        ...
 
-    @property
-    def record_fields(self) -> tuple[str, ...]:
-        """Fields of synthetic records, in the order of `placed`."""
-        ...
-
+    @abstractmethod
     def placed(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> Sequence[list[Any]]:
         """Column by column, the fields of points of finest cells: `encode` gives each of them back its own cell.
 
@@ -123,4 +121,31 @@ class SpatialDomain(Protocol):
             nodes: `(points,)` heap numbers of depth `depth` (codes of finest cells, followed by zeros).
             indices: `(points,)` which point of the cell.
         """
-        ...
+
+
+class PlanarDomain(SpatialDomain):
+    """A domain whose events and synthetic records have two coordinates, within `bounds`: xmin, ymin, xmax, ymax."""
+
+    x_field: str
+    y_field: str
+    bounds: tuple[float, float, float, float]
+
+    @property
+    def number_fields(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (self.x_field, self.y_field)
+
+    @property
+    def record_fields(self) -> tuple[str, ...]:
+        return (self.x_field, self.y_field)
+
+    def at_fault(self, columns: Columns) -> list[str]:
+        """See `engines.core.contract.FaultNamingDomain`."""
+        return coordinates_at_fault(columns, (self.x_field, self.y_field), self.bounds)
+
+    @abstractmethod
+    def points(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
+        """x and y of some points."""
+
+    def placed(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> Sequence[list[Any]]:
+        x, y = self.points(public, nodes, indices)
+        return x.tolist(), y.tolist()

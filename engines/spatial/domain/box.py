@@ -8,15 +8,14 @@ Privacy: knows no data. What a record becomes depends on that record and on publ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from engines.core.contract import Columns, ScalarKind
-from engines.spatial.domain.base import HALF, WHOLE, PublicWords, coordinates_at_fault
+from engines.core.contract import Columns
+from engines.spatial.domain.base import HALF, WHOLE, PlanarDomain, PublicWords
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
@@ -61,7 +60,7 @@ def deepest(low: float, high: float) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class BoxDomain:
+class BoxDomain(PlanarDomain):
     """Half-open rectangle `[xmin, xmax) x [ymin, ymax)`, halved `depth` times. Implements `SpatialDomain`.
 
     A key is one word, `cell code << 1 | (1 if delete else 0)`.
@@ -83,6 +82,7 @@ class BoxDomain:
     y_field: str
     bounds: tuple[float, float, float, float]
     depth: int
+    halved = True
     _x_table: KeyArray = field(init=False, repr=False, compare=False)
     _y_table: KeyArray = field(init=False, repr=False, compare=False)
 
@@ -112,22 +112,6 @@ class BoxDomain:
     def y_bits(self) -> int:
         return self.depth // 2
 
-    @property
-    def number_fields(self) -> tuple[str, ...]:
-        return (self.x_field, self.y_field)
-
-    @property
-    def text_fields(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
-        return {}
-
-    @property
-    def words(self) -> int:
-        return 1
-
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """Keys `(events, 1)` and reasons `(events,)`, see `engines.core.contract.Domain`.
 
@@ -150,10 +134,6 @@ class BoxDomain:
         keys = self._keys(np.where(inside, x, xmin), np.where(inside, y, ymin), columns.operations)
         keys[~inside] = 0
         return keys, reasons
-
-    def at_fault(self, columns: Columns) -> list[str]:
-        """See `engines.core.contract.FaultNamingDomain`."""
-        return coordinates_at_fault(columns, (self.x_field, self.y_field), self.bounds)
 
     def _keys(self, x: FloatArray, y: FloatArray, operations: npt.NDArray[np.int8]) -> KeyArray:
         """Keys of points inside. Clipping catches a product that rounds up to the number of columns."""
@@ -190,33 +170,17 @@ class BoxDomain:
         return xmin + column * dx, ymin + row * dy, xmin + (column + wide) * dx, ymin + (row + high) * dy
 
     @property
-    def halved(self) -> bool:
-        return True
-
-    @property
     def identity(self) -> tuple[Any, ...]:
         return (self.bounds, self.depth)
 
     def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
-        """See `SpatialDomain`."""
         return depths < self.depth
 
     def left_shares(self, nodes: IntArray, depths: IntArray) -> IntArray:
-        """See `SpatialDomain`."""
         return np.where(depths < self.depth, HALF, WHOLE)
 
     def described(self, nodes: IntArray, depths: IntArray) -> list[dict[str, Any]]:
-        """See `SpatialDomain`."""
         return [{"cell": cell} for cell in np.stack(self.corners(nodes, depths), axis=1).tolist()]
-
-    @property
-    def record_fields(self) -> tuple[str, ...]:
-        return self.number_fields
-
-    def placed(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> Sequence[list[Any]]:
-        """See `SpatialDomain`."""
-        x, y = self.points(public, nodes, indices)
-        return x.tolist(), y.tolist()
 
     def points(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
         """x and y of some points, rounded to a thousandth of the finest cell or better, and inside their cells."""

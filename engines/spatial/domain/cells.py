@@ -1,13 +1,18 @@
-"""The cells of a shape as a binary tree in which every inner cell has two children: named, measured and found again.
+"""The cells of a shape as a binary tree in which every inner cell has two children.
 
-A cell of which one half misses the shape is passed over: it and the other half are one node. So nodes are named by the
-turns that are left on the way to them, and a finest cell by at most as many turns as the grid has levels.
-Memory: 33 bytes for each cell that the border divides, and 41 for each that it does not or that is finest.
+A shape is cut along grid lines level by level (`Pieces`), pruned from below and passed over from above (`grown`): a
+cell of which one half misses the shape is passed over, and it and the other half are one node. So nodes are named by
+the turns that are left on the way to them, and a finest cell by at most as many turns as the grid has levels. What is
+left of a shape in a cell is a part of the domain, however small, if a point can be drawn in it.
+Work and memory: cells that the shape's border runs through, at all levels; a cell that lies inside as a whole is never
+cut. A tree has 33 bytes for each cell that the border divides, and 41 for each that it does not or that is finest.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -15,6 +20,68 @@ from engines.spatial.domain.base import HALF, WHOLE
 from engines.spatial.domain.box import BoxDomain
 from engines.spatial.domain.sphere import band
 from schemas.arrays import BoolArray, FloatArray, IntArray
+from schemas.errors import EngineInputError
+
+CRUMB = 2.0**-32
+"""Of a finest cell: what is smaller is what rounding leaves of borders that meet, and no cell of its own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellBounds:
+    """Of cells, `(cells,)` each, in degrees."""
+
+    xmin: FloatArray
+    ymin: FloatArray
+    xmax: FloatArray
+    ymax: FloatArray
+
+
+class Pieces(Protocol):
+    """What lies in each of some cells."""
+
+    def halved(self, axis: int, middle: FloatArray, children: CellBounds) -> Self:
+        """Pieces of both halves of each cell: those of cell i are pieces 2i and 2i + 1.
+
+        Args:
+            axis: 0 where x is halved, 1 for y. middle: `(cells,)` the lines. children: `(2 * cells,)`.
+        """
+        ...
+
+    def chosen(self, which: IntArray) -> Self:
+        """Pieces of the cells with these ascending numbers, numbered anew."""
+        ...
+
+    def measures(self, cells: CellBounds) -> FloatArray:
+        """`(cells,)`: square metres, or metres."""
+        ...
+
+    def crumbs(self, cells: CellBounds, halvings: int) -> FloatArray:
+        """`(cells,)`: the least measure that counts, of cells that are halved so many times more."""
+        ...
+
+    def full(self) -> BoolArray:
+        """`(cells,)` True where the cell has no border of the shape in it and lies inside."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ragged:
+    """Where the rows of each group stand: those of group i are rows starts[i] .. starts[i + 1] - 1."""
+
+    starts: IntArray
+
+    @staticmethod
+    def of(groups: IntArray, count: int) -> Ragged:
+        """Args: groups: `(rows,)` ascending numbers of groups below `count`."""
+        starts = np.zeros(count + 1, np.int64)
+        np.cumsum(np.bincount(groups, minlength=count), out=starts[1:])
+        return Ragged(starts)
+
+    def rows(self, groups: IntArray) -> tuple[IntArray, IntArray]:
+        """All rows of some groups, one after another: position in `groups`, and row."""
+        first, sizes = self.starts[groups], self.starts[groups + 1] - self.starts[groups]
+        offsets = np.cumsum(sizes) - sizes
+        return np.repeat(np.arange(len(groups)), sizes), np.arange(int(sizes.sum())) + np.repeat(first - offsets, sizes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +131,6 @@ class CellTree:
         return np.searchsorted(self.start, codes, side="right") - 1
 
     def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
-        """See `SpatialDomain`."""
         end = self.end_of(nodes, depths)
         deeper = depths - self.end_depth[end]
         halvings = np.where(self.piece[end] < 0, self.depth - self.end_level[end], 0)
@@ -148,3 +214,111 @@ class CellTree:
     def nbytes(self) -> int:
         """Of memory."""
         return sum(getattr(self, name).nbytes for name in self.__slots__ if name != "grid")
+
+
+P = TypeVar("P", bound=Pieces)
+
+MOST_CELLS = 4_000_000
+"""On one level, with a border in them."""
+TINY = 1e-300
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Level:
+    """Cells of one level with a border in them, and their halves.
+
+    Attributes:
+        codes: `(cells,)`. measures: `(2 * cells,)` of the halves, 0 where nothing is left. whole: `(2 * cells,)` True
+            for a half that lies inside. below: `(2 * cells,)` number of a half among the next level's cells, or -1.
+    """
+
+    codes: IntArray
+    measures: FloatArray
+    whole: BoolArray
+    below: IntArray
+
+
+def grown(grid: BoxDomain, shape: P, *, usable: Callable[[P, IntArray], BoolArray]) -> tuple[CellTree, P, float]:
+    """The tree of a shape's cells, the pieces of the finest cells that its border runs through, in order, and the
+    measure of all of it.
+
+    Args:
+        shape: one piece, all of it.
+        usable: of pieces of finest cells, and their codes: whether points can be drawn in them.
+    Raises: EngineInputError if nothing is left, or if it takes too many cells; it says which depth does not.
+    """
+    levels, codes, pieces = _cut(grid, shape)
+    alive = usable(pieces, codes)
+    sums = np.where(alive, np.maximum(pieces.measures(bounds_of(grid, codes, grid.depth)), TINY), 0.0)
+    for level in reversed(levels):
+        inner = level.below >= 0
+        level.measures[inner] = sums[level.below[inner]]
+        sums = level.measures.reshape(-1, 2).sum(axis=1)
+    if not sums.any():
+        raise EngineInputError("the geometry has no area and no length")
+    return _passed_over(grid, levels, codes), pieces.chosen(np.flatnonzero(alive)), float(sums[0])
+
+
+def bounds_of(grid: BoxDomain, codes: IntArray, depth: int) -> CellBounds:
+    """Of cells of one depth."""
+    return CellBounds(*grid.corners((np.int64(1) << depth) + codes, np.full(len(codes), depth)))
+
+
+def _cut(grid: BoxDomain, shape: P) -> tuple[list[_Level], IntArray, P]:
+    codes, pieces, levels = np.zeros(1, np.int64), shape, []
+    for depth in range(grid.depth):
+        halves = np.repeat(2 * codes, 2)
+        halves[1::2] += 1
+        bounds = bounds_of(grid, halves, depth + 1)
+        axis = depth % 2
+        parts = pieces.halved(axis, (bounds.xmin if axis == 0 else bounds.ymin)[1::2], bounds)
+        full, measures = parts.full(), parts.measures(bounds)
+        pairs, crumbs = measures.reshape(-1, 2), parts.crumbs(bounds, grid.depth - depth - 1).reshape(-1, 2)
+        left = pairs >= crumbs
+        # Of two crumbs the larger one is kept, or the shape would end between two levels.
+        left |= ~left.any(axis=1, keepdims=True) & (pairs >= pairs.max(axis=1, keepdims=True))
+        alive = (left & (pairs > 0)).reshape(-1)
+        cut = np.flatnonzero(alive & ~full)
+        if len(cut) > MOST_CELLS:
+            raise EngineInputError(
+                f"at depth {depth + 1} its border runs through more than {MOST_CELLS:,} cells: "
+                f"{depth} is the deepest that works for this geometry"
+            )
+        below = np.full(len(halves), -1)
+        below[cut] = np.arange(len(cut))
+        levels.append(_Level(codes, np.where(alive, measures, 0.0), full & alive, below))
+        codes, pieces = halves[cut], parts.chosen(cut)
+    return levels, codes, pieces
+
+
+def _passed_over(grid: BoxDomain, levels: list[_Level], finest: IntArray) -> CellTree:
+    """Name what is left: a cell with one half left is passed over, and its name goes to that half."""
+    names, depths = np.ones(1, np.int64), np.zeros(1, np.int64)
+    inner: list[tuple[IntArray, ...]] = []
+    ends: list[tuple[IntArray, ...]] = []
+    for depth, level in enumerate(levels):
+        pairs = level.measures.reshape(-1, 2)
+        both = (pairs > 0).all(axis=1)
+        # A cell whose measure is gone altogether has no name, and its number is 0.
+        both &= names > 0
+        at = np.flatnonzero(both)
+        share = np.rint(pairs[at, 0] / (pairs[at, 0] + pairs[at, 1]) * WHOLE).astype(np.int64)
+        share = np.clip(share, 1, WHOLE - 1)
+        inner.append((names[at], share, np.full(len(at), depth), level.codes[at]))
+        of_halves = np.where(np.repeat(both, 2), np.repeat(2 * names, 2), np.repeat(names, 2))
+        of_halves[1::2] += both
+        deeper = np.repeat(depths + both, 2)
+        of_halves[level.measures <= 0] = 0
+        done = np.flatnonzero(level.whole & (of_halves > 0))
+        codes = np.repeat(2 * level.codes, 2)
+        codes[1::2] += 1
+        ends.append((of_halves[done], deeper[done], np.full(len(done), depth + 1), codes[done], np.full(len(done), -1)))
+        below = np.flatnonzero(level.below >= 0)
+        names, depths = of_halves[below], deeper[below]
+    left = np.flatnonzero(names > 0)
+    ends.append((names[left], depths[left], np.full(len(left), grid.depth), finest[left], np.arange(len(left))))
+    return CellTree.of(
+        grid,
+        inner=tuple(np.concatenate(part) for part in zip(*inner, strict=True)),
+        ends=tuple(np.concatenate(part) for part in zip(*ends, strict=True)),
+    )

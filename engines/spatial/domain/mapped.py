@@ -8,15 +8,15 @@ Privacy: knows no data. What a record becomes depends on that record and on the 
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from engines.core.contract import Columns, ScalarKind
-from engines.spatial.domain.base import FRACTION, SHARE_BITS, PublicWords, coordinates_at_fault
+from engines.core.contract import Columns
+from engines.spatial.domain.base import FRACTION, SHARE_BITS, PlanarDomain, PublicWords
 from engines.spatial.domain.box import rounded
 from engines.spatial.domain.cells import CellTree
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray, WordArray
@@ -26,11 +26,12 @@ ROUNDS, EXACT_ROUNDS = 24, 72
 """Draws of a point with rounded, and then with exact coordinates, before its cell's middle is taken."""
 
 
-class MappedDomain(ABC):
+class MappedDomain(PlanarDomain):
     """Implements `SpatialDomain`, but for what `_inside`, `_drawn` and `_middles` say of the shape.
 
     Attributes:
         measure: of the whole shape, in square metres or metres.
+        bounds: xmax may be beyond 180.
     """
 
     measure: float
@@ -39,7 +40,7 @@ class MappedDomain(ABC):
         """Args: limits: west, south, east and north end of the shape. kind: of the shape, and how it takes events."""
         self.x_field, self.y_field = fields
         self.tree = tree
-        self.grid = tree.grid
+        self.grid, self.bounds = tree.grid, tree.grid.bounds
         self._limits = limits
         digest = hashlib.sha256()
         for part in (tree.inner, tree.share, tree.start, tree.first, tree.end_depth, tree.end_level):
@@ -75,37 +76,8 @@ class MappedDomain(ABC):
         return self.grid.depth
 
     @property
-    def bounds(self) -> tuple[float, float, float, float]:
-        """xmin, ymin, xmax, ymax; xmax may be beyond 180."""
-        return self.grid.bounds
-
-    @property
-    def halved(self) -> bool:
-        return False
-
-    @property
     def identity(self) -> tuple[Any, ...]:
         return self._identity
-
-    @property
-    def number_fields(self) -> tuple[str, ...]:
-        return (self.x_field, self.y_field)
-
-    @property
-    def text_fields(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
-        return {}
-
-    @property
-    def words(self) -> int:
-        return 1
-
-    @property
-    def record_fields(self) -> tuple[str, ...]:
-        return (self.x_field, self.y_field)
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """See `engines.core.contract.Domain`: outside of the shape is OUTSIDE_DOMAIN, its border belongs to it."""
@@ -117,10 +89,6 @@ class MappedDomain(ABC):
         reasons[rows] = Reason.ACCEPTED
         keys[rows, 0] = (codes.astype(np.uint64) << np.uint64(1)) | (columns.operations[rows] < 0)
         return keys, reasons
-
-    def at_fault(self, columns: Columns) -> list[str]:
-        """See `engines.core.contract.FaultNamingDomain`."""
-        return coordinates_at_fault(columns, (self.x_field, self.y_field), self.bounds)
 
     def located(self, x: FloatArray, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray, IntArray]:
         """Which points are on the shape, and of those, where on it, and the codes of their finest cells."""
@@ -142,11 +110,9 @@ class MappedDomain(ABC):
         return rows, turned[rows], y[rows]
 
     def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
-        """See `SpatialDomain`."""
         return self.tree.divisible(nodes, depths)
 
     def left_shares(self, nodes: IntArray, depths: IntArray) -> IntArray:
-        """See `SpatialDomain`."""
         return self.tree.left_shares(nodes, depths)
 
     def described(self, nodes: IntArray, depths: IntArray) -> list[dict[str, Any]]:
@@ -156,11 +122,6 @@ class MappedDomain(ABC):
         xmax, ymax = np.minimum(xmax, east), np.minimum(ymax, north)
         corners = np.stack([self._public(xmin), ymin, self._public(xmax), ymax], axis=1)
         return [{"cell": cell} for cell in corners.tolist()]
-
-    def placed(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> Sequence[list[Any]]:
-        """See `SpatialDomain`."""
-        x, y = self.points(public, nodes, indices)
-        return x.tolist(), y.tolist()
 
     def points(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
         """Longitudes and latitudes of points: in cells that lie inside as in a box, in others evenly on the shape."""

@@ -1,19 +1,268 @@
-"""Polygons as a domain: countries, a city, land; holes, many parts, across the antimeridian."""
+"""Polygons as a domain: countries, a city, land; holes, many parts, across the antimeridian.
+
+Rings are cut along the lines of a grid, all cells of a level at once: Sutherland-Hodgman clipping by a half plane, ring
+by ring, may leave edges that run back along the line, which have no area, and it can not fail. Rings that have become
+the cell's own border are dropped and remembered as `cover`. Arrays of floats are added, multiplied and divided one by
+one, so every machine gets the same pieces.
+A point is drawn evenly in a piece as `(u, v)`: v says the height in the piece's bounding box, and u, times the longest
+that all chords of the piece are anywhere, how far along the chords of this height it lies; beyond their end the draw is
+refused. So what is not refused is even, and thin pieces that lie askew refuse few.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 import shapely
 
 from engines.spatial.domain.box import BoxDomain
-from engines.spatial.domain.chords import Chords
+from engines.spatial.domain.cells import CRUMB, CellBounds, Ragged, bounds_of, grown
 from engines.spatial.domain.geojson import Shape
-from engines.spatial.domain.growing import bounds_of, grown
 from engines.spatial.domain.mapped import MappedDomain
-from engines.spatial.domain.rings import RingPieces
+from engines.spatial.domain.sphere import band, mean_band
 from schemas.arrays import BoolArray, FloatArray, IntArray
+
+
+def areas_of(cells: CellBounds) -> FloatArray:
+    """`(cells,)` square metres."""
+    result: FloatArray = (cells.xmax - cells.xmin) * (band(cells.ymax) - band(cells.ymin))
+    return result
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RingPieces:
+    """Implements `Pieces` for areas.
+
+    Attributes:
+        x, y: `(vertices,)`, of one ring after another, not closed; shells run counter-clockwise, holes clockwise.
+        starts: `(rings + 1,)` where each ring's vertices begin. cells: `(rings,)` the cell of each ring.
+        cover: `(cells,)` how often the cell as a whole is inside, before the rings are counted: 0 or 1.
+    """
+
+    x: FloatArray
+    y: FloatArray
+    starts: IntArray
+    cells: IntArray
+    cover: IntArray
+
+    def halved(self, axis: int, middle: FloatArray, children: CellBounds) -> RingPieces:
+        along, across = (self.x, self.y) if axis == 0 else (self.y, self.x)
+        line = np.repeat(middle[self.cells], np.diff(self.starts))
+        side = along - line
+        following = self._following()
+        side_after, across_after = side[following], across[following]
+        crosses = ((side < 0) & (side_after > 0)) | ((side > 0) & (side_after < 0))
+        share = np.divide(side, side - side_after, out=np.zeros_like(side), where=crosses)
+        low, high = np.minimum(across, across_after), np.maximum(across, across_after)
+        meets = np.clip(across + share * (across_after - across), low, high)
+        # Each vertex is followed by the point where its edge crosses the line.
+        both, others = np.stack([along, line], axis=1), np.stack([across, meets], axis=1)
+        halves = []
+        for child, inside in enumerate((side <= 0, side >= 0)):
+            keep = np.stack([inside, crosses], axis=1).reshape(-1)
+            halves.append(_kept(both.reshape(-1), others.reshape(-1), keep, 2 * self.starts, 2 * self.cells + child))
+        a, o, sizes, cells = (np.concatenate(parts) for parts in zip(*halves, strict=True))
+        x, y = (a, o) if axis == 0 else (o, a)
+        starts = np.zeros(len(sizes) + 1, np.int64)
+        np.cumsum(sizes, out=starts[1:])
+        return RingPieces(x, y, starts, cells, np.repeat(self.cover, 2))._without_borders(children)
+
+    def chosen(self, which: IntArray) -> RingPieces:
+        number = np.full(len(self.cover), -1)
+        number[which] = np.arange(len(which))
+        return self._select(number[self.cells] >= 0, number, self.cover[which])
+
+    def measures(self, cells: CellBounds) -> FloatArray:
+        following = self._following()
+        of_vertex = np.repeat(self.cells, np.diff(self.starts))
+        heights = mean_band(self.y, self.y[following]) - band(cells.ymin)[of_vertex]
+        areas = np.bincount(of_vertex, (self.x - self.x[following]) * heights, minlength=len(self.cover))
+        whole = areas_of(cells)
+        result: FloatArray = np.clip(areas + self.cover * whole, 0.0, whole)
+        return result
+
+    def crumbs(self, cells: CellBounds, halvings: int) -> FloatArray:
+        return areas_of(cells) * (CRUMB * 0.5**halvings)
+
+    def full(self) -> BoolArray:
+        bordered = np.zeros(len(self.cover), np.bool_)
+        bordered[self.cells] = True
+        result: BoolArray = ~bordered & (self.cover == 1)
+        return result
+
+    def edges(self, cells: CellBounds) -> tuple[Ragged, FloatArray]:
+        """Edges of each cell's piece, covers as rectangles: where each cell's begin, and `(edges, 4)` x, y, x, y."""
+        following = self._following()
+        of_vertex = np.repeat(self.cells, np.diff(self.starts))
+        rows = np.stack([self.x, self.y, self.x[following], self.y[following]], axis=1)
+        covered = np.flatnonzero(self.cover)
+        x0, y0, x1, y1 = (side[covered] for side in (cells.xmin, cells.ymin, cells.xmax, cells.ymax))
+        # Only upright sides: what runs from west to east is crossed by no chord.
+        east, west = np.stack([x1, y0, x1, y1], axis=1), np.stack([x0, y1, x0, y0], axis=1)
+        rows = np.concatenate([rows, east, west])
+        groups = np.concatenate([of_vertex, covered, covered])
+        upright = rows[:, 1] != rows[:, 3]
+        rows, groups = rows[upright], groups[upright]
+        order = np.argsort(groups, kind="stable")
+        return Ragged.of(groups, len(self.cover)), rows[order]
+
+    def _following(self) -> IntArray:
+        """Position of each vertex's successor in its ring."""
+        following = np.arange(1, len(self.x) + 1)
+        following[self.starts[1:] - 1] = self.starts[:-1]
+        return following
+
+    def _without_borders(self, cells: CellBounds) -> RingPieces:
+        """Drop rings that run along their cells' borders alone, and count how often they go round."""
+        if not len(self.cells):
+            return self
+        sizes = np.diff(self.starts)
+        following = self._following()
+        x, y, xn, yn = self.x, self.y, self.x[following], self.y[following]
+        x0, y0, x1, y1 = (
+            np.repeat(side[self.cells], sizes) for side in (cells.xmin, cells.ymin, cells.xmax, cells.ymax)
+        )
+        upright = (x == xn) & ((x == x0) | (x == x1))
+        level = (y == yn) & ((y == y0) | (y == y1))
+        border = np.logical_and.reduceat(upright | level, self.starts[:-1])
+        if not border.any():
+            return self
+        doubled = np.add.reduceat((x - x0) * (yn - y) - (xn - x) * (y - y0), self.starts[:-1])
+        turns = np.rint(doubled / (2 * (x1 - x0) * (y1 - y0))[self.starts[:-1]]).astype(np.int64)
+        cover = self.cover.copy()
+        np.add.at(cover, self.cells[border], turns[border])
+        return self._select(~border, np.arange(len(cover)), cover)
+
+    def _select(self, rings: BoolArray, number: IntArray, cover: IntArray) -> RingPieces:
+        sizes = np.diff(self.starts)
+        vertices = np.repeat(rings, sizes)
+        starts = np.zeros(int(rings.sum()) + 1, np.int64)
+        np.cumsum(sizes[rings], out=starts[1:])
+        return RingPieces(self.x[vertices], self.y[vertices], starts, number[self.cells[rings]], cover)
+
+
+def _kept(
+    along: FloatArray, across: FloatArray, keep: BoolArray, starts: IntArray, cells: IntArray
+) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
+    """Vertices that are kept, without rings of fewer than three: both coordinates, sizes of rings, their cells."""
+    if not len(cells):
+        return along[:0], across[:0], starts[:0], cells
+    sizes = np.add.reduceat(keep.astype(np.int64), starts[:-1])
+    rings = sizes >= 3
+    keep = keep & np.repeat(rings, np.diff(starts))
+    return along[keep], across[keep], sizes[rings], cells[rings]
+
+
+_CHUNK = 1 << 14
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Strips:
+    """Between heights of neighbouring corners of pieces, `(strips,)` each."""
+
+    pieces: IntArray
+    south: FloatArray
+    north: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chords:
+    """Attributes:
+
+    rows: of each piece's edges. edges: `(edges, 4)` x, y, x, y, none of them level; some may run back over others.
+    """
+
+    rows: Ragged
+    edges: FloatArray
+    _frames: FloatArray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_frames", np.full((3, self.count), np.nan))
+
+    @property
+    def count(self) -> int:
+        """Pieces."""
+        return len(self.rows.starts) - 1
+
+    @property
+    def nbytes(self) -> int:
+        """Of memory."""
+        return self.edges.nbytes + self.rows.starts.nbytes + self._frames.nbytes
+
+    def drawn(self, pieces: IntArray, u: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Points of pieces, x and y, and whether the draw holds; `(points,)` each. u and v are in [0, 1)."""
+        longest, low, high = self._frames_of(pieces)
+        target, y = u * longest, low + v * (high - low)
+        point, west, east = self._at(pieces, y)
+        length = east - west
+        before = np.cumsum(length) - length
+        before -= before[np.searchsorted(point, point)]
+        hit = (before <= target[point]) & (target[point] < before + length)
+        x, holds = np.zeros(len(pieces)), np.zeros(len(pieces), np.bool_)
+        x[point[hit]] = west[hit] + (target[point[hit]] - before[hit])
+        holds[point[hit]] = True
+        return x, y, holds
+
+    def middles(self) -> tuple[FloatArray, FloatArray]:
+        """A point well inside of each piece, `(pieces,)` x and y; NaN where there is none."""
+        x, y = np.full(self.count, np.nan), np.full(self.count, np.nan)
+        for start in range(0, self.count, _CHUNK):
+            strips = self._strips(np.arange(start, min(start + _CHUNK, self.count)))
+            height = (strips.south + strips.north) / 2
+            at, west, east = self._at(strips.pieces, height)
+            room = (east - west) * (strips.north - strips.south)[at]
+            order = np.argsort(room, kind="stable")
+            order = order[room[order] > 0]
+            at, middle = at[order], ((west + east) / 2)[order]
+            # Of what is written twice the last, which has the most room, stays.
+            x[strips.pieces[at]], y[strips.pieces[at]] = middle, height[at]
+        return x, y
+
+    def _frames_of(self, pieces: IntArray) -> FloatArray:
+        """`(3, pieces)`: the most that a piece's chords of one height are together, the lowest height that has any, and
+        the highest; worked out when they are first asked for."""
+        unknown = np.unique(pieces[np.isnan(self._frames[0, pieces])])
+        for start in range(0, len(unknown), _CHUNK):
+            some = unknown[start : start + _CHUNK]
+            strips = self._strips(some)
+            quarter = (strips.north - strips.south) / 4
+            first, last = (self._lengths(strips.pieces, y) for y in (strips.south + quarter, strips.north - quarter))
+            # Between two corners the length is linear: this is what it is at the strip's ends.
+            ends = np.maximum(1.5 * first - 0.5 * last, 1.5 * last - 0.5 * first)
+            there = np.maximum(first, last) > 0
+            longest, low, high = np.zeros(self.count), np.full(self.count, np.inf), np.full(self.count, -np.inf)
+            np.maximum.at(longest, strips.pieces, ends)
+            np.minimum.at(low, strips.pieces[there], strips.south[there])
+            np.maximum.at(high, strips.pieces[there], strips.north[there])
+            self._frames[:, some] = longest[some] * (1 + 1e-6), low[some], high[some]
+        return self._frames[:, pieces]
+
+    def _lengths(self, pieces: IntArray, y: FloatArray) -> FloatArray:
+        at, west, east = self._at(pieces, y)
+        return np.bincount(at, east - west, minlength=len(y)).astype(np.float64)
+
+    def _strips(self, pieces: IntArray) -> Strips:
+        at, rows = self.rows.rows(pieces)
+        owner = np.concatenate([pieces[at], pieces[at]])
+        heights = np.concatenate([self.edges[rows, 1], self.edges[rows, 3]])
+        order = np.lexsort((heights, owner))
+        owner, heights = owner[order], heights[order]
+        strip = (owner[1:] == owner[:-1]) & (heights[1:] > heights[:-1])
+        return Strips(owner[1:][strip], heights[:-1][strip], heights[1:][strip])
+
+    def _at(self, pieces: IntArray, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """The chords of pieces at heights: which of `pieces`, and both ends, from west to east."""
+        at, rows = self.rows.rows(pieces)
+        x0, y0, x1, y1 = self.edges[rows].T
+        height = y[at]
+        crossed = (y0 <= height) != (y1 <= height)
+        at, x0, y0, x1, y1, height = (part[crossed] for part in (at, x0, y0, x1, y1, height))
+        x = x0 + (height - y0) / (y1 - y0) * (x1 - x0)
+        order = np.lexsort((x, at))
+        x = x[order]
+        return at[order][::2], x[::2], x[1::2]
 
 
 class PolygonDomain(MappedDomain):
@@ -53,12 +302,10 @@ class PolygonDomain(MappedDomain):
         return self.tree.nbytes + self._chords.nbytes + self._middle_x.nbytes + self._middle_y.nbytes
 
     def remarks(self) -> Iterator[str]:
-        """See `MappedDomain`."""
         if self._repaired:
             yield f"{self._repaired} polygons of its map cross themselves; they were cut into parts where they do."
 
     def outline(self) -> list[FloatArray]:
-        """See `MappedDomain`."""
         rings = shapely.get_rings(shapely.get_parts(shapely.simplify(self._geometry, outline_detail(self.bounds))))
         return [shapely.get_coordinates(ring) for ring in rings]
 

@@ -7,15 +7,18 @@ map first. A zone of measure zero is a structural zero: it is in no cell, and ev
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import fsum
 from typing import Any
 
 import numpy as np
 
-from engines.core.contract import Columns, ScalarKind
-from engines.spatial.domain.base import WHOLE, PublicWords
+from engines.core.contract import Columns
+from engines.spatial.domain.base import WHOLE, PublicWords, SpatialDomain
+from engines.spatial.domain.geojson import Shape, parsed, shape_of
+from engines.spatial.domain.lines import LineDomain
 from engines.spatial.domain.mapped import MappedDomain
+from engines.spatial.domain.polygons import PolygonDomain
 from schemas.arrays import BoolArray, FloatArray, IntArray, KeyArray, ReasonArray
 from schemas.errors import EngineInputError
 from schemas.events import Reason
@@ -23,7 +26,7 @@ from schemas.events import Reason
 MOST = 1e18
 
 
-class ZoneDomain:
+class ZoneDomain(SpatialDomain):
     """Implements `SpatialDomain`. A key is `code of the zone << 1 | (1 if delete else 0)`.
 
     Args:
@@ -46,7 +49,7 @@ class ZoneDomain:
         there = np.flatnonzero(sizes > 0).tolist()
         if not there:
             raise EngineInputError("there is no zone with a measure above 0")
-        self.field = field
+        self.field, self.text_fields = field, (field,)
         self.names = [names[index] for index in there]
         self.measures: list[float] = sizes[there].tolist()
         self._maps = [maps[index] for index in there] if maps else []
@@ -62,28 +65,8 @@ class ZoneDomain:
         return self._depth
 
     @property
-    def halved(self) -> bool:
-        return False
-
-    @property
     def identity(self) -> tuple[Any, ...]:
         return self._identity
-
-    @property
-    def number_fields(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def text_fields(self) -> tuple[str, ...]:
-        return (self.field,)
-
-    @property
-    def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
-        return {}
-
-    @property
-    def words(self) -> int:
-        return 1
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
         """See `engines.core.contract.Domain`: a name that is not in the table is OUTSIDE_DOMAIN."""
@@ -99,12 +82,10 @@ class ZoneDomain:
         return np.searchsorted(self.start, codes, side="right") - 1
 
     def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
-        """See `SpatialDomain`."""
         result: BoolArray = depths < self._end_depth[self.zone_of(self._first(nodes, depths))]
         return result
 
     def left_shares(self, nodes: IntArray, depths: IntArray) -> IntArray:
-        """See `SpatialDomain`."""
         shares = np.full(len(nodes), WHOLE)
         inner = self.divisible(nodes, depths)
         shares[inner] = self._share[np.searchsorted(self._inner, nodes[inner])]
@@ -122,7 +103,6 @@ class ZoneDomain:
         return (self.field, *self._maps[0].record_fields) if self._maps else (self.field,)
 
     def placed(self, public: PublicWords, nodes: IntArray, indices: IntArray) -> Sequence[list[Any]]:
-        """See `SpatialDomain`."""
         zones = self.zone_of(nodes - (np.int64(1) << self.depth))
         names = [self.names[zone] for zone in zones.tolist()]
         if not self._maps:
@@ -157,3 +137,56 @@ def _halved(sizes: FloatArray, depth: int) -> tuple[IntArray, IntArray, IntArray
             below += [(2 * name, first, middle), (2 * name + 1, middle, last)]
         level = below
     return np.array(inner, np.int64), np.array(share, np.int64), start, depths
+
+
+DETAIL = 8
+"""Halvings of a zone's bounds: points are spread evenly over its cells."""
+
+
+def outlined(field: str, features: Sequence[tuple[str, bytes]], coordinates: tuple[str, str] | None) -> ZoneDomain:
+    """Zones from named outlines, in order along their map.
+
+    Args:
+        features: name and GeoJSON of each; several of one name are one zone.
+        coordinates: fields of synthetic records for a place inside their zone, or None.
+    Raises: EngineInputError, naming the zone.
+    """
+    together: dict[str, list[Any]] = {}
+    for name, content in features:
+        together.setdefault(name, []).extend(parsed(content))
+    maps = []
+    for name, geometries in together.items():
+        try:
+            maps.append(_map(shape_of(np.array(geometries)), coordinates or ("x", "y")))
+        except EngineInputError as error:
+            raise EngineInputError(f'zone "{name}": {error}') from None
+    kinds = {isinstance(each, LineDomain) for each in maps}
+    if len(kinds) > 1:
+        raise EngineInputError("zones must all be polygons or all be lines, or their measures can not be compared")
+    order = _along(maps)
+    names = list(together)
+    return ZoneDomain(
+        field,
+        [names[index] for index in order],
+        [maps[index].measure for index in order],
+        [maps[index] for index in order] if coordinates is not None else (),
+    )
+
+
+def _map(shape: Shape, fields: tuple[str, str]) -> PolygonDomain | LineDomain:
+    return LineDomain(fields, shape, DETAIL, reach_m=1.0) if shape.lines else PolygonDomain(fields, shape, DETAIL)
+
+
+def _along(maps: Sequence[PolygonDomain | LineDomain]) -> list[int]:
+    """Zones in the order in which a grid over all of them is numbered, by the middle of their bounds."""
+    west, south, east, north = np.array([each.bounds for each in maps]).T
+    x, y = (west + east) / 2, (south + north) / 2
+    steps = []
+    for values in (x, y):
+        span = max(float(np.ptp(values)), 1e-9)
+        steps.append(np.minimum((values - values.min()) / span * 1024, 1023).astype(np.int64))
+    codes = np.zeros(len(maps), np.int64)
+    for bit in range(9, -1, -1):
+        for axis in steps:
+            codes = 2 * codes + ((axis >> bit) & 1)
+    return [int(index) for index in np.lexsort((np.arange(len(maps)), codes))]

@@ -3,15 +3,27 @@
 No budget is spent on finding a partition: it is refined and merged from released counts alone. A leaf's events are
 HELD, as a private integer, until the public forecast of the leaf says that a measurement is worth its noise; then they
 are counted, once. A watch over coarse cells, with a twentieth of the budget, finds bursts and has them released at
-once.
+once. Which cells are measured, divided or merged follows from released values and public constants; `hold` and
+`measure` are the only functions that touch pending events, and the watch the only other one that sees any.
+
+The first release is a partition that fits what was gathered, and one good count of each part. A sixteenth of the events
+says how many there are, and how deep to begin. Three further parts, each as large as all before it, are counted only
+where a cell may yet be divided; everywhere else events wait for the last round, which counts every leaf. So most leaves
+are counted once, with most of the events, and their share of what was counted before in larger cells is learnt from
+that.
 Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream however long it lives: an event moves
-    one count of the watch by one, when it arrives, and one leaf measurement by one, then or later.
-Source: ours; proof in docs/notes/0030-held-leaf-counters.md. An insert's ttl is post-processing (`held.retire`).
+    one count of the watch by one, when it arrives, and one leaf measurement by one, then or later. The budgets of watch
+    and leaves add up to epsilon exactly.
+Source: ours; proof in docs/notes/0030-held-leaf-counters.md. An insert's ttl is post-processing (`Windows`).
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,18 +31,225 @@ import numpy as np
 from engines.core.accounting.budgets import Budgets
 from engines.core.contract import Batch, Release, State
 from engines.core.gathering import Gathered, check_batch
-from engines.core.noise import NoiseSource
+from engines.core.noise import NoiseSource, aggregate
 from engines.core.state import flag_of, head, numbers_of, reading
-from engines.spatial.held.config import HeldConfig
-from engines.spatial.held.estimate import Estimates, project
-from engines.spatial.held.first import first_release
-from engines.spatial.held.measure import MeasuredLeaves, spans
-from engines.spatial.held.retire import Windows
-from engines.spatial.held.step import StepWork
+from engines.spatial.changes import Changes, grouped
+from engines.spatial.domain.base import SpatialDomain, nodes_to
+from engines.spatial.held.estimate import Estimates, estimate, project
+from engines.spatial.held.measure import (
+    SPLIT,
+    LeafCounter,
+    MeasuredLeaves,
+    Watch,
+    Windows,
+    divide,
+    due,
+    hold,
+    measure,
+    spans,
+    unite,
+)
 from engines.spatial.held.tree import HeldTree
-from engines.spatial.points import difference
-from schemas.arrays import FloatArray
+from engines.spatial.points import Placement, difference, node_depths
+from schemas.arrays import BoolArray, FloatArray, IntArray
+from schemas.blocks import Folded
 from schemas.guarantee import Guarantee, Mechanism
+
+WATCH_SHARE = Fraction(1, 20)
+"""Of the budget, for the watch."""
+START_DEPTH = 6
+"""The watch counts in cells of this depth, where `max_leaves` allows."""
+LONGEST = 12
+"""Steps that an event is held at most, or half of its ttl if that is less."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldConfig:
+    """The recipe. All of it is public.
+
+    Args:
+        name: of the stream; decides where synthetic points lie.
+        domain: what events are.
+        epsilon: of ONE event, over the whole stream.
+        initial_steps: steps 0 .. initial_steps - 1 are gathered into the release of step initial_steps - 1.
+        max_leaves: of the tree; work and memory of a step are proportional to it.
+        ttl_steps: steps after which an insert is gone by itself, at no further cost. A delete fades after it, too.
+    """
+
+    name: str
+    domain: SpatialDomain
+    epsilon: Fraction
+    initial_steps: int = 1
+    max_leaves: int = 4096
+    ttl_steps: int | None = None
+
+    @property
+    def start_depth(self) -> int:
+        """Its cells are an eighth of `max_leaves` at most, or the whole domain."""
+        return max(0, min(START_DEPTH, self.domain.depth, self.max_leaves.bit_length() - 4))
+
+    @cached_property
+    def watch(self) -> Watch:
+        depth = self.start_depth
+        nodes = nodes_to(self.domain, depth)
+        # A finest cell above stands at the first of the places below it.
+        first = (nodes << (depth - node_depths(nodes))) - (1 << depth)
+        missing = np.setdiff1d(np.arange(1 << depth), first)
+        epsilon = self.epsilon * WATCH_SHARE
+        return Watch(epsilon=epsilon, depth=depth, domain_depth=self.domain.depth, missing=tuple(missing.tolist()))
+
+    @cached_property
+    def counter(self) -> LeafCounter:
+        longest = LONGEST if self.ttl_steps is None else min(LONGEST, max(1, self.ttl_steps // 2))
+        return LeafCounter(epsilon=self.epsilon - self.watch.epsilon, longest=longest)
+
+    @cached_property
+    def placement(self) -> Placement:
+        return Placement(self.name, self.domain)
+
+    @property
+    def identity(self) -> np.ndarray:
+        """`(32,)` uint8: states of configurations with another one mean something else."""
+        text = repr(("spatial", "held", self.name, *self.domain.identity, self.start_depth))
+        return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
+
+
+GROUPS = 8
+"""Parts in which the events of hot cells are looked at."""
+NEWS = 0.25
+"""Share of a leaf's released count that a burst must bring for the leaf to be divided at once."""
+MERGE_EVERY = 5
+"""Steps between two looks for leaves to merge."""
+
+
+@dataclass(slots=True)
+class StepWork:
+    """The release of step `now` in the making. `tree` is its own copy; the rest is replaced, never changed."""
+
+    config: HeldConfig
+    now: int
+    tree: HeldTree
+    average: FloatArray
+    windows: Windows
+    noise: NoiseSource
+    measured: list[MeasuredLeaves] = field(default_factory=list)
+
+    def later(self, events: Folded) -> int:
+        """Release any other step. Returns the number of hot cells."""
+        tree, now, config = self.tree, self.now, self.config
+        if config.ttl_steps is not None:
+            self.windows = self.windows.retired(tree, now=now, ttl=config.ttl_steps)
+        if now % MERGE_EVERY == 0:
+            merged = unite(tree, self.estimates(), unit=config.counter.variance, now=now, most=self.leaves(8))
+            self.windows = self.windows.moved(merged)
+        hot, self.average = config.watch.step(Changes.of(events), self.average, self.noise.child("watch"))
+        calm, burst = self._apart(events, hot)
+        hold(tree, Changes.of(calm))
+        which = due(tree, config.counter, now=now) & ~self._hot_leaves(hot)
+        at = self.measure(which, time=now, learn=True, label=0)
+        self.divide(at, time=now, most=self.leaves(16))
+        if hot.any():
+            for index, changes in enumerate(grouped(burst, sizes=(1,) * GROUPS, placement=config.placement)):
+                hold(tree, changes)
+                at = self.measure(self._hot_leaves(hot), time=now, learn=False, label=index + 1)
+                # Only leaves to which the burst is news are divided for it: most of a hot cell may be full and calm.
+                news = GROUPS * np.abs(self.measured[-1].increments) > NEWS * tree.counts[at]
+                self.divide(at[news], time=now, most=config.max_leaves)
+        return int(hot.sum())
+
+    def estimates(self) -> Estimates:
+        """Of all nodes after step `now`."""
+        return estimate(self.tree, now=self.now, unit=self.config.counter.variance)
+
+    @aggregate
+    def _apart(self, events: Folded, hot: BoolArray) -> tuple[Folded, Folded]:
+        """Events outside and inside of hot cells; private, each event in one of both by its own cell."""
+        shift = np.uint64(self.tree.depth - self.config.watch.depth + 1)
+        inside = hot[(events.keys[:, 0] >> shift).astype(np.int64)]
+        return Folded(events.keys[~inside], events.counts[~inside]), Folded(events.keys[inside], events.counts[inside])
+
+    def _hot_leaves(self, hot: BoolArray) -> BoolArray:
+        """`(leaves,)` in the order of the domain: in a hot cell, or with one inside."""
+        shift = self.tree.depth - self.config.watch.depth
+        before = np.append(0, np.cumsum(hot))
+        last = np.append(self.tree.starts[1:], np.int64(1) << self.tree.depth) - 1
+        leaves: BoolArray = before[(last >> shift) + 1] > before[self.tree.starts >> shift]
+        return leaves
+
+    def measure(self, which: BoolArray, *, time: int, learn: bool, label: int) -> IntArray:
+        """Measure leaves, and note it; returns their positions."""
+        noise = self.noise.child("leaves", label)
+        measured = measure(self.tree, which, self.config.counter, now=time, learn=learn, noise=noise)
+        self.measured.append(measured)
+        if self.config.ttl_steps is not None:
+            self.windows = self.windows.with_measured(measured, self.tree, now=self.now, ttl=self.config.ttl_steps)
+        return measured.at
+
+    def divide(self, at: IntArray, *, time: int, most: int) -> None:
+        unit = self.config.counter.variance
+        estimates = estimate(self.tree, now=time, unit=unit)
+        rest = self.leaves(8) if most < self.config.max_leaves else most
+        divide(self.tree, at, estimates, unit=unit, now=time, max_leaves=most, rest=rest)
+
+    def leaves(self, share: int) -> int:
+        """All leaves but one in `share`: a part of the tree is kept free for bursts."""
+        return self.config.max_leaves - self.config.max_leaves // share
+
+
+ROUNDS = (1, 1, 2, 4, 8)
+"""Sizes of the groups, in sixteenths of the events."""
+FILL = 0.6
+"""Standard deviations of a measurement that cells of the first depth hold on average, at least."""
+EARLY_RATE = 0.05
+"""Standard deviation of the first belief in a leaf's rate, as a share of its count, and of 5 events at least."""
+
+
+def first_release(work: StepWork, events: Folded, *, after: int) -> None:
+    """Release what was gathered; `work.tree` is the whole domain as one cell.
+
+    Args:
+        after: all events came after this step.
+    """
+    tree, now, most, unit = work.tree, work.now, work.leaves(8), work.config.counter.variance
+    for index, changes in enumerate(grouped(events, sizes=ROUNDS, placement=work.config.placement)):
+        # A sixteenth of the events plays one step, and the last one now: a rate is events per sixteenth, and an
+        # estimate for `now` one of all that was gathered.
+        time = now - sum(ROUNDS[index + 1 :])
+        hold(tree, changes)
+        tree.since[:] = after
+        which = _of_use(work) if index > 0 and time < now else np.ones(len(tree.leaves), np.bool_)
+        at = work.measure(which, time=time, learn=index > 0, label=index)
+        if index == 0:
+            _begin(work)
+        else:
+            divide(tree, at, work.estimates(), unit=unit, now=time, max_leaves=most, rest=most)
+    leaves = tree.leaves
+    # From here on a rate is per step, and nothing is known of it but that it is a small share of what is there.
+    tree.rate[leaves] = 0.0
+    early = EARLY_RATE * np.maximum(work.estimates().values[leaves], 5.0)
+    tree.rate_variance[leaves] = early * early
+
+
+def _begin(work: StepWork) -> None:
+    """Divide the domain evenly into cells that hold enough to be looked at, but no smaller than those of the watch."""
+    tree, config = work.tree, work.config
+    seen = max(int(tree.measured[0]), 0)
+    tree.rate[0], tree.rate_variance[0] = seen / ROUNDS[0], (seen / 2 + config.counter.variance) / ROUNDS[0] ** 2
+    enough, total = FILL * np.sqrt(config.counter.variance), work.estimates().values[0]
+    for _ in range(config.watch.depth):
+        at = np.sort(tree.leaves)
+        if total < 2 * enough * len(at):
+            return
+        tree.split(at[tree.room(at) > 0], np.ones(int((tree.room(at) > 0).sum()), np.int64), now=int(tree.last[0]))
+
+
+def _of_use(work: StepWork) -> BoolArray:
+    """`(leaves,)` in the order of the domain: whether one may be divided once it is counted; by released values."""
+    tree, at = work.tree, work.tree.leaves
+    deviation = np.sqrt(work.config.counter.variance * (tree.parts[at] + 1))
+    hopeful: BoolArray = work.estimates().values[at] > SPLIT * deviation
+    return hopeful
+
 
 STATE_FORMAT = 1
 
@@ -40,7 +259,7 @@ class HeldLeaves:
 
     >>> from fractions import Fraction
     >>> from engines.core.noise import seeded
-    >>> from engines.spatial.domain import BoxDomain
+    >>> from engines.spatial.domain.box import BoxDomain
     >>> from schemas.blocks import Folded
     >>> box = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=8)
     >>> engine = HeldLeaves(HeldConfig(name="docs", domain=box, epsilon=Fraction(1)))
@@ -52,7 +271,6 @@ class HeldLeaves:
 
     def __init__(self, config: HeldConfig) -> None:
         self.config = config
-        self._rules = config.rules
         self._next = 0
         self._started = False
         # An event is once in the watch, at its step, and once in a leaf measurement, then or later.
@@ -80,14 +298,14 @@ class HeldLeaves:
         return self._released(work, budgets, hot=0, beyond=batch.beyond)
 
     def _work(self, now: int, noise: NoiseSource) -> StepWork:
-        return StepWork(self._rules, now, self._tree.copy(), self._average, self._windows, noise)
+        return StepWork(self.config, now, self._tree.copy(), self._average, self._windows, noise)
 
     def _released(self, work: StepWork, budgets: Budgets, *, hot: int, beyond: float) -> Release:
         tree, domain = work.tree, self.config.domain
         estimates = work.estimates().with_more(beyond)
-        tree.counts = project(tree, estimates, placement=self._rules.placement)
+        tree.counts = project(tree, estimates, placement=self.config.placement)
         after = tree.released()
-        added, removed = difference(domain, self._rules.placement, before=self._tree.released(), after=after)
+        added, removed = difference(domain, self.config.placement, before=self._tree.released(), after=after)
         self._tree, self._average, self._windows = tree, work.average, work.windows
         self._gathered, self._started, self._next = Gathered.nothing(), True, work.now + 1
         self._budgets = budgets
@@ -127,7 +345,7 @@ class HeldLeaves:
         )
         names = ("depth", "round", "since", "increment", "estimate", "standard_error")
         places = self.config.domain.described(nodes, depths)
-        variance = {"variance": self._rules.counter.variance}
+        variance = {"variance": self.config.counter.variance}
         return [
             place | dict(zip(names, row, strict=True)) | variance for place, row in zip(places, columns, strict=True)
         ]
@@ -156,7 +374,7 @@ class HeldLeaves:
 
     def guarantee(self) -> Guarantee:
         """See `engines.core.contract.Engine.guarantee`. Pure; the two mechanisms add up to epsilon exactly."""
-        watch, counter = self._rules.watch, self._rules.counter
+        watch, counter = self.config.watch, self.config.counter
         return Guarantee(
             epsilon=self.config.epsilon,
             mechanisms=(

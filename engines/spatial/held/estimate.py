@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.spatial.held.tree import HeldTree
-from engines.spatial.placement import Placement
+from engines.spatial.points import Placement
 from schemas.arrays import FloatArray, IntArray
 
 SHARE_SMOOTHING_SD = 0.6

@@ -1,25 +1,84 @@
-"""When a leaf is measured, the measurement itself, and what it teaches about the leaf's rate.
+"""The two mechanisms of held leaf counters, what a measurement teaches, and how it is taken back when it grows old.
 
-Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream: it is in one pending count until that
-    count is measured once, with discrete Laplace noise of scale 1/epsilon, and then set to zero. Which leaves are
-    measured follows from released values. Proof: docs/notes/0030-held-leaf-counters.md.
-Source: ours. Rates follow a scalar Kalman filter (random walk observed through sums over held steps).
+The watch counts a step's events in coarse cells, which finds bursts where leaves are held: a cell is hot where its
+count leaves its moving average by more than noise and habit explain. A leaf is measured when its public forecast says
+that it is worth the noise. Its rate follows a scalar Kalman filter (random walk observed through sums over held steps).
+A time to live is post-processing: a measurement of the events of steps a+1 .. b is gone after step b + ttl, and in
+between as if they had come evenly; in whole numbers, so that nothing is left over. No expiry is ever measured: an
+insert with a ttl is one event.
+Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream, for either mechanism: an event is in
+    one cell of one step's counts of the watch; and it is in one pending count until that count is measured once, with
+    discrete Laplace noise of scale 1/epsilon, and then set to zero. Which leaves are measured follows from released
+    values. Proof: docs/notes/0030-held-leaf-counters.md.
+Source: ours.
 Units: counts are events, rates events per step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from engines.core.contract import State
 from engines.core.noise import LEAST_VARIANCE, DiscreteLaplace, NoiseSource, laplace_mechanism, private_like, scale_for
+from engines.core.state import reading
+from engines.spatial.changes import Changes
 from engines.spatial.held.estimate import Estimates
 from engines.spatial.held.tree import HeldTree
-from engines.spatial.partition import Changes
 from schemas.arrays import BoolArray, FloatArray, IntArray
+from schemas.errors import EngineInputError
+
+ALARM = 8
+"""Scales of noise by which a count must leave its average, at least."""
+MEMORY = 0.3
+"""Weight of the newest count in the average."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """Public constants; may be printed and logged.
+
+    Args:
+        epsilon: of one event. depth: of the cells. domain_depth: of the finest cells.
+        missing: numbers of cells of `depth` that the domain has not, since a finest cell lies above; never counted.
+    """
+
+    epsilon: Fraction
+    depth: int
+    domain_depth: int
+    missing: tuple[int, ...] = ()
+
+    @property
+    def scale(self) -> Fraction:
+        return scale_for(1, self.epsilon)
+
+    def noisy(self, values: IntArray, noise: NoiseSource) -> IntArray:
+        """The one way in which the watch sees events: `(cells,)` int64 private in, released out."""
+        return laplace_mechanism(values, self.scale, noise)
+
+    def step(self, changes: Changes, average: FloatArray, noise: NoiseSource) -> tuple[BoolArray, FloatArray]:
+        """Count a step's events.
+
+        Args:
+            average: float64 moving averages of the cells that are there, or `(0,)` before the first count; released.
+        Returns: `(2**depth,)` True where a cell is hot, and the averages now; safe to publish.
+        """
+        starts = np.arange((1 << self.depth) + 1) << (self.domain_depth - self.depth)
+        events = changes.net_between(starts)
+        there = np.ones(len(events), np.bool_)
+        there[list(self.missing)] = False
+        counts = self.noisy(events[there], noise)
+        hot = np.zeros(len(events), np.bool_)
+        if not len(average):
+            return hot, counts.astype(np.float64)
+        habit = np.abs(average)
+        allowed = ALARM * float(self.scale) + np.maximum(habit, 4 * np.sqrt(habit))
+        hot[there] = np.abs(counts - average) > allowed
+        return hot, average + MEMORY * (counts - average)
+
 
 WORTH = 0.5
 """A leaf is measured when the variance of what is pending reaches this share of the variance of what was measured."""
@@ -196,3 +255,99 @@ def unite(tree: HeldTree, estimates: Estimates, *, unit: float, now: int, most: 
     names: IntArray = tree.nodes[parents[merged]]
     tree.merge(parents[merged], left[merged], now=now)
     return names
+
+
+_FIELDS = ("nodes", "after", "until", "increments", "parts")
+_MOST = 24
+"""Windows per node of the tree, on average, before neighbouring ones are joined."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Windows:
+    """Measurements that are still alive. Attributes, `(windows,)` int64 each:
+
+    nodes: heap numbers of the nodes whose `measured` holds them.
+    after, until: the events measured came in steps after+1 .. until.
+    increments: noisy sums, as measured. parts: how many measurements it is.
+    """
+
+    nodes: IntArray
+    after: IntArray
+    until: IntArray
+    increments: IntArray
+    parts: IntArray
+
+    @staticmethod
+    def none() -> Windows:
+        return Windows(*(np.zeros(0, np.int64) for _ in _FIELDS))
+
+    def arrays(self) -> State:
+        return {f"windows/{name}": getattr(self, name).copy() for name in _FIELDS}
+
+    @staticmethod
+    def of(arrays: Mapping[str, np.ndarray]) -> Windows:
+        """Raises: EngineInputError if arrays are missing or of different lengths."""
+        with reading():
+            parts = [np.array(arrays[f"windows/{name}"], np.int64) for name in _FIELDS]
+        if len({part.shape for part in parts}) > 1 or parts[0].ndim != 1:
+            raise EngineInputError("the state's measurements alive do not fit together")
+        return Windows(*parts)
+
+    def _gone(self, oldest: int) -> IntArray:
+        """What of each increment is gone when steps up to `oldest` are too old."""
+        length = self.until - self.after
+        gone: IntArray = self.increments * np.clip(oldest - self.after, 0, length) // length
+        return gone
+
+    def with_measured(self, measured: MeasuredLeaves, tree: HeldTree, *, now: int, ttl: int) -> Windows:
+        """Remember a measurement just made at `tree`, where a part that came too long ago is gone at once."""
+        after = np.minimum(measured.since, now - 1)
+        new = Windows(measured.nodes, after, np.full(len(after), now), measured.increments, np.ones_like(after))
+        tree.measured[measured.at] -= new._gone(now - ttl)
+        both = Windows(*(np.concatenate([getattr(self, name), getattr(new, name)]) for name in _FIELDS))
+        return both if len(both.nodes) <= _MOST * len(tree.nodes) else both._joined(now=now, ttl=ttl)
+
+    def _joined(self, *, now: int, ttl: int) -> Windows:
+        """Join windows of one node that end in the same sixteenth of the ttl and have not begun to go."""
+        order = np.lexsort((self.until, self.nodes))
+        rows = self._select(order)
+        period = rows.until // max(ttl // 16, 1)
+        first = np.ones(len(order), np.bool_)
+        first[1:] = (np.diff(rows.nodes) != 0) | (np.diff(period) != 0)
+        old = rows.after < now - ttl
+        first |= old
+        first[1:] |= old[:-1]
+        starts = np.flatnonzero(first)
+        return Windows(
+            rows.nodes[starts],
+            np.minimum.reduceat(rows.after, starts),
+            np.maximum.reduceat(rows.until, starts),
+            np.add.reduceat(rows.increments, starts),
+            np.add.reduceat(rows.parts, starts),
+        )
+
+    def retired(self, tree: HeldTree, *, now: int, ttl: int) -> Windows:
+        """Take back from `tree` what grows too old in step `now`; once a step, before anything is measured."""
+        oldest = now - ttl
+        ageing = np.flatnonzero(self.after < oldest)
+        due = self._select(ageing)
+        at = np.searchsorted(tree.nodes, due.nodes)
+        np.subtract.at(tree.measured, at, due._gone(oldest) - due._gone(oldest - 1))
+        over = due.until <= oldest
+        np.subtract.at(tree.parts, at[over], due.parts[over])
+        tree.parts[tree.leaves] = np.maximum(tree.parts[tree.leaves], 1)
+        tree.parts[tree.inner] = 0
+        keep = np.ones(len(self.nodes), np.bool_)
+        keep[ageing[over]] = False
+        return self._select(keep)
+
+    def moved(self, parents: IntArray) -> Windows:
+        """Follow a merge: windows of the children of `parents`, ascending heap numbers, become theirs."""
+        if not len(parents):
+            return self
+        up = self.nodes >> 1
+        merged = parents[np.minimum(np.searchsorted(parents, up), len(parents) - 1)] == up
+        return Windows(np.where(merged, up, self.nodes), self.after, self.until, self.increments, self.parts)
+
+    def _select(self, which: IntArray | BoolArray) -> Windows:
+        return Windows(*(getattr(self, name)[which] for name in _FIELDS))

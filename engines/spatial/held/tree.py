@@ -16,8 +16,7 @@ import numpy as np
 from engines.core.contract import State
 from engines.core.noise import check_zero
 from engines.core.state import reading
-from engines.spatial.domain import SpatialDomain, nodes_to
-from engines.spatial.domain.base import WHOLE
+from engines.spatial.domain.base import WHOLE, SpatialDomain, nodes_to
 from engines.spatial.points import Counts, node_depths
 from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.errors import EngineInputError

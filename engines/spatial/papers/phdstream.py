@@ -1,37 +1,207 @@
 """PHDStream, the papers' synthetic stream of points in the plane, made private: mode `paper`.
 
-Each step: a partition of the domain (`split`), noisy counts of the events in its leaves (`node_counters`), consistent
-counts of the whole tree (`tree_counts`), and the points that this adds and removes (`points`).
+Each step: a partition of the domain (`split`), noisy counts of the events in its leaves (`NodeCounters`), consistent
+counts of the whole tree (`papers.tree`), and the points that this adds and removes (`points`).
 Guarantee: epsilon-DP for one event, inserted or deleted, over the whole stream however long it lives: an event is in
     the split bits and in one leaf's counter of its own step, and everything else there is computed from releases
-    before.
+    before. The leaves' counters cost what one counter costs, however many cells there are: an event is counted at its
+    own step, by the one leaf that holds it (selective counting: [kumar2024], algorithm 11, theorem 3.5.1;
+    `engines.core.counters.selective` has the two conditions). Which leaves there are depends on releases, so the
+    counter must be private under adaptive continual release; one that is not is refused.
 Source: [kumar2024], chapter 3, corrected as docs/guarantee.md says in sections 4 and 9; docs/notes/0003-deletes-add.md.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 from typing import Any
 
 import numpy as np
 
 from engines.core.accounting.budgets import Budgets
 from engines.core.contract import Batch, Release, State
+from engines.core.counters import Counter, CounterConfig, CounterState, SimpleConfig, concatenate, select
+from engines.core.counters.contract import laplace_scale
 from engines.core.expiry import Expiry
 from engines.core.gathering import check_batch, merged
 from engines.core.noise import NoiseSource
 from engines.core.state import flag_of, head, numbers_of, reading
-from engines.spatial import partition
-from engines.spatial.papers import guarantee as phdstream_guarantee
-from engines.spatial.papers.config import PHDStreamConfig
-from engines.spatial.papers.node_counters import NodeCounters
-from engines.spatial.papers.tree_counts import Counted, counted, measured
-from engines.spatial.partition import Changes
-from engines.spatial.placement import Placement
-from engines.spatial.points import Counts, difference, node_depths
-from engines.spatial.tree import Tree
-from schemas.arrays import IntArray
+from engines.spatial.changes import Changes
+from engines.spatial.domain.base import SpatialDomain
+from engines.spatial.papers.tree import Counted, Tree, counted, descend, measured
+from engines.spatial.points import Counts, Placement, difference, node_depths
+from engines.spatial.split import SplitRule, path_cost
+from schemas.arrays import FloatArray, IntArray
 from schemas.blocks import Folded
-from schemas.guarantee import Guarantee
+from schemas.errors import EngineInputError
+from schemas.guarantee import Guarantee, Mechanism
+
+_PREFIX = "counters/"
+_NODES = "counters/of"
+
+
+def check_counter(counter: Counter) -> None:
+    """Refuse a counter that a pure guarantee cannot rest on, as what was released decides when it is activated.
+
+    Raises: EngineInputError.
+    """
+    if counter.measure != "epsilon":
+        raise EngineInputError("the counter adds Gaussian noise, which is never epsilon-DP: choose one of pure DP")
+    if not counter.adaptive:
+        raise EngineInputError("the counter is not private where releases decide when it is activated: choose another")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeCounters:
+    """Counters by cell. A value: `count` returns the next one.
+
+    Attributes:
+        counter: the same for all. nodes: `(cells,)` int64 heap numbers of cells that were ever a leaf, ascending.
+        state: their states, PRIVATE: they may hold noise that is still to be used.
+    """
+
+    counter: Counter
+    nodes: IntArray
+    state: CounterState
+
+    @staticmethod
+    def none(counter: Counter) -> NodeCounters:
+        return NodeCounters(counter, np.zeros(0, np.int64), counter.initial(0))
+
+    def count(self, leaves: IntArray, values: IntArray, noise: NoiseSource) -> tuple[IntArray, NodeCounters]:
+        """Activate the counters of these leaves.
+
+        Args:
+            leaves: heap numbers, ascending. values: `(leaves,)` net events of this step alone; private.
+        Returns: `(leaves,)` noisy increments, in events / `counter.resolution`; and the next counters.
+        Raises: EngineInputError if one was activated as often as its horizon allows; nothing is drawn then.
+        """
+        if np.array_equal(leaves, self.nodes):
+            increments, state = self.counter.step(values, self.state, noise)
+            return increments, NodeCounters(self.counter, leaves, state)
+        known = np.isin(leaves, self.nodes, assume_unique=True)
+        rest = ~np.isin(self.nodes, leaves, assume_unique=True)
+        old, new = leaves[known], leaves[~known]
+        states = concatenate([select(self.state, np.searchsorted(self.nodes, old)), self.counter.initial(len(new))])
+        order = np.argsort(np.concatenate([old, new]))
+        increments, stepped = self.counter.step(values, select(states, order), noise)
+        nodes = np.concatenate([self.nodes[rest], leaves])
+        order = np.argsort(nodes)
+        return increments, NodeCounters(
+            self.counter, nodes[order], select(concatenate([select(self.state, rest), stepped]), order)
+        )
+
+    def variances(self, nodes: IntArray) -> FloatArray:
+        """`(nodes,)` exact variances of the noise in all that these cells' counters released; 0 where there is none."""
+        result = np.zeros(len(nodes))
+        if len(self.nodes):
+            at = np.minimum(np.searchsorted(self.nodes, nodes), len(self.nodes) - 1)
+            activations = np.where(self.nodes[at] == nodes, self.counter.activations(self.state)[at], 0)
+            times, which = np.unique(activations, return_inverse=True)
+            result = np.array([self.counter.variance(t) for t in times.tolist()])[which]
+        return result
+
+    def arrays(self) -> State:
+        return {_NODES: self.nodes.copy()} | {f"{_PREFIX}state/{name}": a.copy() for name, a in self.state.items()}
+
+    def restored(self, arrays: Mapping[str, np.ndarray]) -> NodeCounters:
+        """Raises: EngineInputError if the state is missing or is of another counter or cost."""
+        if _NODES not in arrays:
+            raise EngineInputError(f"state lacks '{_NODES}'")
+        prefix = f"{_PREFIX}state/"
+        state = {name.removeprefix(prefix): array.copy() for name, array in arrays.items() if name.startswith(prefix)}
+        nodes = np.array(arrays[_NODES], np.int64)
+        if self.counter.activations(state).shape != nodes.shape:
+            raise EngineInputError("the state's counters do not fit their cells")
+        return NodeCounters(self.counter, nodes, state)
+
+
+SIMPLE = SimpleConfig()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PHDStreamConfig:
+    """All of it is public.
+
+    Args:
+        name: of the stream; decides where synthetic points lie.
+        domain: what events are.
+        epsilon: of ONE event, over the whole stream.
+        split: share of epsilon that decides the partition; the rest counts.
+        initial_steps: steps 0 .. initial_steps - 1 are gathered into the release of step initial_steps - 1.
+        threshold: events above which a cell is divided.
+        ttl_steps: steps after which an insert is deleted by itself; the delete is measured like any other.
+        counter: of each leaf, over the steps in which it is one.
+    Raises: EngineInputError.
+    """
+
+    name: str
+    domain: SpatialDomain
+    epsilon: Fraction
+    split: Fraction = Fraction(1, 2)
+    initial_steps: int = 1
+    threshold: int = 0
+    ttl_steps: int | None = None
+    counter: CounterConfig = SIMPLE
+
+    def __post_init__(self) -> None:
+        check_counter(self.leaf_counter)
+
+    @property
+    def rule(self) -> SplitRule:
+        """Of PrivTree."""
+        return SplitRule(epsilon=self.epsilon * self.split)
+
+    @property
+    def leaf_counter(self) -> Counter:
+        """Of the leaves."""
+        return self.counter.calibrate(self.epsilon - self.rule.epsilon)
+
+    @property
+    def identity(self) -> np.ndarray:
+        """`(32,)` uint8: states of configurations with another one mean something else."""
+        parts = ("spatial", "paper", self.name, *self.domain.identity, "lambda", 2)
+        return np.frombuffer(hashlib.sha256(repr(parts).encode()).digest(), np.uint8)
+
+
+def guarantee_of(config: PHDStreamConfig, rule: SplitRule, counter: Counter) -> Guarantee:
+    """Pure; what one event meets adds up to epsilon exactly.
+
+    Args: rule, counter: what draws the partition and counts the leaves.
+    """
+    scale = laplace_scale(counter)
+    return Guarantee(
+        epsilon=config.epsilon,
+        mechanisms=(
+            Mechanism(
+                name="partition of the domain (PrivTree, all levels of a step together)",
+                distribution="Laplace (one bit)",
+                l1_sensitivity=1,
+                scale=rule.scale,
+                epsilon=rule.epsilon,
+                account="event",
+                shift=path_cost(rule.fanout),
+            ),
+            # A counter's nodes as they are in its first release: how many one event is in, and the noise of each.
+            Mechanism(
+                name="event counts of the leaves",
+                distribution="discrete Laplace",
+                l1_sensitivity=max(1, ceil(counter.cost * scale)),
+                scale=scale,
+                epsilon=counter.cost,
+                account="event",
+                # The scale is rounded up, so this may be a little above what one event is in.
+                shift=counter.cost * scale,
+            ),
+        ),
+        note="One event is measured in one step."
+        + ("" if config.ttl_steps is None else " A ttl insert is two events: itself and its expiry."),
+    )
+
 
 STATE_FORMAT = 2
 
@@ -41,7 +211,7 @@ class PHDStream:
 
     >>> from fractions import Fraction
     >>> from engines.core.noise import seeded
-    >>> from engines.spatial.domain import BoxDomain
+    >>> from engines.spatial.domain.box import BoxDomain
     >>> box = BoxDomain("x", "y", (0.0, 0.0, 1.0, 1.0), depth=8)
     >>> engine = PHDStream(PHDStreamConfig(name="docs", domain=box, epsilon=Fraction(1)))
     >>> events = Folded(np.array([[12], [14]], np.uint64), np.array([500, 300]))
@@ -79,7 +249,7 @@ class PHDStream:
             return Release(step=batch.step, added=(), removed=(), measurements=(), total=0, gathered=True)
         # Raises BudgetError if an event of this step would cost more than it has; then no noise is drawn.
         budgets = self._budgets.charged(self.guarantee(), "event", step=batch.step)
-        cells = partition.descend(
+        cells = descend(
             Changes.of(events),
             self._tree,
             depth=config.domain.depth,
@@ -185,5 +355,5 @@ class PHDStream:
         self._pending = Folded(keys.reshape(-1, 1), counts)
 
     def guarantee(self) -> Guarantee:
-        """See `engines.core.contract.Engine.guarantee`. Pure; `papers.guarantee` has the split."""
-        return phdstream_guarantee.of(self.config, self._rule, self._counters.counter)
+        """See `engines.core.contract.Engine.guarantee`. Pure."""
+        return guarantee_of(self.config, self._rule, self._counters.counter)

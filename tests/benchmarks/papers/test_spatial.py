@@ -14,10 +14,9 @@ from benchmarks.papers import spatial as papers
 from engines.core.contract import Columns
 from engines.core.counters import KaryConfig, KaryCounter
 from engines.core.noise import NoiseSource, seeded
-from engines.spatial import partition
-from engines.spatial.domain import SpatialDomain
-from engines.spatial.placement import Placement
-from engines.spatial.points import Counts, difference
+from engines.spatial.domain.base import SpatialDomain
+from engines.spatial.papers import tree as partition
+from engines.spatial.points import Counts, Placement, difference
 from schemas.blocks import Folded
 from tests.spatial.shapes import lines, polygons
 from tests.spatial.streams import BOX, city, encode

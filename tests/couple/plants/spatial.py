@@ -14,15 +14,13 @@ import numpy as np
 from engines.core.contract import Batch, Release
 from engines.core.expiry import Expiry
 from engines.core.noise import NoiseSource, aggregate, laplace_mechanism, seeded
-from engines.spatial import partition, split
+from engines.spatial import split
+from engines.spatial.changes import Changes
 from engines.spatial.held import engine as held
-from engines.spatial.held import first as held_first
 from engines.spatial.held import measure as held_measure
-from engines.spatial.held import step as held_step
-from engines.spatial.held.measure import LeafCounter
-from engines.spatial.held.watch import Watch
-from engines.spatial.papers import consistency, phdstream
-from engines.spatial.papers.node_counters import NodeCounters
+from engines.spatial.held.measure import LeafCounter, Watch
+from engines.spatial.papers import phdstream, tree
+from engines.spatial.papers.phdstream import NodeCounters
 from schemas.blocks import Folded
 from tests.couple.plants import Plant, anew, peeked
 from tests.couple.plants.edits import edited
@@ -42,7 +40,7 @@ def _without_noise(self: Watch, values: Any, noise: NoiseSource) -> Any:
     return values
 
 
-def _sharing(self: held_step.StepWork, which: Any, *, time: int, learn: bool, label: int) -> Any:
+def _sharing(self: held.StepWork, which: Any, *, time: int, learn: bool, label: int) -> Any:
     with patch.object(self, "noise", anew(self.noise)):
         return _measure(self, which, time=time, learn=learn, label=min(label, 1))
 
@@ -59,12 +57,12 @@ def _due_when_full_and_hidden(tree: Any, counter: LeafCounter, *, now: int, long
 
 def _first_by_total(work: Any, events: Folded, *, after: int) -> None:
     most = 2 if events.total < 10**9 else 4
-    with patch.object(held_first, "FILL", most):
+    with patch.object(held, "FILL", most):
         _first(work, events, after=after)
 
 
 def _first_by_parity(work: Any, events: Folded, *, after: int) -> None:
-    with patch.object(held_first, "FILL", 1 + 20 * (peeked(events).total % 2)):
+    with patch.object(held, "FILL", 1 + 20 * (peeked(events).total % 2)):
         _first(work, events, after=after)
 
 
@@ -170,7 +168,7 @@ def _one_draw() -> AbstractContextManager[Any]:
     an event moved: the authors of [biswas2024] say so of their scheme without a stream.
     """
     old = 'noise.child("partition", level)'
-    return edited(partition, "descend", old, 'anew(noise).child("partition")', anew=anew)
+    return edited(phdstream, "descend", old, 'anew(noise).child("partition")', anew=anew)
 
 
 def _expiring_twice(self: Expiry, events: Folded, *, due: int) -> Expiry:
@@ -185,7 +183,7 @@ def _built(kind: type, name: str) -> Change:
     return _replaced(owner, name, kind)
 
 
-_measure, _due, _first = held_step.StepWork.measure, held_measure.due, held_first.first_release
+_measure, _due, _first = held.StepWork.measure, held_measure.due, held.first_release
 _split_bits, _measure_leaves, _scheduled = split.split_bits, held_measure.measure, Expiry.scheduled
 _noisy = LeafCounter.noisy
 _SHRUNK = property(lambda self: Fraction(1, 2) * Fraction(2 * self.fanout - 1, self.fanout - 1) / self.epsilon)
@@ -215,19 +213,19 @@ PLANTS = (
         name="burst groups share their noise",
         engine="spatial",
         mode="default",
-        planted=_replaced(held_step.StepWork, "measure", _sharing),
+        planted=_replaced(held.StepWork, "measure", _sharing),
     ),
     Plant(
         name="a leaf is measured because its pending count reaches 1,000",
         engine="spatial",
         mode="default",
-        planted=_replaced(held_step, "due", _due_when_full),
+        planted=_replaced(held, "due", _due_when_full),
     ),
     Plant(
         name="a leaf is measured because of its pending count, out of the guard's sight",
         engine="spatial",
         mode="default",
-        planted=_replaced(held_step, "due", _due_when_full_and_hidden),
+        planted=_replaced(held, "due", _due_when_full_and_hidden),
     ),
     Plant(
         name="a first release shaped by the total",
@@ -245,7 +243,7 @@ PLANTS = (
         name="a measurement that keeps its events pending",
         engine="spatial",
         mode="default",
-        planted=_replaced(held_step, "measure", _kept_pending),
+        planted=_replaced(held, "measure", _kept_pending),
     ),
     Plant(name="noise of floats", engine="spatial", mode="default", planted=_replaced(LeafCounter, "noisy", _floats)),
     Plant(
@@ -281,7 +279,7 @@ PLANTS = (
         name="empty cells are never split",
         engine="spatial",
         mode="paper",
-        planted=_replaced(partition, "split_bits", _bits_of_empty_cells),
+        planted=_replaced(tree, "split_bits", _bits_of_empty_cells),
         shown_by=6,
     ),
     Plant(
@@ -315,20 +313,20 @@ PLANTS = (
         name="a partition on raw noisy counts",
         engine="spatial",
         mode="paper",
-        planted=_replaced(consistency, "project", _as_measured),
+        planted=_replaced(tree, "project", _as_measured),
     ),
     Plant(name="one draw for the whole tree", engine="spatial", mode="paper", planted=_one_draw),
     Plant(
         name="exact counts decide what is split",
         engine="spatial",
         mode="paper",
-        planted=_replaced(partition, "split_bits", _exactly),
+        planted=_replaced(tree, "split_bits", _exactly),
     ),
     Plant(
         name="exact counts decide what is split, out of the guard's sight",
         engine="spatial",
         mode="paper",
-        planted=_replaced(partition, "split_bits", _exactly_and_hidden),
+        planted=_replaced(tree, "split_bits", _exactly_and_hidden),
         shown_by=1,
     ),
     Plant(
@@ -336,7 +334,7 @@ PLANTS = (
         engine="spatial",
         mode="paper",
         variant=_OP,
-        planted=_replaced(partition.Changes, "moved", aggregate(_subtracting)),
+        planted=_replaced(Changes, "moved", aggregate(_subtracting)),
     ),
     Plant(
         name="an expiry that is measured twice",

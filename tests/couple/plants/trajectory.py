@@ -13,13 +13,15 @@ import numpy as np
 from engines.core.contract import Batch, Release
 from engines.core.noise import NoiseSource
 from engines.core.shares import PureShares
-from engines.trajectory import Default, Trips, histograms
+from engines.trajectory import histograms
 from engines.trajectory.default import mode as default
 from engines.trajectory.default import questions
+from engines.trajectory.default.mode import Default
 from engines.trajectory.default.pairs import PairFit
 from engines.trajectory.engine import Trajectories
 from engines.trajectory.histograms import UNIT, Histogram, Noisy
 from engines.trajectory.papers import pair_tree
+from engines.trajectory.trips import Trips
 from tests.couple.plants import Plant
 from tests.couple.plants.trajectory_counts import HIDDEN
 from tests.couple.plants.trajectory_patches import MANY, around, plant

@@ -13,7 +13,6 @@ from engines.checks.contract_case import contract_case
 from engines.core import shares
 from engines.core.noise import NoiseSource, mechanisms
 from engines.spatial.split import SplitRule
-from engines.trajectory import LATTICE, Trips
 from engines.trajectory.assembly import Assembly, Closing
 from engines.trajectory.default import mode as default
 from engines.trajectory.default import questions
@@ -25,6 +24,7 @@ from engines.trajectory.papers import pair_tree
 from engines.trajectory.papers import paper_trees as paper
 from engines.trajectory.papers.paper_trees import Paper
 from engines.trajectory.records import TripRecords
+from engines.trajectory.trips import LATTICE, Trips
 from schemas.arrays import IntArray
 from tests.couple.plants.trajectory_patches import MANY, around, both, inside, plant
 

@@ -9,7 +9,7 @@ from typing import Any
 from engines.core.noise import mechanisms
 from engines.markov.engine import Markov
 from engines.series.fields import SeriesField
-from engines.spatial.partition import Changes
+from engines.spatial.changes import Changes
 from tests.couple.plants import Plant
 from tests.couple.plants.edits import edited
 

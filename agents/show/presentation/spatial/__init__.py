@@ -15,7 +15,7 @@ from agents.show.presentation.spatial.error import error_model
 from agents.show.presentation.spatial.metrics import metrics
 from agents.show.presentation.spatial.report import frame, judged, sections
 from engines.core.registry import build_domain
-from engines.spatial.domain import LineDomain
+from engines.spatial.domain.lines import LineDomain
 from engines.spatial.domain.mapped import MappedDomain
 from schemas.config import BoxDomainSection, GeoJsonDomainSection, Stream, ZonesDomainSection
 from schemas.config.options.spatial import SpatialOptions

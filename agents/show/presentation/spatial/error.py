@@ -20,11 +20,9 @@ from agents.show.presentation.laws import laplace_interval, noise_facts
 from engines.core.contract import Engine
 from engines.core.counters import SimpleCounter
 from engines.core.registry import uncorrected_engine
-from engines.spatial.held.engine import HeldLeaves
-from engines.spatial.held.step import GROUPS
-from engines.spatial.papers.config import PHDStreamConfig
-from engines.spatial.papers.phdstream import PHDStream
-from engines.spatial.queries import SIZES
+from engines.spatial.evaluators import SIZES
+from engines.spatial.held.engine import GROUPS, HeldLeaves
+from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
 from schemas.config import Stream
 from schemas.config.options.spatial import SpatialOptions
 from schemas.errors import PrivstreamError

@@ -14,8 +14,7 @@ from agents.show.presentation.maps import Area, Frame, Points, expected, multipl
 from agents.show.presentation.spatial import zones
 from agents.show.presentation.spatial.metrics import metrics
 from engines.core.registry import build_domain
-from engines.spatial.placement import Placement
-from engines.spatial.points import PointRecords, Prefixes
+from engines.spatial.points import Placement, PointRecords, Prefixes
 from schemas.config import Stream, ZonesDomainSection
 from schemas.config.domain.box import are_degrees
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from agents.show.pages.verdict import GOOD, Judged, Scale, relative
 from agents.show.presentation.bars import pairs
-from engines.spatial.zones import ZoneEvaluator
+from engines.spatial.evaluators import ZoneEvaluator
 from schemas.arrays import IntArray
 from schemas.config import ZonesDomainSection
 

@@ -1,1 +1,0 @@
-"""Counts of regions from measured cells."""
