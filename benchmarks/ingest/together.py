@@ -38,8 +38,8 @@ async def held_back(bootstrap: str, folder: str, source: str, job: str, processe
     specs = source_specs(config, source_partitions={f"{job}-taxi": PARTITIONS})
     service = Held(config, specs, instance_id=str(os.getpid()))
     await service.start()
-    tasks, share = service.partition_tasks, PARTITIONS // processes
-    await _until(lambda: len(tasks) == share)
+    share = PARTITIONS // processes
+    await _until(lambda: len(service.partition_tasks) == share)
     print(OWNS, flush=True)
     async with AIOKafkaConsumer(bootstrap_servers=bootstrap) as asked:
         ends = await asked.end_offsets([TopicPartition(source, partition) for partition in range(PARTITIONS)])
@@ -47,8 +47,9 @@ async def held_back(bootstrap: str, folder: str, source: str, job: str, processe
 
     def at_the_end() -> bool:
         """Say whether this share is read whole. Asked anew each time: the group may still move partitions here."""
-        mine = sum(ends[each] - 1 for each in tasks)  # the last record is a tick
-        return len(tasks) == share and sum(service.counters.records.values()) >= mine
+        mine = service.partition_tasks.keys()
+        total = sum(ends[each] - 1 for each in mine)  # the last record is a tick
+        return len(mine) == share and sum(service.counters.records.values()) >= total
 
     await _until(lambda: at_the_end() or service.crash_reason is not None)
     if service.crash_reason is not None:
