@@ -27,7 +27,7 @@ from rich.table import Column, Table
 from benchmarks.papers.counters import COUNTERS as COMPARATORS
 from benchmarks.papers.counters import LONGEST
 from benchmarks.size import RESULTS, sized
-from engines.core.counters import COUNTERS, BlockConfig, Counter, KaryConfig, SimpleConfig, TreeConfig
+from engines.core.counters import COUNTERS, Counter
 from engines.core.noise import seeded
 
 HORIZONS = sized((30, 100, 200, 1024, 4096), smallest=(4, 8))
@@ -76,15 +76,17 @@ def speed(counter: Counter) -> tuple[float, int]:
 
 def row(name: str, horizon: int) -> tuple[Row, np.ndarray]:
     if name in COMPARATORS:
-        exact, small = (COMPARATORS[name](horizon, epsilon) for epsilon in (Fraction(1), SMALL))
-        means = float(exact.mean()), float(exact.max()), float(small.mean()) * float(SMALL) ** 2
-        return Row(name, "epsilon 1", horizon, *means, None, None), exact
-    config = COUNTERS[name](horizon)
+        exact, small = (
+            COMPARATORS[name](horizon, cost) for cost in ((Fraction(1), SMALL) if name in PURE else (HALF, HALF))
+        )
+        mean = float(small.mean()) * (float(SMALL) ** 2 if name in PURE else 1.0)
+        measure = "epsilon 1" if name in PURE else "mu 1"
+        return Row(name, measure, horizon, float(exact.mean()), float(exact.max()), mean, None, None), exact
     pure = name in PURE
-    counter = config.calibrate(Fraction(1) if pure else HALF)
+    counter = COUNTERS[name](horizon, Fraction(1) if pure else HALF)
     exact = variances(counter, horizon)
     # With a small epsilon discrete noise is continuous noise, to a part in a million.
-    continuous = variances(config.calibrate(SMALL), horizon) * float(SMALL) ** 2 if pure else exact
+    continuous = variances(COUNTERS[name](horizon, SMALL), horizon) * float(SMALL) ** 2 if pure else exact
     us, size = speed(counter)
     return (
         Row(
@@ -103,13 +105,7 @@ def row(name: str, horizon: int) -> tuple[Row, np.ndarray]:
 
 def figure2(name: str, runs: int) -> np.ndarray:
     """`(BITS,)` mean absolute error on one stream of random bits; each coordinate of the counter is one run."""
-    configs = {
-        "simple": SimpleConfig(),
-        "block8": BlockConfig(),
-        "tree": TreeConfig(horizon=BITS),
-        "kary": KaryConfig(horizon=BITS),
-    }
-    counter = configs[name].calibrate(HALF)
+    counter = COUNTERS[name](BITS, HALF)
     bits = np.random.default_rng(2).integers(0, 2, size=BITS)
     state, errors = counter.initial(runs), []
     for t, bit in enumerate(bits):
@@ -119,8 +115,8 @@ def figure2(name: str, runs: int) -> np.ndarray:
 
 
 NAMES = (*COUNTERS, *COMPARATORS)
-LAPLACE = (name for name, build in COUNTERS.items() if build(8).calibrate(Fraction(1)).measure == "epsilon")
-PURE = frozenset((*LAPLACE, *COMPARATORS))
+LAPLACE = (name for name, build in COUNTERS.items() if build(8, Fraction(1)).measure == "epsilon")
+PURE = frozenset((*LAPLACE, "honaker", "optimal"))
 COMPARED = {"simple": "Simple", "block8": "Block(8)", "tree": "Binary tree", "kary": "balanced k-ary (ours)"}
 COLOURS = {
     "simple": "#7f7f7f",
@@ -136,7 +132,6 @@ COLOURS = {
     "unbounded-kary": "#b3123f",
     "toeplitz": "#1b7837",
     "blt": "#7fd08f",
-    "unbounded-toeplitz": "#1b7837",
     "unbounded-blt": "#7fd08f",
 }
 

@@ -1,6 +1,6 @@
-"""Counters under pure DP that the product's are compared with: variances of their running sums, from their matrices.
+"""Counters that the product's are compared with: variances of their running sums, from their matrices.
 
-Each function takes the number of activations and epsilon, and returns `(horizon,)` variances in squared events.
+Each function takes the number of activations and epsilon, or rho, and returns `(horizon,)` variances in squared events.
 """
 
 from __future__ import annotations
@@ -76,6 +76,19 @@ def _times_w(rows: FloatArray) -> FloatArray:
     return np.asarray(np.cumsum(np.cumsum(rows, axis=1)[:, ::-1], axis=1)[:, ::-1])
 
 
-COUNTERS: Mapping[str, Callable[[int, Fraction], FloatArray]] = {"honaker": honaker, "optimal": optimal}
+def square_root(horizon: int, rho: Fraction) -> FloatArray:
+    """Gaussian noise by the Toeplitz square root of the lower triangle of ones, r_j = binom(2j, j) / 4^j.
+
+    Source: [henzinger2023]; [fichtenberger2023]. `blt` is fitted to it.
+    """
+    squares = np.cumprod(np.concatenate([[1.0], 1 - 0.5 / np.arange(1, horizon)])) ** 2
+    return np.asarray(np.cumsum(squares) * squares.sum() / (2 * float(rho)))
+
+
+COUNTERS: Mapping[str, Callable[[int, Fraction], FloatArray]] = {
+    "honaker": honaker,
+    "optimal": optimal,
+    "toeplitz": square_root,
+}
 LONGEST = {"optimal": 1024}
 """Activations for which strategies are found in about a minute."""

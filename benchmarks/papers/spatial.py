@@ -21,7 +21,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.core.counters import CounterConfig, SimpleConfig
+from engines.core.counters import Recipe
+from engines.core.counters.simple import SimpleCounter
 from engines.core.expiry import Expiry
 from engines.core.gathering import merged
 from engines.core.noise import NoiseSource, laplace_mechanism, scale_for
@@ -81,7 +82,7 @@ def fixed_tree(
     *,
     initial_steps: int = 1,
     ttl: int | None = None,
-    counter: CounterConfig | None = None,
+    counter: Recipe | None = None,
     grid: int | None = None,
 ) -> Released:
     """Baseline 3: a tree of the first release, then a counter in each leaf.
@@ -94,7 +95,7 @@ def fixed_tree(
         grid: the leaves are the cells of this depth, at no cost, and all events meet counters.
     """
     domain = _domain(placement)
-    counting = (counter or SimpleConfig()).calibrate(epsilon)
+    counting = counter(epsilon) if counter else SimpleCounter(epsilon=epsilon)
     nodes = np.zeros(0, np.int64)
     if grid is not None:
         every = nodes_to(domain, grid)

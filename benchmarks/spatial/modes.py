@@ -40,7 +40,7 @@ def paper(scene: Scene, epsilon: Fraction, seed: int, *, counter: str = "simple"
         epsilon=epsilon,
         initial_steps=data.initial_steps,
         ttl_steps=data.ttl,
-        counter=COUNTERS[counter](len(scene.batches)),
+        counter=partial(COUNTERS[counter], len(scene.batches)),
     )
     engine = PHDStream(config)
     for step, events in enumerate(scene.batches):
@@ -81,7 +81,7 @@ def fixed_tree(
         lambda step: seeded(seed).child("fixed-tree", step),
         initial_steps=scene.data.initial_steps,
         ttl=scene.data.ttl,
-        counter=COUNTERS[counter](len(scene.batches)),
+        counter=partial(COUNTERS[counter], len(scene.batches)),
         grid=grid,
     )
     yield from (scene.errors(step, counts) for step, counts in released if step in scene.true)

@@ -23,8 +23,8 @@ from typing import ClassVar
 
 from engines.core.accounting.lattice import sigma_squared_of
 from engines.core.accounting.user_level import event_mu_squared, times_mu_squared
-from engines.core.counters import Counter, EpochsConfig
-from engines.core.counters.epochs import Family
+from engines.core.counters import Counter
+from engines.core.counters.epochs import EpochsCounter, Family
 from engines.core.noise import DiscreteLaplace, NoiseSource, gaussian_mechanism, laplace_mechanism, scale_for
 from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
@@ -147,7 +147,7 @@ class PureShares:
 
     def counter(self, share: Fraction) -> Counter:
         """That counts events at every step without end."""
-        return EpochsConfig(family="kary").calibrate(share)
+        return EpochsCounter(cost=share, family="kary")
 
     def epsilon_of(self, share: Fraction) -> Fraction:
         """What a share costs by itself."""
@@ -203,7 +203,7 @@ class GaussianShares:
         for.
         """
         family: Family = next(family for least, family in COUNTERS if share >= least)
-        return EpochsConfig(family=family).calibrate(share * COUNTED / 2)
+        return EpochsCounter(cost=share * COUNTED / 2, family=family)
 
     def epsilon_of(self, share: Fraction) -> Fraction:
         """Epsilon of the unit at its delta, if it met nothing else. Such epsilons do not add up: mu^2 does."""

@@ -5,7 +5,7 @@ A worker loads what its configuration asks for: maps, zones, evaluators and the 
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil
 
 from engines.core.contract import Engine, Evaluator
@@ -85,7 +85,7 @@ def _paper(stream: Stream) -> Engine:
             initial_steps=options.initial_steps,
             threshold=ceil(options.threshold),
             ttl_steps=stream.ttl_steps,
-            counter=COUNTERS[options.counter](options.horizon or 1),
+            counter=partial(COUNTERS[options.counter], options.horizon or 1),
         )
     )
 

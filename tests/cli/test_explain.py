@@ -17,7 +17,8 @@ from agents.show.explain.parts import decimal, exact
 from agents.show.presentation.error import NORMAL_95, RELEASES
 from agents.show.presentation.spatial.error import LeafNoise
 from engines.core.contract import Batch
-from engines.core.counters import COUNTERS, SimpleConfig
+from engines.core.counters import COUNTERS
+from engines.core.counters.simple import SimpleCounter
 from engines.core.noise import DiscreteLaplace, seeded
 from engines.core.registry import build_engine
 from engines.spatial.split import path_cost
@@ -148,7 +149,7 @@ SLACK = 5 * (5 / RUNS) ** 0.5
 def test_the_error_formula_is_that_of_the_counters(leaves: int, releases: int) -> None:
     (stream,) = explained(epsilon="2.0").streams
     noise_of = leaf_noise(config(toml(epsilon="2.0")).streams[0])
-    counter = SimpleConfig().calibrate(stream.budget.shares[-1].event_epsilon)
+    counter = SimpleCounter(epsilon=stream.budget.shares[-1].event_epsilon)
     sums = np.zeros((RUNS, leaves), np.int64)
     for release in range(releases):
         noise, _ = counter.step(np.zeros(RUNS * leaves, np.int64), counter.initial(RUNS * leaves), seeded(release))
@@ -190,7 +191,7 @@ def test_errors_of_the_paper_grow_as_those_of_its_counter(name: str, options: st
     options = f'counter = "{name}"\n{options}'
     (stream,) = explained(stream='mode = "paper"', privacy=EVENT, options=options).streams
     assert stream.symbols[3] == "ε of one event = 1/2 + 1/2 = 1"
-    counter = COUNTERS[name](1000).calibrate(Fraction(1, 2))
+    counter = COUNTERS[name](1000, Fraction(1, 2))
     expected = [counter.variance(releases) ** 0.5 for releases in RELEASES]
     assert stream.errors.answers[0].deviations == pytest.approx(expected)
 

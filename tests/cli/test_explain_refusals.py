@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from agents.cli.app import build_app
 from agents.protocol.fingerprint import Fingerprint, holding
-from engines.core.counters import SimpleConfig
-from engines.core.counters.contract import check_activation
+from engines.core.counters.linear import check_activation
+from engines.core.counters.simple import SimpleCounter
 from engines.core.noise import scale_for
 from engines.spatial.split import SplitRule
 from schemas.config import BoxDomainSection, Privacy, SpatialOptions, Stream, Timing
@@ -52,7 +52,7 @@ def test_a_budget_that_is_none_is_refused_with_key_reason_and_fix(
 @pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1), 0.5, float("nan"), float("inf"), None])
 def test_no_mechanism_takes_a_budget_that_is_none(epsilon: Any) -> None:
     """Below the configuration too: a float is not the number that was proven."""
-    for take in (lambda: scale_for(1, epsilon), lambda: SimpleConfig().calibrate(epsilon)):
+    for take in (lambda: scale_for(1, epsilon), lambda: SimpleCounter(epsilon=epsilon)):
         with pytest.raises(EngineInputError, match="epsilon must be a positive Fraction"):
             take()
     if isinstance(epsilon, Fraction):

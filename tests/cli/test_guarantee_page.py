@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from engines.core.accounting import gaussian
-from engines.core.counters import TreeConfig
+from engines.core.counters.tree import TreeCounter
 from engines.spatial.split import SplitRule
 from tests.couple.plants.all import EVERY
 
@@ -68,7 +68,7 @@ def log_exceeds(x: np.ndarray) -> np.ndarray:
 
 def test_the_small_counter_examples() -> None:
     assert 1 / (1 + math.exp(10 / 2)) == pytest.approx(0.0067, abs=5e-5)  # the sign of definition 2.2.7
-    assert TreeConfig(horizon=8).calibrate(Fraction(1)).l1_sensitivity / math.log2(8) == pytest.approx(1.33, abs=0.005)
+    assert TreeCounter(epsilon=Fraction(1), horizon=8).l1_sensitivity / math.log2(8) == pytest.approx(1.33, abs=0.005)
     certain = [c for c in range(200, 240) if 1 - 0.5 * math.exp(-c / 6) == 1.0]
     assert certain[0] == 221
     assert [(Fraction(3, 10) * z) % 1 for z in (7, 8)] == [Fraction(1, 10), Fraction(4, 10)]

@@ -1,4 +1,4 @@
-"""Noise that is told what to be: counters draw through two functions of `engines.core.counters.draws`, replaced
+"""Noise that is told what to be: counters draw through two functions of `engines.core.counters.linear`, replaced
 here.
 """
 
@@ -25,8 +25,8 @@ def drawing(draw: Draw) -> Iterator[None]:
         return draw(count)
 
     with (
-        mock.patch("engines.core.counters.draws.discrete_laplace", instead),
-        mock.patch("engines.core.counters.draws.discrete_gaussian", instead),
+        mock.patch("engines.core.counters.linear.discrete_laplace", instead),
+        mock.patch("engines.core.counters.linear.discrete_gaussian", instead),
     ):
         yield
 
@@ -35,8 +35,8 @@ def drawing(draw: Draw) -> Iterator[None]:
 def negated() -> Iterator[None]:
     """Within it, every draw is the negative of what it would be."""
     with (
-        mock.patch("engines.core.counters.draws.discrete_laplace", lambda *a: -discrete_laplace(*a)),
-        mock.patch("engines.core.counters.draws.discrete_gaussian", lambda *a: -discrete_gaussian(*a)),
+        mock.patch("engines.core.counters.linear.discrete_laplace", lambda *a: -discrete_laplace(*a)),
+        mock.patch("engines.core.counters.linear.discrete_gaussian", lambda *a: -discrete_gaussian(*a)),
     ):
         yield
 

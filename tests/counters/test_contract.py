@@ -1,6 +1,7 @@
 """What every counter must do. A counter is tested by being entered in `engines.core.counters.COUNTERS`."""
 
 from fractions import Fraction
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -9,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.core.counters import COUNTERS as BUILDERS
-from engines.core.counters import Counter, CounterConfig, CounterState, concatenate, select, spent
+from engines.core.counters import Counter, CounterState, Recipe, concatenate, select, spent
 from engines.core.noise import seeded
 from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
 from tests.counters.doctored import Untouchable, drawing, negated, no_noise
 
 HORIZON = 12
-COUNTERS: dict[str, CounterConfig] = {name: build(HORIZON) for name, build in BUILDERS.items()}
+COUNTERS: dict[str, Recipe] = {name: partial(build, HORIZON) for name, build in BUILDERS.items()}
 COSTS = st.fractions(min_value=Fraction(1, 1000), max_value=100, max_denominator=1000).filter(bool)
 VALUES = st.integers(-(2**40), 2**40)
 few = settings(max_examples=15)  # of each test, for each counter
@@ -42,7 +43,7 @@ def run(counter: Counter, stream: list[IntArray], seed: int, state: CounterState
 @few
 @given(stream=streams(), cost=COSTS, seed=st.integers(0, 9))
 def test_increments_sum_to_the_running_sum(name: str, stream: list[IntArray], cost: Fraction, seed: int) -> None:
-    counter = COUNTERS[name].calibrate(cost)
+    counter = COUNTERS[name](cost)
     increments, state = run(counter, stream, seed, counter.initial(stream[0].size))
     assert counter.running_sum(state).tolist() == np.sum(increments, axis=0).tolist()
     assert counter.activations(state).tolist() == [len(stream)] * stream[0].size
@@ -52,11 +53,11 @@ def test_increments_sum_to_the_running_sum(name: str, stream: list[IntArray], co
 @few
 @given(stream=streams(), cut=st.integers(0, 6), seed=st.integers(0, 9))
 def test_a_stored_state_goes_on_identically(name: str, stream: list[IntArray], cut: int, seed: int) -> None:
-    counter = COUNTERS[name].calibrate(Fraction(1, 3))
+    counter = COUNTERS[name](Fraction(1, 3))
     whole, last = run(counter, stream, seed, counter.initial(stream[0].size))
     head, middle = run(counter, stream[:cut], seed, counter.initial(stream[0].size))
     stored = {name: array.copy() for name, array in middle.items()}
-    again = COUNTERS[name].calibrate(Fraction(1, 3))
+    again = COUNTERS[name](Fraction(1, 3))
     tail, end = run(again, stream[cut:], seed, stored, first=len(stream[:cut]))
     assert [x.tolist() for x in whole] == [x.tolist() for x in head + tail]
     assert {k: v.tolist() for k, v in last.items()} == {k: v.tolist() for k, v in end.items()}
@@ -66,7 +67,7 @@ def test_a_stored_state_goes_on_identically(name: str, stream: list[IntArray], c
 @few
 @given(stream=streams())
 def test_nothing_is_mutated_and_state_is_arrays_by_coordinate(name: str, stream: list[IntArray]) -> None:
-    counter = COUNTERS[name].calibrate(Fraction(1))
+    counter = COUNTERS[name](Fraction(1))
     state = counter.initial(stream[0].size)
     for t, values in enumerate(stream):
         before = {k: v.copy() for k, v in state.items()}
@@ -90,7 +91,7 @@ def test_noise_does_not_depend_on_values(
     name: str, stream: list[IntArray], at: int, coordinate: int, seed: int
 ) -> None:
     """Linear counters: what noise is drawn is the same for neighbours, so sums differ by the event from its time on."""
-    counter = COUNTERS[name].calibrate(Fraction(1))
+    counter = COUNTERS[name](Fraction(1))
     at, coordinate = at % len(stream), coordinate % stream[0].size
     neighbour = [values.copy() for values in stream]
     neighbour[at][coordinate] += 1
@@ -106,7 +107,7 @@ def test_noise_does_not_depend_on_values(
 @few
 @given(stream=streams(), which=st.lists(st.integers(0, 3), max_size=6))
 def test_coordinates_can_be_taken_and_joined(name: str, stream: list[IntArray], which: list[int]) -> None:
-    counter = COUNTERS[name].calibrate(Fraction(1))
+    counter = COUNTERS[name](Fraction(1))
     width = stream[0].size
     _, state = run(counter, stream, 1, counter.initial(width))
     indices = np.array([i for i in which if i < width], dtype=np.int64)
@@ -120,7 +121,7 @@ def test_coordinates_can_be_taken_and_joined(name: str, stream: list[IntArray], 
 @few
 @given(cost=COSTS, t=st.integers(1, HORIZON))
 def test_the_numbers_of_the_guarantee_fit_together(name: str, cost: Fraction, t: int) -> None:
-    counter = COUNTERS[name].calibrate(cost)
+    counter = COUNTERS[name](cost)
     assert counter.cost == cost
     assert 0 < spent(counter, t) <= cost
     assert counter.measure in ("epsilon", "rho")
@@ -133,7 +134,7 @@ def test_the_numbers_of_the_guarantee_fit_together(name: str, cost: Fraction, t:
 @few
 @given(stream=streams(), cost=COSTS)
 def test_sums_without_noise_are_those_of_brute_force(name: str, stream: list[IntArray], cost: Fraction) -> None:
-    counter = COUNTERS[name].calibrate(cost)
+    counter = COUNTERS[name](cost)
     state, so_far = counter.initial(stream[0].size), np.zeros(stream[0].size, dtype=np.int64)
     with drawing(no_noise):
         for values in stream:
@@ -147,7 +148,7 @@ def test_sums_without_noise_are_those_of_brute_force(name: str, stream: list[Int
 @given(stream=streams(), cost=COSTS, seed=st.integers(0, 9))
 def test_sums_are_exactly_unbiased(name: str, stream: list[IntArray], cost: Fraction, seed: int) -> None:
     """Draws are symmetric in law; with all of them negated the error of each release is, to the last bit, as well."""
-    counter = COUNTERS[name].calibrate(cost)
+    counter = COUNTERS[name](cost)
     honest, _ = run(counter, stream, seed, counter.initial(stream[0].size))
     with negated():
         mirrored, _ = run(counter, stream, seed, counter.initial(stream[0].size))
@@ -157,7 +158,7 @@ def test_sums_are_exactly_unbiased(name: str, stream: list[IntArray], cost: Frac
 
 @every_counter
 def test_every_activation_draws_its_own_noise(name: str) -> None:
-    counter = COUNTERS[name].calibrate(Fraction(1, 100))
+    counter = COUNTERS[name](Fraction(1, 100))
     zeros = [np.zeros(50, dtype=np.int64)] * 2
     (first, second), _ = run(counter, zeros, 5, counter.initial(50))
     assert first.any()
@@ -166,11 +167,10 @@ def test_every_activation_draws_its_own_noise(name: str) -> None:
 
 @every_counter
 def test_outside_the_contract(name: str) -> None:
-    config = COUNTERS[name]
-    counter = config.calibrate(Fraction(1))
+    counter = COUNTERS[name](Fraction(1))
     for cost in (Fraction(0), Fraction(-1), 1.0):
         with pytest.raises(EngineInputError, match=counter.measure):
-            config.calibrate(cost)
+            COUNTERS[name](cost)
     with pytest.raises(EngineInputError, match="width"):
         counter.initial(-1)
     with pytest.raises(EngineInputError, match="width"):
@@ -187,7 +187,7 @@ def test_outside_the_contract(name: str) -> None:
 
 @every_counter
 def test_past_the_horizon_nothing_is_drawn_and_nothing_released(name: str) -> None:
-    counter = COUNTERS[name].calibrate(Fraction(1))
+    counter = COUNTERS[name](Fraction(1))
     state, rested = counter.initial(1), counter.initial(1)
     for t in range(HORIZON):
         _, state = counter.step(np.array([1]), state, seeded(t))
@@ -204,11 +204,11 @@ def test_past_the_horizon_nothing_is_drawn_and_nothing_released(name: str) -> No
 
 @every_counter
 def test_a_state_of_another_counter_calibration_or_version_is_refused(name: str) -> None:
-    counter = COUNTERS[name].calibrate(Fraction(1))
-    others = {f"{other}": COUNTERS[other].calibrate(Fraction(1)) for other in COUNTERS if other != name}
-    others["dearer"] = COUNTERS[name].calibrate(Fraction(2))
+    counter = COUNTERS[name](Fraction(1))
+    others = {f"{other}": COUNTERS[other](Fraction(1)) for other in COUNTERS if other != name}
+    others["dearer"] = COUNTERS[name](Fraction(2))
     if counter.horizon is not None:
-        others["longer"] = BUILDERS[name](HORIZON + 1).calibrate(Fraction(1))
+        others["longer"] = BUILDERS[name](HORIZON + 1, Fraction(1))
     for other in others.values():
         with pytest.raises(EngineInputError, match="another counter"):
             counter.step(np.array([1]), other.initial(1), Untouchable())
@@ -234,7 +234,7 @@ def test_a_state_of_another_counter_calibration_or_version_is_refused(name: str)
 @pytest.mark.parametrize("t", [1, 2, 3, 7, HORIZON])
 def test_a_coordinate_does_not_notice_its_companions(name: str, t: int) -> None:
     """Coordinates of different ages in one state: each one's sums without noise, and its memory, are its own."""
-    counter = COUNTERS[name].calibrate(Fraction(1))
+    counter = COUNTERS[name](Fraction(1))
     with drawing(lambda count: np.full(count, 1000, dtype=np.int64)):
         _, old = run(counter, [np.array([3])] * (t - 1), 0, counter.initial(1))
         _, young = run(counter, [np.array([5])] * (t // 2), 0, counter.initial(1))

@@ -11,16 +11,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from engines.core.counters import (
-    COUNTERS,
-    CounterState,
-    KaryConfig,
-    SelectiveCounting,
-    SimpleConfig,
-    SimpleCounter,
-    ToeplitzConfig,
-    TreeConfig,
-)
+from engines.core.counters import COUNTERS, CounterState
+from engines.core.counters.kary import KaryCounter
+from engines.core.counters.selective import SelectiveCounting
+from engines.core.counters.simple import SimpleCounter
+from engines.core.counters.tree import TreeCounter
 from engines.core.noise import DiscreteLaplace, seeded
 from schemas.errors import EngineInputError
 from tests.counters.doctored import Untouchable, drawing
@@ -79,7 +74,7 @@ NEIGHBOURS = [([0, 0], [1, 0]), ([0, 0], [0, 1]), ([1, 1], [1, 2]), ([2, 0], [1,
 
 @pytest.mark.parametrize(("left", "right"), NEIGHBOURS, ids=str)
 def test_one_event_costs_a_selection_and_a_counter(left: list[int], right: list[int]) -> None:
-    counter = SimpleConfig().calibrate(COST)
+    counter = SimpleCounter(epsilon=COST)
     counting = SelectiveCounting(counters=(counter, counter), selection_cost=SELECTION)
     laws = [law(counting, counter.scale, stream, this_step) for stream in (left, right)]
     assert counting.cost == COST + SELECTION
@@ -88,7 +83,7 @@ def test_one_event_costs_a_selection_and_a_counter(left: list[int], right: list[
 
 def test_the_cost_is_reached() -> None:
     """So the selection has to be paid for: without its share the claim would be broken."""
-    counter = SimpleConfig().calibrate(COST)
+    counter = SimpleCounter(epsilon=COST)
     counting = SelectiveCounting(counters=(counter, counter), selection_cost=SELECTION)
     laws = [law(counting, counter.scale, stream, this_step) for stream in ([0, 0], [1, 0])]
     assert loss(*laws) > float(COST) + 0.9 * float(SELECTION)
@@ -96,14 +91,14 @@ def test_the_cost_is_reached() -> None:
 
 def test_counting_events_since_the_last_selection_breaks_it() -> None:
     """An event before the first selections is then counted by each counter in its turn."""
-    counter = SimpleConfig().calibrate(COST)
+    counter = SimpleCounter(epsilon=COST)
     counting = SelectiveCounting(counters=(counter, counter), selection_cost=SELECTION)
     laws = [law(counting, counter.scale, stream, since_selected) for stream in ([0, 0], [1, 0])]
     assert loss(*laws) > float(counting.cost) + 0.9 * float(COST)
 
 
 def test_the_cost_is_that_of_the_dearest_counter() -> None:
-    counters = (SimpleConfig().calibrate(Fraction(1, 3)), KaryConfig(horizon=9).calibrate(Fraction(2, 3)))
+    counters = (SimpleCounter(epsilon=Fraction(1, 3)), KaryCounter.with_best_arity(Fraction(2, 3), 9))
     assert SelectiveCounting(counters=counters, selection_cost=Fraction(0)).cost == Fraction(2, 3)
     assert SelectiveCounting(counters=counters * 50, selection_cost=Fraction(1, 3)).cost == 1
 
@@ -111,7 +106,7 @@ def test_the_cost_is_that_of_the_dearest_counter() -> None:
 @pytest.mark.parametrize("name", sorted(COUNTERS))
 def test_every_counter_counts_what_it_was_selected_for(name: str) -> None:
     """Beside the same counter run alone on the steps for which it was selected."""
-    counter = COUNTERS[name](9).calibrate(Fraction(1))
+    counter = COUNTERS[name](9, Fraction(1))
     counting = SelectiveCounting(counters=(counter, counter, counter), selection_cost=Fraction(1))
     assert (counting.measure, counting.cost) == (counter.measure, 2)
     selected, states, alone = [0, 1, 1, 0, 1, 1, 0, 1], counting.initial([2, 1, 3]), counter.initial(1)
@@ -132,11 +127,11 @@ class NotAdaptive(SimpleCounter):
 
 
 def test_what_is_refused() -> None:
-    simple, tree = SimpleConfig().calibrate(COST), TreeConfig(horizon=1).calibrate(COST)
+    simple, tree = SimpleCounter(epsilon=COST), TreeCounter(epsilon=COST, horizon=1)
     for counters, cost, message in (
         ((), SELECTION, "empty"),
         ((simple, NotAdaptive(epsilon=COST)), SELECTION, "adaptive"),
-        ((simple, ToeplitzConfig(horizon=4).calibrate(COST)), SELECTION, "same measure"),
+        ((simple, COUNTERS["blt"](4, COST)), SELECTION, "same measure"),
         ((simple,), Fraction(-1), "selection_cost"),
         ((simple,), 0.25, "selection_cost"),
     ):

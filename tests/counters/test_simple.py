@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from engines.core.counters import SimpleConfig
+from engines.core.counters.simple import SimpleCounter
 from engines.core.noise import DiscreteLaplace, seeded
 from tests.noise.goodness import laplace_hits, misfit
 
@@ -15,7 +15,7 @@ WIDTH = 500_000
 
 @pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(1, 10), Fraction(7, 3)], ids=str)
 def test_each_increment_has_the_exact_law(epsilon: Fraction) -> None:
-    counter = SimpleConfig().calibrate(epsilon)
+    counter = SimpleCounter(epsilon=epsilon)
     values = np.arange(WIDTH) - 1000
     state = counter.initial(WIDTH)
     for t in range(2):
@@ -25,13 +25,13 @@ def test_each_increment_has_the_exact_law(epsilon: Fraction) -> None:
 
 
 def test_half_the_noise_is_caught() -> None:
-    counter = SimpleConfig().calibrate(Fraction(2))
+    counter = SimpleCounter(epsilon=Fraction(2))
     noise, _ = counter.step(np.zeros(WIDTH, dtype=np.int64), counter.initial(WIDTH), seeded(82))
     assert misfit(*laplace_hits(noise, Fraction(1)), WIDTH) != ""
 
 
 def test_variance_is_that_of_the_sum() -> None:
-    counter = SimpleConfig().calibrate(Fraction(1))
+    counter = SimpleCounter(epsilon=Fraction(1))
     assert counter.variance(100) == 100 * DiscreteLaplace(Fraction(1)).variance
     state = counter.initial(WIDTH)
     for t in range(4):
@@ -42,19 +42,19 @@ def test_variance_is_that_of_the_sum() -> None:
 
 def test_mean_variance_over_a_hundred_activations() -> None:
     """101 with continuous noise (design, section 2); discrete noise of the same scale is a little less."""
-    counter = SimpleConfig().calibrate(Fraction(1))
+    counter = SimpleCounter(epsilon=Fraction(1))
     assert 92 < np.mean([counter.variance(t) for t in range(1, 101)]) < 101
 
 
 def test_it_may_go_on_for_ever() -> None:
-    counter = SimpleConfig().calibrate(Fraction(1))
+    counter = SimpleCounter(epsilon=Fraction(1))
     assert counter.horizon is None
     assert counter.variance(10**9) > 0
 
 
 def test_sums_beyond_int64_wrap_without_an_error() -> None:
     """An error, or a saturated sum, would tell of the values; the wrapped sum is a function of the noisy one."""
-    counter = SimpleConfig().calibrate(Fraction(1, 1000))
+    counter = SimpleCounter(epsilon=Fraction(1, 1000))
     largest = np.full(100, 2**63 - 1)
     increment, state = counter.step(largest, counter.initial(100), seeded(84))
     assert (increment < 0).any()

@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 
 from engines.checks.coupling import CouplingBroken, Recorder
-from engines.core.counters import COUNTERS, Counter, EpochsConfig, spent
-from engines.core.counters.epochs import COARSE
+from engines.core.counters import COUNTERS, Counter, spent
+from engines.core.counters.epochs import COARSE, EpochsCounter
 from engines.core.noise.witness import WitnessedSource
 
 ACTIVATIONS = 70
@@ -17,11 +17,10 @@ COST = Fraction(1, 3)
 
 def check_counters(first: str = "") -> str:
     """Return what is wrong with a counter; empty if nothing is. Those of the module `first` are looked at first."""
-    every = {name: build(ACTIVATIONS) for name, build in COUNTERS.items()}
+    every = {name: build(ACTIVATIONS, COST) for name, build in COUNTERS.items()}
     # Those that engines take where rho is very small.
-    every |= {family: EpochsConfig(family=family) for family in COARSE}
-    for name, config in sorted(every.items(), key=lambda each: type(each[1]).__module__ != first):
-        counter = config.calibrate(COST)
+    every |= {family: EpochsCounter(cost=COST, family=family) for family in COARSE}
+    for name, counter in sorted(every.items(), key=lambda each: type(each[1]).__module__ != first):
         try:
             _run(counter)
         except CouplingBroken as broken:

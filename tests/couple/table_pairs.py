@@ -12,7 +12,7 @@ import numpy as np
 from engines.checks.contract_checks import contents
 from engines.checks.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, Used
 from engines.core.contract import Batch, Engine
-from engines.core.counters.contract import spent
+from engines.core.counters.linear import spent
 from engines.core.noise.witness import BinomialLaw, CounterLaw, ExceedsLaw, ExponentialLaw, Law, WitnessedSource
 from schemas.guarantee import Guarantee
 

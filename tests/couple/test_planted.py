@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from agents.local.coupling.mutants import Site, mutated
-from engines.core.counters import TreeCounter
 from engines.core.counters.kary import KaryCounter
+from engines.core.counters.tree import TreeCounter
+from engines.core.noise import scale_for
 from tests.couple.counters import check_counters
 from tests.couple.planted import found_mutant, found_plant, sites
 from tests.couple.plants import Plant
 from tests.couple.plants.all import EVERY, NAMED, OWN_SCENES, PLANTS, QUICK
-from tests.couple.plants.edits import edited
 
 pytestmark = pytest.mark.seconds(1)
 
@@ -35,7 +36,8 @@ def test_half_the_noise_is_found(site: Site) -> None:
 @pytest.mark.parametrize("counter", [TreeCounter, KaryCounter], ids=lambda counter: counter.__name__)
 def test_a_level_of_a_tree_that_is_not_paid_for_is_found(counter: type) -> None:
     """Noise for log2 T levels, as the listing has it, where an event is in one node more."""
-    with edited(counter, "scale", "self.l1_sensitivity", "self.l1_sensitivity - 1"):
+    short = property(lambda self: scale_for(self.l1_sensitivity - 1, self.epsilon))
+    with patch.object(counter, "scale", short):
         assert check_counters(counter.__module__)
 
 

@@ -240,7 +240,7 @@ def test_what_is_due_at_a_released_threshold_is_due_for_neighbours(
     assert all(boundary.hit.count(kind) >= 8 for kind in [(True, True), (True, False)])
 
 
-@pytest.mark.parametrize("counter", [name for name in sorted(COUNTERS) if "toeplitz" not in name and "blt" not in name])
+@pytest.mark.parametrize("counter", [name for name in sorted(COUNTERS) if "blt" not in name])
 def test_paper_reads_nothing_with_any_counter(counter: str) -> None:
     options = {**QUICK, "counter": counter, "horizon": 8 if counter in NEED_HORIZON else None}
     configured = stream("paper", {**DELETES, "options": options})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engines.core.contract import Batch
-from engines.core.counters import SimpleCounter
+from engines.core.counters.simple import SimpleCounter
 from engines.core.noise import NoiseSource, seeded
 from engines.spatial.papers import tree as partition
 from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig

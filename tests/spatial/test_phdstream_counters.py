@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -12,7 +12,8 @@ import shapely
 
 from engines.checks.contract_checks import check_engine
 from engines.core.contract import Batch, Columns
-from engines.core.counters import COUNTERS, KaryConfig, SimpleConfig, SimpleCounter
+from engines.core.counters import COUNTERS
+from engines.core.counters.simple import SimpleCounter
 from engines.core.noise import seeded
 from engines.spatial.papers import tree as consistency
 from engines.spatial.papers import tree as partition
@@ -41,44 +42,38 @@ def batches(count: int, events: int, *, seed: int = 5) -> list[Folded]:
 
 
 def test_the_counters_of_the_configuration_are_those_of_pure_noise() -> None:
-    made = {name: make(16) for name, make in COUNTERS.items()}
-    pure = {name for name, config in made.items() if config.calibrate(Fraction(1, 2)).measure == "epsilon"}
+    made = {name: make(16, Fraction(1)) for name, make in COUNTERS.items()}
+    pure = {name for name, counter in made.items() if counter.measure == "epsilon"}
     assert set(NAMES) == pure
-    assert {name for name in pure if made[name] != COUNTERS[name](1024)} == NEED_HORIZON
+    assert {name for name in pure if made[name] != COUNTERS[name](1024, Fraction(1))} == NEED_HORIZON
 
 
 @pytest.mark.parametrize("counter", NAMES)
 def test_any_counter_keeps_the_contract(counter: str) -> None:
     steps = [Batch(step, events) for step, events in enumerate(batches(3, 60))]
-    made = engine(counter=COUNTERS[counter](4), ttl_steps=2)
+    made = engine(counter=partial(COUNTERS[counter], 4), ttl_steps=2)
     check_engine(lambda: PHDStream(made.config), steps)
     assert made.guarantee().spent == 1
 
 
 def test_gaussian_counters_are_refused() -> None:
     with pytest.raises(EngineInputError, match="never epsilon-DP"):
-        engine(counter=COUNTERS["toeplitz"](8))
-
-
-@dataclass(frozen=True)
-class Oblivious(SimpleConfig):
-    """A recipe of a counter that does not promise anything where its activation depends on releases."""
-
-    def calibrate(self, epsilon: Fraction, /) -> SimpleCounter:
-        return _ObliviousCounter(epsilon=epsilon)
+        engine(counter=partial(COUNTERS["blt"], 8))
 
 
 class _ObliviousCounter(SimpleCounter):
-    adaptive = False  # type: ignore[misc]
+    """It does not promise anything where its activation depends on releases."""
+
+    adaptive = False
 
 
 def test_a_counter_that_is_not_adaptive_is_refused() -> None:
     with pytest.raises(EngineInputError, match="releases decide"):
-        engine(counter=Oblivious())
+        engine(counter=lambda epsilon: _ObliviousCounter(epsilon=epsilon))
 
 
 def test_a_horizon_ends_the_stream_and_nothing_is_drawn() -> None:
-    made = engine(counter=KaryConfig(horizon=2))
+    made = engine(counter=partial(COUNTERS["kary"], 2))
     events = batches(3, 50)
     for step in range(2):
         made.step(Batch(step, events[step]), seeded(step))
@@ -130,7 +125,7 @@ def test_one_event_pays_once_for_each_mechanism_of_its_step(
         runs = []
         for there in (False, True):
             with monkeypatch.context() as patch:
-                made = engine(ttl_steps=ttl, counter=KaryConfig(horizon=9))
+                made = engine(ttl_steps=ttl, counter=partial(COUNTERS["kary"], 9))
                 spy = Spy(patch, made)
                 run = []
                 for step, batch in enumerate(events):
@@ -172,7 +167,7 @@ def test_expired_and_deleted_events_are_gone() -> None:
 
 @pytest.mark.parametrize("counter", ["simple", "unbounded-kary"])
 def test_the_guarantee_is_exact(counter: str) -> None:
-    guarantee = engine(epsilon=Fraction(1, 3), split=Fraction(1, 7), counter=COUNTERS[counter](1)).guarantee()
+    guarantee = engine(epsilon=Fraction(1, 3), split=Fraction(1, 7), counter=partial(COUNTERS[counter], 1)).guarantee()
     assert guarantee.spent == guarantee.epsilon == Fraction(1, 3)
     assert [mechanism.epsilon for mechanism in guarantee] == [Fraction(1, 21), Fraction(2, 7)]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.core.counters import EpochsConfig
+from engines.core.counters.epochs import EpochsCounter
 from engines.core.noise import DiscreteLaplace, scale_for, seeded
 from engines.core.shares import LaplaceCells
 from engines.tabular import Marginals
@@ -290,12 +290,12 @@ def test_a_trend_follows_a_line_closer_than_its_noise_and_jumps_when_it_breaks()
 
 @pytest.mark.parametrize("ttl", [1, 7, 3 * KEPT])
 def test_rows_alive_under_a_ttl_are_those_of_its_last_steps(ttl: int) -> None:
-    totals = Totals(EpochsConfig(family="kary").calibrate(Fraction(50)), ttl)
+    totals = Totals(EpochsCounter(cost=Fraction(50), family="kary"), ttl)
     for step in range(60 if ttl < 100 else ttl + 40):
         totals = totals.after(np.array([1000, 0]), seeded(1).child(step))
         if step % 7 == 3:
             expected = 1000 * min(step + 1, ttl)
             assert abs(totals.alive - expected) < 5 + 0.01 * expected
     assert len(totals.levels) <= KEPT + 2
-    restored = Totals(EpochsConfig(family="kary").calibrate(Fraction(50)), ttl).restored(totals.arrays())
+    restored = Totals(EpochsCounter(cost=Fraction(50), family="kary"), ttl).restored(totals.arrays())
     assert restored.alive == totals.alive

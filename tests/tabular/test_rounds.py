@@ -22,7 +22,7 @@ from tests.tabular.small_tables import batch, random_batches, small_domain
 
 pytestmark = pytest.mark.seconds(0.3)
 
-PURE = [name for name in sorted(COUNTERS) if COUNTERS[name](8).calibrate(Fraction(1)).measure == "epsilon"]
+PURE = [name for name in sorted(COUNTERS) if COUNTERS[name](8, Fraction(1)).measure == "epsilon"]
 DOMAIN = small_domain()
 
 

@@ -21,11 +21,6 @@ ENGINES = Path(__file__).resolve().parents[3] / "engines"
 APART = {"checks", "specs", "core/noise", "core/accounting"}
 """What no noise of an engine comes from, or what tests/noise holds to its law."""
 
-STATEMENTS = {
-    "RoundsConfig._check_counter": "refuses a configuration",
-}
-"""Functions that size no noise, and what they are for."""
-
 SCALES: Mapping[str, tuple[int | str, str]] = {
     "laplace_mechanism": (1, "({}) / 2"),
     "gaussian_mechanism": (1, "({}) / 4"),
@@ -34,7 +29,11 @@ SCALES: Mapping[str, tuple[int | str, str]] = {
     "exponential_mechanism": ("epsilon", "2 * ({})"),
     "laplace_nodes": (2, "({}) / 2"),
     "gaussian_node": (1, "({}) / 4"),
-    "calibrate": (0, "2 * ({})"),
+    "EpochsCounter": ("cost", "2 * ({})"),
+    "with_best_arity": (0, "2 * ({})"),
+    "fitted_to": (1, "2 * ({})"),
+    "counter": (0, "2 * ({})"),
+    "calibrated": (0, "2 * ({})"),
     "scale_for": (1, "2 * ({})"),
     "sigma_squared_for": (0, "({}) / 2"),
 }
@@ -43,7 +42,7 @@ SCALES: Mapping[str, tuple[int | str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A call where noise gets its size. `engine` is the folder or file below `engines`."""
+    """A call where noise gets its size. `engine` is the folder or file below `engines`, or below `engines/core`."""
 
     engine: str
     module: str
@@ -69,8 +68,8 @@ def every_site() -> Iterator[Site]:
             continue
         for function, call in _calls(ast.parse(text)):
             called = _called(call)
-            if called in SCALES and function not in STATEMENTS and _argument(call, called) is not None:
-                yield Site(parts[0], module, function, called, call.lineno, _span(call))
+            if called in SCALES and _argument(call, called) is not None:
+                yield Site(parts[parts[0] == "core"], module, function, called, call.lineno, _span(call))
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:

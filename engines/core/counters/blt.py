@@ -1,7 +1,8 @@
 """Buffered linear Toeplitz counters: square-root Toeplitz noise, nearly, from a handful of decaying buffers.
 
 The coefficients are c_0 = 1 and c_j = sum over buffers a of omega_a * theta_a^(j-1), with theta_a = 1 - 4^-a and
-weights omega_a >= 0 that are fitted to those of `toeplitz`. So a coordinate needs log4(T) + 2 numbers and as much time.
+weights omega_a >= 0 that are fitted to r_j = binom(2j, j) / 4^j, of which the Toeplitz matrix squared is the lower
+triangle of ones ([henzinger2023], [fichtenberger2023]). A coordinate needs log4(T) + 2 numbers and as much time.
 Noise is w_t = z_t - sum_a omega_a b_a, and b_a <- theta_a b_a + w_t, where b_a = w_(t-1) + theta_a w_(t-2) + ...
 
 Integers. A linear recursion that decays can not run in integers (its matrix would have to be nilpotent), so what this
@@ -19,21 +20,29 @@ Guarantee: rho-zCDP for one event, sigma_squared >= (s^2 + D_1^2 + D_2^2 + ...) 
 Unbounded horizon: `epochs`.
 Units: variance, decoder and unbiasedness leave out the rounding, below 10^-5 of an event in each increment. It is odd
     in the noise, so that the release stays unbiased.
-Source: [mcmahan2024];
-    [dvijotham2024]. Decays at powers of four and the fit are ours.
+Source: [mcmahan2024]; [dvijotham2024]. Decays at powers of four and the fit are ours.
 """
 
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from engines.core.counters.contract import check_activation
-from engines.core.counters.draws import check_cost, check_whole, gaussian_node, largest_gaussian, rounded_up
-from engines.core.counters.linear import GaussianCounter, Memory
-from engines.core.counters.toeplitz import toeplitz
-from engines.core.noise import NoiseSource
+from engines.core.counters.linear import (
+    Counter,
+    Measure,
+    Memory,
+    check_activation,
+    check_cost,
+    check_whole,
+    gaussian_node,
+    largest_gaussian,
+    rounded_up,
+)
+from engines.core.noise import DiscreteGaussian, NoiseSource
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
@@ -110,37 +119,14 @@ def fitted(horizon: int) -> Buffers:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BltConfig:
-    """The recipe: how many activations there may be, at most 2^20. Without a horizon: `epochs`.
+class BltCounter(Counter):
+    """Noise from buffers; `fitted_to` makes one.
 
-    Attributes:
-        scale: s, steps of the lattice to an event. A coarser lattice leaves room for more noise, which a small rho
-            needs; roundings then cost more of it: at 2^14 and T = 2^18 two parts in a thousand.
+    Args: resolution: s, steps of the lattice to an event.
+    Raises: EngineInputError if rho is not a positive Fraction, or so small that noise could leave int64.
     """
 
-    horizon: int
-    scale: int = _SCALE
-
-    def calibrate(self, rho: Fraction, /) -> "BltCounter":
-        """Return the counter that spends `rho` on one event. For mu-GDP, nearly, take rho = mu^2 / 2.
-
-        Raises: EngineInputError if rho is not a positive Fraction, horizon is not a positive whole number up to 2^20,
-            or rho is so small that noise could leave int64.
-
-        >>> counter = BltConfig(horizon=100).calibrate(Fraction(1, 2))
-        >>> counter.buffers.shifts, round(counter.variance(100), 1)
-        ((0, 2, 4, 6, 8), 6.4)
-        """
-        check_whole("horizon", self.horizon)
-        if self.horizon > _LONGEST:
-            raise EngineInputError("horizon of a blt counter must be at most 2**20: take epochs")
-        check_whole("scale", self.scale)
-        return BltCounter(rho=rho, horizon=self.horizon, buffers=fitted(self.horizon), resolution=self.scale)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BltCounter(GaussianCounter):
-    """Noise from buffers; holds a budget and no data."""
+    measure: ClassVar[Measure] = "rho"
 
     rho: Fraction
     horizon: int
@@ -153,6 +139,40 @@ class BltCounter(GaussianCounter):
         reach = 2 ** (self.buffers.shifts[-1] // 2 + 2)
         if largest_gaussian(self.sigma_squared) * reach << _GUARD_BITS >= _LARGEST_BUFFER:
             raise EngineInputError("rho is too small: noise could leave int64")
+
+    @classmethod
+    def fitted_to(cls, horizon: int, rho: Fraction, resolution: int = _SCALE) -> "BltCounter":
+        """Return the counter that spends `rho` on one event. For mu-GDP, nearly, take rho = mu^2 / 2.
+
+        Args:
+            horizon: activations that there may be, at most 2^20. Without a horizon: `epochs`.
+            resolution: a coarser lattice leaves room for more noise, which a small rho needs; roundings then cost more
+                of it: at 2^14 and T = 2^18 two parts in a thousand.
+        Raises: EngineInputError, also if horizon is not a positive whole number up to 2^20.
+
+        >>> counter = BltCounter.fitted_to(100, Fraction(1, 2))
+        >>> counter.buffers.shifts, round(counter.variance(100), 1)
+        ((0, 2, 4, 6, 8), 6.4)
+        """
+        check_whole("horizon", horizon)
+        if horizon > _LONGEST:
+            raise EngineInputError("horizon of a blt counter must be at most 2**20: take epochs")
+        check_whole("resolution", resolution)
+        return cls(rho=rho, horizon=horizon, buffers=fitted(horizon), resolution=resolution)
+
+    @property
+    def cost(self) -> Fraction:
+        """Rho of one event."""
+        return self.rho
+
+    @property
+    def node_variance(self) -> float:
+        """Variance of one draw, in squared events."""
+        return DiscreteGaussian(self.sigma_squared).variance / self.resolution**2
+
+    def node_noise(self, t: int) -> tuple[Fraction, ...]:
+        """Return sigma_squared, once for each activation."""
+        return (self.sigma_squared,) * t
 
     @property
     def l2_sensitivity_squared(self) -> int:
@@ -178,11 +198,17 @@ class BltCounter(GaussianCounter):
 
     def strategy(self, t: int) -> IntArray:
         """Return bounds: entry (r, u) is by how much an event at u can move the noise that explains a release at r."""
-        return toeplitz(self.buffers.shift_bounds(t, self.resolution))
+        return _toeplitz(self.buffers.shift_bounds(t, self.resolution))
 
     def decoder(self, t: int) -> FloatArray:
         """Return the lower triangular Toeplitz matrix from noise to running sums, of the counter without rounding."""
-        return toeplitz(_decoding(self.buffers, t)) / self.resolution
+        return _toeplitz(_decoding(self.buffers, t)) / self.resolution
+
+
+def _toeplitz(column: NDArray[Any]) -> NDArray[Any]:
+    """Return the lower triangular Toeplitz matrix with this first column."""
+    lags = np.subtract.outer(np.arange(column.size), np.arange(column.size))
+    return np.where(lags >= 0, column[lags], column.dtype.type(0))
 
 
 @lru_cache(maxsize=64)

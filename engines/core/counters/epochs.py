@@ -6,8 +6,8 @@ Guarantee: what one epoch's counter costs, for one event over an endless stream:
     others run on data without it (parallel composition). When epochs begin is public. Also under adaptive continual
     release: what was released before the event's epoch is the same with and without it, and what comes after depends
     on it only through releases.
-Source: folklore; [chan2011] split the budget instead, for the sake of the sum of old epochs
-    (`hybrid`). With few epochs a whole budget each is better: docs/engines/counters.md has the figures.
+Source: folklore; [chan2011] split the budget instead, for the sake of the sum of old epochs (`HybridCounter`). With
+    few epochs a whole budget each is better: docs/engines/counters.md has the figures.
 """
 
 from dataclasses import dataclass
@@ -17,48 +17,30 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from engines.core.counters.blt import BltConfig, BltCounter
-from engines.core.counters.contract import Measure, check_activation
-from engines.core.counters.draws import check_cost, check_whole
-from engines.core.counters.kary import KaryConfig, KaryCounter
-from engines.core.counters.linear import LinearCounter, Memory
+from engines.core.counters.linear import Counter, Measure, Memory, check_activation, check_cost, check_whole
 from engines.core.noise import NoiseSource
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
 
 Family = Literal["kary", "blt", "blt-coarse", "blt-coarsest"]
-_LONGEST = 2**18
 _FAMILIES: dict[Family, Measure] = {"kary": "epsilon", "blt": "rho", "blt-coarse": "rho", "blt-coarsest": "rho"}
+FINE = (2**20, 2**18)
 COARSE: dict[Family, tuple[int, int]] = {"blt-coarse": (2**14, 2**18), "blt-coarsest": (2**10, 2**12)}
 """Lattice and longest epoch where rho is so small that noise on a finer lattice would leave int64."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EpochsConfig:
-    """The recipe: which counter, and the length of the first epoch; the others double it, up to 2^18 activations."""
+class EpochsCounter(Counter):
+    """Epochs without end: `first` activations, then twice as many each time, up to 2^18.
 
-    family: Family
-    first: int = 64
-
-    def calibrate(self, cost: Fraction, /) -> "EpochsCounter":
-        """Return the counter that spends `cost` on one event: epsilon for `kary`, rho for the others.
-
-        Raises: EngineInputError if the cost is not a positive Fraction or is too small for the family, the family is
-            unknown, or first is not a whole number from 1 to 2^18.
-
-        >>> EpochsConfig(family="kary").calibrate(Fraction(1)).horizon is None
-        True
-        """
-        return EpochsCounter(cost=cost, family=self.family, first=self.first)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EpochsCounter(LinearCounter):
-    """Epochs without end; holds a budget and no data."""
+    Args: cost: epsilon for `kary`, rho for the other families.
+    Raises: EngineInputError if the cost is not a positive Fraction or is too small for the family, the family is
+        unknown, or first is not a whole number from 1 to 2^18.
+    """
 
     cost: Fraction
     family: Family
-    first: int
+    first: int = 64
 
     horizon: ClassVar[int | None] = None
 
@@ -85,7 +67,7 @@ class EpochsCounter(LinearCounter):
     def epoch_of(self, t: int) -> tuple[int, int]:
         """Return the number of the epoch of activation t, and how many activations there were before it.
 
-        >>> [EpochsConfig(family="kary").calibrate(Fraction(1)).epoch_of(t) for t in (1, 64, 65, 192, 193)]
+        >>> [EpochsCounter(cost=Fraction(1), family="kary").epoch_of(t) for t in (1, 64, 65, 192, 193)]
         [(0, 0), (0, 0), (1, 64), (1, 64), (2, 192)]
         """
         number = start = 0
@@ -100,9 +82,9 @@ class EpochsCounter(LinearCounter):
 
     @property
     def _longest(self) -> int:
-        return COARSE.get(self.family, (0, _LONGEST))[1]
+        return COARSE.get(self.family, FINE)[1]
 
-    def _counter(self, number: int) -> KaryCounter | BltCounter:
+    def _counter(self, number: int) -> Counter:
         return _calibrated(self.family, self._length(number), self.cost)
 
     def _memory(self, width: int) -> dict[str, IntArray]:
@@ -133,7 +115,7 @@ class EpochsCounter(LinearCounter):
                 result[name][rows, : part[name].shape[1]] = part[name]
         return noise, result
 
-    def _spans(self, t: int) -> list[tuple[KaryCounter | BltCounter, int, int]]:
+    def _spans(self, t: int) -> list[tuple[Counter, int, int]]:
         """Return (counter, activations before it, activations in it) of the epochs up to t."""
         spans, start = [], 0
         while start < t:
@@ -174,9 +156,12 @@ class EpochsCounter(LinearCounter):
 
 
 @lru_cache(maxsize=256)
-def _calibrated(family: Family, horizon: int, cost: Fraction) -> KaryCounter | BltCounter:
+def _calibrated(family: Family, horizon: int, cost: Fraction) -> Counter:
+    # An engine with pure noise need not load the other family.
     if family == "kary":
-        return KaryConfig(horizon=horizon).calibrate(cost)
-    if family == "blt":
-        return BltConfig(horizon=horizon).calibrate(cost)
-    return BltConfig(horizon=horizon, scale=COARSE[family][0]).calibrate(cost)
+        from engines.core.counters.kary import KaryCounter
+
+        return KaryCounter.with_best_arity(cost, horizon)
+    from engines.core.counters.blt import BltCounter
+
+    return BltCounter.fitted_to(horizon, cost, COARSE.get(family, FINE)[0])

@@ -15,54 +15,21 @@ Source: [andersson2024] and "Improved
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 
-from engines.core.counters.contract import check_activation
-from engines.core.counters.draws import check_cost, check_whole, laplace_nodes
-from engines.core.counters.linear import LaplaceCounter, Memory
-from engines.core.noise import NoiseSource, scale_for
+from engines.core.counters.linear import LaplaceCounter, Memory, check_activation, check_whole, laplace_nodes
+from engines.core.noise import NoiseSource
 from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
-
-Objective = Literal["mean", "max"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KaryConfig:
-    """The recipe: how many activations there may be, and the arity k, or what it is chosen to minimise.
-
-    Args:
-        horizon: at least 1.
-        arity: odd, at least 3; None chooses the best one.
-        objective: `mean` or `max`: over t up to the horizon, of the variance. Ignored where arity is given.
-    """
-
-    horizon: int
-    arity: int | None = None
-    objective: Objective = "mean"
-
-    def calibrate(self, epsilon: Fraction, /) -> "KaryCounter":
-        """Return the counter that spends `epsilon` on one event.
-
-        Raises: EngineInputError if epsilon is not a positive Fraction, horizon is not a positive whole number, arity is
-            not odd or is below 3, or the objective is unknown.
-
-        >>> counter = KaryConfig(horizon=100).calibrate(Fraction(1))
-        >>> counter.arity, counter.height, counter.scale
-        (15, 2, Fraction(2, 1))
-        """
-        check_whole("horizon", self.horizon)
-        if self.objective not in ("mean", "max"):
-            raise EngineInputError("objective must be mean or max")
-        arity = best_arity(self.horizon, self.objective) if self.arity is None else self.arity
-        return KaryCounter(epsilon=epsilon, horizon=self.horizon, arity=arity)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KaryCounter(LaplaceCounter):
-    """A balanced tree of one arity over `horizon` activations; holds a budget and no data."""
+    """A balanced tree of one odd arity, at least 3, over `horizon` activations.
+
+    Raises: EngineInputError if epsilon is not a positive Fraction, or horizon or arity is none.
+    """
 
     epsilon: Fraction
     horizon: int
@@ -73,8 +40,18 @@ class KaryCounter(LaplaceCounter):
         check_whole("arity", self.arity, least=3)
         if self.arity % 2 == 0:
             raise EngineInputError("arity must be odd")
-        check_cost("epsilon", self.epsilon)
-        scale_for(self.height, self.epsilon)
+        LaplaceCounter.__post_init__(self)
+
+    @classmethod
+    def with_best_arity(cls, epsilon: Fraction, horizon: int) -> "KaryCounter":
+        """Return the counter of the arity with the least mean variance over t up to the horizon.
+
+        >>> counter = KaryCounter.with_best_arity(Fraction(1), 100)
+        >>> counter.arity, counter.height, counter.scale
+        (15, 2, Fraction(2, 1))
+        """
+        check_whole("horizon", horizon)
+        return cls(epsilon=epsilon, horizon=horizon, arity=best_arity(horizon))
 
     @property
     def height(self) -> int:
@@ -85,11 +62,6 @@ class KaryCounter(LaplaceCounter):
     def l1_sensitivity(self) -> int:
         """One node of each level."""
         return self.height
-
-    @property
-    def scale(self) -> Fraction:
-        """height/epsilon, rounded up where its terms are too long for exact noise."""
-        return scale_for(self.l1_sensitivity, self.epsilon)
 
     def _memory(self, width: int) -> dict[str, IntArray]:
         # Lowest level first. `left`: noise of the intervals added at that level, together. `right`: noise of each
@@ -188,8 +160,8 @@ def digit_sum(t: int, arity: int, height: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def best_arity(horizon: int, objective: Objective = "mean") -> int:
-    """Return the odd k of least mean, or largest, variance over 1..horizon; the smaller one of equals.
+def best_arity(horizon: int) -> int:
+    """Return the odd k of least mean variance over 1..horizon; the smaller one of equals.
 
     For each height the least arity that reaches the horizon, and eight more: a larger one only adds digits.
 
@@ -202,7 +174,7 @@ def best_arity(horizon: int, objective: Objective = "mean") -> int:
         arity = _least_arity(height, horizon)
         for candidate in range(arity, arity + 18, 2):
             if height_for(candidate, horizon) == height:
-                total = (_total if objective == "mean" else _largest)(horizon, candidate, height)
+                total = _total(horizon, candidate, height)
                 best = min(best or (height**2 * total, candidate), (height**2 * total, candidate))
         if arity == 3 and best is not None:
             return best[1]
@@ -232,15 +204,3 @@ def _total(horizon: int, arity: int, height: int) -> int:
         digit = left if left <= half else arity - left
         total += unit * (periods * half * (half + 1) + inside) + rest * digit
     return total
-
-
-def _largest(horizon: int, arity: int, height: int) -> int:
-    """Return the largest digit sum of 1..horizon: that of the horizon, or of a t that first differs at some level."""
-    half, best, prefix = arity // 2, 0, 0
-    for level in reversed(range(height)):
-        digit = int(balanced_digits(np.array([horizon]), arity, level)[0])
-        lowest = -half if prefix else 0
-        if digit > lowest:
-            best = max(best, prefix + max(abs(lowest), abs(digit - 1)) + level * half)
-        prefix += abs(digit)
-    return max(best, prefix)

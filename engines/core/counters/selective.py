@@ -19,7 +19,7 @@ from fractions import Fraction
 
 from numpy.typing import ArrayLike
 
-from engines.core.counters.contract import Counter, CounterState, Measure
+from engines.core.counters.linear import Counter, CounterState, Measure
 from engines.core.noise import NoiseSource
 from schemas.arrays import IntArray
 from schemas.errors import EngineInputError
@@ -35,9 +35,9 @@ class SelectiveCounting:
     Raises: EngineInputError if there is no counter, a counter is not adaptive, measures differ, or selection_cost is
         not a Fraction from zero.
 
-    >>> from engines.core.counters import KaryConfig
+    >>> from engines.core.counters.kary import KaryCounter
     >>> from engines.core.noise import seeded
-    >>> counter = KaryConfig(horizon=50).calibrate(Fraction(1, 4))
+    >>> counter = KaryCounter.with_best_arity(Fraction(1, 4), 50)
     >>> marginals = SelectiveCounting(counters=(counter, counter), selection_cost=Fraction(1, 4))
     >>> states = marginals.initial([2, 3])
     >>> increment, states = marginals.step(1, [5, 0, 7], states, seeded(1))

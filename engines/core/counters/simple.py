@@ -11,31 +11,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from engines.core.counters.contract import check_activation
-from engines.core.counters.draws import check_cost, laplace_nodes
-from engines.core.counters.linear import LaplaceCounter, Memory, accumulation
-from engines.core.noise import NoiseSource, scale_for
+from engines.core.counters.linear import LaplaceCounter, Memory, check_activation, laplace_nodes
+from engines.core.noise import NoiseSource
 from schemas.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SimpleConfig:
-    """The recipe; the simple counter has no parameter."""
-
-    def calibrate(self, epsilon: Fraction, /) -> "SimpleCounter":
-        """Return the counter that spends `epsilon` on one event.
-
-        Raises: EngineInputError if epsilon is not a positive Fraction, or is below 2**-41.
-
-        >>> SimpleConfig().calibrate(Fraction(1, 2)).scale
-        Fraction(2, 1)
-        """
-        return SimpleCounter(epsilon=epsilon)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SimpleCounter(LaplaceCounter):
-    """A counter of scale 1/epsilon; holds a budget and no data.
+    """A counter of scale 1/epsilon. Raises: EngineInputError if epsilon is below 2**-41.
 
     | case | what happens |
     |---|---|
@@ -44,7 +27,7 @@ class SimpleCounter(LaplaceCounter):
     | values that sum beyond int64 | increment and sum are taken modulo 2**64: no error, as it would tell of them |
 
     >>> from engines.core.noise import seeded
-    >>> counter = SimpleConfig().calibrate(Fraction(1))
+    >>> counter = SimpleCounter(epsilon=Fraction(1))
     >>> increment, state = counter.step(np.array([100, 0]), counter.initial(2), seeded(1).child("docs"))
     >>> increment, counter.running_sum(state)
     (array([103,  -1]), array([103,  -1]))
@@ -54,15 +37,6 @@ class SimpleCounter(LaplaceCounter):
 
     l1_sensitivity: ClassVar[int] = 1
     horizon: ClassVar[int | None] = None
-
-    def __post_init__(self) -> None:
-        check_cost("epsilon", self.epsilon)
-        scale_for(self.l1_sensitivity, self.epsilon)
-
-    @property
-    def scale(self) -> Fraction:
-        """1/epsilon, rounded up where its terms are too long for exact noise."""
-        return scale_for(self.l1_sensitivity, self.epsilon)
 
     def _memory(self, width: int) -> dict[str, IntArray]:
         return {}
@@ -81,4 +55,4 @@ class SimpleCounter(LaplaceCounter):
 
     def decoder(self, t: int) -> FloatArray:
         """Return the lower triangle of ones."""
-        return accumulation(t)
+        return np.tri(t)

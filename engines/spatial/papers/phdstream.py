@@ -17,6 +17,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -24,8 +25,8 @@ import numpy as np
 
 from engines.core.accounting.budgets import Budgets
 from engines.core.contract import Batch, Release, State
-from engines.core.counters import Counter, CounterConfig, CounterState, SimpleConfig, concatenate, select
-from engines.core.counters.contract import laplace_scale
+from engines.core.counters import COUNTERS, Counter, CounterState, Recipe, concatenate, select
+from engines.core.counters.linear import laplace_scale
 from engines.core.expiry import Expiry
 from engines.core.gathering import check_batch, merged
 from engines.core.noise import NoiseSource
@@ -120,7 +121,7 @@ class NodeCounters:
         return NodeCounters(self.counter, nodes, state)
 
 
-SIMPLE = SimpleConfig()
+SIMPLE: Recipe = partial(COUNTERS["simple"], 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +147,7 @@ class PHDStreamConfig:
     initial_steps: int = 1
     threshold: int = 0
     ttl_steps: int | None = None
-    counter: CounterConfig = SIMPLE
+    counter: Recipe = SIMPLE
 
     def __post_init__(self) -> None:
         check_counter(self.leaf_counter)
@@ -159,7 +160,7 @@ class PHDStreamConfig:
     @property
     def leaf_counter(self) -> Counter:
         """Of the leaves."""
-        return self.counter.calibrate(self.epsilon - self.rule.epsilon)
+        return self.counter(self.epsilon - self.rule.epsilon)
 
     @property
     def identity(self) -> np.ndarray:

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.core.counters.contract import Counter
+from engines.core.counters.linear import Counter
 from engines.core.shares import CellNoise, GaussianShares, PureShares, Shares
 from engines.tabular.domain import TableDomain
 from engines.tabular.growing.fit import MarginalFitter

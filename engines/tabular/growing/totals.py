@@ -14,7 +14,7 @@ from math import sqrt
 import numpy as np
 
 from engines.core.contract import State
-from engines.core.counters.contract import Counter, CounterState
+from engines.core.counters.linear import Counter, CounterState
 from engines.core.noise import NoiseSource
 from engines.core.state import reading
 from engines.tabular.growing.trend import Trend

@@ -84,11 +84,11 @@ class RoundsConfig:
         if self.counter not in COUNTERS:
             raise EngineInputError(f"counter must be one of {', '.join(sorted(COUNTERS))}")
         make = COUNTERS[self.counter]
-        if self.horizon is None and make(2) != make(3):
+        if self.horizon is None and make(2, Fraction(1)) != make(3, Fraction(1)):
             raise EngineInputError(f"counter = {self.counter!r} needs a horizon: the steps that the stream has at most")
         if self.horizon is not None and self.horizon < 1:
             raise EngineInputError("horizon must be at least 1")
-        if make(self.horizon or 1).calibrate(Fraction(1)).measure != "epsilon":
+        if make(self.horizon or 1, Fraction(1)).measure != "epsilon":
             raise EngineInputError(f"counter = {self.counter!r} has Gaussian noise: choose one of pure privacy")
 
     @property
@@ -145,7 +145,7 @@ class RoundsConfig:
         return Rounds(fitter, Selection(layout, weights, share), self.calibrated(share), rounds, float(self.penalty))
 
     def calibrated(self, epsilon: Fraction) -> Counter:
-        return COUNTERS[self.counter](self.horizon or 1).calibrate(epsilon)
+        return COUNTERS[self.counter](self.horizon or 1, epsilon)
 
     @property
     def identity(self) -> np.ndarray:

@@ -19,7 +19,7 @@ import numpy as np
 
 from engines.core.accounting.budgets import Budgets
 from engines.core.contract import Batch, Release, State
-from engines.core.counters.contract import laplace_scale
+from engines.core.counters.linear import laplace_scale
 from engines.core.expiry import Expiry
 from engines.core.gathering import merged
 from engines.core.noise import NoiseSource

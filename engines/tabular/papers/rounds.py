@@ -17,7 +17,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.core.counters import Counter, CounterState, SelectiveCounting
+from engines.core.counters import Counter, CounterState
+from engines.core.counters.selective import SelectiveCounting
 from engines.core.noise import NoiseSource
 from engines.tabular.marginals import Marginals
 from engines.tabular.papers.beliefs import Beliefs

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.counters import honaker, mean_variance, optimal, optimised
-from engines.core.counters import KaryConfig, TreeConfig
+from engines.core.counters.kary import KaryCounter
+from engines.core.counters.tree import TreeCounter
 from engines.core.noise import DiscreteLaplace
 
 ONE = Fraction(1)
@@ -26,7 +27,7 @@ def test_estimates_from_below_are_least_squares_over_the_intervals_of_a_sum() ->
 
 
 def test_estimates_from_below_are_better_than_the_tree() -> None:
-    tree = TreeConfig(horizon=100).calibrate(ONE)
+    tree = TreeCounter(epsilon=ONE, horizon=100)
     ratios = honaker(100, ONE) / [tree.variance(t) for t in range(1, 101)]
     assert ratios.max() == 1
     assert ratios.mean() < 0.75
@@ -61,6 +62,6 @@ def test_variances_of_the_optimised_counter_are_those_of_its_strategy() -> None:
 def test_the_optimised_counter_has_less_variance_than_kary(horizon: int, mean: float, most: float) -> None:
     """`mean` is the least that many starts found, at epsilon 1."""
     found = optimal(horizon, ONE).mean()
-    kary = KaryConfig(horizon=horizon).calibrate(ONE)
+    kary = KaryCounter.with_best_arity(ONE, horizon)
     assert mean * 0.999 < found < mean * 1.01
     assert found < most * np.mean([kary.variance(t) for t in range(1, horizon + 1)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ import shapely
 
 from benchmarks.papers import spatial as papers
 from engines.core.contract import Columns
-from engines.core.counters import KaryConfig, KaryCounter
+from engines.core.counters import COUNTERS
+from engines.core.counters.kary import KaryCounter
 from engines.core.noise import NoiseSource, seeded
 from engines.spatial.domain.base import SpatialDomain
 from engines.spatial.papers import tree as partition
@@ -40,11 +42,11 @@ def offline(
 
 
 def counters(*given: Any, **options: Any) -> papers.Released:
-    return papers.fixed_tree(*given, **options, counter=KaryConfig(horizon=9))
+    return papers.fixed_tree(*given, **options, counter=partial(COUNTERS["kary"], 9))
 
 
 def grid(*given: Any, **options: Any) -> papers.Released:
-    return papers.fixed_tree(*given, **options, counter=KaryConfig(horizon=9), grid=5)
+    return papers.fixed_tree(*given, **options, counter=partial(COUNTERS["kary"], 9), grid=5)
 
 
 RUNS: dict[str, Run] = {

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from agents.show.presentation.error import NORMAL_95, Answer, ErrorModel
 from agents.show.presentation.laws import laplace_interval, noise_facts
 from engines.core.contract import Engine
-from engines.core.counters import SimpleCounter
+from engines.core.counters.simple import SimpleCounter
 from engines.core.registry import uncorrected_engine
 from engines.spatial.evaluators import SIZES
 from engines.spatial.held.engine import GROUPS, HeldLeaves
