@@ -39,8 +39,8 @@ def untouched() -> NoiseSource:
 def greedy_leaves() -> HeldLeaves:
     """Measures leaves with a little more than their share."""
     engine = HeldLeaves(HeldConfig(name="t", domain=BOX, epsilon=Fraction(1)))
-    rules = engine._rules
-    engine._rules = replace(rules, counter=replace(rules.counter, epsilon=rules.counter.epsilon + Fraction(1, 10**9)))
+    counter = engine.config.counter
+    vars(engine.config)["counter"] = replace(counter, epsilon=counter.epsilon + Fraction(1, 10**9))
     return engine
 
 
