@@ -36,7 +36,7 @@ AGGREGATES = """
     engines.tabular.batches.EventRows.of
     engines.tabular.batches.EventRows.totals
     engines.tabular.batches.check_batch
-    engines.trajectory.assembly.Assembly.with_events
+    engines.trajectory.domain.Assembly.with_events
     engines.trajectory.ground.Ground.moved
     engines.trajectory.papers.hierarchy.PointWeights.between
     engines.trajectory.papers.hierarchy.PointWeights.of

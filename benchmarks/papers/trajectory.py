@@ -14,9 +14,9 @@ import numpy as np
 from engines.core.noise import NoiseSource
 from engines.core.shares import PureShares
 from engines.trajectory.chance import choices, uniforms
+from engines.trajectory.engine import Limits
 from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import Histogram, Noisy, equal_shares, law_of, measure
-from engines.trajectory.synthesis import Limits
 from engines.trajectory.trips import LATTICE, Trips
 from engines.trajectory.walks import Errands, EvenGraph, walk
 from schemas.arrays import FloatArray, IntArray

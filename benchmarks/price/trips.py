@@ -19,8 +19,8 @@ import numpy as np
 from benchmarks.trajectory.data import LARGE, SOURCES
 from benchmarks.trajectory.modes import FIVE, GRIDS, MODES
 from engines.core.noise import seeded
+from engines.trajectory.engine import Limits
 from engines.trajectory.metrics import Truth
-from engines.trajectory.synthesis import Limits
 from engines.trajectory.trips import LATTICE, Trips
 
 PART = "trips"

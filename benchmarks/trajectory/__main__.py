@@ -34,8 +34,8 @@ from benchmarks.trajectory.data import LARGE, SMALL, SOURCES
 from benchmarks.trajectory.modes import FIVE, GRIDS, MODES
 from benchmarks.trajectory.pictures import side_by_side
 from engines.core.noise import seeded
+from engines.trajectory.engine import Limits
 from engines.trajectory.metrics import FIGURES, Truth
-from engines.trajectory.synthesis import Limits
 from engines.trajectory.trips import Trips
 
 EPSILONS = (Fraction(1, 2), Fraction(1), Fraction(2))

@@ -28,8 +28,8 @@ from benchmarks.trajectory.data import SOURCES, cab_trips
 from engines.core.noise import NoiseSource, seeded
 from engines.core.shares import GaussianShares, PureShares, Shares
 from engines.trajectory.default.mode import Default
+from engines.trajectory.engine import Limits
 from engines.trajectory.metrics import FIGURES, Truth
-from engines.trajectory.synthesis import Limits
 from engines.trajectory.trips import Trips
 from schemas.arrays import IntArray
 

@@ -19,8 +19,7 @@ from benchmarks.trajectory.data import drives
 from engines.core.contract import Batch
 from engines.core.noise import seeded
 from engines.core.shares import PureShares
-from engines.trajectory.assembly import Closing
-from engines.trajectory.domain import TripDomain
+from engines.trajectory.domain import Closing, TripDomain
 from engines.trajectory.engine import Trajectories, TrajectoryConfig
 from engines.trajectory.trips import LATTICE_BITS, Trips
 from schemas.blocks import Folded

@@ -10,8 +10,8 @@ from benchmarks.papers.trajectory import grid_trips
 from engines.core.noise import NoiseSource
 from engines.core.shares import PureShares
 from engines.trajectory.default.mode import Default
+from engines.trajectory.engine import Limits, TripMode
 from engines.trajectory.papers.paper_trees import Paper
-from engines.trajectory.synthesis import Limits, TripMode
 from engines.trajectory.trips import Trips
 
 GRIDS = (40, 33)

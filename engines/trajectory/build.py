@@ -1,17 +1,17 @@
-"""Engine `trajectory`: from a stream to its domain, its engine and its evaluator."""
+"""Engine `trajectory`: from a stream to its domain, its engine and its evaluator.
+
+A worker loads what its configuration asks for: maps, the evaluator and the paper's mode are imported where needed.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from engines.core.contract import Evaluator
 from engines.core.shares import GaussianShares, PureShares, Shares
-from engines.trajectory.assembly import Closing
 from engines.trajectory.default.mode import Default
-from engines.trajectory.domain import TripDomain
-from engines.trajectory.engine import Trajectories, TrajectoryConfig
-from engines.trajectory.evaluator import TrajectoryEvaluator
-from engines.trajectory.ground import Ground, ground_of
-from engines.trajectory.synthesis import Limits, TripMode
+from engines.trajectory.domain import Closing, TripDomain
+from engines.trajectory.engine import Limits, Trajectories, TrajectoryConfig, TripMode
 from schemas.config import Stream
 from schemas.config.domain.trips import TripsDomainSection
 from schemas.config.options.trajectory import TrajectoryOptions
@@ -25,19 +25,18 @@ def _section(stream: Stream) -> TripsDomainSection:
 
 def domain(stream: Stream) -> TripDomain:
     section = _section(stream)
-    return TripDomain(section.x, section.y, section.bounds, section.end, section.end_value, _ground(section))
-
-
-def _ground(section: TripsDomainSection) -> Ground | None:
+    bare = TripDomain(section.x, section.y, section.bounds, section.end, section.end_value)
     if section.file is None:
-        return None
-    return ground_of(section.file.content, section.bounds, (section.x, section.y), section.reach_m)
+        return bare
+    from engines.trajectory.ground import ground_of
+
+    return replace(bare, ground=ground_of(section.file.content, section.bounds, section.coordinates, section.reach_m))
 
 
 def _mode(stream: Stream) -> TripMode:
     options = TrajectoryOptions.of(stream)
     if stream.mode == "default":
-        return Default(side=options.side, ground=_ground(_section(stream)))
+        return Default(side=options.side, ground=domain(stream).ground)
     from engines.trajectory.papers.paper_trees import Paper
 
     return Paper(spread=options.spread)
@@ -79,7 +78,9 @@ def build(stream: Stream) -> Trajectories:
     )
 
 
-def evaluator(stream: Stream) -> TrajectoryEvaluator:
+def evaluator(stream: Stream) -> Evaluator:
+    from engines.trajectory.metrics import TrajectoryEvaluator
+
     # Synthetic trips lie on the map, and need not be asked.
     section = _section(stream)
     return TrajectoryEvaluator(replace(domain(stream), ground=None), section.trip, section.order)

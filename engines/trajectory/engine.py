@@ -1,36 +1,133 @@
 """The trajectory engine: in each step, synthetic trips for the trips that closed in it.
 
-Points of a trip are gathered, privately, until it closes (`assembly`); then it is measured, in that one step, by the
-histograms of the mode, and forgotten. Each step's synthetic trips stay for ever.
+Points of a trip are gathered, privately, until it closes (`domain.Assembly`); then it is measured, in that one step, by
+the histograms of the mode, and forgotten. Each step's synthetic trips stay for ever.
 Guarantee: epsilon-DP for one trip: one contribution, with all its records, added or removed, over the whole stream. It
     is handed out in one step at most; which step depends on its own records and public rules only; and a window costs a
-    trip of it epsilon (`synthesis.TripMode`). Windows do not add up for a trip: parallel composition. With a delta it
-    is (epsilon, delta)-DP for a user of so many trips, so many of them in one window: docs/guarantee.md, section 4c.
+    trip of it epsilon (`TripMode`). Windows do not add up for a trip: parallel composition. With a delta it is
+    (epsilon, delta)-DP for a user of so many trips, so many of them in one window: docs/guarantee.md, section 4c.
 Source: [kumar2024], chapter 5, for one set of trips; windows and closing are ours.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from engines.core.accounting.budgets import Budgets
 from engines.core.contract import Batch, Release, State
 from engines.core.identity import written
+from engines.core.many_records import ManyRecords, RecordColumns
 from engines.core.noise import NoiseSource
 from engines.core.shares import PureShares, Shares
 from engines.core.state import head, numbers_of
-from engines.trajectory.assembly import Assembly, Closing
-from engines.trajectory.default.mode import Default
-from engines.trajectory.domain import TripDomain
+from engines.trajectory.domain import Assembly, Closing, TripDomain
 from engines.trajectory.histograms import Noisy
-from engines.trajectory.records import TripRecords
-from engines.trajectory.synthesis import Limits, TripMode
+from engines.trajectory.trips import Trips
+from schemas.arrays import FloatArray, IntArray
 from schemas.errors import EngineInputError
-from schemas.guarantee import Guarantee
+from schemas.guarantee import Guarantee, Mechanism
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Public caps. Longer trips are cut: after `points` points, and after `moves` moves between cells."""
+
+    written_as: ClassVar[str] = "Limits"
+
+    points: int = 1024
+    moves: int = 250
+
+    def __post_init__(self) -> None:
+        if self.points < 2 or self.moves < 1:
+            raise EngineInputError("a trip must be allowed 2 points and 1 move at least")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Synthesis:
+    """One window's result. All of it is released.
+
+    Attributes:
+        trips: synthetic.
+        places: longitudes and latitudes of their points, `(points,)` each, where a map decides on them; else None.
+        measured: every histogram that private trips were counted in.
+        notes: public facts for the ledger.
+    """
+
+    trips: Trips
+    measured: tuple[Noisy, ...]
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    places: tuple[FloatArray, FloatArray] | None = None
+
+
+class TripMode(Protocol):
+    """A way to make synthetic trips. Pure: all randomness comes from `noise`."""
+
+    @property
+    def note(self) -> str:
+        """What else the guarantee must say, as sentences that begin with a space; empty for nothing."""
+        ...
+
+    def mechanisms(self, shares: Shares) -> tuple[Mechanism, ...]:
+        """What is charged for each mechanism; adds up to all that `shares` are of."""
+        ...
+
+    def synthesise(
+        self, trips: Trips, *, shares: Shares, limits: Limits, noise: NoiseSource, records: bool = True
+    ) -> Synthesis:
+        """Synthetic trips for private `trips`, none longer than `limits`; without `records` only measurements.
+
+        Privacy: one trip, added or removed, costs `shares.whole` at most.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TripRecords(ManyRecords):
+    """The points of a step's synthetic trips, trip by trip, in order.
+
+    A record holds the raw fields' names: the trip (step and number, so it never comes again), the place of the point in
+    it (from 0), and the coordinates. Its key is the trip's name and that place.
+    """
+
+    step: int
+    trip_field: str
+    order_field: str
+    fields: tuple[str, str]
+    owners: IntArray
+    offsets: IntArray
+    x: FloatArray
+    y: FloatArray
+
+    @staticmethod
+    def of(step: int, made: Synthesis, domain: TripDomain, *, trip_field: str, order_field: str) -> TripRecords:
+        trips = made.trips
+        x, y = domain.coordinates(trips) if made.places is None else made.places
+        fields = (domain.x_field, domain.y_field)
+        return TripRecords(step, trip_field, order_field, fields, trips.owners, trips.offsets, x, y)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def part(self, rows: range) -> RecordColumns:
+        """See `ManyRecords`."""
+        at = np.arange(rows.start, rows.stop, rows.step)
+        owners = self.owners[at]
+        places = (at - self.offsets[owners]).tolist()
+        trips = [f"{self.step}-{owner}" for owner in owners.tolist()]
+        fields = {
+            self.trip_field: trips,
+            self.order_field: places,
+            self.fields[0]: self.x[at].tolist(),
+            self.fields[1]: self.y[at].tolist(),
+        }
+        ids = [f"{trip}-{place}" for trip, place in zip(trips, places, strict=True)]
+        return RecordColumns(ids, fields, [self.step] * len(at))
+
 
 STATE_FORMAT = 1
 
@@ -50,15 +147,11 @@ class TrajectoryConfig:
     domain: TripDomain
     shares: Shares
     closing: Closing
-    mode: TripMode = field(default_factory=Default)
+    mode: TripMode
     limits: Limits = field(default_factory=Limits)
     trip_field: str = "trip"
     order_field: str = "point"
     records: bool = True
-
-    def __post_init__(self) -> None:
-        if self.closing.idle < 1 or self.closing.life < 1:
-            raise EngineInputError("idle and life must be at least one step")
 
     @property
     def identity(self) -> np.ndarray:

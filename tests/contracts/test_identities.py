@@ -17,12 +17,10 @@ from engines.series.clock import Clock
 from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesDomain, SeriesField
 from engines.series.presence import Presence
-from engines.trajectory.assembly import Closing
 from engines.trajectory.default.mode import Default
-from engines.trajectory.domain import TripDomain
-from engines.trajectory.engine import TrajectoryConfig
+from engines.trajectory.domain import Closing, TripDomain
+from engines.trajectory.engine import Limits, TrajectoryConfig, TripMode
 from engines.trajectory.papers.paper_trees import Paper
-from engines.trajectory.synthesis import Limits, TripMode
 
 SERIES = SeriesConfig(
     name="test",

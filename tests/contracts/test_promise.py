@@ -29,7 +29,7 @@ from engines.series.modes import FixedChannel
 from engines.spatial.held.engine import HeldConfig
 from engines.spatial.held.measure import LeafCounter
 from engines.spatial.split import SplitRule
-from engines.trajectory.assembly import Closing
+from engines.trajectory.domain import Closing
 from schemas.blocks import Folded
 from schemas.config import Stream, config_from_mapping
 from schemas.config.privacy import Privacy

@@ -21,10 +21,10 @@ from engines.core import shares
 from engines.core.accounting import gaussian
 from engines.core.registry import build_engine
 from engines.core.shares import GaussianShares
-from engines.trajectory.assembly import Closing
 from engines.trajectory.build import shares as shares_of
 from engines.trajectory.default import questions
 from engines.trajectory.default.questions import FEW_TRIPS, MANY_TRIPS, Plan, parts_of
+from engines.trajectory.domain import Closing
 from schemas.config import Stream
 from schemas.errors import BudgetError
 from tests.couple.plants.edits import edited

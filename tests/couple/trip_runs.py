@@ -14,9 +14,9 @@ from engines.checks.contract_checks import contents
 from engines.checks.coupling import CouplingBroken, Forced, Losses, OutputAdversary, Recorder, Used, Uses
 from engines.core.contract import Batch, Engine
 from engines.core.noise.witness import ExceedsLaw, GaussianLaw, LaplaceLaw, Law, WitnessedSource
-from engines.trajectory.assembly import Closing
 from engines.trajectory.default.mode import Default
 from engines.trajectory.default.questions import FEW_TRIPS
+from engines.trajectory.domain import Closing
 from engines.trajectory.engine import Trajectories
 from engines.trajectory.histograms import UNIT
 from engines.trajectory.papers.paper_trees import Paper

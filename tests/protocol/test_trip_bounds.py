@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agents.protocol.ingest.bounds import Bounds, BoundSpec
 from agents.protocol.ingest.trip_bounds import CELLS, TripBounds
-from engines.trajectory.assembly import Assembly, Closing
+from engines.trajectory.domain import Assembly, Closing
 from engines.trajectory.trips import Trips
 
 STEPS = 14

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engines.trajectory.assembly import Assembly, Closing
+from engines.trajectory.domain import Assembly, Closing
 from schemas.errors import EngineInputError
 
 RULES = Closing(idle=2, life=5, most=4)

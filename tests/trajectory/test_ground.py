@@ -19,9 +19,9 @@ from engines.core.registry import build_domain
 from engines.core.shares import PureShares
 from engines.trajectory.default.mode import Default
 from engines.trajectory.domain import TripDomain
+from engines.trajectory.engine import Limits
 from engines.trajectory.grid import Grid
 from engines.trajectory.ground import Ground, ground_of
-from engines.trajectory.synthesis import Limits
 from engines.trajectory.trips import LATTICE, Trips
 from schemas.config import Stream
 from schemas.config.load import load_config

@@ -10,12 +10,11 @@ import pytest
 from engines.core.noise import seeded
 from engines.core.shares import PureShares
 from engines.trajectory.default.mode import Default
-from engines.trajectory.default.paths import passed, paths_of
-from engines.trajectory.default.positions import positioned
-from engines.trajectory.grid import Grid
+from engines.trajectory.default.points import positioned
+from engines.trajectory.engine import Limits, Synthesis, TripMode
+from engines.trajectory.grid import Grid, passed, paths_of
 from engines.trajectory.metrics import Truth
 from engines.trajectory.papers.paper_trees import Paper
-from engines.trajectory.synthesis import Limits, Synthesis, TripMode
 from engines.trajectory.trips import LATTICE, Trips
 from engines.trajectory.walks import Errands, EvenGraph, walk
 

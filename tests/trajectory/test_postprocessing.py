@@ -17,14 +17,14 @@ import pytest
 
 from engines.core.noise import seeded
 from engines.core.shares import PureShares
-from engines.trajectory.default import dwell
 from engines.trajectory.default import mode as mode_default
+from engines.trajectory.default import points as dwell
 from engines.trajectory.default.mode import Default
+from engines.trajectory.engine import Limits, TripMode
 from engines.trajectory.ground import ground_of
 from engines.trajectory.histograms import measure
 from engines.trajectory.papers.hierarchy import laplace_exceeds
 from engines.trajectory.papers.paper_trees import Paper
-from engines.trajectory.synthesis import Limits, TripMode
 from engines.trajectory.trips import LATTICE, Trips
 
 MEASURED = [
@@ -112,6 +112,6 @@ def test_a_use_of_the_longest_true_trip_would_be_caught() -> None:
     with (
         patch("engines.trajectory.default.mode.Questions.of", noting),
         patch("engines.trajectory.default.mode.sizes_of", capped),
-        patch("engines.trajectory.default.dwell.sizes_of", capped),
+        patch("engines.trajectory.default.points.sizes_of", capped),
     ):
         assert not same_under_the_same_releases(Default(), 6000)

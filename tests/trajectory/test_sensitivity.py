@@ -14,14 +14,13 @@ from engines.core.noise import seeded
 from engines.core.shares import CellNoise, PureShares
 from engines.spatial.split import SplitRule
 from engines.trajectory import histograms
-from engines.trajectory.default.blocks import Blocks
 from engines.trajectory.default.mode import Default
 from engines.trajectory.default.questions import COUNT_SHARE, FEW_TRIPS, MANY_TRIPS, Plan, Questions
-from engines.trajectory.grid import Grid
+from engines.trajectory.engine import Limits, TripMode
+from engines.trajectory.grid import Blocks, Grid
 from engines.trajectory.histograms import UNIT, Histogram, equal_shares
 from engines.trajectory.papers.hierarchy import margins
 from engines.trajectory.papers.paper_trees import Paper, end_weighted_shares
-from engines.trajectory.synthesis import Limits, TripMode
 from engines.trajectory.trips import LATTICE, Trips
 
 COORDINATE = st.one_of(st.integers(0, LATTICE - 1), st.sampled_from([0, LATTICE // 2 - 1, LATTICE // 2, LATTICE - 1]))

@@ -3,7 +3,7 @@
 The first record of a user's trip that is admitted charges the user one; that step is the trip's *admission*. Later
 records of the trip pass free for `life` steps, within the period of the charge. A record that comes after that, or
 whose first one was refused, is a first record again: it is charged, or refused. The hash of (user, trip) and the
-admitting step together name one contribution, and the engine hands each out once (`engines.trajectory.assembly`).
+admitting step together name one contribution, and the engine hands each out once (`engines.trajectory.domain`).
 Guarantee: in each period a user has at most `max_contributions` admissions, in each step at most `max_per_step`, and
     every record that passes belongs to one of them. So the steps of a period release at most `max_contributions` trips
     of a user, for a trip closes in the period of its admission. Under `max_per_step` one step releases at most as many

@@ -1,7 +1,7 @@
 """Synthetic trips from twelve noisy histograms: the trajectory engine's own way.
 
 Start and end of each trip come from a pair matrix, its moves from a walk conditioned on them, its points from rates
-of dwelling (`pairs`, `walks`, `dwell`, `positions`). After `questions` everything is post-processing.
+of dwelling (`pairs`, `walks`, `points`). After `questions` everything is post-processing.
 Guarantee: one trip of the window costs what it may spend; the histograms' shares add up to that.
 Source: ours, on the outline of [kumar2024], chapter 5; formulas in docs/engines/trajectory.md.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -20,11 +20,9 @@ from scipy.sparse.csgraph import dijkstra
 from engines.core.noise import NoiseSource
 from engines.core.shares import Shares
 from engines.trajectory.chance import systematic, uniforms
-from engines.trajectory.default.blocks import Blocks
-from engines.trajectory.default.dwell import drawn_visits, fitted, shared_out, sizes_of
-from engines.trajectory.default.maps import Maps, maps_of, spread
+from engines.trajectory.default.estimates import Maps, drawn, maps_of, shrunk, spread, table_of
 from engines.trajectory.default.pairs import PairFit
-from engines.trajectory.default.positions import positioned
+from engines.trajectory.default.points import drawn_visits, fitted, positioned, shared_out, sizes_of
 from engines.trajectory.default.questions import (
     FINE,
     MANY_TRIPS,
@@ -39,16 +37,16 @@ from engines.trajectory.default.questions import (
     plan_for,
     pure_epsilon,
 )
-from engines.trajectory.default.shrinkage import shrunk
-from engines.trajectory.default.tables import drawn, table_of
-from engines.trajectory.grid import Grid
-from engines.trajectory.ground import Ground
+from engines.trajectory.engine import Limits, Synthesis
+from engines.trajectory.grid import Blocks, Grid
 from engines.trajectory.histograms import Noisy, counted, law_of
-from engines.trajectory.synthesis import Limits, Synthesis
 from engines.trajectory.trips import Trips
 from engines.trajectory.walks import Errands, EvenGraph, walk
 from schemas.arrays import BoolArray, FloatArray, IntArray
 from schemas.guarantee import Mechanism
+
+if TYPE_CHECKING:
+    from engines.trajectory.ground import Ground
 
 CORRECTIONS = 6
 """Times that walks are drawn and the weights of moves corrected by what they did."""
@@ -62,7 +60,7 @@ MOST_MOVES = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Default:
-    """See the module; implements `engines.trajectory.synthesis.TripMode`.
+    """See the module; implements `engines.trajectory.engine.TripMode`.
 
     Args: side: of the grid, a multiple of 4. ground: a map that trips keep to; None for none.
     """
@@ -85,7 +83,7 @@ class Default:
     def synthesise(
         self, trips: Trips, *, shares: Shares, limits: Limits, noise: NoiseSource, records: bool = True
     ) -> Synthesis:
-        """See `engines.trajectory.synthesis.TripMode`."""
+        """See `engines.trajectory.engine.TripMode`."""
         drawn_from = noise.child("noise")
         counted = count(trips, shares=shares, noise=drawn_from)
         plan = plan_for(float(counted.values[0]), shares, side=self.side)

@@ -15,9 +15,9 @@ import numpy as np
 
 from engines.core.noise import NoiseSource
 from engines.trajectory.chance import systematic
-from engines.trajectory.default.blocks import Blocks
-from engines.trajectory.default.maps import Maps
+from engines.trajectory.default.estimates import Maps
 from engines.trajectory.default.questions import classes
+from engines.trajectory.grid import Blocks
 from engines.trajectory.histograms import Noisy
 from schemas.arrays import FloatArray, IntArray
 

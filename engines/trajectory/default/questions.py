@@ -29,9 +29,7 @@ import numpy as np
 
 from engines.core.noise import NoiseSource, aggregate
 from engines.core.shares import PureShares, Shares
-from engines.trajectory.default.blocks import Blocks
-from engines.trajectory.default.paths import CellPaths, paths_of
-from engines.trajectory.grid import Grid
+from engines.trajectory.grid import Blocks, CellPaths, Grid, paths_of
 from engines.trajectory.histograms import UNIT, Histogram, Noisy, equal_shares, law_of, measure
 from engines.trajectory.trips import Trips
 from schemas.arrays import IntArray
@@ -52,7 +50,7 @@ class Plan:
         squared: of a trip's mu^2, where the noise is Gaussian; with `COUNT_SQUARED` they add up to one.
         groups: lower ends of the groups of trips whose points are counted apart, among classes of points per cell.
         hops, detours, moves: lower ends of classes; the last one is open. Each class costs noise.
-        spread: trips times epsilon that starts and ends are spread by (`maps.spread`).
+        spread: trips times epsilon that starts and ends are spread by (`estimates.spread`).
     """
 
     side: int

@@ -21,10 +21,10 @@ from engines.core.noise import NoiseSource, aggregate
 from engines.core.shares import Shares
 from engines.spatial.split import SplitRule, path_cost
 from engines.trajectory.chance import uniforms
+from engines.trajectory.engine import Limits, Synthesis
 from engines.trajectory.histograms import UNIT, Histogram, Noisy, counted, equal_shares, law_of, measure
 from engines.trajectory.papers.hierarchy import Hierarchy, codes_of, discretised
 from engines.trajectory.papers.pair_tree import pair_counts, sampled
-from engines.trajectory.synthesis import Limits, Synthesis
 from engines.trajectory.trips import Trips
 from engines.trajectory.walks import Errands, SparseGraph, walk
 from schemas.arrays import FloatArray, IntArray
@@ -72,7 +72,7 @@ def tree_bits(name: str, rule: SplitRule) -> Mechanism:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paper:
-    """See the module; implements `engines.trajectory.synthesis.TripMode`.
+    """See the module; implements `engines.trajectory.engine.TripMode`.
 
     Args: spread: how a trip's weight is spread over its transitions; "exponential" favours its ends.
     """
@@ -98,7 +98,7 @@ class Paper:
     def synthesise(
         self, trips: Trips, *, shares: Shares, limits: Limits, noise: NoiseSource, records: bool = True
     ) -> Synthesis:
-        """See `engines.trajectory.synthesis.TripMode`."""
+        """See `engines.trajectory.engine.TripMode`."""
         budget = {name: shares.whole * share for name, share in SHARES.items()}
         drawn, chance = noise.child("noise"), noise.child("chance")
         cells = discretised(trips, epsilon=budget["cells"], noise=drawn.child("cells"))

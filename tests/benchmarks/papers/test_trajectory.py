@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from benchmarks.papers.trajectory import FARTHEST, SHARES, coarse_histograms, fine_histogram, grid_trips
 from engines.core.noise import seeded
+from engines.trajectory.engine import Limits
 from engines.trajectory.grid import Grid
 from engines.trajectory.histograms import UNIT
-from engines.trajectory.synthesis import Limits
 from engines.trajectory.trips import LATTICE, Trips
 
 COORDINATE = st.one_of(st.integers(0, LATTICE - 1), st.sampled_from([0, LATTICE // 2 - 1, LATTICE // 2, LATTICE - 1]))

@@ -13,9 +13,10 @@ from engines.checks.contract_case import contract_case
 from engines.core import shares
 from engines.core.noise import NoiseSource, mechanisms
 from engines.spatial.split import SplitRule
-from engines.trajectory.assembly import Assembly, Closing
 from engines.trajectory.default import mode as default
 from engines.trajectory.default import questions
+from engines.trajectory.domain import Assembly, Closing
+from engines.trajectory.engine import TripRecords
 from engines.trajectory.grid import Grid
 from engines.trajectory.ground import Ground
 from engines.trajectory.histograms import UNIT, Histogram, Noisy
@@ -23,7 +24,6 @@ from engines.trajectory.papers import hierarchy as tree
 from engines.trajectory.papers import pair_tree
 from engines.trajectory.papers import paper_trees as paper
 from engines.trajectory.papers.paper_trees import Paper
-from engines.trajectory.records import TripRecords
 from engines.trajectory.trips import LATTICE, Trips
 from schemas.arrays import IntArray
 from tests.couple.plants.trajectory_patches import MANY, around, both, inside, plant

@@ -17,7 +17,7 @@ from agents.show.presentation.maps import Area, Points, length, pictures
 from agents.show.presentation.trajectory.metrics import metrics
 from engines.core.registry import build_domain
 from engines.trajectory.domain import TripDomain
-from engines.trajectory.evaluator import TrajectoryEvaluator
+from engines.trajectory.metrics import TrajectoryEvaluator
 from engines.trajectory.trips import LATTICE_BITS, Trips
 from schemas.arrays import FloatArray, IntArray
 from schemas.config import Stream
