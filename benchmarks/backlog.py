@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 
 from agents.kafka.status import status
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from agents.local.broker.embedded import broker_from_env
 from benchmarks.size import SMALLEST, sized
 from schemas.config import Config

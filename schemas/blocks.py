@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from schemas.arrays import IntArray, KeyArray
+from schemas.errors import ForkError
 from schemas.wire import Kind, decode, encode
 
 Tally = Mapping[str, Mapping[str, int]]
@@ -140,6 +141,14 @@ class Block:
             arrays[f"keys/{step}"] = self.steps[step].keys
             arrays[f"counts/{step}"] = self.steps[step].counts
         return encode(Kind.BLOCK, header, arrays)
+
+    def taken_in_twice(self, expected: int) -> ForkError:
+        """What to raise where source offsets of this block below `expected` are in blocks before it."""
+        return ForkError(
+            f"stream {self.stream}, source partition {self.partition}: a block covers offsets {self.lo} to {self.hi}, "
+            f"and those below {expected} are in blocks before it. Another process writes blocks of this stream: a copy "
+            "of the job, a mirror of its topics, or a copy that was put back"
+        )
 
     @staticmethod
     def decode(data: bytes) -> Block:

@@ -30,7 +30,7 @@ def status(config: ConfigFile, as_json: AsJson = False) -> None:
     loaded = config_of(config)
     from agents.kafka.broker_clock import WHAT_TO_DO, worker_clocks
     from agents.kafka.status import status as ask
-    from agents.kafka.witness.places import UNCONFIGURED
+    from agents.kafka.witness import UNCONFIGURED
 
     with working("asking the cluster", quiet=as_json):
         streams = asyncio.run(ask(loaded))

@@ -78,7 +78,7 @@ def topics(
         return
     result: dict[str, Any] = {"ok": True}
     if create:
-        from agents.kafka.topics.admin import create_topics
+        from agents.kafka.topics import create_topics
 
         with working("creating topics", quiet=as_json):
             result["created"] = asyncio.run(create_topics(loaded, source_partitions=source_partitions))
@@ -100,7 +100,7 @@ def topics(
     result["ok"] = not problems
     result["problems"] = problems
     if acls:
-        from agents.kafka.topics.admin import ADMIN_PROPERTIES, acl_lines
+        from agents.kafka.topics import ADMIN_PROPERTIES, acl_lines
 
         result["acls"] = acl_lines(loaded, reader=reader, worker=worker, reader_group=reader_group)
         if loaded.kafka.security_protocol != "PLAINTEXT":
@@ -143,14 +143,14 @@ def _add(config: Config, asked: str) -> dict[str, Any]:
 
 
 def _problems(config: Config) -> list[dict[str, str]]:
-    from agents.kafka.topics.admin import check_topics
+    from agents.kafka.topics import check_topics
 
     found = asyncio.run(check_topics(config, bounds=True))
     return [{"topic": problem.topic, "reason": problem.reason, "fix": problem.fix} for problem in found]
 
 
 def _listed(config: Config) -> list[dict[str, Any]]:
-    from agents.kafka.topics.admin import needed_topics
+    from agents.kafka.topics import needed_topics
 
     return [
         {

@@ -22,7 +22,7 @@ from aiokafka.errors import KafkaError
 from agents.kafka.clients import close_client, log_reader
 from agents.kafka.lifecycle.logs import Reminder
 from agents.kafka.security import security_kwargs
-from agents.kafka.topics.admin import altering
+from agents.kafka.topics import altering
 from schemas.topics import Topics
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from aiokafka.errors import KafkaError
 
 from agents.kafka.clients import close_client, read_to_end
 from agents.kafka.security import security_kwargs
-from agents.kafka.topics.admin import TopicIdentity, admin_client, ends_of, topic_identities
+from agents.kafka.topics import TopicIdentity, admin_client, ends_of, topic_identities
 from agents.protocol.fingerprint import SOURCE, Fingerprint, holding
 from agents.protocol.ingest.spec import SourceSpec
 from schemas.errors import BrokerError, FingerprintError, LostTopicError, SourceError

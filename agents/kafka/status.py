@@ -18,8 +18,8 @@ from agents.kafka.lifecycle.refusals import Seen, by_reason_and_field, percent
 from agents.kafka.lifecycle.stops import Stop
 from agents.kafka.membership import members_of
 from agents.kafka.stop_log import recorded
-from agents.kafka.topics.admin import TopicIdentity, admin_client, topic_identities
-from agents.kafka.witness.places import witness_state
+from agents.kafka.topics import TopicIdentity, admin_client, topic_identities
+from agents.kafka.witness import witness_state
 from agents.protocol.ingest.partition import nested
 from agents.protocol.partitioner import home_partition
 from schemas.blocks import Block, Tally

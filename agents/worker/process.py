@@ -26,7 +26,7 @@ from agents.kafka.lifecycle.state_folder import root_of
 from agents.kafka.lifecycle.stops import Stops
 from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.membership import take_place
-from agents.kafka.topics.admin import (
+from agents.kafka.topics import (
     TopicProblem,
     admin_client,
     check_topics,
@@ -34,7 +34,7 @@ from agents.kafka.topics.admin import (
     restore_changelog,
     topic_identities,
 )
-from agents.kafka.witness.places import UNCONFIGURED
+from agents.kafka.witness import UNCONFIGURED
 from agents.worker.app import ROLES, build_app, data_folder
 from agents.worker.ingest.counters import IngestCounters, expose_ingest
 from agents.worker.ingest.service import ingest_service

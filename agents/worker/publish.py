@@ -22,7 +22,7 @@ from agents.kafka.clients import LogQueue, close_client, fenced_anew, fenced_pro
 from agents.kafka.lifecycle.cancellations import told
 from agents.kafka.lifecycle.stops import Stops, StreamStoppedError, alone
 from agents.kafka.lifecycle.vitals import Pulse
-from agents.kafka.witness.keeper import StreamWitness
+from agents.kafka.witness import StreamWitness
 from agents.protocol.clock import StepClock
 from agents.protocol.release.candidates import ENOUGH_BYTES, MOST_STEPS
 from agents.protocol.release.log import LogView

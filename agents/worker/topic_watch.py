@@ -21,7 +21,7 @@ from agents.kafka.lifecycle.logs import Reminder
 from agents.kafka.lifecycle.stops import STOPPED, Part, Stop, Stops
 from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.status import status
-from agents.kafka.topics.admin import TopicIdentity, admin_client, needed_topics, topic_answers
+from agents.kafka.topics import TopicIdentity, admin_client, needed_topics, topic_answers
 from agents.protocol.partitioner import home_partition
 from schemas.errors import AccessError, BrokerError, LostTopicError
 from schemas.topics import Topics

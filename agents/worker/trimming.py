@@ -15,7 +15,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
 from aiokafka.errors import KafkaError
 
-from agents.kafka.topics.admin import admin_client
+from agents.kafka.topics import admin_client
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:

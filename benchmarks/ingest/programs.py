@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from aiokafka import AIOKafkaConsumer
 
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from benchmarks.ingest.source import PARTITIONS, configuration
 
 

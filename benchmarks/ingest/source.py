@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 from rich.progress import Progress
 
-from agents.kafka.topics.admin import admin_client
+from agents.kafka.topics import admin_client
 from schemas.config import Kafka
 from schemas.config.load import config_from_mapping
 from schemas.events import TICK_HEADER, encode_tick

@@ -14,7 +14,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from benchmarks.ingest.source import PARTITIONS, configuration
 
 OWNS = "owns its partitions"

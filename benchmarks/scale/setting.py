@@ -17,7 +17,7 @@ from pathlib import Path
 import tomli_w
 from aiokafka.admin import NewTopic
 
-from agents.kafka.topics.admin import admin_client, create_topics
+from agents.kafka.topics import admin_client, create_topics
 from agents.local.broker.embedded import Broker, EmbeddedBroker, broker_from_env
 from benchmarks.scale.streams import MAIN, Job
 from benchmarks.scale.workers import ROOT, Worker

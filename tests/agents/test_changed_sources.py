@@ -11,7 +11,7 @@ from aiokafka import TopicPartition
 
 from agents.kafka import fingerprint
 from agents.kafka.lifecycle.stops import Stops
-from agents.kafka.topics.admin import TopicIdentity
+from agents.kafka.topics import TopicIdentity
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask
 from agents.worker.ingest.service import IngestService
 from agents.worker.ingest.specs import source_specs

@@ -21,7 +21,7 @@ from agents.kafka import cluster
 from agents.kafka.cluster import access_error, passes, probe, said
 from agents.kafka.lifecycle.advice import advice, explain
 from agents.kafka.lifecycle.stops import Stops, StreamStoppedError, alone
-from agents.kafka.topics.admin import admin_client
+from agents.kafka.topics import admin_client
 from schemas.config.server import Kafka
 from schemas.errors import (
     AccessError,

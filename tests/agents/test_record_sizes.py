@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agents.kafka.clients import MAX_REQUEST_BYTES
-from agents.kafka.topics.admin import TopicProblem, _setting_problems
+from agents.kafka.topics import TopicProblem, _setting_problems
 from agents.worker.process import _by_stream
 from schemas.errors import LostTopicError, TopicError
 from schemas.topics import BATCH_BYTES, Topics

@@ -17,7 +17,7 @@ from agents.kafka import stop_log
 from agents.kafka.cluster import passes
 from agents.kafka.lifecycle.stops import Part, Stop, Stops
 from agents.kafka.lifecycle.vitals import Reach, Reading, Vitals
-from agents.kafka.topics.admin import MetadataWithIds, TopicIdentity, needed_topics
+from agents.kafka.topics import MetadataWithIds, TopicIdentity, needed_topics
 from agents.worker.topic_watch import LOOKS, Looks, TopicWatch, concerned
 from schemas.config import Config
 from schemas.errors import AccessError, BrokerError, LostTopicError

@@ -11,12 +11,20 @@ from typing import Any
 
 import pytest
 
-from agents.kafka import stop_log
+from agents.kafka import stop_log, witness
 from agents.kafka.lifecycle.stops import Stop
 from agents.kafka.lifecycle.vitals import Pulse
-from agents.kafka.witness import keeper, places
-from agents.kafka.witness.keeper import StreamWitness
-from agents.kafka.witness.places import ChangedError, Folder, Noted, Store, prove, store_of, within, witness_state
+from agents.kafka.witness import (
+    ChangedError,
+    Folder,
+    Noted,
+    Store,
+    StreamWitness,
+    prove,
+    store_of,
+    within,
+    witness_state,
+)
 from agents.protocol.release.publisher import StreamPublisher
 from agents.protocol.release.witness import Mark
 from schemas.config import Config
@@ -108,7 +116,7 @@ def test_what_cannot_be_reached_is_away_and_never_empty(
                 await within(work(), place.place)
         if kind != "folder":
             documents.fails, documents.hangs = None, asyncio.Event()
-            monkeypatch.setattr(places, "TIMEOUT_S", 0.2)
+            monkeypatch.setattr(witness, "TIMEOUT_S", 0.2)
             with pytest.raises(WitnessAwayError, match="does not answer"):
                 await within(place.read("a"), place.place)
             documents.hangs.set()
@@ -202,7 +210,7 @@ def test_a_ledger_without_a_witness_is_trusted_by_a_person_or_where_none_is_conf
 
 def test_an_answer_that_was_lost_is_no_other_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(config: Config, documents: Documents) -> None:
-        monkeypatch.setattr(keeper, "AGAIN_S", 0.01)
+        monkeypatch.setattr(witness, "AGAIN_S", 0.01)
         monkeypatch.setattr(stop_log, "record", nothing_recorded)
         mine = kept(config)
         await mine.open(publisher(0), no_step)
@@ -230,7 +238,7 @@ def test_a_witness_that_is_away_is_waited_for_loudly(
             recorded.extend(stops)
             said.set()
 
-        monkeypatch.setattr(keeper, "AGAIN_S", 0.01)
+        monkeypatch.setattr(witness, "AGAIN_S", 0.01)
         monkeypatch.setattr(stop_log, "record", record)
         mine, pulse = kept(config), Pulse("publisher")
         mine._pulse = pulse

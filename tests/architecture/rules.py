@@ -163,8 +163,8 @@ RULES = (
     ),
     # S3 has one door: jobs whose witness is elsewhere need not have the library.
     allow(
-        "agents.kafka.witness.places",
-        ours="agents.kafka.lifecycle.state_folder agents.kafka.security agents.kafka.witness agents.protocol schemas",
+        "agents.kafka.witness",
+        ours="agents.kafka agents.protocol schemas",
         standard=STANDARD,
         others=frozenset({"aiohttp", "obstore"}),
     ),
@@ -172,7 +172,7 @@ RULES = (
     # their records and of what is declared.
     allow(
         "agents.readers.watch.public",
-        ours="agents.readers.consume.ledger agents.kafka.clients agents.kafka.security agents.kafka.topics.admin "
+        ours="agents.readers.consume.ledger agents.kafka.clients agents.kafka.security agents.kafka.topics "
         "agents.show.pictures agents.readers.watch.events agents.readers.watch.public schemas",
         standard=STANDARD,
         others=DATA | {"aiohttp", "aiokafka"},

@@ -19,7 +19,7 @@ import tomli_w
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
-from agents.kafka.topics.admin import admin_client, create_topics
+from agents.kafka.topics import admin_client, create_topics
 from agents.protocol.partitioner import home_partition
 from agents.worker.failpoints import SIGNAL_VARIABLE, VARIABLE
 from schemas.config import Config

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import agents.kafka.clients
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from agents.local.offline.replay import ReplayOptions, replay
 from schemas.config import Config, parse_config
 from schemas.errors import BrokerError, OutcomeUnknownError

@@ -26,7 +26,7 @@ from aiokafka.protocol.transaction import EndTxnRequest_v0
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.kafka.topics.admin import NO_ID, MetadataResponse12
+from agents.kafka.topics import NO_ID, MetadataResponse12
 from tests.crash.proxy.faults import TARGETS, Fault, Kind, Once, Seeded
 from tests.crash.proxy.frames import (
     FIND_COORDINATOR,

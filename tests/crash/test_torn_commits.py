@@ -20,7 +20,7 @@ from aiokafka.structs import OffsetAndMetadata
 import agents.kafka.clients
 from agents.kafka.clients import fenced_producer, read_to_end
 from agents.kafka.lifecycle.stops import StreamStoppedError
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from agents.protocol.partitioner import home_partition
 from agents.protocol.release.publisher import Publication
 from agents.worker.ingest.counters import IngestCounters

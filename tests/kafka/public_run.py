@@ -11,7 +11,7 @@ from typing import Any
 import tomli_w
 from aiokafka.admin import NewTopic
 
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes
 from schemas.config import Config

@@ -14,7 +14,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from agents.kafka.topics.admin import topic_identities
+from agents.kafka.topics import topic_identities
 from schemas.config import Config
 from schemas.config.load import config_from_mapping
 

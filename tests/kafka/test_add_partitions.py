@@ -23,7 +23,7 @@ from agents.kafka import stop_log
 from agents.kafka.clients import close_client, fenced_producer
 from agents.kafka.fingerprint import check_fingerprints, stored_fingerprints
 from agents.kafka.lifecycle.stops import Stops
-from agents.kafka.topics.admin import admin_client, topic_identities
+from agents.kafka.topics import admin_client, topic_identities
 from agents.worker.ingest.add_partitions import add_partitions
 from agents.worker.ingest.counters import IngestCounters
 from agents.worker.ingest.partition_task import IngestOptions, SourceTask

@@ -15,7 +15,7 @@ from prometheus_client import REGISTRY
 
 import agents.worker.audit
 from agents.kafka.fingerprint import check_fingerprints
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from agents.worker.app import ROLES, build_app
 from agents.worker.ingest.service import ingest_service
 from agents.worker.ingest.specs import user_key_ids

@@ -11,7 +11,7 @@ import pytest
 from aiokafka.errors import InvalidTimestampError
 
 from agents.kafka.broker_clock import worker_clocks, worker_name
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from agents.protocol.clock import MANY_STEPS
 from agents.readers.operator.doctor import cluster_findings
 from tests.kafka.ingest_support import Bench, in_loop

@@ -16,7 +16,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from agents.protocol.partitioner import home_partition
 from agents.worker.app import build_app
 from agents.worker.job import Job

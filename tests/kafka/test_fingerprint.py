@@ -11,7 +11,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from agents.kafka.fingerprint import Checked, check_fingerprints
-from agents.kafka.topics.admin import admin_client, create_topics, topic_identities
+from agents.kafka.topics import admin_client, create_topics, topic_identities
 from schemas.config import Config
 from schemas.errors import BrokerError, FingerprintError
 from schemas.steps import sequence, zones

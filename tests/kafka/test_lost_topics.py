@@ -15,7 +15,7 @@ import agents.worker.audit
 import agents.worker.topic_watch
 from agents.kafka.cluster import passes
 from agents.kafka.status import status
-from agents.kafka.topics.admin import check_topics, create_topics
+from agents.kafka.topics import check_topics, create_topics
 from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.partitioner import home_partition
 from agents.readers.operator.doctor import cluster_findings

@@ -10,7 +10,7 @@ import pytest
 
 from agents.kafka.lifecycle.advice import explain
 from agents.kafka.membership import members_of, take_place
-from agents.kafka.topics.admin import admin_client, create_topics
+from agents.kafka.topics import admin_client, create_topics
 from agents.worker.ingest.service import IngestService
 from schemas.errors import ReplacedError
 from tests.kafka.ingest_support import Bench, check, crowd, in_loop

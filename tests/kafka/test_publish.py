@@ -16,7 +16,7 @@ from prometheus_client import REGISTRY
 import agents.worker.publish
 from agents.kafka import clients
 from agents.kafka.clients import read_to_end
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from agents.protocol.partitioner import home_partition
 from agents.protocol.release.publisher import Publication
 from agents.worker.job import Job

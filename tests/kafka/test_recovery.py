@@ -18,7 +18,7 @@ import agents.protocol.release.candidates
 import agents.worker.engine
 import agents.worker.publish
 import agents.worker.table
-from agents.kafka.topics.admin import admin_client, create_topics, restore_changelog
+from agents.kafka.topics import admin_client, create_topics, restore_changelog
 from agents.protocol.partitioner import home_partition
 from schemas.blocks import Block
 from schemas.config import Config

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
 from agents.kafka.status import status
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from agents.readers.operator.doctor import cluster_findings
 from agents.worker.ingest.counters import IngestMetrics
 from tests.kafka.ingest_support import Bench, event, in_loop

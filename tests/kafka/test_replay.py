@@ -24,10 +24,10 @@ from aiokafka.admin import NewPartitions, RecordsToDelete
 
 import agents.local.offline.replay
 from agents.kafka.clients import read_to_end, tail
-from agents.kafka.topics.admin import admin_client, create_topics, topic_identities
+from agents.kafka.topics import admin_client, create_topics, topic_identities
 from agents.local.offline.replay import Replayed, ReplayOptions, last_ticks, replay, tick_of
 from agents.local.offline.rows.seen import RowsSeen
-from agents.protocol.replay.plan import ReplayChunk, ReplayError, ReplayPlan
+from agents.protocol.replay import ReplayChunk, ReplayError, ReplayPlan
 from schemas.config import Config, parse_config
 from schemas.errors import BrokerError
 from schemas.events import tick_progress

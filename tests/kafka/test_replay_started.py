@@ -13,10 +13,10 @@ import pytest
 
 import agents.local.offline.replay
 from agents.kafka.fingerprint import check_fingerprints
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from agents.local.offline import started
 from agents.local.offline.replay import ReplayOptions, last_ticks, replay
-from agents.protocol.replay.plan import ReplayError
+from agents.protocol.replay import ReplayError
 from schemas.config import Config
 from schemas.errors import FingerprintError
 from schemas.events import read_tick

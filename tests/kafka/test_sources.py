@@ -18,7 +18,7 @@ from prometheus_client import REGISTRY
 
 from agents.kafka.fingerprint import check_fingerprints
 from agents.kafka.status import status
-from agents.kafka.topics.admin import admin_client, create_topics
+from agents.kafka.topics import admin_client, create_topics
 from agents.readers.operator.doctor import cluster_findings
 from agents.worker.ingest.service import IngestService
 from agents.worker.ingest.specs import user_key_ids

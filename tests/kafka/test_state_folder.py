@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from agents.worker.process import with_folder
 from tests.kafka.test_engine import feed, one_stream, published, running
 from tests.kafka.test_recovery import keeping, one_answer_each

@@ -21,7 +21,7 @@ from agents.kafka.lifecycle.leaving import Leaving
 from agents.kafka.lifecycle.stops import STOPPED, Stops
 from agents.kafka.lifecycle.vitals import Vitals
 from agents.kafka.status import StreamStatus, status
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from agents.readers.operator.doctor import cluster_findings
 from agents.worker.app import ROLES
 from agents.worker.topic_watch import TopicWatch

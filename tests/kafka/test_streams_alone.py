@@ -19,7 +19,7 @@ from aiokafka.admin.records_to_delete import RecordsToDelete
 import agents.worker.topic_watch
 from agents.kafka import stop_log
 from agents.kafka.status import status
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from agents.worker.app import ROLES
 from agents.worker.process import prepare
 from schemas.config import Config

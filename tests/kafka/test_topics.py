@@ -10,7 +10,7 @@ import pytest
 from aiokafka.admin import NewTopic
 
 from agents.kafka.fingerprint import stored_fingerprints
-from agents.kafka.topics.admin import (
+from agents.kafka.topics import (
     acl_lines,
     admin_client,
     altering,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.kafka.fingerprint import check_fingerprints
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.partitioner import partitions_of
 from agents.protocol.userhash import IdBytes

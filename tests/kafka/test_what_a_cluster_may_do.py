@@ -14,7 +14,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 import agents.worker.ingest.service
 from agents.kafka.clients import fenced_producer
 from agents.kafka.status import status
-from agents.kafka.topics.admin import check_topics, needed_topics
+from agents.kafka.topics import check_topics, needed_topics
 from agents.local.broker.embedded import EmbeddedBroker
 from schemas.topics import Topics
 from tests.kafka.ingest_support import in_loop

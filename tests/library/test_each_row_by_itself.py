@@ -29,7 +29,7 @@ from agents.local.offline.rows.columns import rows_for
 from agents.local.offline.rows.files import _KINDS, open_rows
 from agents.local.offline.rows.seen import check_fit
 from agents.local.start.sample import fields_of_file
-from agents.protocol.replay.rows import clock_of, steps_of, times_of
+from agents.protocol.replay import clock_of, steps_of, times_of
 from engines import configure
 from engines.checks.contract_case import contract_case
 from schemas.config import ENGINES, Stream

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import orjson
 
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from agents.local.demo.run import SHOWN, STREAMS, examples
 from agents.local.offline.replay import ReplayOptions, replay
 from schemas.config import Config, load_config

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from agents.kafka.fingerprint import fingerprint_now, started
-from agents.kafka.topics.admin import TopicIdentity
+from agents.kafka.topics import TopicIdentity
 from agents.protocol.clock import StepClock
 from agents.protocol.fingerprint import Fingerprint
 from agents.protocol.release.public_records import instant, ledger_entry

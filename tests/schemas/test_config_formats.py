@@ -12,8 +12,7 @@ from agents.local.offline.rows.files import FileError
 from agents.local.offline.rows.seen import first_rows
 from agents.protocol.formats import build
 from agents.protocol.formats.build import InputFormat
-from agents.protocol.replay.plan import ReplayError
-from agents.protocol.replay.rows import check_writable
+from agents.protocol.replay import ReplayError, check_writable
 from schemas.config import Stream
 from schemas.config.load import parse_config
 from schemas.errors import ConfigError

@@ -19,7 +19,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import NewTopic
 
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from schemas.config import Config
 from schemas.config.load import load_config
 from schemas.events import TICK_HEADER, encode_tick

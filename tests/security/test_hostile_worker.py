@@ -25,7 +25,7 @@ from aiokafka.admin import NewTopic
 from typer.testing import CliRunner
 
 from agents.cli.app import build_app
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec

@@ -34,7 +34,7 @@ from typer.testing import CliRunner
 from agents.cli.app import build_app
 from agents.kafka.clients import fenced_producer, read_to_end
 from agents.kafka.security import security_kwargs
-from agents.kafka.topics.admin import admin_client, check_topics, needed_topics
+from agents.kafka.topics import admin_client, check_topics, needed_topics
 from schemas.config import Config
 from schemas.config.server import Kafka
 from schemas.errors import AccessError, BrokerError

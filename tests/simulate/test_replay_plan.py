@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.protocol.replay.plan import (
+from agents.protocol.replay import (
     LARGEST_JUMP,
     Planned,
     Progress,

@@ -13,10 +13,15 @@ from hypothesis import strategies as st
 
 from agents.protocol.clock import StepClock
 from agents.protocol.ingest.times import TimeParser
-from agents.protocol.replay.plan import (
+from agents.protocol.replay import (
     ReplayError,
+    RowTimes,
+    clock_of,
+    place_by_user,
+    place_in_turn,
+    steps_of,
+    until_of,
 )
-from agents.protocol.replay.rows import RowTimes, clock_of, place_by_user, place_in_turn, steps_of, until_of
 from schemas.config import parse_config
 from schemas.steps.sequence import FixedSteps
 

@@ -12,8 +12,7 @@ from agents.local.offline.rows.columns import rows_for
 from agents.local.offline.rows.files import FileError, open_rows
 from agents.local.offline.rows.seen import FIRST_ROWS, check_fit, first_rows
 from agents.local.offline.simulate import Simulated, SimulateOptions, simulate
-from agents.protocol.replay.plan import Progress, ReplayError
-from agents.protocol.replay.rows import clock_of, plan_of, steps_of, times_of
+from agents.protocol.replay import Progress, ReplayError, clock_of, plan_of, steps_of, times_of
 from schemas.config import Config, parse_config
 
 CONFIG = """

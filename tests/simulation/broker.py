@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from agents.kafka.topics.admin import MetadataRequest12
+from agents.kafka.topics import MetadataRequest12
 from tests.simulation.groups import GroupCoordinator
 from tests.simulation.log import OK, PartitionLog
 from tests.simulation.timeline import Timeline

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from agents.kafka.topics.admin import needed_topics
+from agents.kafka.topics import needed_topics
 from agents.local.offline.replay import ReplayOptions, replay
 from agents.worker.job import Job
 from schemas.config import Config, Stream

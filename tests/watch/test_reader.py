@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agents.kafka.topics.admin import TopicIdentity
+from agents.kafka.topics import TopicIdentity
 from agents.readers.consume import ledger
 from agents.readers.watch import server
 from agents.readers.watch.public import reader as module

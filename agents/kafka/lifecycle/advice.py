@@ -47,13 +47,11 @@ class Advice:
 
     Attributes:
         section: heading in docs/operations.md.
-        meaning: what such an error says.
         do: in a sentence or two, as it stands in the log.
     """
 
     section: str
     kinds: tuple[type[BaseException], ...]
-    meaning: str
     do: str
 
 
@@ -61,129 +59,108 @@ ADVICE = (
     Advice(
         "Two answers",
         (ForkError,),
-        "Two different seeds, answers or publications of one step were found. Nothing more of the stream is released.",
         "keep all topics as they are, stop every worker, and compare the release log with the public ledger",
     ),
     Advice(
         "A lost topic",
         (LostTopicError,),
-        "A topic of the job or of the stream does not exist, or another one has its name since the worker started.",
         "put the topic back as it was and restart the workers, or start the stream anew under another name",
     ),
     Advice(
         "Missing records",
         (GapError,),
-        "Records that were answered for are missing, or somebody changed offsets.",
         "find out who deleted records or reset offsets, restore them and restart the workers, or start the stream anew "
         "under another name",
     ),
     Advice(
         "The witness",
         (WitnessError, WitnessAwayError),
-        "Where answered steps are noted outside the cluster, it says that the cluster was put back, has never seen the "
-        "stream, or cannot be reached.",
         "do what the message says. A witness that cannot be reached is waited for: bring it back",
     ),
     Advice(
         "A source has changed",
         (SourceError,),
-        "The source is another topic than the one that was read so far, or has other partitions.",
         "where partitions were added, stop all workers and run privstream topics CONFIG --add-partitions; else start a "
         "new stream under another name: what is left of the old one stays as it is, and its budget spent",
     ),
     Advice(
         "Changed configuration",
         (FingerprintError,),
-        "The stream was started with another source, key or guarantee than the one it is asked to go on with.",
         "do what the message says for each field",
     ),
     Advice(
         "A foreign record",
         (WireError,),
-        "A private topic holds a record of another release or another program.",
         "check who may write to the topic, and which version wrote last",
     ),
     Advice(
         "A step that cannot be computed",
         (StepError, EngineInputError, BudgetError),
-        "The program failed inside of one stream. The same blocks and seed would fail again.",
         "report it with the line of the log; keep the topics: a version that is corrected goes on behind the last step",
     ),
     Advice(
         "The configuration is refused",
         (ConfigError,),
-        "A key or a secret file cannot be used.",
         "correct the keys that the message names, and try privstream validate CONFIG",
     ),
     Advice(
         "The state folder",
         (StoreError,),
-        "RocksDB cannot write or read the folder of the state tables. It is a cache: nothing is lost with it.",
         "give the disk room, or job.data_dir to the user of the worker, then start it again",
     ),
     Advice(
         "Too few file descriptors",
         (DescriptorsError,),
-        "The process, or its machine, may open no further file or connection. Nothing is wrong with disk or brokers.",
         "raise the limit of open files (ulimit -n, LimitNOFILE= of systemd), at best to 65536, and start the worker "
         "again",
     ),
     Advice(
         "A record that is too large",
         (RecordSizeError,),
-        "A topic takes no record of the size that the job writes there: its max.message.bytes was lowered.",
         "raise max.message.bytes of the topic by the command of privstream topics CONFIG --check, and restart the "
         "workers",
     ),
     Advice(
         "A topic that is not as needed",
         (TopicError,),
-        "A topic does not exist yet, or has other settings than those on which the promise rests.",
         "do what the message says for each topic; privstream topics CONFIG --check shows the same",
     ),
     Advice(
         "Refused by the cluster",
         (AccessError,),
-        "The cluster answers and refuses this worker: password, certificate or rights.",
         "correct [kafka] and its secret files, or grant what privstream topics CONFIG --acls prints",
     ),
     Advice(
         "Another process in its place",
         (ReplacedError,),
-        "A newer process has this worker's place in the consumer groups.",
         "where that is a copy of this machine, give it a host name or a data_dir of its own; else it is this worker's "
         "successor, and there is nothing to do",
     ),
     Advice(
         "A transaction that hangs",
         (HangingTransactionError,),
-        "A producer's transaction was begun and is not ended: readers of committed records come no further.",
         "wait for its producer to end it, at most its transaction.timeout.ms; one that stays is ended by hand: "
         "kafka-transactions.sh find-hanging, then abort",
     ),
     Advice(
         "An answer that nobody foresaw",
         (UnforeseenAnswerError,),
-        "The cluster answers a request with an error that the job has no rule for.",
         "look the error up by its name and at the logs of the brokers; if nothing there explains it, report it",
     ),
     Advice(
         "The cluster refuses a request for now",
         (RefusalError,),
-        "The cluster answers, and keeps refusing a request with an error that mostly passes.",
         "look at the brokers for what the error names: partitions without a leader or with too few replicas "
         "(kafka-topics.sh --describe --unavailable-partitions), a coordinator that does not load",
     ),
     Advice(
         "The cluster does not answer",
         (BrokerError, KafkaError, ProducerFenced),
-        "The cluster cannot be used as it is: brokers are down, or a topic is not as the job needs it.",
         "look at the brokers, and at what privstream doctor CONFIG says",
     ),
     Advice(
         "An error of the program",
         (BaseException,),
-        "Nobody foresaw this error.",
         "start the worker again: it goes on behind the last commit. If it comes again, report it with the log",
     ),
 )

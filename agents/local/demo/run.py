@@ -165,7 +165,7 @@ def _start_broker(screen: Screen, stack: contextlib.ExitStack) -> Broker:
 
 
 async def _run(config: Config, screen: Screen, worker: WorkerProcess) -> None:
-    from agents.kafka.topics.admin import create_topics
+    from agents.kafka.topics import create_topics
 
     screen.say("creating topics ...")
     await create_topics(config, source_partitions=SOURCE_PARTITIONS)

@@ -21,7 +21,7 @@ import orjson
 from aiokafka import AIOKafkaConsumer
 
 from agents.kafka.clients import close_client
-from agents.kafka.topics.admin import create_topics
+from agents.kafka.topics import create_topics
 from agents.local.broker.embedded import EmbeddedBroker
 from agents.local.dev.copy import local_copy
 from agents.local.dev.local import WorkerProcess, started, throwaway_key, without_settings
@@ -30,7 +30,7 @@ from agents.local.offline.replay import Replayed, ReplayOptions, replay
 from agents.local.offline.rows.columns import rows_for
 from agents.local.offline.rows.seen import RowsSeen
 from agents.local.offline.simulate import driven_by_ticks
-from agents.protocol.replay.rows import check_writable
+from agents.protocol.replay import check_writable
 from agents.readers.watch import LivePage, serve
 from schemas.config import load_config
 from schemas.config.source.formats import BY_SCHEMA

@@ -29,7 +29,7 @@ from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.stepper import Stepper
-from agents.protocol.replay.rows import clock_of, steps_of, times_of
+from agents.protocol.replay import clock_of, steps_of, times_of
 from engines.core.noise import fresh_seed, repeated_seed
 from engines.core.registry import build_domain
 from schemas.blocks import Block

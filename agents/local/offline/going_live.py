@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from agents.kafka.broker_clock import BrokerClock
 from agents.kafka.clients import tail
-from agents.kafka.topics.admin import admin_client, topic_identities
+from agents.kafka.topics import admin_client, topic_identities
 from agents.protocol.clock import MANY_STEPS, StepClock, time_for
 from agents.protocol.partitioner import home_partition
-from agents.protocol.replay.plan import ReplayError
+from agents.protocol.replay import ReplayError
 from schemas.blocks import Block
 from schemas.errors import BrokerError, WireError
 from schemas.topics import Topics

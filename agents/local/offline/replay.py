@@ -1,7 +1,7 @@
 """`replay`: a file into the source (and audit) topic, each row exactly once, with the ticks that close public steps.
 
 One transactional producer per stream; a transaction holds a chunk of rows and one progress tick per partition, see
-`agents.protocol.replay.plan`. So what is committed says how far the replay has come, and a restart after any crash goes
+`agents.protocol.replay`. So what is committed says how far the replay has come, and a restart after any crash goes
 on behind it: first it fences the producer before it, then it reads the last ticks, then it writes. Going live is a
 transaction of its own behind all others.
 """
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerFenced
 
 from agents.kafka.clients import close_client, fenced_producer, tail
-from agents.kafka.topics.admin import admin_client, topic_identities
+from agents.kafka.topics import admin_client, topic_identities
 from agents.local.offline.going_live import GoingLive, Prospect, has_gone_live
 from agents.local.offline.rows.columns import rows_for
 from agents.local.offline.rows.files import FileError, RowFile
@@ -26,8 +26,20 @@ from agents.local.offline.rows.lines import Row
 from agents.local.offline.rows.seen import RowsSeen, check_fit, first_rows
 from agents.local.offline.started import StartCheck
 from agents.protocol.clock import StepClock
-from agents.protocol.replay.plan import ReplayChunk, ReplayError, ReplayPlan, progress_of, resumed, without_added
-from agents.protocol.replay.rows import check_writable, clock_of, plan_of, steps_of, times_of, until_of
+from agents.protocol.replay import (
+    ReplayChunk,
+    ReplayError,
+    ReplayPlan,
+    check_writable,
+    clock_of,
+    plan_of,
+    progress_of,
+    resumed,
+    steps_of,
+    times_of,
+    until_of,
+    without_added,
+)
 from schemas.errors import BrokerError, OutcomeUnknownError
 from schemas.events import TICK_HEADER
 

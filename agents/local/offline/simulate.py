@@ -27,8 +27,7 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.held_out import HeldOutAudit
 from agents.protocol.release.public_records import instant
 from agents.protocol.release.stepper import Stepper
-from agents.protocol.replay.plan import Planned, Progress
-from agents.protocol.replay.rows import clock_of, plan_of, steps_of, times_of
+from agents.protocol.replay import Planned, Progress, clock_of, plan_of, steps_of, times_of
 from agents.protocol.userhash import user_key
 from agents.show.pages.report import StepRow
 from engines.core.noise import fresh_seed, repeated_seed

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agents.kafka.fingerprint import fingerprint_now, stored_fingerprints
-from agents.kafka.topics.admin import admin_client, topic_identities
+from agents.kafka.topics import admin_client, topic_identities
 from agents.protocol.fingerprint import OF_WORKERS
 from schemas.errors import FingerprintError
 from schemas.topics import Topics

@@ -27,7 +27,7 @@ from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.held_out import HeldOutAudit
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.stepper import Stepper
-from agents.protocol.replay.plan import Planned
+from agents.protocol.replay import Planned
 from agents.protocol.userhash import user_key
 from agents.show.presentation import metrics_of, presentation
 from engines.core.contract import Columns, Domain, Evaluator, FilledDomain, FilledWords

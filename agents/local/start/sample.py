@@ -150,7 +150,7 @@ async def _first_records(kafka: Kafka, topic: str) -> list[Mapping[str, Any]]:
 
     from agents.kafka.clients import close_client
     from agents.kafka.security import security_kwargs
-    from agents.kafka.topics.admin import admin_client, topic_identities
+    from agents.kafka.topics import admin_client, topic_identities
 
     async with admin_client(kafka) as admin:
         there = await topic_identities(admin, [topic])

@@ -182,8 +182,8 @@ MOST_MISSING = 64
 """Schemas that are asked for at once; a registry is asked for fewer at a time."""
 
 
-class KeyedRecord(Protocol):
-    """What is read of a Kafka record."""
+class SourceRecord(Protocol):
+    """What is read of a Kafka record: aiokafka's `ConsumerRecord` is one, and `RawRecord`."""
 
     @property
     def offset(self) -> int: ...
@@ -214,7 +214,7 @@ class ReadRecord(NamedTuple):
     value: bytes | None = None
 
 
-def _unreadable(record: KeyedRecord, error: UnreadableError) -> ReadRecord:
+def _unreadable(record: SourceRecord, error: UnreadableError) -> ReadRecord:
     return ReadRecord(record.offset, record.timestamp, record.headers, {}, error.reason, error.name)
 
 
@@ -266,7 +266,7 @@ class RecordReader:
         """Of one record."""
         return 2 if self._form.envelope == "debezium" and self._deletes else 1
 
-    def missing(self, records: Sequence[KeyedRecord]) -> tuple[int, frozenset[SchemaRef]]:
+    def missing(self, records: Sequence[SourceRecord]) -> tuple[int, frozenset[SchemaRef]]:
         """How many of the first records can be read with the schemas that are known, and which of all are not.
 
         At most `MOST_MISSING` of them, the first: anybody who may write to a source can make ids up, and the book must
@@ -283,7 +283,7 @@ class RecordReader:
                 break
         return first, frozenset(found)
 
-    def _refs(self, record: KeyedRecord) -> Iterator[SchemaRef]:
+    def _refs(self, record: SourceRecord) -> Iterator[SchemaRef]:
         """Of all that reading the record needs; of more than that where it cannot be read at all."""
         value, headers = record.value, record.headers
         if not value or len(value) > self._most_bytes:
@@ -308,7 +308,7 @@ class RecordReader:
         except UnreadableError:
             return None
 
-    def unfold(self, records: Sequence[KeyedRecord]) -> list[ReadRecord]:
+    def unfold(self, records: Sequence[SourceRecord]) -> list[ReadRecord]:
         """The events of the records in order: one for each, or two; one as well for what cannot be read.
 
         Events of one record are of one user at most, whatever its format: else no bound on users would bound what goes
@@ -335,7 +335,7 @@ class RecordReader:
                     events.append(ReadRecord(record.offset, record.timestamp, headers, fields))
         return events
 
-    def _documents(self, record: KeyedRecord) -> list[Document]:
+    def _documents(self, record: SourceRecord) -> list[Document]:
         value, envelope = record.value, self._form.envelope
         if not value:
             raise UnreadableError(Reason.NO_EVENT if envelope == "debezium" and value is None else Reason.EMPTY)
@@ -347,7 +347,7 @@ class RecordReader:
         found = self._values.read(value, header)
         return debezium.changes(found, deletes=self._deletes) if envelope == "debezium" else [Document(found)]
 
-    def _check_user(self, record: KeyedRecord, documents: Sequence[Document]) -> None:
+    def _check_user(self, record: SourceRecord, documents: Sequence[Document]) -> None:
         """Raises: UnreadableError where the events would be of two users, or one does not say whose it is."""
         if self._user is None or len(documents) == 1:
             return
@@ -358,7 +358,7 @@ class RecordReader:
         if len(users - {b""}) > 1:
             raise UnreadableError(Reason.TWO_USERS, self._user.name)
 
-    def _fields(self, record: KeyedRecord, document: Document) -> dict[str, Any]:
+    def _fields(self, record: SourceRecord, document: Document) -> dict[str, Any]:
         value = document.value
         if not isinstance(value, Mapping):
             raise UnreadableError(Reason.WRONG_TYPE)
@@ -379,7 +379,7 @@ class RecordReader:
         except UnreadableError as error:
             raise UnreadableError(error.reason, path.name) from None
 
-    def _find(self, path: FieldPath, record: KeyedRecord, document: Document) -> Any:
+    def _find(self, path: FieldPath, record: SourceRecord, document: Document) -> Any:
         """What stands at a path of an event, or of its record; `ABSENT` where nothing does."""
         if path.root == "":
             return path.find(document.value)

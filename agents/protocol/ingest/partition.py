@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from agents.protocol.arrays import distinct
+from agents.protocol.formats.reader import SourceRecord
 from agents.protocol.ingest.bounds import Bounds, BoundSpec, SurplusBounds
 from agents.protocol.ingest.dead_letters import UNLETTERED, DeadLetter
 from agents.protocol.ingest.events import PureFilter, reason_fields
@@ -25,7 +26,6 @@ from agents.protocol.ingest.snapshots import BucketLog, Snapshot
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.ingest.trip_bounds import TripBounds
 from agents.protocol.ingest.user_table import BUCKETS
-from agents.protocol.overlap import taken_in_twice
 from schemas.arrays import IntArray, KeyArray
 from schemas.blocks import Block, Folded
 from schemas.errors import GapError, RecordError, SourceError
@@ -163,19 +163,6 @@ MAX_LETTERS = 2_000
 _HEADERS = attrgetter("headers")
 
 
-class SourceRecord(Protocol):
-    """What is read of a Kafka record: aiokafka's `ConsumerRecord` is one, and `RawRecord`."""
-
-    @property
-    def offset(self) -> int: ...
-    @property
-    def timestamp(self) -> int: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
-
-
 class PartitionIngest:
     """See the module.
 
@@ -223,7 +210,7 @@ class PartitionIngest:
         """
         expected = block.lo if trimmed_to and not self._has_history else self.next_offset
         if block.stream == self.spec.stream and block.partition == self.partition and block.lo < expected:
-            raise taken_in_twice(block, expected)
+            raise block.taken_in_twice(expected)
         if block.stream != self.spec.stream or block.partition != self.partition or block.lo != expected:
             raise GapError(
                 f"stream {self.spec.stream}, source partition {self.partition}: block of {block.stream}, partition "

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from agents.protocol.overlap import taken_in_twice
 from schemas.blocks import Block, Folded
 from schemas.errors import GapError, SourceError
 
@@ -58,7 +57,7 @@ class BlockMerge:
             )
         expected = self.next_offsets[block.partition]
         if block.lo < expected and block.hi >= block.lo:
-            raise taken_in_twice(block, expected)
+            raise block.taken_in_twice(expected)
         if block.lo != expected or block.hi < block.lo:
             raise GapError(
                 f"stream {self.stream}, source partition {block.partition}: block covers offsets "

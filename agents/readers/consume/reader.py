@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import orjson
 
 from agents.kafka.clients import LogReader, log_reader
-from agents.kafka.topics.admin import admin_client, topic_identities
+from agents.kafka.topics import admin_client, topic_identities
 from agents.readers.consume.ledger import FoldedTable, Ledger, PublicRecordsError
 from schemas.errors import BrokerError
 from schemas.ledger import LedgerEntry

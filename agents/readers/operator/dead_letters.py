@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from agents.kafka.clients import close_client, log_reader
 from agents.kafka.security import security_kwargs
-from agents.kafka.topics.admin import admin_client, topic_identities
+from agents.kafka.topics import admin_client, topic_identities
 from agents.protocol.ingest.dead_letters import DeadLetter
 from schemas.errors import BrokerError, WireError
 from schemas.topics import Topics

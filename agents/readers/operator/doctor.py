@@ -19,7 +19,7 @@ from agents.readers.operator.findings import Finding
 from schemas.errors import BrokerError, ConfigError, WireError, WitnessAwayError
 
 if TYPE_CHECKING:
-    from agents.kafka.topics.admin import TopicProblem
+    from agents.kafka.topics import TopicProblem
     from schemas.config import Config
 
 KEY_BYTES = 16
@@ -168,7 +168,7 @@ def _data_dir(path: Path) -> Finding:
 
 async def witness_finding(config: Config) -> Finding:
     """Whether the witness of answered steps is there and can be read."""
-    from agents.kafka.witness.places import UNCONFIGURED, store_of, within
+    from agents.kafka.witness import UNCONFIGURED, store_of, within
 
     if config.job.witness is None:
         return Finding("witness", "warning", UNCONFIGURED, "set [job] witness to a place outside the cluster")
@@ -184,7 +184,7 @@ async def witness_finding(config: Config) -> Finding:
 async def cluster_findings(config: Config) -> list[Finding]:
     """The cluster and the job's topics on it."""
     # Only now: of a library that is missing, `local_findings` has to say so.
-    from agents.kafka.topics.admin import admin_client, check_topics
+    from agents.kafka.topics import admin_client, check_topics
     from agents.readers.operator.source_findings import registry_findings, source_findings
 
     fix = "check bootstrap and security in [kafka], and that the brokers' advertised listeners can be reached from here"

@@ -17,7 +17,7 @@ from agents.kafka.lifecycle.advice import PAGE, what_to_do
 from agents.kafka.lifecycle.refusals import NEARLY_ALL, Seen, by_reason_and_field
 from agents.kafka.schema_registry import RegistryClient, RegistryError
 from agents.kafka.status import StreamStatus, status
-from agents.kafka.topics.admin import TopicIdentity, admin_client, topic_identities
+from agents.kafka.topics import TopicIdentity, admin_client, topic_identities
 from agents.protocol.clock import MANY_STEPS, StepClock, backlog_sentence, steps_over
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec

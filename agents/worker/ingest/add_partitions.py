@@ -21,7 +21,7 @@ from agents.kafka.fingerprint import fingerprint_now, started, stored_fingerprin
 from agents.kafka.lifecycle.stops import Stops
 from agents.kafka.membership import members_of
 from agents.kafka.security import security_kwargs
-from agents.kafka.topics.admin import TopicProblem, admin_client, topic_identities
+from agents.kafka.topics import TopicProblem, admin_client, topic_identities
 from agents.protocol.fingerprint import PARTITIONS, Fingerprint
 from agents.protocol.ingest.added import AddPartitions, Commit, StorePartitions, added, possible
 from agents.protocol.ingest.places import NEW, Places
@@ -36,7 +36,7 @@ from schemas.errors import BrokerError, OutcomeUnknownError, PrivstreamError, To
 from schemas.topics import Topics
 
 if TYPE_CHECKING:
-    from agents.kafka.topics.admin import TopicIdentity
+    from agents.kafka.topics import TopicIdentity
     from schemas.config import Config, Stream
 
 VISIBLE_TRIES = 300

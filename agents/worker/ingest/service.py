@@ -42,7 +42,7 @@ from agents.worker.metrics import REBALANCES
 from schemas.errors import ForgottenIdError
 
 if TYPE_CHECKING:
-    from agents.kafka.topics.admin import TopicIdentity
+    from agents.kafka.topics import TopicIdentity
     from schemas.config import Config
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
+from agents.protocol.formats.reader import SourceRecord
 from agents.protocol.ingest.bounds import Bounds
-from agents.protocol.ingest.partition import PartitionIngest, SourceRecord
+from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.stepper import Stepper

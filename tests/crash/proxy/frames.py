@@ -3,7 +3,7 @@
 A frame is a length of 4 bytes and as many bytes; a request begins with API key, version, correlation id and client id,
 an answer with the correlation id (https://kafka.apache.org/protocol). Versions are those that aiokafka 0.14 speaks, and
 Metadata 9 to 12, in which strings and arrays carry their lengths in one byte for seven bits
-(`agents.kafka.topics.admin`).
+(`agents.kafka.topics`).
 """
 
 from __future__ import annotations

@@ -15,8 +15,7 @@ from agents.local.offline.rows.times import LOOKED_AT, how_to_read
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
-from agents.protocol.replay.plan import Planned, Progress
-from agents.protocol.replay.rows import clock_of, plan_of, steps_of, times_of
+from agents.protocol.replay import Planned, Progress, clock_of, plan_of, steps_of, times_of
 from agents.protocol.userhash import KEY_BYTES
 from engines.core.registry import build_domain
 from schemas.blocks import Block

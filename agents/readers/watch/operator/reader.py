@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError
 from agents.kafka.clients import close_client
 from agents.kafka.security import security_kwargs
 from agents.kafka.status import status
-from agents.kafka.topics.admin import admin_client, topic_identities
+from agents.kafka.topics import admin_client, topic_identities
 from agents.readers.watch.events import Teller
 from agents.readers.watch.operator.seen import StreamTruth
 from schemas.errors import BrokerError, WireError

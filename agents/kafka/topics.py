@@ -55,49 +55,26 @@ class Id(AbstractType):
         return data.read(16)
 
 
+TEXT = CompactString("utf-8")
+TAGS = ("tags", TaggedFields)
+BROKERS = CompactArray(("node_id", Int32), ("host", TEXT), ("port", Int32), ("rack", TEXT), TAGS)
+PARTITIONS = CompactArray(
+    ("error_code", Int16), ("partition", Int32), ("leader", Int32), ("leader_epoch", Int32),
+    ("replicas", CompactArray(Int32)), ("isr", CompactArray(Int32)), ("offline_replicas", CompactArray(Int32)), TAGS,
+)  # fmt: skip
+TOPICS = CompactArray(
+    ("error_code", Int16), ("name", TEXT), ("topic_id", Id), ("is_internal", Boolean), ("partitions", PARTITIONS),
+    ("authorized_operations", Int32), TAGS,
+)  # fmt: skip
+
+
 class MetadataResponse12(Response):
     API_KEY = 3
     API_VERSION = 12
     SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "brokers",
-            CompactArray(
-                ("node_id", Int32),
-                ("host", CompactString("utf-8")),
-                ("port", Int32),
-                ("rack", CompactString("utf-8")),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("cluster_id", CompactString("utf-8")),
-        ("controller_id", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("error_code", Int16),
-                ("name", CompactString("utf-8")),
-                ("topic_id", Id),
-                ("is_internal", Boolean),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", CompactArray(Int32)),
-                        ("isr", CompactArray(Int32)),
-                        ("offline_replicas", CompactArray(Int32)),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("authorized_operations", Int32),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
-    )
+        ("throttle_time_ms", Int32), ("brokers", BROKERS), ("cluster_id", TEXT), ("controller_id", Int32),
+        ("topics", TOPICS), TAGS,
+    )  # fmt: skip
 
 
 class MetadataRequest12(RequestStruct):
@@ -106,13 +83,10 @@ class MetadataRequest12(RequestStruct):
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = MetadataResponse12
     SCHEMA = Schema(
-        (
-            "topics",
-            CompactArray(("topic_id", Id), ("name", CompactString("utf-8")), ("tags", TaggedFields)),
-        ),
+        ("topics", CompactArray(("topic_id", Id), ("name", TEXT), TAGS)),
         ("allow_auto_topic_creation", Boolean),
         ("include_topic_authorized_operations", Boolean),
-        ("tags", TaggedFields),
+        TAGS,
     )
 
 

@@ -1,1 +1,0 @@
-"""The job's topics: made, checked, known by their ids, and missed."""

@@ -1,1 +1,0 @@
-"""What a replay of a file writes, and in which order."""
