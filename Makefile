@@ -99,7 +99,8 @@ same: setup  ## hashes of what fixed seeds release (ARGS="--write FILE" before a
 chaos: setup  ## kill workers at random, KILLS times (default 200), then check every promise; FAULTS=network adds faults
 	$(PY) -m tests.crash.chaos --kills $(KILLS) $(FAULTS:%=--%) $(ARGS)
 
-nightly: setup  ## what a change need not wait for: long chaos on a bad network, thousands of simulated seeds, every planted fault
+nightly: setup  ## what a change need not wait for: its own tests, long chaos on a bad network, simulated seeds, every planted fault
+	$(PY) -m pytest -q $(PARALLEL) -m nightly tests
 	$(MAKE) chaos KILLS=200 FAULTS=network
 	$(MAKE) simulate-job SEEDS=2000
 	$(MAKE) couple RUNS=5000

@@ -49,7 +49,13 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Whatever uses the broker is marked `kafka`, so that `-m "not kafka"` is never wrong. The files that take longest
     come first, so that no process is left alone with one when the others are done.
+
+    What is marked `nightly` runs where `-m` names that mark, as `make nightly` does.
     """
+    if "nightly" not in config.getoption("markexpr"):
+        at_night = [item for item in items if item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=at_night)
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
     seconds: dict[Path, float] = defaultdict(float)
     for item in items:
         if {"broker", "bootstrap"} & set(getattr(item, "fixturenames", ())):

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 from agents.cli.app import build_app
 from agents.cli.dead_letters import _print
 from agents.kafka import broker_clock
+from agents.kafka import status as kafka_status
 from agents.kafka.lifecycle.refusals import MUCH, WHAT_TO_DO
 from agents.kafka.lifecycle.stops import Stop
 from agents.kafka.status import Doubt, StreamStatus
-from agents.readers.operator import status as operator
 from schemas.blocks import Tally
 
 TAXI = Path(__file__).parents[2] / "examples" / "taxi.toml"
@@ -67,7 +67,7 @@ def test_what_is_refused_is_named_with_its_share_and_what_to_do(monkeypatch: pyt
     async def clocks(_: object) -> dict[str, float]:
         return {}
 
-    monkeypatch.setattr(operator, "status", states)
+    monkeypatch.setattr(kafka_status, "status", states)
     monkeypatch.setattr(broker_clock, "worker_clocks", clocks)
     told = CliRunner().invoke(build_app(), ["status", str(TAXI)])
     assert told.exit_code == 0

@@ -1,6 +1,7 @@
 """A stream is added to a job that runs: the file is edited, its topics made, workers restarted one after the other.
 
-For a while one worker has the new stream and another has not, and partitions go back and forth between them.
+For a while one worker has the new stream and another has not, and partitions go back and forth between them. It runs at
+night: tests/agents/test_streams_of_others.py holds what a worker does with blocks of a stream that it does not know.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.crash.test_crash import ended, settled
 from tests.crash.verify import StreamEvidence, Verdict, collect, judge
 from tests.kafka.support import fresh_name, records_of, until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.seconds(40)]
+pytestmark = [pytest.mark.kafka, pytest.mark.nightly, pytest.mark.seconds(40)]
 
 
 def with_one_more(config: Config) -> tuple[Config, str]:

@@ -1,6 +1,7 @@
 """Workers are killed, put to sleep and cut off from the broker at any time, in one run; the promise is kept.
 
-The long form, with faults of the broker, is `make chaos FAULTS=network`, and of each night (`make nightly`).
+It runs at night, with the long form, `make chaos FAULTS=network`, which has faults of the broker too: the suite has the
+same faults of the network in tests/simulation, and the proxy in `test_proxy.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.crash.proxy.faults import Seeded, no_faults
 from tests.crash.proxy.server import Proxy
 from tests.kafka.support import until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.seconds(40)]
+pytestmark = [pytest.mark.kafka, pytest.mark.nightly, pytest.mark.seconds(40)]
 
 KILLS, FAULTS, SEED = 4, 8, 5
 

@@ -1,4 +1,7 @@
-"""`topics --add-partitions` on the real broker: killed on its way, refused where it must be; what workers do then."""
+"""`topics --add-partitions` on the real broker: killed on its way, refused where it must be; what workers do then.
+
+The long run, killed at every place, is of each night; tests/protocol/test_added_partitions.py stops a run anywhere.
+"""
 
 from __future__ import annotations
 
@@ -111,6 +114,7 @@ def toml_of(config: Config) -> str:
     return tomli_w.dumps({"job": job, "kafka": kafka, "streams": streams})
 
 
+@pytest.mark.nightly
 @in_loop
 async def test_users_at_the_bound_stay_there_and_each_step_is_public_once(bootstrap: str, tmp_path: Path) -> None:
     job = Growing(bootstrap, tmp_path, audit=True)

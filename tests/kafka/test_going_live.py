@@ -182,12 +182,12 @@ def test_a_live_source_whose_record_of_it_was_deleted_takes_no_history(bootstrap
         asyncio.run(replay(both, later, path, ReplayOptions(append=True)))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.seconds(45)
 def test_history_and_then_live_events_through_workers_that_are_killed(bootstrap: str, tmp_path: Path) -> None:
     """Live producers send all the while: also while history is replayed and before the source goes live. Workers die
     within the history, where they take in the record with which it goes live, and where one partition has gone live
-    and the other has not.
+    and the other has not. It runs at night: the simulation kills at any place, and finds that live was forgotten.
     """
     name = fresh_name("live")
     start = int(time.time()) - STEP_S * (HISTORY_STEPS + GAP_STEPS)

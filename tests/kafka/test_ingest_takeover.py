@@ -37,7 +37,10 @@ async def _closed_or_dead(bench: Bench, process: subprocess.Popen[bytes], step: 
     return all(ticks[partition] >= step for partition in range(bench.partitions))
 
 
-@pytest.mark.parametrize("name", FAILPOINTS)
+@pytest.mark.parametrize(
+    "name",
+    [name if name == "ingest_sent" else pytest.param(name, marks=pytest.mark.nightly) for name in FAILPOINTS],
+)
 @in_loop
 async def test_killed_at_a_failpoint(bootstrap: str, tmp_path: Path, name: str) -> None:
     bench = Bench(bootstrap, tmp_path)

@@ -1,4 +1,7 @@
-"""A cluster that is put back to an earlier moment, whole: a copy of a real broker's disk, and the same events again."""
+"""A cluster that is put back to an earlier moment, whole: a copy of a real broker's disk, and the same events again.
+
+It runs at night; tests/simulation/test_simulation.py puts the simulated cluster back, and finds a witness that is late.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from tests.kafka.ingest_support import in_loop
 from tests.kafka.support import records_of, until
 from tests.kafka.test_streams_alone import Twins
 
-pytestmark = pytest.mark.seconds(25)
+pytestmark = [pytest.mark.nightly, pytest.mark.seconds(25)]
 
 
 @contextlib.asynccontextmanager

@@ -1,5 +1,7 @@
 """What a real cluster does to a job that runs: it forgets who writes, takes no record of their size, and keeps a
 transaction open that nobody ends. Each is said within seconds, or passed over, and no step is public twice.
+
+What needs a broker of its own runs at night; tests/simulation/test_answers.py has both on the simulated one.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from tests.kafka.support import until
 from tests.kafka.test_streams_alone import Twins, admin_of
 from tests.kafka.test_worker_life import NOISE
 
-pytestmark = pytest.mark.seconds(30)
+pytestmark = pytest.mark.seconds(20)
 
 FORGETS = {
     "transactional.id.expiration.ms": "3000",
@@ -34,6 +36,7 @@ ROUNDS = 6
 """Steps that come seconds apart: a cluster looks for what it may forget now and then."""
 
 
+@pytest.mark.nightly
 @in_loop
 async def test_a_writer_that_the_cluster_has_forgotten_goes_on_in_the_same_life(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -96,6 +99,7 @@ async def test_a_topic_that_takes_no_record_of_its_size_stops_its_stream_and_say
     assert await twins.published(twins.a) == [0, 1, 2]
 
 
+@pytest.mark.nightly
 @in_loop
 async def test_a_transaction_that_nobody_ends_is_named_with_what_to_do(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

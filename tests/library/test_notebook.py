@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -28,6 +26,10 @@ def shown(notebook: Any) -> list[list[set[str]]]:
 
 
 def test_the_notebook_runs() -> None:
+    # They take seconds to load: not whenever tests are collected.
+    import nbformat
+    from nbclient import NotebookClient
+
     committed = nbformat.read(EXAMPLES / "library.ipynb", as_version=4)
     nbformat.validate(committed)
     run = nbformat.read(EXAMPLES / "library.ipynb", as_version=4)
