@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise, product
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import shapely
@@ -31,7 +31,6 @@ from engines.core.answers.contract import (
 from engines.core.answers.where import atoms, holds, kind
 from engines.core.registry import uncorrected_engine
 from engines.spatial.build import domain
-from engines.spatial.domain.base import SpatialDomain
 from engines.spatial.domain.zones import ZoneDomain
 from engines.spatial.held.engine import HeldLeaves
 from schemas.arrays import BoolArray, FloatArray
@@ -41,31 +40,16 @@ _LEAST = 1e-9
 """Share of a cell below which it is rounding."""
 
 
-class Cells(Protocol):
-    """All different cells that were measured."""
-
-    @property
-    def sizes(self) -> FloatArray: ...
-
-    def shares(self, question: CountQuestion) -> FloatArray:
-        """`(cells,)` what of each is in the region; 0 and 1 exactly where none or all of it is. Raises: QueryError."""
-        ...
-
-    def inside(self, cell: int) -> BoolArray:
-        """`(cells,)` which lie in one, and are smaller."""
-        ...
-
-    def covered(self, question: CountQuestion, which: BoolArray) -> float:
-        """Size of the region's part that lies in any of these cells."""
-        ...
-
-
 def _clean(shares: FloatArray) -> FloatArray:
     return np.where(shares < _LEAST, 0.0, np.where(shares > 1 - _LEAST, 1.0, shares))
 
 
 class MeasuredRectangles:
-    """Cells `[xmin, ymin, xmax, ymax]`; of those across the antimeridian the west is above the east."""
+    """Cells `[xmin, ymin, xmax, ymax]`; of those across the antimeridian the west is above the east.
+
+    Attributes:
+        sizes: `(cells,)`, of all different cells that were measured.
+    """
 
     def __init__(self, cells: Sequence[tuple[float, ...]], fields: tuple[str, str]) -> None:
         self._fields = fields
@@ -108,10 +92,12 @@ class MeasuredRectangles:
         return shapely.union_all(found)
 
     def shares(self, question: CountQuestion) -> FloatArray:
+        """`(cells,)` what of each is in the region; 0 and 1 exactly where none or all of it is. Raises: QueryError."""
         region = self._region(CountQuestion(0, 0, question.where, question.region))
         return _clean(shapely.area(shapely.intersection(self._shapes, region)) / self.sizes)
 
     def inside(self, cell: int) -> BoolArray:
+        """`(cells,)` which lie in one, and are smaller."""
         west, south, east, north = self._corners[cell]
         x0, y0, x1, y1 = self._corners.T
         found: BoolArray = (x0 >= west) & (y0 >= south) & (x1 <= east) & (y1 <= north) & (x0 <= x1)
@@ -119,6 +105,7 @@ class MeasuredRectangles:
         return found
 
     def covered(self, question: CountQuestion, which: BoolArray) -> float:
+        """Size of the region's part that lies in any of these cells."""
         region = self._region(CountQuestion(0, 0, question.where, question.region))
         return float(shapely.area(shapely.intersection(shapely.union_all(self._shapes[which]), region)))
 
@@ -166,13 +153,6 @@ class Zones:
         return float((self._member[which].any(axis=0) & self._asked(question)) @ self._weights)
 
 
-def fields_of(domain: SpatialDomain) -> Mapping[str, Asked]:
-    """What a condition may name."""
-    if isinstance(domain, ZoneDomain):
-        return {domain.field: Asked(frozenset(("text",)), tuple(domain.names))}
-    return {field: Asked(frozenset(("number",))) for field in domain.number_fields}
-
-
 _ROUNDING = 1e-6
 SMOOTHING_SD = 0.6
 """Standard deviations of what was measured below a cell by which its shares are smoothed, as in `held.estimate`."""
@@ -189,10 +169,13 @@ def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
     made = domain(stream)
     places: list[Any] = [tuple(told["zones"] if "zones" in told else told["cell"]) for _, told in measured]
     order = {place: index for index, place in enumerate(dict.fromkeys(places))}
-    cells: Cells
+    cells: MeasuredRectangles | Zones
+    fields: Mapping[str, Asked]
     if isinstance(made, ZoneDomain):
+        fields = {made.field: Asked(frozenset(("text",)), tuple(made.names))}
         cells = Zones(list(order), made.field, dict(zip(made.names, made.measures, strict=True)))
     else:
+        fields = {field: Asked(frozenset(("number",))) for field in made.number_fields}
         cells = MeasuredRectangles(list(order), (made.number_fields[0], made.number_fields[1]))
     engine = uncorrected_engine(stream)
     assert isinstance(engine, HeldLeaves)
@@ -202,7 +185,7 @@ def answers(stream: Stream, measured: Measured, latest: int) -> Answerer:
         measured,
         latest=latest,
         longest=engine.config.counter.longest,
-        fields=fields_of(made),
+        fields=fields,
         regions=not isinstance(made, ZoneDomain),
         deletes=stream.domain.operation_field is not None,
     )
@@ -221,13 +204,13 @@ class SpatialAnswers:
 
     def __init__(
         self,
-        cells: Cells,
+        cells: MeasuredRectangles | Zones,
         at: np.ndarray,
         measured: Measured,
         *,
         latest: int,
         longest: int,
-        fields: dict[str, Asked] | Any,
+        fields: Mapping[str, Asked],
         regions: bool,
         deletes: bool,
     ) -> None:
@@ -243,7 +226,6 @@ class SpatialAnswers:
         self._nested: dict[int, BoolArray] = {}
 
     def answer(self, question: CountQuestion) -> CountAnswer:
-        """See `Answerer`."""
         first, last = question.first, question.last
         begin, end = np.maximum(self._since, first - 1), np.minimum(self._until, last)
         time = np.clip(end - begin, 0, None) / (self._until - self._since)
@@ -263,7 +245,6 @@ class SpatialAnswers:
 
     @property
     def settled(self) -> int:
-        """See `Answerer`."""
         oldest = max(self._latest - self._longest, -1)
         for step in range(self._latest, oldest, -1):
             if self._pending(CountQuestion(step, step)) < _ROUNDING:
@@ -289,8 +270,7 @@ class SpatialAnswers:
         return shared
 
     def _pending(self, question: CountQuestion) -> float:
-        """Share of the region and steps that no measurement covers yet; every cell is measured within `longest` "
-        "steps."""
+        """Share of the region and steps that no measurement covers yet; after `longest` steps none is left."""
         steps = question.last - question.first + 1
         open_from = max(question.first, self._latest - self._longest + 1, 0)
         beyond = max(0, question.last - self._latest)

@@ -85,7 +85,6 @@ class MappedGrid(BoxDomain):
     mapped: MappedDomain
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
-        """See `engines.core.contract.Domain`."""
         keys, reasons = self.mapped.encode(columns)
         rows, x, y, _ = self.mapped.located(columns.numbers[self.x_field], columns.numbers[self.y_field])
         keys[rows, 0] = self.cells(x, y).astype(np.uint64) << np.uint64(1) | (columns.operations[rows] < 0)

@@ -20,15 +20,15 @@ def _cells(release: Release) -> dict[str, int]:
 
 
 SPATIAL_DEPTH = 6
-_SHELL = [[-1.0, 40.0], [1.0, 40.1], [0.2, 40.4], [0.9, 41.0], [-0.6, 40.8], [-1.0, 40.0]]
-_HOLE = [[-0.4, 40.3], [-0.2, 40.6], [0.0, 40.3], [-0.4, 40.3]]
+SHELL = [[-1.0, 40.0], [1.0, 40.1], [0.2, 40.4], [0.9, 41.0], [-0.6, 40.8], [-1.0, 40.0]]
+HOLE = [[-0.4, 40.3], [-0.2, 40.6], [0.0, 40.3], [-0.4, 40.3]]
 
 
 def _zones(names: Sequence[str]) -> Mapping[str, Any]:
     return {"kind": "zones", "field": "zone", "zones": names, "x": None, "y": None, "bounds": None}
 
 
-def _geojson(kind: str, coordinates: Any) -> Mapping[str, Any]:
+def geojson(kind: str, coordinates: Any) -> Mapping[str, Any]:
     """A domain on a map, with what its file would hold."""
     content = json.dumps({"type": kind, "coordinates": coordinates}).encode()
     file = {"path": "shape.geojson", "sha256": hashlib.sha256(content).hexdigest(), "content": content}
@@ -111,8 +111,8 @@ CONTRACT = EngineCase(
         {"options": {"initial_steps": 2}},
         {"options": {"initial_steps": 3}, "domain": {"ttl": "1h"}},
         {"domain": {"ttl": "2h"}},
-        {"domain": _geojson("Polygon", [_SHELL, _HOLE]), "options": {"initial_steps": 2}},
-        {"domain": {**_geojson("MultiLineString", [_SHELL, _HOLE]), "ttl": "1h"}},
+        {"domain": geojson("Polygon", [SHELL, HOLE]), "options": {"initial_steps": 2}},
+        {"domain": {**geojson("MultiLineString", [SHELL, HOLE]), "ttl": "1h"}},
         {"domain": _zones([f"zone {index}" for index in range(40)])},
     ),
     longer=(

@@ -192,7 +192,6 @@ class PointRecords(ManyRecords):
         return self._points.total
 
     def part(self, rows: range) -> RecordColumns:
-        """See `ManyRecords`."""
         nodes, indices = self._points.finest(rows)
         columns = self._domain.placed(self._points.placement, nodes, indices)
         return RecordColumns(

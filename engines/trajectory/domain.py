@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from engines.core.contract import Columns, FilledWords, ScalarKind
+from engines.core.contract import Columns, FilledWords, ScalarKind, State
 from engines.core.noise import aggregate
 from engines.core.state import reading
 from engines.spatial.domain.base import coordinates_at_fault
@@ -56,10 +56,11 @@ class TripDomain:
         end_field: field whose value `end_value` says that the record is its trip's last; None where there is none.
         end_value: a JSON scalar as text: a number or text as it is written, "true", "false".
         ground: a map in these bounds that records must lie on, and synthetic trips keep to; None for none.
-    Raises: EngineInputError if the bounds are empty or not finite.
     """
 
     written_as: ClassVar[str] = "TripDomain"
+    text_fields: ClassVar[tuple[str, ...]] = ()
+    words: ClassVar[int] = WORDS
 
     x_field: str
     y_field: str
@@ -68,30 +69,16 @@ class TripDomain:
     end_value: str = "true"
     ground: Ground | None = field(default=None, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        xmin, ymin, xmax, ymax = self.bounds
-        if not np.isfinite([*self.bounds, xmax - xmin, ymax - ymin]).all() or xmin >= xmax or ymin >= ymax:
-            raise EngineInputError("bounds must be four finite numbers, xmin < xmax and ymin < ymax")
-
     @property
     def number_fields(self) -> tuple[str, ...]:
         return (self.x_field, self.y_field)
-
-    @property
-    def text_fields(self) -> tuple[str, ...]:
-        return ()
 
     @property
     def value_fields(self) -> Mapping[str, frozenset[ScalarKind]]:
         return {} if self.end_field is None else {self.end_field: frozenset(("text",))}
 
     @property
-    def words(self) -> int:
-        return WORDS
-
-    @property
     def filled(self) -> FilledWords:
-        """See `engines.core.contract.FilledDomain`."""
         return FilledWords(trip=(HASH.start, HASH.start + 1), admitted=ADMITTED, time=TIME)
 
     def encode(self, columns: Columns) -> tuple[KeyArray, ReasonArray]:
@@ -121,7 +108,6 @@ class TripDomain:
         return keys, reasons
 
     def at_fault(self, columns: Columns) -> list[str]:
-        """See `engines.core.contract.FaultNamingDomain`."""
         return coordinates_at_fault(columns, (self.x_field, self.y_field), self.bounds)
 
     def coordinates(self, trips: Trips) -> tuple[FloatArray, FloatArray]:
@@ -147,7 +133,6 @@ def places(keys: KeyArray) -> tuple[IntArray, IntArray]:
     return (place >> np.uint64(LATTICE_BITS)).astype(np.int64), (place & _ROW).astype(np.int64)
 
 
-State = dict[str, np.ndarray]
 _NAME = 3
 """Words of a key that name the contribution."""
 _SEEN = WORDS

@@ -42,10 +42,6 @@ class Limits:
     points: int = 1024
     moves: int = 250
 
-    def __post_init__(self) -> None:
-        if self.points < 2 or self.moves < 1:
-            raise EngineInputError("a trip must be allowed 2 points and 1 move at least")
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Synthesis:
@@ -114,7 +110,6 @@ class TripRecords(ManyRecords):
         return len(self.x)
 
     def part(self, rows: range) -> RecordColumns:
-        """See `ManyRecords`."""
         at = np.arange(rows.start, rows.stop, rows.step)
         owners = self.owners[at]
         places = (at - self.offsets[owners]).tolist()
@@ -217,14 +212,18 @@ class Trajectories:
         }
 
     def restore(self, state: State) -> None:
-        """See `engines.core.contract.Engine.restore`."""
         step, total = numbers_of(state, STATE_FORMAT, self.config.identity, count=2)
         assembly, budgets = Assembly.of(state), self._budgets.restored(state)
         self._next, self._total, self._assembly, self._budgets = step, total, assembly, budgets
 
     def guarantee(self) -> Guarantee:
         """See `engines.core.contract.Engine.guarantee`. Of one trip; with a delta, of all trips of a user."""
-        config = self.config
+        config, shares, together = self.config, self.config.shares, ""
+        if not isinstance(shares, PureShares):
+            most = f", of which at most {shares.together} close in one step" if shares.together else ""
+            together = (
+                f" Gaussian noise: what adds up is mu^2, over all trips of a user, {shares.changes} at most{most}."
+            )
         return Guarantee(
             epsilon=config.shares.epsilon,
             delta=config.shares.delta,
@@ -232,15 +231,8 @@ class Trajectories:
             note="One contribution is one trip with all its records. It is measured in the one step in which it "
             "closes; points are spread over its records so that the trip weighs one at most in each histogram."
             + config.mode.note
-            + _together(config.shares),
+            + together,
         )
-
-
-def _together(shares: Shares) -> str:
-    if isinstance(shares, PureShares):
-        return ""
-    most = f", of which at most {shares.together} close in one step" if shares.together else ""
-    return f" Gaussian noise: what adds up is mu^2, over all trips of a user, {shares.changes} at most{most}."
 
 
 def _measurement(noisy: Noisy) -> dict[str, Any]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Any
 
 from engines.checks.contract_case import WHOLE, Chance, EngineCase, Variant
-from engines.spatial.fixture import point_at
+from engines.spatial.fixture import HOLE, SHELL, geojson, point_at
 from schemas.config import Stream
 
 
@@ -17,12 +15,6 @@ def _in_mode(mode: str, variant: Variant) -> Variant:
     if mode != "default" and "file" in given.get("domain", {}):
         given["domain"] = {**given["domain"], "file": None}
     return given
-
-
-_SHELL = [[-1.0, 40.0], [1.0, 40.1], [0.2, 40.4], [0.9, 41.0], [-0.6, 40.8], [-1.0, 40.0]]
-_HOLE = [[-0.4, 40.3], [-0.2, 40.6], [0.0, 40.3], [-0.4, 40.3]]
-_MAP = json.dumps({"type": "Polygon", "coordinates": [_SHELL, _HOLE]}).encode()
-_FILE = {"path": "shape.geojson", "sha256": hashlib.sha256(_MAP).hexdigest(), "content": _MAP}
 
 
 def _event(domain: Any, chance: Chance) -> dict[str, Any]:
@@ -78,7 +70,7 @@ CONTRACT = EngineCase(
             "options": {"idle": "2h", "longest": "11h"},
         },
         {"options": {"records": False}},
-        {"domain": {"bounds": [-1.0, 40.0, 1.0, 41.0], "file": _FILE}},
+        {"domain": {"bounds": [-1.0, 40.0, 1.0, 41.0], "file": geojson("Polygon", [SHELL, HOLE])["file"]}},
     ),
     in_mode=_in_mode,
     longer=(

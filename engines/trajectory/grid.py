@@ -13,7 +13,6 @@ import numpy as np
 
 from engines.trajectory.trips import LATTICE_BITS, Trips
 from schemas.arrays import BoolArray, FloatArray, IntArray
-from schemas.errors import EngineInputError
 
 STEPS_X = np.array([1, 1, 0, -1, -1, -1, 0, 1])
 STEPS_Y = np.array([0, 1, 1, 1, 0, -1, -1, -1])
@@ -25,17 +24,13 @@ _DIRECTIONS[STEPS_X + 1, STEPS_Y + 1] = np.arange(8)
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """`side` x `side` cells. Raises: EngineInputError if the side is not in 1 to 1024.
+    """`side` x `side` cells.
 
     >>> Grid(4).cells(np.array([0, 2**20 - 1]), np.array([0, 2**19]))
     array([ 0, 14])
     """
 
     side: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.side <= 1024:
-            raise EngineInputError("the side of a grid must be in 1 to 1024")
 
     @property
     def size(self) -> int:
@@ -70,14 +65,10 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Blocks of `width` x `width` cells. Raises: EngineInputError if they do not tile the grid."""
+    """Blocks of `width` x `width` cells, which must tile the grid."""
 
     grid: Grid
     width: int = 4
-
-    def __post_init__(self) -> None:
-        if self.grid.side % self.width:
-            raise EngineInputError("the side of the grid must be a multiple of the width of a block")
 
     @property
     def count(self) -> int:

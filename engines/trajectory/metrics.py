@@ -14,9 +14,9 @@ ARE is a mean relative error, JSD the Jensen-Shannon distance (the root of the d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -181,14 +181,8 @@ class TrajectoryEvaluator:
     domain: TripDomain
     trip_field: str = "trip"
     order_field: str = "point"
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return tuple(name.lower() for name in FIGURES)
-
-    @property
-    def scope(self) -> Literal["alive", "step"]:
-        return "alive"
+    metrics: ClassVar[tuple[str, ...]] = tuple(name.lower() for name in FIGURES)
+    scope: ClassVar[Literal["alive", "step"]] = "alive"
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -200,18 +194,16 @@ class TrajectoryEvaluator:
 
     def measure(self, truth: Folded, synthetic: Mapping[str, Sequence[Any]]) -> dict[str, float]:
         """See `engines.core.contract.Evaluator.measure`; NaN where there is no true trip yet."""
-        if not len(truth.keys):
-            return dict.fromkeys(self.metrics, float("nan"))
-        return self._errors(truth, self.synthetic_trips(synthetic))
+        return self._errors(truth, lambda: self.synthetic_trips(synthetic))
 
     def exact(self, truth: Folded, kept: Folded) -> dict[str, float]:
         """See `engines.core.contract.Evaluator.exact`; NaN where there is no true trip yet."""
+        return self._errors(truth, lambda: self.true_trips(kept) if len(kept.keys) else Trips.none())
+
+    def _errors(self, truth: Folded, trips: Callable[[], Trips]) -> dict[str, float]:
         if not len(truth.keys):
             return dict.fromkeys(self.metrics, float("nan"))
-        return self._errors(truth, self.true_trips(kept) if len(kept.keys) else Trips.none())
-
-    def _errors(self, truth: Folded, trips: Trips) -> dict[str, float]:
-        return {name.lower(): value for name, value in Truth.of(self.true_trips(truth)).errors(trips).items()}
+        return dict(zip(self.metrics, Truth.of(self.true_trips(truth)).errors(trips()).values(), strict=True))
 
     @staticmethod
     def true_trips(truth: Folded) -> Trips:
@@ -224,9 +216,9 @@ class TrajectoryEvaluator:
     def synthetic_trips(self, synthetic: Mapping[str, Sequence[Any]]) -> Trips:
         """Trips of the columns `fields` of synthetic records."""
         numbers = {name: np.array(synthetic[name], np.float64) for name in self.domain.number_fields}
-        keys, reasons = self.domain.encode(
-            Columns(numbers, {}, np.ones(len(synthetic[self.trip_field]), np.int8), _nothing(self.domain, numbers))
-        )
+        count = len(synthetic[self.trip_field])
+        values = {name: [None] * count for name in self.domain.value_fields}
+        keys, reasons = self.domain.encode(Columns(numbers, {}, np.ones(count, np.int8), values))
         if not len(keys):
             return Trips.none()
         names = np.unique(np.array(synthetic[self.trip_field], str), return_inverse=True)[1].reshape(-1)
@@ -234,11 +226,6 @@ class TrajectoryEvaluator:
         order = order[reasons[order] == 0]
         x, y = places(keys[order])
         return _trips(x, y, names[order])
-
-
-def _nothing(domain: TripDomain, numbers: Mapping[str, np.ndarray]) -> dict[str, list[None]]:
-    count = len(numbers[domain.x_field])
-    return {name: [None] * count for name in domain.value_fields}
 
 
 def _trips(x: IntArray, y: IntArray, names: IntArray) -> Trips:

@@ -68,7 +68,6 @@ class EvenGraph:
         return csr_matrix((self.weights[rows, moves], (rows, self.targets[rows, moves])), (size, size))
 
     def moved(self, at: IntArray, last: IntArray, onward: Onward, chance: FloatArray) -> tuple[IntArray, IntArray]:
-        """See `Graph.moved`."""
         options = np.maximum(self.targets[at], 0)
         weights = self.weights[at] * onward(np.arange(len(at))[:, None], options)
         if self.turns is not None:
@@ -89,7 +88,6 @@ class SparseGraph:
     matrix: csr_matrix
 
     def moved(self, at: IntArray, last: IntArray, onward: Onward, chance: FloatArray) -> tuple[IntArray, IntArray]:
-        """See `Graph.moved`."""
         begin, degrees = self.matrix.indptr[at].astype(np.int64), np.diff(self.matrix.indptr)[at].astype(np.int64)
         if not degrees.sum():
             return at, last

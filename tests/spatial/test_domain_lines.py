@@ -15,7 +15,6 @@ from engines.spatial.domain.geojson import parsed, shape_of
 from engines.spatial.domain.lines import LineDomain
 from engines.spatial.domain.sphere import metres_per_degree
 from engines.spatial.points import Placement
-from schemas.errors import EngineInputError
 from tests.spatial.shapes import XY, encoded, lines
 from tests.spatial.test_domain_polygons import check_tiling
 
@@ -125,12 +124,6 @@ def test_both_directions_of_a_road_are_one_and_levels_are_lines() -> None:
     assert reasons.tolist()[:3] == [0, 0, 0]
     assert reasons[3] > 0
     assert codes[0] == 0
-
-
-def test_a_reach_that_makes_no_sense_is_refused() -> None:
-    for reach in (0.0, -1.0, 1e6, float("nan")):
-        with pytest.raises(EngineInputError, match="reach"):
-            lines(network(1), 8, reach_m=reach)
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the shared geometry is not there")

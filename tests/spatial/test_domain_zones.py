@@ -70,10 +70,8 @@ def test_names_that_are_not_in_the_table() -> None:
     [
         ([], [], "no zone"),
         (["a"], [0.0], "no zone"),
-        (["a", "a"], [1.0, 1.0], "twice"),
         (["a"], [-1.0], "not negative"),
         (["a"], [float("nan")], "finite"),
-        (["a"], [1.0, 2.0], "one measure"),
     ],
 )
 def test_tables_that_are_none_are_refused(names: list[str], sizes: list[float], reason: str) -> None:

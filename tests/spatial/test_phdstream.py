@@ -1,88 +1,177 @@
-"""PHDStream as a whole: what its mechanisms see, gathering and expiry."""
+"""PHDStream, with any counter: what its mechanisms see, promise and release; gathering, totals, and errors."""
 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from functools import partial
+from typing import Any, get_args
 
 import numpy as np
 import pytest
+import shapely
 
-from engines.core.contract import Batch
+from engines.checks.contract_checks import check_engine
+from engines.core.contract import Batch, Columns
+from engines.core.counters import COUNTERS
 from engines.core.counters.simple import SimpleCounter
-from engines.core.noise import NoiseSource, seeded
+from engines.core.noise import seeded
+from engines.spatial.papers import tree as consistency
 from engines.spatial.papers import tree as partition
 from engines.spatial.papers.phdstream import PHDStream, PHDStreamConfig
+from engines.spatial.papers.tree import Levels, Tree, counted
+from engines.spatial.points import Placement
 from engines.spatial.split import SplitRule, split_bits
 from schemas.blocks import Folded
+from schemas.config.options.spatial import NEED_HORIZON, CounterName
 from schemas.errors import EngineInputError
-from tests.spatial.streams import BOX, city, encode
+from tests.spatial.shapes import lines, polygons
+from tests.spatial.streams import BOX, alive, city, encode
+
+NAMES = get_args(CounterName)
 
 
-def config(**changes: Any) -> PHDStreamConfig:
-    return PHDStreamConfig(**({"name": "s", "domain": BOX, "epsilon": Fraction(1)} | changes))
+def engine(**changes: Any) -> PHDStream:
+    return PHDStream(PHDStreamConfig(**({"name": "s", "domain": BOX, "epsilon": Fraction(1)} | changes)))
 
 
-class Seen:
-    """What the two mechanisms are given, with a partition that is the same for both neighbours."""
+def batches(count: int, events: int, *, seed: int = 5) -> list[Folded]:
+    random = np.random.default_rng(seed)
+    return [encode(*city(random, events)) for _ in range(count)]
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.changes: list[np.ndarray] = []
-        self.net: list[np.ndarray] = []
+
+# --- counters ---
+
+
+def test_the_counters_of_the_configuration_are_those_of_pure_noise() -> None:
+    made = {name: make(16, Fraction(1)) for name, make in COUNTERS.items()}
+    pure = {name for name, counter in made.items() if counter.measure == "epsilon"}
+    assert set(NAMES) == pure
+    assert {name for name in pure if made[name] != COUNTERS[name](1024, Fraction(1))} == NEED_HORIZON
+
+
+@pytest.mark.parametrize("counter", NAMES)
+def test_any_counter_keeps_the_contract(counter: str) -> None:
+    steps = [Batch(step, events) for step, events in enumerate(batches(3, 60))]
+    made = engine(counter=partial(COUNTERS[counter], 4), ttl_steps=2)
+    check_engine(lambda: PHDStream(made.config), steps)
+    assert made.guarantee().spent == 1
+
+
+def test_gaussian_counters_are_refused() -> None:
+    with pytest.raises(EngineInputError, match="never epsilon-DP"):
+        engine(counter=partial(COUNTERS["blt"], 8))
+
+
+class _ObliviousCounter(SimpleCounter):
+    """It does not promise anything where its activation depends on releases."""
+
+    adaptive = False
+
+
+def test_a_counter_that_is_not_adaptive_is_refused() -> None:
+    with pytest.raises(EngineInputError, match="releases decide"):
+        engine(counter=lambda epsilon: _ObliviousCounter(epsilon=epsilon))
+
+
+def test_a_horizon_ends_the_stream_and_nothing_is_drawn() -> None:
+    made = engine(counter=partial(COUNTERS["kary"], 2))
+    events = batches(3, 50)
+    for step in range(2):
+        made.step(Batch(step, events[step]), seeded(step))
+    before = made.state()
+    with pytest.raises(EngineInputError, match="horizon"):
+        made.step(Batch(2, events[2]), seeded(2))
+    assert all(np.array_equal(before[key], array) for key, array in made.state().items())
+
+
+# --- what one event moves ---
+
+
+class Spy:
+    """What the mechanisms of each step are given. The partition is forced, the same for both neighbours."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, made: PHDStream) -> None:
+        self.bits: list[np.ndarray] = []
+        self.counts: list[np.ndarray] = []
 
         def bits(prior: np.ndarray, changes: np.ndarray, *, depth: int, **rest: Any) -> np.ndarray:
-            self.changes.append(changes)
-            split_bits(prior, changes, depth=depth, **rest)
-            return np.arange(len(prior)) % 3 != 1 if depth < 6 else np.zeros(len(prior), bool)
+            self.bits.append(changes)
+            return np.arange(len(prior)) % 3 != 1 if depth < 5 else np.zeros(len(prior), bool)
 
-        counter = SimpleCounter
+        patch.setattr(partition, "split_bits", bits)
+        counter = type(made._counters.counter)
+        honest = counter.step
 
-        def count(values: np.ndarray, state: Any, source: NoiseSource) -> Any:
-            self.net.append(values)
-            return values, state
+        def step(self_: Any, values: Any, state: Any, source: Any) -> Any:
+            self.counts.append(np.asarray(values))
+            return honest(self_, values, state, source)
 
-        monkeypatch.setattr(partition, "split_bits", bits)
-        monkeypatch.setattr(counter, "step", lambda _, values, state, source: count(values, state, source))
+        patch.setattr(counter, "step", step)
+
+    def taken(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        seen = self.bits, self.counts
+        self.bits, self.counts = [], []
+        return seen
 
 
-@pytest.mark.parametrize("ttl", [None, 2])
 @pytest.mark.parametrize("delete", [False, True])
-def test_one_event_adds_one_to_one_cell_of_each_level(
+@pytest.mark.parametrize("ttl", [None, 2])
+def test_one_event_pays_once_for_each_mechanism_of_its_step(
     monkeypatch: pytest.MonkeyPatch, ttl: int | None, delete: bool
 ) -> None:
-    seen = Seen(monkeypatch)
-    random = np.random.default_rng(5)
-    events = [encode(*city(random, 300)) for _ in range(5)]
-    extra = encode(np.array([0.3]), np.array([0.4]), delete=delete)
-    runs: list[Any] = []
-    kept: dict[int, Any] = {}
-    for with_extra in (False, True):
-        seen.changes, seen.net = [], []
-        engine = PHDStream(config(ttl_steps=ttl))
-        per_step = []
-        for step, batch in enumerate(events):
-            engine.step(Batch(step, batch.merge(extra) if with_extra and step == 1 else batch), seeded(step))
-            # Later releases build on this one. To see what later events add, both runs go on from the first run's.
-            if step == 1:
-                engine._tree = kept.setdefault(step, engine._tree)
-            per_step.append((seen.changes, seen.net))
-            seen.changes, seen.net = [], []
-        runs.append(per_step)
-    charged = {1} | ({3} if ttl and not delete else set())
-    for step, (without, with_event) in enumerate(zip(*runs, strict=True)):
-        expected = int(step in charged)
-        for before, after in zip(without[0], with_event[0], strict=True):
-            difference = after - before
-            assert difference.min(initial=0) >= 0
-            assert difference.sum() <= expected
-        assert (with_event[0][0] - without[0][0]).tolist() == [expected]
-        assert np.abs(with_event[1][0] - without[1][0]).sum() == expected
+    """At the first step, at a later one; with counters that remember."""
+    events = batches(5, 300)
+    extra = encode(np.array([0.3]), np.array([0.2]), delete=delete)
+    for place in (0, 1):
+        runs = []
+        for there in (False, True):
+            with monkeypatch.context() as patch:
+                made = engine(ttl_steps=ttl, counter=partial(COUNTERS["kary"], 9))
+                spy = Spy(patch, made)
+                run = []
+                for step, batch in enumerate(events):
+                    made.step(Batch(step, batch.merge(extra) if there and step == place else batch), seeded(step))
+                    run.append(spy.taken())
+                runs.append(run)
+        charged = {place} | ({place + ttl} if ttl is not None and not delete else set())
+        for step, (without, with_event) in enumerate(zip(*runs, strict=True)):
+            expected = int(step in charged)
+            for before, after in zip(without[0], with_event[0], strict=True):
+                assert (after - before).min(initial=0) >= 0
+                assert (after - before).sum() <= expected
+            assert (with_event[0][0] - without[0][0]).tolist() == [expected]
+            moved = [int(np.abs(b - a).sum()) for a, b in zip(without[1], with_event[1], strict=True)]
+            assert moved == [expected]
+
+
+# --- what comes out ---
+
+
+def totals(events: list[Folded], **changes: Any) -> list[int]:
+    made = engine(epsilon=Fraction(40), **changes)
+    return [made.step(Batch(step, batch), seeded(step)).total for step, batch in enumerate(events)]
+
+
+def test_with_little_noise_the_totals_are_true() -> None:
+    assert totals(batches(4, 500)) == pytest.approx([500, 1000, 1500, 2000], abs=60)
+
+
+def test_expired_and_deleted_events_are_gone() -> None:
+    grown = batches(2, 500)
+    gone = [Folded(grown[0].keys | np.uint64(1), grown[0].counts)]
+    # Each leaf is clipped at zero, which lifts the total where other cells were counted before.
+    about = pytest.approx(500, abs=150)
+    assert totals([*grown, *gone])[-1] == about
+    assert totals([*grown, Folded.empty(1)], ttl_steps=2)[-1] == about
+
+
+# --- promises, and what is refused ---
 
 
 def test_gathered_steps_are_one_release() -> None:
     random = np.random.default_rng(1)
     batches = [encode(*city(random, 400)) for _ in range(4)]
-    patient, prompt = PHDStream(config(initial_steps=4)), PHDStream(config())
+    patient, prompt = engine(initial_steps=4), engine()
     for step in range(3):
         release = patient.step(Batch(step, batches[step]), seeded(step))
         assert release.gathered
@@ -94,30 +183,17 @@ def test_gathered_steps_are_one_release() -> None:
     assert patient.state()["pending/keys"].size == 0
 
 
-def test_a_ttl_empties_the_city_again() -> None:
-    random = np.random.default_rng(2)
-    engine = PHDStream(config(ttl_steps=3, epsilon=Fraction(4)))
-    totals = []
-    for step in range(8):
-        events = encode(*city(random, 3000)) if step < 2 else Folded.empty(1)
-        totals.append(engine.step(Batch(step, events), seeded(step)).total)
-    assert totals[1] > 5500
-    assert totals[3] < 3500
-    assert totals[7] < 500
-    assert engine.state()["expiry/keys"].size == 0
-
-
 def test_deletes_of_what_never_was_leave_an_empty_city() -> None:
     random = np.random.default_rng(3)
-    engine = PHDStream(config())
+    made = engine()
     for step in range(3):
-        release = engine.step(Batch(step, encode(*city(random, 5000), delete=True)), seeded(step))
+        release = made.step(Batch(step, encode(*city(random, 5000), delete=True)), seeded(step))
         assert release.total < 500
 
 
 def test_measurements_say_what_was_measured() -> None:
     random = np.random.default_rng(6)
-    release = PHDStream(config()).step(Batch(0, encode(*city(random, 4000))), seeded(1))
+    release = engine().step(Batch(0, encode(*city(random, 4000))), seeded(1))
     areas = [(m["cell"][2] - m["cell"][0]) * (m["cell"][3] - m["cell"][1]) for m in release.measurements]
     assert sum(areas) == pytest.approx(1)
     assert all(area == 2.0 ** -m["depth"] for area, m in zip(areas, release.measurements, strict=True))
@@ -125,7 +201,7 @@ def test_measurements_say_what_was_measured() -> None:
 
 
 def test_the_guarantee_is_exact() -> None:
-    guarantee = PHDStream(config(epsilon=Fraction(1, 3), split=Fraction(1, 7))).guarantee()
+    guarantee = engine(epsilon=Fraction(1, 3), split=Fraction(1, 7)).guarantee()
     assert guarantee.epsilon == Fraction(1, 3) == sum(mechanism.epsilon for mechanism in guarantee)
     # 2.6067, rounded up, by theorem P.
     assert [mechanism.scale for mechanism in guarantee] == [21 * Fraction(1_366_659, 2**19), Fraction(7, 2)]
@@ -134,7 +210,7 @@ def test_the_guarantee_is_exact() -> None:
 @pytest.mark.parametrize("change", [{"epsilon": Fraction(0)}, {"split": Fraction(1)}])
 def test_unusable_configurations_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(EngineInputError):
-        PHDStream(config(**change))
+        engine(**change)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +225,7 @@ def test_unusable_configurations_are_refused(change: dict[str, Any]) -> None:
 )
 def test_unusable_events_are_refused(events: Folded) -> None:
     with pytest.raises(EngineInputError):
-        PHDStream(config()).step(Batch(0, events), seeded(1))
+        engine().step(Batch(0, events), seeded(1))
 
 
 def test_split_bits_name_the_argument_and_no_value() -> None:
@@ -157,3 +233,59 @@ def test_split_bits_name_the_argument_and_no_value() -> None:
     with pytest.raises(EngineInputError, match="changes") as error:
         split_bits(np.array([5]), np.array([-77]), depth=0, threshold=0, rule=rule, noise=seeded(1))
     assert "77" not in str(error.value)
+
+
+# --- standard errors ---
+
+
+def test_standard_errors_are_those_of_the_estimates() -> None:
+    """Estimates are linear in what was measured: unit changes, one by one, give the coefficients."""
+    nodes = np.array([1, 2, 3, 4, 5, 6, 7, 10, 11, 14, 15, 20, 21])
+    live = ~np.isin(nodes, [14, 15, 20, 21])  # measured once, no part of this release
+    variances = np.array([2.0, 0.5, 3.0, 1.0, 0.0, 2.0, 5.0, 4.0, 1.5, 1.0, 2.0, 0.25, 8.0])
+    levels = Levels.of(nodes)
+
+    def tree(own: np.ndarray) -> Tree:
+        zero = np.zeros(len(nodes), np.int64)
+        below = consistency.gathered_from_below(levels.cut(own), levels.cut(zero), levels.splits)
+        return Tree(nodes, own, np.concatenate(below), zero, zero)
+
+    def estimates(own: np.ndarray) -> np.ndarray:
+        full = tree(own)
+        part = Levels.of(nodes[live])
+        parts = part.cut(own[live])
+        below = consistency.gathered_from_below(parts, part.cut(full.below[live]), part.splits)
+        above = consistency.shared_from_above(parts, part.splits)
+        return np.concatenate([a + n + d for a, n, d in zip(above, parts, below, strict=True)])
+
+    unit = 64  # halves stay whole
+    coefficients = np.stack([estimates(unit * row) / unit for row in np.eye(len(nodes), dtype=np.int64)], axis=1)
+    expected = (coefficients**2 * variances).sum(axis=1)
+    found = counted(
+        tree(np.zeros(len(nodes), np.int64)), live, variances, placement=Placement("s"), depth=8, resolution=1
+    )
+    assert found.variances[live] == pytest.approx(expected)
+
+
+# --- on a map ---
+
+
+@pytest.mark.parametrize("kind", ["polygons", "lines"])
+def test_a_domain_need_not_be_a_box(kind: str) -> None:
+    """Events in a triangle and on two roads: points come out there, and nowhere else."""
+    triangle = shapely.Polygon([(10.0, 50.0), (11.0, 50.0), (10.0, 51.0)])
+    roads = lines([[(10.0, 50.0), (11.0, 50.7)], [(10.0, 50.5), (11.0, 50.5)]], 12, reach_m=2_000)
+    domain = polygons(triangle, 12) if kind == "polygons" else roads
+    random = np.random.default_rng(3)
+    made = engine(domain=domain, epsilon=Fraction(20))
+    releases = []
+    for step in range(3):
+        u, v = random.random((2, 3000))
+        columns = Columns({"x": 10 + u, "y": 50 + v}, {}, np.ones(3000, np.int8))
+        keys, reasons = domain.encode(columns)
+        events = Folded.of(keys[reasons == 0])
+        releases.append(made.step(Batch(step, events), seeded(step)))
+        assert releases[-1].total == pytest.approx((step + 1) * events.total, rel=0.1)
+    points = np.array([list(fields.values()) for fields in alive(releases).values()])
+    columns = Columns({"x": points[:, 0], "y": points[:, 1]}, {}, np.ones(len(points), np.int8))
+    assert not domain.encode(columns)[1].any()

@@ -56,14 +56,6 @@ def test_odd_trips_give_a_release_within_the_limits(mode: TripMode, name: str) -
         assert len(trips) < 5000
 
 
-@pytest.mark.parametrize("mode", MODES, ids=repr)
-def test_the_same_seed_gives_the_same_trips(mode: TripMode) -> None:
-    left, right = (released(mode, commuters(300)) for _ in range(2))
-    assert np.array_equal(left.trips.x, right.trips.x)
-    assert np.array_equal(left.trips.offsets, right.trips.offsets)
-    assert [noisy.values.tolist() for noisy in left.measured] == [noisy.values.tolist() for noisy in right.measured]
-
-
 def test_default_is_close_to_the_truth_and_closer_than_the_paper() -> None:
     """Not statistical: fixed seeds. At 8,000 trips the order of both is not in doubt (factors of 1.9 and more)."""
     trips = commuters(8000)

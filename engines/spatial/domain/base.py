@@ -139,7 +139,6 @@ class PlanarDomain(SpatialDomain):
         return (self.x_field, self.y_field)
 
     def at_fault(self, columns: Columns) -> list[str]:
-        """See `engines.core.contract.FaultNamingDomain`."""
         return coordinates_at_fault(columns, (self.x_field, self.y_field), self.bounds)
 
     @abstractmethod

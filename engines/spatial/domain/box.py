@@ -22,17 +22,8 @@ from schemas.events import Reason
 
 MAX_DEPTH = 32
 _ONE = np.uint64(1)
-_MASKS = tuple(
-    np.uint64(mask)
-    for mask in (
-        0x5555555555555555,
-        0x3333333333333333,
-        0x0F0F0F0F0F0F0F0F,
-        0x00FF00FF00FF00FF,
-        0x0000FFFF0000FFFF,
-        0xFFFFFFFF,
-    )
-)
+# 0x5555..., 0x3333..., 0x0F0F..., up to the lower half of a word.
+_MASKS = tuple(np.uint64(((1 << 64) - 1) // ((1 << (1 << power)) + 1)) for power in range(6))
 
 
 def spread_table(bits: int, *, top: int) -> KeyArray:
@@ -69,7 +60,7 @@ class BoxDomain(PlanarDomain):
         x_field, y_field: names of the coordinates in raw and in synthetic records.
         bounds: xmin, ymin, xmax, ymax in the coordinates' own unit.
         depth: halvings, 1 to 32; x gets the odd one.
-    Raises: EngineInputError if the bounds are empty or not finite, or the finest cell is too small for float64.
+    Raises: EngineInputError if the finest cell is too small for float64.
 
     | point                        | reason         |
     |------------------------------|----------------|
@@ -87,13 +78,9 @@ class BoxDomain(PlanarDomain):
     _y_table: KeyArray = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        bounds = tuple(float(bound) for bound in self.bounds)
-        if len(bounds) != 4 or not all(np.isfinite(bounds)) or bounds[0] >= bounds[2] or bounds[1] >= bounds[3]:
-            raise EngineInputError("bounds must be four finite numbers, xmin < xmax and ymin < ymax")
+        bounds = tuple(map(float, self.bounds))
         if not 1 <= self.depth <= MAX_DEPTH:
             raise EngineInputError(f"depth must be in 1 to {MAX_DEPTH}")
-        if not np.isfinite(bounds[2] - bounds[0]) or not np.isfinite(bounds[3] - bounds[1]):
-            raise EngineInputError("bounds must span a finite width and height")
         object.__setattr__(self, "bounds", bounds)
         for low, high, bits in ((bounds[0], bounds[2], self.x_bits), (bounds[1], bounds[3], self.y_bits)):
             if bits > (most := deepest(low, high)):

@@ -210,11 +210,6 @@ class CellTree:
             going[at] = self.divisible(nodes[at], depths[at])
         return (nodes << (self.depth - depths)) - (np.int64(1) << self.depth)
 
-    @property
-    def nbytes(self) -> int:
-        """Of memory."""
-        return sum(getattr(self, name).nbytes for name in self.__slots__ if name != "grid")
-
 
 P = TypeVar("P", bound=Pieces)
 

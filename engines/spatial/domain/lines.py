@@ -17,7 +17,6 @@ from engines.spatial.domain.mapped import MappedDomain
 from engines.spatial.domain.polygons import grid_over, outline_detail
 from engines.spatial.domain.sphere import metres_per_degree
 from schemas.arrays import BoolArray, FloatArray, IntArray
-from schemas.errors import EngineInputError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,8 +102,6 @@ class LineDomain(MappedDomain):
     """
 
     def __init__(self, fields: tuple[str, str], shape: Shape, depth: int, *, reach_m: float) -> None:
-        if not 0 < reach_m <= 100_000:
-            raise EngineInputError("the reach of lines must be above 0 and at most 100,000 metres")
         self._reach_m = reach_m
         self._segments = _segments(shape)
         south, north = self._segments[:, [1, 3]].min(), self._segments[:, [1, 3]].max()
@@ -130,23 +127,10 @@ class LineDomain(MappedDomain):
         self._until = np.cumsum(SegmentPieces(self._ends, np.zeros(len(self._ends), np.int64), 1).lengths())
         super().__init__(fields, tree, bounds, f"lines within {reach_m!r} m")
 
-    @property
-    def nbytes(self) -> int:
-        """Of memory, beside the index of the segments."""
-        return self.tree.nbytes + self._ends.nbytes + self._until.nbytes + self._segments.nbytes
-
     def outline(self) -> list[FloatArray]:
         detail = outline_detail(self.bounds)
         merged = shapely.line_merge(shapely.multilinestrings(self._segments.reshape(-1, 2, 2)))
         return [shapely.get_coordinates(line) for line in shapely.get_parts(shapely.simplify(merged, detail))]
-
-    def _in_bounds(self, x: FloatArray, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        xmin, ymin, xmax, ymax = self.bounds
-        dx, dy = self._margin
-        with np.errstate(invalid="ignore"):
-            turned = np.where(x < xmin - dx, x + 360.0, np.where(x >= xmax + dx, x - 360.0, x))
-            rows = np.flatnonzero((turned >= xmin - dx) & (turned < xmax + dx) & (y >= ymin - dy) & (y < ymax + dy))
-        return rows, turned[rows], y[rows]
 
     def _inside(self, x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
         placed_x, placed_y, near = x.copy(), y.copy(), np.zeros(len(x), np.bool_)
@@ -218,15 +202,11 @@ def _segments(shape: Shape) -> FloatArray:
     points, line = shapely.get_coordinates(shape.geometry, return_index=True)
     same = line[1:] == line[:-1]
     ends = np.concatenate([points[:-1][same], points[1:][same]], axis=1)
-    ends = np.unique(np.where(_backwards(ends)[:, None], ends[:, [2, 3, 0, 1]], ends), axis=0)
+    # Both directions of a road are one road.
+    backwards = (ends[:, 0] > ends[:, 2]) | ((ends[:, 0] == ends[:, 2]) & (ends[:, 1] > ends[:, 3]))
+    ends = np.unique(np.where(backwards[:, None], ends[:, [2, 3, 0, 1]], ends), axis=0)
     long = (ends[:, 0] != ends[:, 2]) | (ends[:, 1] != ends[:, 3])
     result: FloatArray = ends[long]
-    return result
-
-
-def _backwards(ends: FloatArray) -> BoolArray:
-    """Both directions of a road are one road."""
-    result: BoolArray = (ends[:, 0] > ends[:, 2]) | ((ends[:, 0] == ends[:, 2]) & (ends[:, 1] > ends[:, 3]))
     return result
 
 

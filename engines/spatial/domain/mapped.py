@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,8 @@ class MappedDomain(PlanarDomain):
     """
 
     measure: float
+    _margin = (0.0, 0.0)
+    """Degrees beyond the bounds within which an event may belong to the shape."""
 
     def __init__(self, fields: tuple[str, str], tree: CellTree, limits: FloatArray, kind: str) -> None:
         """Args: limits: west, south, east and north end of the shape. kind: of the shape, and how it takes events."""
@@ -102,11 +104,11 @@ class MappedDomain(PlanarDomain):
         return rows, x, y, codes
 
     def _in_bounds(self, x: FloatArray, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Rows within the bounds, and their places there: longitudes may be a turn off."""
-        xmin, ymin, xmax, ymax = self.bounds
+        """Rows within the bounds and the margin, and their places there: longitudes may be a turn off."""
+        (xmin, ymin, xmax, ymax), (dx, dy) = self.bounds, self._margin
         with np.errstate(invalid="ignore"):
-            turned = np.where(x < xmin, x + 360.0, np.where(x >= xmax, x - 360.0, x))
-            rows = np.flatnonzero((turned >= xmin) & (turned < xmax) & (y >= ymin) & (y < ymax))
+            turned = np.where(x < xmin - dx, x + 360.0, np.where(x >= xmax + dx, x - 360.0, x))
+            rows = np.flatnonzero((turned >= xmin - dx) & (turned < xmax + dx) & (y >= ymin - dy) & (y < ymax + dy))
         return rows, turned[rows], y[rows]
 
     def divisible(self, nodes: IntArray, depths: IntArray) -> BoolArray:
@@ -130,7 +132,7 @@ class MappedDomain(PlanarDomain):
         whole = self.tree.piece[end] < 0
         x, y = np.zeros(len(nodes)), np.zeros(len(nodes))
         cells, _ = self.tree.grid_cells(nodes[whole], np.full(int(whole.sum()), self.depth))
-        x[whole], y[whole] = self.grid.points(_Named(public, nodes[whole]), cells, indices[whole])
+        x[whole], y[whole] = self.grid.points(_Renamed(public, lambda _: nodes[whole]), cells, indices[whole])
         open_rows = np.flatnonzero(~whole)
         for attempt in range(ROUNDS + EXACT_ROUNDS):
             if not len(open_rows):
@@ -156,7 +158,7 @@ class MappedDomain(PlanarDomain):
         Args:
             salt: tells the points of this shape from those of others in the same stream.
         """
-        named = _Salted(public, np.int64(salt) << 33)
+        named = _Renamed(public, lambda nodes: nodes ^ (np.int64(salt) << 33))
         nodes, levels, indices = np.ones_like(indices), np.zeros_like(indices), indices.copy()
         for level in range(self.depth):
             levels[:] = level
@@ -185,30 +187,17 @@ class MappedDomain(PlanarDomain):
         return np.where(x > 180.0, x - 360.0, x)
 
 
-class _Named:
-    """The public words of cells under their names in the tree, which are not those of the grid."""
+class _Renamed:
+    """The public words of cells under other names: the tree's, which are not the grid's, or a shape's own."""
 
-    def __init__(self, public: PublicWords, names: IntArray) -> None:
-        self._public, self._names = public, names
-
-    def words(self, nodes: IntArray) -> WordArray:
-        return self._public.words(self._names)
-
-    def positions(self, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
-        return self._public.positions(self._names, indices)
-
-
-class _Salted:
-    """The public words of a shape's cells beside those of other shapes."""
-
-    def __init__(self, public: PublicWords, salt: np.int64) -> None:
-        self._public, self._salt = public, salt
+    def __init__(self, public: PublicWords, name: Callable[[IntArray], IntArray]) -> None:
+        self._public, self._name = public, name
 
     def words(self, nodes: IntArray) -> WordArray:
-        return self._public.words(nodes ^ self._salt)
+        return self._public.words(self._name(nodes))
 
     def positions(self, nodes: IntArray, indices: IntArray) -> tuple[FloatArray, FloatArray]:
-        return self._public.positions(nodes ^ self._salt, indices)
+        return self._public.positions(self._name(nodes), indices)
 
 
 def _later(public: PublicWords, nodes: IntArray, indices: IntArray, *, attempt: int) -> tuple[FloatArray, FloatArray]:

@@ -159,15 +159,6 @@ _CHUNK = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Strips:
-    """Between heights of neighbouring corners of pieces, `(strips,)` each."""
-
-    pieces: IntArray
-    south: FloatArray
-    north: FloatArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Chords:
     """Attributes:
 
@@ -185,11 +176,6 @@ class Chords:
     def count(self) -> int:
         """Pieces."""
         return len(self.rows.starts) - 1
-
-    @property
-    def nbytes(self) -> int:
-        """Of memory."""
-        return self.edges.nbytes + self.rows.starts.nbytes + self._frames.nbytes
 
     def drawn(self, pieces: IntArray, u: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
         """Points of pieces, x and y, and whether the draw holds; `(points,)` each. u and v are in [0, 1)."""
@@ -209,15 +195,15 @@ class Chords:
         """A point well inside of each piece, `(pieces,)` x and y; NaN where there is none."""
         x, y = np.full(self.count, np.nan), np.full(self.count, np.nan)
         for start in range(0, self.count, _CHUNK):
-            strips = self._strips(np.arange(start, min(start + _CHUNK, self.count)))
-            height = (strips.south + strips.north) / 2
-            at, west, east = self._at(strips.pieces, height)
-            room = (east - west) * (strips.north - strips.south)[at]
+            pieces, south, north = self._strips(np.arange(start, min(start + _CHUNK, self.count)))
+            height = (south + north) / 2
+            at, west, east = self._at(pieces, height)
+            room = (east - west) * (north - south)[at]
             order = np.argsort(room, kind="stable")
             order = order[room[order] > 0]
             at, middle = at[order], ((west + east) / 2)[order]
             # Of what is written twice the last, which has the most room, stays.
-            x[strips.pieces[at]], y[strips.pieces[at]] = middle, height[at]
+            x[pieces[at]], y[pieces[at]] = middle, height[at]
         return x, y
 
     def _frames_of(self, pieces: IntArray) -> FloatArray:
@@ -226,16 +212,16 @@ class Chords:
         unknown = np.unique(pieces[np.isnan(self._frames[0, pieces])])
         for start in range(0, len(unknown), _CHUNK):
             some = unknown[start : start + _CHUNK]
-            strips = self._strips(some)
-            quarter = (strips.north - strips.south) / 4
-            first, last = (self._lengths(strips.pieces, y) for y in (strips.south + quarter, strips.north - quarter))
+            of, south, north = self._strips(some)
+            quarter = (north - south) / 4
+            first, last = (self._lengths(of, y) for y in (south + quarter, north - quarter))
             # Between two corners the length is linear: this is what it is at the strip's ends.
             ends = np.maximum(1.5 * first - 0.5 * last, 1.5 * last - 0.5 * first)
             there = np.maximum(first, last) > 0
             longest, low, high = np.zeros(self.count), np.full(self.count, np.inf), np.full(self.count, -np.inf)
-            np.maximum.at(longest, strips.pieces, ends)
-            np.minimum.at(low, strips.pieces[there], strips.south[there])
-            np.maximum.at(high, strips.pieces[there], strips.north[there])
+            np.maximum.at(longest, of, ends)
+            np.minimum.at(low, of[there], south[there])
+            np.maximum.at(high, of[there], north[there])
             self._frames[:, some] = longest[some] * (1 + 1e-6), low[some], high[some]
         return self._frames[:, pieces]
 
@@ -243,14 +229,15 @@ class Chords:
         at, west, east = self._at(pieces, y)
         return np.bincount(at, east - west, minlength=len(y)).astype(np.float64)
 
-    def _strips(self, pieces: IntArray) -> Strips:
+    def _strips(self, pieces: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Between heights of neighbouring corners: piece, southern and northern end, `(strips,)` each."""
         at, rows = self.rows.rows(pieces)
         owner = np.concatenate([pieces[at], pieces[at]])
         heights = np.concatenate([self.edges[rows, 1], self.edges[rows, 3]])
         order = np.lexsort((heights, owner))
         owner, heights = owner[order], heights[order]
         strip = (owner[1:] == owner[:-1]) & (heights[1:] > heights[:-1])
-        return Strips(owner[1:][strip], heights[:-1][strip], heights[1:][strip])
+        return (owner[1:][strip], heights[:-1][strip], heights[1:][strip])
 
     def _at(self, pieces: IntArray, y: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
         """The chords of pieces at heights: which of `pieces`, and both ends, from west to east."""
@@ -295,11 +282,6 @@ class PolygonDomain(MappedDomain):
         self._chords = Chords(*pieces.edges(bounds_of(grid, tree.end_code[edged], depth)))
         self._middle_x, self._middle_y = middles[0]
         super().__init__(fields, tree, bounds, "polygons")
-
-    @property
-    def nbytes(self) -> int:
-        """Of memory, beside the polygons themselves."""
-        return self.tree.nbytes + self._chords.nbytes + self._middle_x.nbytes + self._middle_y.nbytes
 
     def remarks(self) -> Iterator[str]:
         if self._repaired:

@@ -7,6 +7,8 @@ Source: the authalic latitude, as a power series of the squared eccentricity.
 
 from __future__ import annotations
 
+from math import factorial
+
 import numpy as np
 
 from schemas.arrays import FloatArray
@@ -16,24 +18,7 @@ FLATTENING = 1 / 298.257223563
 _E2 = FLATTENING * (2 - FLATTENING)
 _MINOR2 = (MAJOR_M * (1 - FLATTENING)) ** 2
 _DEGREE = 0.017453292519943295
-_SINE = (
-    1.0,
-    *(
-        float(sign) / float(product)
-        for sign, product in (
-            (-1, 6),
-            (1, 120),
-            (-1, 5040),
-            (1, 362880),
-            (-1, 39916800),
-            (1, 6227020800),
-            (-1, 1307674368000),
-            (1, 355687428096000),
-            (-1, 121645100408832000),
-            (1, 51090942171709440000),
-        )
-    ),
-)
+_SINE = tuple(float((-1) ** k) / float(factorial(2 * k + 1)) for k in range(11))
 _BAND = tuple((k + 1) * _E2**k / (2 * k + 1) for k in range(7))
 # Gauss-Legendre, four points, on [0, 1].
 _POINTS = (0.06943184420297371, 0.33000947820757187, 0.6699905217924281, 0.9305681557970262)

@@ -33,16 +33,12 @@ class ZoneDomain(SpatialDomain):
         field: name of the text field that holds a zone's name.
         names: of zones, in the order in which they are halved. measures: of each, such as its area; not negative.
         maps: of each zone, if synthetic records are to have coordinates inside of it: their fields are the maps'.
-    Raises: EngineInputError if there is no zone, or a name twice, or a measure that is none.
+    Raises: EngineInputError if no zone has a measure, or one has a measure that is none.
     """
 
     def __init__(
         self, field: str, names: Sequence[str], measures: Sequence[float], maps: Sequence[MappedDomain] = ()
     ) -> None:
-        if len(names) != len(measures) or (maps and len(maps) != len(names)):
-            raise EngineInputError("every zone must have one name and one measure")
-        if len(set(names)) < len(names):
-            raise EngineInputError("a zone is named twice")
         sizes = np.array(measures, np.float64)
         if not np.isfinite(sizes).all() or (sizes < 0).any() or (sizes > MOST).any():
             raise EngineInputError(f"measures of zones must be finite, not negative, and at most {MOST:g}")

@@ -362,7 +362,6 @@ class HeldLeaves:
         }
 
     def restore(self, state: State) -> None:
-        """See `engines.core.contract.Engine.restore`."""
         step, started = numbers_of(state, STATE_FORMAT, self.config.identity, count=2)
         with reading():
             average = np.array(state["watch/average"], np.float64)

@@ -38,26 +38,36 @@ MEMORY = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
-    """Public constants; may be printed and logged.
+class _NoisyCounts:
+    """Public constants of a mechanism; may be printed and logged.
 
     Args:
-        epsilon: of one event. depth: of the cells. domain_depth: of the finest cells.
-        missing: numbers of cells of `depth` that the domain has not, since a finest cell lies above; never counted.
+        epsilon: of one event, over all its counts (there is one).
     """
 
     epsilon: Fraction
-    depth: int
-    domain_depth: int
-    missing: tuple[int, ...] = ()
 
     @property
     def scale(self) -> Fraction:
         return scale_for(1, self.epsilon)
 
     def noisy(self, values: IntArray, noise: NoiseSource) -> IntArray:
-        """The one way in which the watch sees events: `(cells,)` int64 private in, released out."""
+        """The one way in which events leave: `(cells,)` int64 private in, released out."""
         return laplace_mechanism(values, self.scale, noise)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch(_NoisyCounts):
+    """One noisy count of a step's events per coarse cell.
+
+    Args:
+        depth: of the cells. domain_depth: of the finest cells.
+        missing: numbers of cells of `depth` that the domain has not, since a finest cell lies above; never counted.
+    """
+
+    depth: int
+    domain_depth: int
+    missing: tuple[int, ...] = ()
 
     def step(self, changes: Changes, average: FloatArray, noise: NoiseSource) -> tuple[BoolArray, FloatArray]:
         """Count a step's events.
@@ -95,29 +105,19 @@ DRIFT, DRIFT_FLOOR = 0.02, 0.0004
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeafCounter:
-    """Public constants of the leaf measurements; may be printed and logged.
+class LeafCounter(_NoisyCounts):
+    """The leaf measurements.
 
     Args:
-        epsilon: of one event, over all its measurements (there is one).
         longest: steps after which a leaf is measured whatever is expected in it.
     """
 
-    epsilon: Fraction
     longest: int
-
-    @property
-    def scale(self) -> Fraction:
-        return scale_for(1, self.epsilon)
 
     @property
     def variance(self) -> float:
         """Of one measurement, `LEAST_VARIANCE` at least."""
         return max(LEAST_VARIANCE, DiscreteLaplace(self.scale).variance)
-
-    def noisy(self, values: IntArray, noise: NoiseSource) -> IntArray:
-        """The one way in which pending events leave: `(leaves,)` int64 private in, released out."""
-        return laplace_mechanism(values, self.scale, noise)
 
 
 def hold(tree: HeldTree, changes: Changes) -> None:
@@ -208,33 +208,22 @@ def divide(
     Args:
         max_leaves: of the tree afterwards. rest: leaves from which on room is dear, since pairs are merged for it.
     """
-    halvings, order = _wanted(tree, at, np.maximum(estimates.values[at], 0.0), unit=unit)
-    if len(tree.leaves) >= rest:
-        price = PRICE * _cheapest(tree, estimates, rank=max_leaves // 16)
-        order = order[estimates.values[at[order]] > price]
-    at, halvings = at[order], halvings[order]
-    room = max_leaves - len(tree.leaves)
-    fits = np.cumsum((1 << halvings) - 1) <= room
-    chosen = np.argsort(at[fits], kind="stable")
-    tree.split(at[fits][chosen], halvings[fits][chosen], now=now)
-
-
-def _cheapest(tree: HeldTree, estimates: Estimates, *, rank: int) -> float:
-    """Estimate of the pair of leaves that would be the `rank`-th to be merged."""
-    _, left = tree.sibling_leaves()
-    values = np.sort(np.maximum(estimates.values[left], 0.0) + np.maximum(estimates.values[left + 1], 0.0))
-    return float(values[min(rank, len(values) - 1)]) if len(values) else 0.0
-
-
-def _wanted(tree: HeldTree, at: IntArray, values: FloatArray, *, unit: float) -> tuple[IntArray, IntArray]:
-    """Halvings of each leaf, and the positions in `at` of those to be divided, most urgent first."""
-    urgency = values / (SPLIT * np.sqrt(unit * (tree.parts[at] + 1)))
+    values = np.maximum(estimates.values, 0.0)
+    urgency = values[at] / (SPLIT * np.sqrt(unit * (tree.parts[at] + 1)))
     room = tree.room(at)
     halvings: IntArray = np.minimum(np.where(urgency >= 2.0, 2, 1), room)
     order: IntArray = np.argsort(-urgency, kind="stable")
-    wanted = (urgency > 1.0) & (room > 0)
-    first = order[wanted[order]]
-    return halvings, first
+    order = order[((urgency > 1.0) & (room > 0))[order]]
+    if len(tree.leaves) >= rest:
+        # What the pair of leaves holds that would be merged for the room.
+        (_, left), rank = tree.sibling_leaves(), max_leaves // 16
+        pairs = np.sort(values[left] + values[left + 1])
+        price = PRICE * float(pairs[min(rank, len(pairs) - 1)]) if len(pairs) else 0.0
+        order = order[estimates.values[at[order]] > price]
+    at, halvings = at[order], halvings[order]
+    fits = np.cumsum((1 << halvings) - 1) <= max_leaves - len(tree.leaves)
+    chosen = np.argsort(at[fits], kind="stable")
+    tree.split(at[fits][chosen], halvings[fits][chosen], now=now)
 
 
 def unite(tree: HeldTree, estimates: Estimates, *, unit: float, now: int, most: int) -> IntArray:

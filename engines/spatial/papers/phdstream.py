@@ -169,41 +169,6 @@ class PHDStreamConfig:
         return np.frombuffer(hashlib.sha256(repr(parts).encode()).digest(), np.uint8)
 
 
-def guarantee_of(config: PHDStreamConfig, rule: SplitRule, counter: Counter) -> Guarantee:
-    """Pure; what one event meets adds up to epsilon exactly.
-
-    Args: rule, counter: what draws the partition and counts the leaves.
-    """
-    scale = laplace_scale(counter)
-    return Guarantee(
-        epsilon=config.epsilon,
-        mechanisms=(
-            Mechanism(
-                name="partition of the domain (PrivTree, all levels of a step together)",
-                distribution="Laplace (one bit)",
-                l1_sensitivity=1,
-                scale=rule.scale,
-                epsilon=rule.epsilon,
-                account="event",
-                shift=path_cost(rule.fanout),
-            ),
-            # A counter's nodes as they are in its first release: how many one event is in, and the noise of each.
-            Mechanism(
-                name="event counts of the leaves",
-                distribution="discrete Laplace",
-                l1_sensitivity=max(1, ceil(counter.cost * scale)),
-                scale=scale,
-                epsilon=counter.cost,
-                account="event",
-                # The scale is rounded up, so this may be a little above what one event is in.
-                shift=counter.cost * scale,
-            ),
-        ),
-        note="One event is measured in one step."
-        + ("" if config.ttl_steps is None else " A ttl insert is two events: itself and its expiry."),
-    )
-
-
 STATE_FORMAT = 2
 
 
@@ -314,17 +279,11 @@ class PHDStream:
             np.sqrt(result.variances[at]).tolist(),
             strict=True,
         )
+        names = ("depth", "increment", "estimate", "standard_error")
         places = self.config.domain.described(nodes, depths)
         return [
-            {
-                **place,
-                "depth": depth,
-                "increment": increment,
-                "estimate": estimate,
-                "standard_error": error,
-                "variance": variance,
-            }
-            for place, (depth, increment, estimate, error) in zip(places, columns, strict=True)
+            place | dict(zip(names, row, strict=True)) | {"variance": variance}
+            for place, row in zip(places, columns, strict=True)
         ]
 
     def state(self) -> State:
@@ -342,7 +301,6 @@ class PHDStream:
         }
 
     def restore(self, state: State) -> None:
-        """See `engines.core.contract.Engine.restore`."""
         step, started = numbers_of(state, STATE_FORMAT, self.config.identity, count=2)
         with reading():
             nodes = np.array(state["released/nodes"], np.int64)
@@ -356,5 +314,33 @@ class PHDStream:
         self._pending = Folded(keys.reshape(-1, 1), counts)
 
     def guarantee(self) -> Guarantee:
-        """See `engines.core.contract.Engine.guarantee`. Pure."""
-        return guarantee_of(self.config, self._rule, self._counters.counter)
+        """See `engines.core.contract.Engine.guarantee`. Pure; what one event meets adds up to epsilon exactly."""
+        rule, counter = self._rule, self._counters.counter
+        scale = laplace_scale(counter)
+        return Guarantee(
+            epsilon=self.config.epsilon,
+            mechanisms=(
+                Mechanism(
+                    name="partition of the domain (PrivTree, all levels of a step together)",
+                    distribution="Laplace (one bit)",
+                    l1_sensitivity=1,
+                    scale=rule.scale,
+                    epsilon=rule.epsilon,
+                    account="event",
+                    shift=path_cost(rule.fanout),
+                ),
+                # A counter's nodes as they are in its first release: how many one event is in, and the noise of each.
+                Mechanism(
+                    name="event counts of the leaves",
+                    distribution="discrete Laplace",
+                    l1_sensitivity=max(1, ceil(counter.cost * scale)),
+                    scale=scale,
+                    epsilon=counter.cost,
+                    account="event",
+                    # The scale is rounded up, so this may be a little above what one event is in.
+                    shift=counter.cost * scale,
+                ),
+            ),
+            note="One event is measured in one step."
+            + ("" if self.config.ttl_steps is None else " A ttl insert is two events: itself and its expiry."),
+        )

@@ -34,6 +34,7 @@ from schemas.errors import EngineInputError
 UNRELEASED = -1
 
 Scalar = TypeVar("Scalar", bound=np.generic)
+Numbers = TypeVar("Numbers", IntArray, FloatArray)
 
 _FIELDS = ("nodes", "own", "below", "counts", "seen")
 
@@ -134,32 +135,21 @@ class Levels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partition:
-    """The visited tree, level by level; public but for `net`.
+    """The cells that a step's descent visited; public but for `net`.
 
     Attributes:
-        nodes: heap numbers of each level, ascending.
-        splits: positions of the split nodes in each level; their children, in pairs, are the next level.
-        leaves: positions of the leaves in each level.
-        net: `(leaves,)` int64, inserts minus deletes of each leaf, in the order of the levels; PRIVATE.
+        nodes: `(nodes,)` heap numbers, ascending. leaves: `(leaves,)` positions of those that were not split.
+        net: `(leaves,)` int64, inserts minus deletes of each leaf; PRIVATE.
     """
 
-    nodes: list[IntArray]
-    splits: list[IntArray]
-    leaves: list[IntArray]
+    nodes: IntArray
+    leaves: IntArray
     net: IntArray
 
     def leaf_nodes(self) -> tuple[IntArray, IntArray]:
         """Heap numbers and depths of the leaves, `(leaves,)` each, in the order of `net`."""
-        nodes = np.concatenate([level[leaf] for level, leaf in zip(self.nodes, self.leaves, strict=True)])
-        return nodes, np.repeat(np.arange(len(self.leaves)), [len(leaf) for leaf in self.leaves])
-
-    def flat_leaves(self) -> IntArray:
-        """Positions of the leaves among all visited nodes, level after level."""
-        offset, flat = 0, []
-        for level, leaf in zip(self.nodes, self.leaves, strict=True):
-            flat.append(leaf + offset)
-            offset += len(level)
-        return np.concatenate(flat)
+        nodes = self.nodes[self.leaves]
+        return nodes, node_depths(nodes)
 
 
 def descend(
@@ -183,8 +173,7 @@ def descend(
     prior = tree.counts[:1]
     above = np.zeros(0, np.int64)
     levels: list[IntArray] = []
-    splits: list[IntArray] = []
-    leaves: list[IntArray] = []
+    divided: list[BoolArray] = []
     nets: list[IntArray] = []
     for level in range(depth + 1):
         bits = np.zeros(len(nodes), np.bool_)
@@ -204,18 +193,16 @@ def descend(
                 rule=rule,
                 noise=noise.child("partition", level),
             )
-        split, leaf = np.flatnonzero(bits), np.flatnonzero(~bits)
         levels.append(nodes)
-        splits.append(split)
-        leaves.append(leaf)
-        nets.append(changes.net(starts[leaf], ends[leaf]))
-        if not len(split):
+        divided.append(bits)
+        nets.append(changes.net(starts[~bits], ends[~bits]))
+        if not bits.any():
             break
-        parents, above = nodes[split], moved[split]
+        parents, above = nodes[bits], moved[bits]
         nodes = np.repeat(2 * parents, 2)
         nodes[1::2] += 1
-        prior = _prior_of_children(tree, parents, prior[split], level=level, placement=placement)
-    return Partition(levels, splits, leaves, np.concatenate(nets))
+        prior = _prior_of_children(tree, parents, prior[bits], level=level, placement=placement)
+    return Partition(np.concatenate(levels), np.flatnonzero(~np.concatenate(divided)), np.concatenate(nets))
 
 
 def _prior_of_children(
@@ -232,8 +219,10 @@ def _prior_of_children(
     return prior
 
 
-def shared_from_above(own: Sequence[IntArray], splits: Sequence[IntArray]) -> list[FloatArray]:
-    """C_a of every node: half of its parent's C_a and C_n.
+def shared_from_above(
+    own: Sequence[IntArray] | Sequence[FloatArray], splits: Sequence[IntArray], *, share: float = 0.5
+) -> list[FloatArray]:
+    """C_a of every node: half of its parent's C_a and C_n; of variances, a quarter.
 
     Args:
         own: C_n level by level, `(nodes of the level,)` each. The children of the i-th split node of a level are
@@ -243,22 +232,11 @@ def shared_from_above(own: Sequence[IntArray], splits: Sequence[IntArray]) -> li
     above: list[FloatArray] = [np.zeros(len(own[0]))]
     for level in range(len(own) - 1):
         split = splits[level]
-        above.append(np.repeat(0.5 * (above[level][split] + own[level][split]), 2))
+        above.append(np.repeat(share * (above[level][split] + own[level][split]), 2))
     return above
 
 
-def variance_from_above(own: Sequence[FloatArray], splits: Sequence[IntArray]) -> list[FloatArray]:
-    """Variance of every node's C_a: what is halved has a quarter of the variance. Arguments as above, of variances."""
-    above: list[FloatArray] = [np.zeros(len(own[0]))]
-    for level in range(len(own) - 1):
-        split = splits[level]
-        above.append(np.repeat(0.25 * (above[level][split] + own[level][split]), 2))
-    return above
-
-
-def gathered_from_below(
-    own: Sequence[IntArray], below: Sequence[IntArray], splits: Sequence[IntArray]
-) -> list[IntArray]:
+def gathered_from_below(own: Sequence[Numbers], below: Sequence[Numbers], splits: Sequence[IntArray]) -> list[Numbers]:
     """C_d of every node: what its children measured and have below them. Leaves keep theirs.
 
     Args:
@@ -312,11 +290,10 @@ def measured(tree: Tree, partition: Partition, increments: IntArray, *, step: in
     Args:
         increments: `(leaves,)` in the order of `partition.leaf_nodes()`, in the tree's unit.
     """
-    visited = np.concatenate(partition.nodes)
-    tree = tree.with_nodes(visited)
-    at = np.searchsorted(tree.nodes, visited)
+    tree = tree.with_nodes(partition.nodes)
+    at = np.searchsorted(tree.nodes, partition.nodes)
     own, seen = tree.own.copy(), tree.seen.copy()
-    own[at[partition.flat_leaves()]] += increments
+    own[at[partition.leaves]] += increments
     seen[at] = step
     return Tree(tree.nodes, own, tree.below, tree.counts, seen)
 
@@ -372,10 +349,8 @@ def _estimate_variances(tree: Tree, live: IntArray, own: FloatArray) -> FloatArr
     result = np.zeros(len(own))
     everywhere = Levels.of(tree.nodes)
     parts = everywhere.cut(own)
-    below = [np.zeros(len(part)) for part in parts]
-    for level in reversed(range(len(parts) - 1)):
-        below[level][everywhere.splits[level]] = (parts[level + 1] + below[level + 1]).reshape(-1, 2).sum(axis=1)
+    below = gathered_from_below(parts, [np.zeros(len(part)) for part in parts], everywhere.splits)
     levels = Levels.of(tree.nodes[live])
-    above = variance_from_above(levels.cut(own[live]), levels.splits)
+    above = shared_from_above(levels.cut(own[live]), levels.splits, share=0.25)
     result[live] = np.concatenate(above) + own[live] + np.concatenate(below)[live]
     return result

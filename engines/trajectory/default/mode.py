@@ -83,7 +83,6 @@ class Default:
     def synthesise(
         self, trips: Trips, *, shares: Shares, limits: Limits, noise: NoiseSource, records: bool = True
     ) -> Synthesis:
-        """See `engines.trajectory.engine.TripMode`."""
         drawn_from = noise.child("noise")
         counted = count(trips, shares=shares, noise=drawn_from)
         plan = plan_for(float(counted.values[0]), shares, side=self.side)
@@ -115,7 +114,9 @@ class Default:
         starts, ends = fit.sample(pairs, maps.count, chance.child("pairs"))
         if not len(starts):
             return Synthesis(Trips.none(), tuple(noisy.values()), notes | {"trips": 0})
-        together = _together(starts == ends, by_hops, chance.child("together"))
+        # Those that end in their first cell, and also in its fine cell.
+        uniform = uniforms(len(starts), chance.child("together"))
+        together = (starts == ends) & (uniform * (by_hops[0] + by_hops[1]) < by_hops[0])
         rows = np.where(together, 0, 1 + classes(grid.hops(starts, ends), plan.hops))
         columns = drawn(detours, rows, deviation=noisy["detours"].deviation, noise=chance.child("detours"))
         moves = _moves(grid.hops(starts, ends), columns, plan, limits, chance.child("moves"))
@@ -129,13 +130,6 @@ class Default:
 
 def _table(noisy: Noisy, shape: tuple[int, int], total: float) -> FloatArray:
     return table_of(noisy.shaped(*shape), deviation=noisy.deviation, total=total)
-
-
-def _together(same: BoolArray, by_hops: FloatArray, noise: NoiseSource) -> BoolArray:
-    """`(trips,)` which of those that end in their first cell also end in its fine cell."""
-    both = by_hops[0] + by_hops[1]
-    together: BoolArray = same & (uniforms(len(same), noise) * both < by_hops[0])
-    return together
 
 
 def _moves(hops: IntArray, columns: IntArray, plan: Plan, limits: Limits, noise: NoiseSource) -> IntArray:
@@ -170,7 +164,11 @@ def _graph(
     likely = np.where(inside, np.sqrt(maps.prior[:, None] * maps.prior[np.maximum(targets, 0)]), 0.0)
     weights = maps.moves + 0.02 * likely * (max(maps.moves.sum(), 1.0) / likely.sum()) + 1e-12 * inside
     turns = _turns(noisy["turns"]) if "turns" in noisy else None
-    some = _some(errands, chance.child("some"))
+    some = errands
+    if len(errands.moves) > SAMPLE:
+        share = np.full(len(errands.moves), SAMPLE / len(errands.moves))
+        chosen = systematic(share, chance.child("some")) > 0
+        some = Errands(errands.starts[chosen], errands.ends[chosen], errands.moves[chosen])
     factor, deviation = len(errands.moves) / max(len(some.moves), 1), noisy["moves"].deviation
     each = np.repeat(1.0 / np.maximum(some.moves, 1), some.moves) * factor
     source = np.ones(int(some.offsets[-1]), bool)
@@ -200,15 +198,6 @@ def _turns(noisy: Noisy) -> FloatArray:
     directions = np.arange(8)
     turns: FloatArray = (turning / turning.mean())[(directions[None, :] - directions[:, None]) % 8]
     return turns
-
-
-def _some(errands: Errands, noise: NoiseSource) -> Errands:
-    """A systematic sample."""
-    count = len(errands.moves)
-    if count <= SAMPLE:
-        return errands
-    chosen = systematic(np.full(count, SAMPLE / count), noise) > 0
-    return Errands(errands.starts[chosen], errands.ends[chosen], errands.moves[chosen])
 
 
 def _with_points(

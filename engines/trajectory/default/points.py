@@ -210,8 +210,12 @@ def positioned(
         anchors = cells + (part + drawn[at]) / side
         ends = cells[last[back]] + (end + ending[at]) / side
         anchors[last[back[~still]]] = ends[~still]
-        line = _Line.of(anchors, offsets).without_moves(last[back[still]], ends[still])
-        lines.append(_points(line, cells, points, grid))
+        line, whole = _lines(anchors, offsets), last[back[still]]
+        # These visits are whole trips: straight from the anchor, where they start, to their ends.
+        line[1, whole] = (line[0, whole] + ends[still]) / 2
+        line[2, whole] = ends[still]
+        trips = np.isin(np.arange(len(cells)), whole)
+        lines.append(_points(line, trips, cells, points, grid))
     totals = np.append(0, np.cumsum(points))
     return Trips(lines[0], lines[1], totals[offsets])
 
@@ -234,56 +238,38 @@ def _others(sums: FloatArray, cells: IntArray, parts: IntArray, chance: FloatArr
     return _picked(sums, cells, np.where(limits >= lower, limits + (upper - lower), limits))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Line:
-    """One coordinate of each visit's line, in cells: where it comes in, passes, goes out; `whole` ones are trips."""
-
-    entry: FloatArray
-    anchor: FloatArray
-    leave: FloatArray
-    whole: BoolArray
-
-    def at(self, visits: slice) -> _Line:
-        return _Line(self.entry[visits], self.anchor[visits], self.leave[visits], self.whole[visits])
-
-    @staticmethod
-    def of(anchors: FloatArray, offsets: IntArray) -> _Line:
-        middle = (anchors[1:] + anchors[:-1]) / 2
-        entry, leave = np.append(anchors[0], middle), np.append(middle, anchors[-1])
-        entry[offsets[:-1]] = anchors[offsets[:-1]]
-        leave[offsets[1:] - 1] = anchors[offsets[1:] - 1]
-        return _Line(entry, anchors, leave, np.zeros(len(anchors), bool))
-
-    def without_moves(self, visits: IntArray, ends: FloatArray) -> _Line:
-        """These visits are whole trips: straight from the anchor, where they start, to their ends."""
-        anchor, leave, whole = self.anchor.copy(), self.leave.copy(), self.whole.copy()
-        leave[visits], whole[visits] = ends, True
-        anchor[visits] = (self.entry[visits] + ends) / 2
-        return _Line(self.entry, anchor, leave, whole)
+def _lines(anchors: FloatArray, offsets: IntArray) -> FloatArray:
+    """`(3, visits)`, one coordinate in cells: where each visit's line comes in, what it passes, where it goes out."""
+    middle = (anchors[1:] + anchors[:-1]) / 2
+    entry, leave = np.append(anchors[0], middle), np.append(middle, anchors[-1])
+    entry[offsets[:-1]] = anchors[offsets[:-1]]
+    leave[offsets[1:] - 1] = anchors[offsets[1:] - 1]
+    return np.stack([entry, anchors, leave])
 
 
-def _points(line: _Line, cells: IntArray, points: IntArray, grid: Grid) -> IntArray:
-    """All points on the lattice; `cells` are columns or rows."""
+def _points(line: FloatArray, whole: BoolArray, cells: IntArray, points: IntArray, grid: Grid) -> IntArray:
+    """All points on the lattice; `cells` are columns or rows, `whole` visits are trips."""
     until = np.append(0, np.cumsum(points))
     lattice = np.empty(int(until[-1]), np.int64)
     for low in range(0, len(cells), _VISITS):
         visits = slice(low, min(low + _VISITS, len(cells)))
-        lattice[until[low] : until[visits.stop]] = _points_of(line.at(visits), cells[visits], points[visits], grid)
+        lattice[until[low] : until[visits.stop]] = _points_of(
+            line[:, visits], whole[visits], cells[visits], points[visits], grid
+        )
     return lattice
 
 
-def _points_of(line: _Line, cells: IntArray, points: IntArray, grid: Grid) -> IntArray:
+def _points_of(line: FloatArray, whole: BoolArray, cells: IntArray, points: IntArray, grid: Grid) -> IntArray:
     rank = np.arange(int(points.sum())) - np.repeat(np.cumsum(points) - points, points)
     number = np.repeat(points, points)
     # A trip that never leaves its cell has its first and its last point at the ends of its line.
-    along = np.where(
-        np.repeat(line.whole, points) & (number > 1), rank / np.maximum(number - 1, 1), (rank + 0.5) / number
-    )
-    anchor = np.repeat(line.anchor, points)
+    along = np.where(np.repeat(whole, points) & (number > 1), rank / np.maximum(number - 1, 1), (rank + 0.5) / number)
+    entry, anchor, leave = np.repeat(line, points, axis=1)
     before, after = 1 - 2 * np.minimum(along, 0.5), 2 * np.maximum(along, 0.5) - 1
-    values = anchor + before * (np.repeat(line.entry, points) - anchor)
-    values += after * (np.repeat(line.leave, points) - anchor)
+    values = anchor + before * (entry - anchor)
+    values += after * (leave - anchor)
     # Whole lattice steps from the first to the last of a cell: points of a cell's visit stay in it.
     low, high = -(-cells * LATTICE // grid.side), -(-(cells + 1) * LATTICE // grid.side) - 1
     lattice = np.floor(values * (LATTICE / grid.side)).astype(np.int64)
-    return np.clip(lattice, np.repeat(low, points), np.repeat(high, points))
+    clipped: IntArray = np.clip(lattice, np.repeat(low, points), np.repeat(high, points))
+    return clipped

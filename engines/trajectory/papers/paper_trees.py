@@ -98,7 +98,6 @@ class Paper:
     def synthesise(
         self, trips: Trips, *, shares: Shares, limits: Limits, noise: NoiseSource, records: bool = True
     ) -> Synthesis:
-        """See `engines.trajectory.engine.TripMode`."""
         budget = {name: shares.whole * share for name, share in SHARES.items()}
         drawn, chance = noise.child("noise"), noise.child("chance")
         cells = discretised(trips, epsilon=budget["cells"], noise=drawn.child("cells"))
