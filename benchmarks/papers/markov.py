@@ -11,10 +11,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from engines.markov.chain import Transition
-from engines.markov.filters.collective import Collective
-from engines.markov.filters.gaussian import DenseFilter
-from engines.markov.simplex import project
+from engines.markov.chain import Transition, project
+from engines.markov.filters import Collective, DenseFilter
 from schemas.arrays import FloatArray
 
 

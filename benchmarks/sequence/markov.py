@@ -20,8 +20,7 @@ from benchmarks.sequence.markov_figures import figure, table
 from benchmarks.sequence.markov_rows import EPSILONS, RESULTS, Row, summary, unknown, write
 from benchmarks.sequence.markov_speed import map_speed, step_times
 from benchmarks.size import kept, sized
-from engines.markov.leakage import Adversary
-from engines.markov.leakage_budget import allocate
+from engines.markov.leakage import Adversary, allocate
 
 SEEDS, START_SEEDS, LEARNT_SEEDS = 20, 10, 5
 QUICK_SEEDS = sized(2, smallest=1)

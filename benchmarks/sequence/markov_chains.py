@@ -11,9 +11,8 @@ import numpy as np
 from benchmarks.papers.markov import kalman, likeliest_counts, prior_mean
 from engines.core.noise import discrete_laplace, scale_for, seeded
 from engines.markov.chain import Transition
-from engines.markov.config import MarkovConfig
 from engines.markov.domain import StatesDomain
-from engines.markov.engine import L1_SENSITIVITY
+from engines.markov.engine import L1_SENSITIVITY, MarkovConfig
 
 PAPER = np.array([[0.0, 0.0, 1.0], [0.5, 0.0, 0.5], [0.0, 1.0, 0.0]])
 """[cao2023]'s chain, before it is smoothed (its eq. 11)."""

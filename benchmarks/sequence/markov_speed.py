@@ -12,11 +12,9 @@ from scipy.optimize import minimize
 from scipy.special import digamma
 
 from benchmarks.size import sized
-from engines.markov.chain import Transition
-from engines.markov.filters.collective import Collective
-from engines.markov.filters.diagonal import DiagonalFilter
+from engines.markov.chain import Transition, project
+from engines.markov.filters import Collective, DiagonalFilter
 from engines.markov.paper import map_counts, objective
-from engines.markov.simplex import project
 
 RATE = 0.25
 FEW, MANY = sized((100, 10_000), smallest=(10, 100))

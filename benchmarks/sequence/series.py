@@ -21,9 +21,9 @@ from benchmarks.sequence.series_data import SOURCES, SeriesData, Source
 from benchmarks.sequence.series_figures import figure, table
 from benchmarks.sequence.series_rows import EXACT, PAPER, Row, summary, write
 from benchmarks.size import RESULTS, kept, sized
+from engines.series.budget import Presence
 from engines.series.config import SeriesConfig, adaptive_parts
 from engines.series.fields import SeriesDomain, SeriesField
-from engines.series.presence import Presence
 
 EPSILONS = ("0.1", "0.5", "1", "2", "5", "10")
 SEEDS = 20

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 
 from benchmarks.data import DATA
-from engines.series.clock import Clock
+from engines.series.bank import Clock
 
 LONGEST = 1000
 FloatArray = np.ndarray

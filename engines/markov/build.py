@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from scipy import sparse
 
 from engines.core.contract import Engine
 from engines.markov.chain import Transition
-from engines.markov.config import MarkovConfig
-from engines.markov.domain import StatesDomain
-from engines.markov.engine import Markov
-from engines.markov.evaluator import MarkovEvaluator
-from engines.markov.leakage import EXACT_STATES, Adversary
-from engines.markov.leakage_budget import Allocation, allocate
+from engines.markov.domain import MarkovEvaluator, StatesDomain
+from engines.markov.engine import Markov, MarkovConfig
+from engines.markov.leakage import EXACT_STATES, Adversary, Allocation, allocate
 from schemas.config import Stream
 from schemas.config.domain.states import StatesDomainSection
 from schemas.config.options.markov import MarkovOptions
+
+if TYPE_CHECKING:
+    from engines.markov.leakage import Allocation
 
 
 def _section(stream: Stream) -> StatesDomainSection:
@@ -42,6 +44,7 @@ def allocation(stream: Stream) -> Allocation | None:
     chain = transition(stream)
     if MarkovOptions.of(stream).allocation != "leakage" or chain is None:
         return None
+
     known = Adversary.of(chain.dense) if chain.states <= EXACT_STATES else Adversary.worst()
     return allocate(stream.privacy.epsilon_fraction, known, horizon=MarkovOptions.of(stream).horizon)
 

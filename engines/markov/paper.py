@@ -22,10 +22,7 @@ import numpy as np
 from scipy.special import digamma, gammaln
 
 from engines.core.contract import State
-from engines.markov.chain import Transition
-from engines.markov.estimate import Estimate
-from engines.markov.laplace import laplace_moments, matched_scale
-from engines.markov.simplex import likeliest
+from engines.markov.chain import Estimate, Transition, laplace_moments, likeliest, matched_scale
 from schemas.arrays import BoolArray, FloatArray
 from schemas.errors import EngineInputError
 

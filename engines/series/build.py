@@ -5,12 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 from engines.core.contract import Engine
-from engines.series.clock import Clock
+from engines.series.bank import Clock
+from engines.series.budget import Presence
 from engines.series.config import SeriesConfig
 from engines.series.engine import Series
-from engines.series.evaluator import SeriesEvaluator
-from engines.series.fields import SeriesDomain, SeriesField
-from engines.series.presence import Presence
+from engines.series.fields import SeriesDomain, SeriesEvaluator, SeriesField
 from schemas.config import Stream
 from schemas.config.domain.series import SeriesDomainSection
 from schemas.config.options.series import SeriesOptions
@@ -76,7 +75,7 @@ def config_class(mode: str) -> type[SeriesConfig]:
     """Of the recipe of a mode."""
     if mode in SeriesConfig.modes:
         return SeriesConfig
-    from engines.series.papers.config import PaperSeriesConfig
+    from engines.series.paper import PaperSeriesConfig
 
     return PaperSeriesConfig
 

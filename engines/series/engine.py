@@ -2,11 +2,10 @@
 
 A step's total is put on a public lattice of integers, gets exact noise there, and what is released is made of the
 noisy totals alone. The default is a filter bank with an adaptive budget; beside it there is the paper's releaser
-(`papers`).
+(`paper`).
 Guarantee: (epsilon, delta)-DP for one unit over a span (the horizon, or each aligned period), whatever its events, up
     to the bounds of `Presence`. Beyond the horizon nothing is released any more. Proofs: docs/engines/sequence.md.
-Source: [zhang2022]; the
-    default is ours.
+Source: [zhang2022]; the default is ours.
 Units: released values are in the raw field's units.
 """
 
@@ -17,12 +16,43 @@ from typing import Any
 from engines.core.contract import Batch, Release, State, SyntheticRecord
 from engines.core.noise import NoiseSource
 from engines.core.state import head, numbers_of, reading
-from engines.series.config import SeriesConfig
+from engines.series.config import SeriesConfig, SeriesOutcome, Value
 from engines.series.fields import SeriesField
-from engines.series.guarantee import guarantee
-from engines.series.modes import SeriesOutcome, Value
 from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
+
+
+def guarantee(config: SeriesConfig) -> Guarantee:
+    """See `engines.core.contract.Engine.guarantee`."""
+    return Guarantee(
+        epsilon=config.epsilon,
+        delta=config.delta,
+        mechanisms=config.mechanisms(),
+        neighbouring="replace" if config.domain.readings else "add_remove",
+        note=" ".join(_notes(config)),
+    )
+
+
+def _notes(config: SeriesConfig) -> list[str]:
+    presence = config.presence
+    notes = []
+    if config.domain.readings:
+        notes.append(
+            "A reading is aggregated upstream: the promise is for readings that differ by the declared sensitivity at "
+            "most, and WHETHER a reading came is taken as public."
+        )
+    if presence.most_steps is not None and presence.most_steps == presence.steps:
+        notes.append(f"One unit may be in all {presence.steps} steps of a span; all of them together cost epsilon.")
+    elif presence.most_steps is not None:
+        notes.append(
+            f"One unit is in at most {presence.most_steps} steps, whichever they are; all together cost epsilon."
+        )
+    else:
+        notes.append("One unit may be in every step for ever; weights that decay make the sum finite.")
+    if config.horizon is not None:
+        notes.append(f"After {config.horizon} steps nothing is released any more.")
+    return notes
+
 
 STATE_FORMAT = 1
 _DIGITS = 9
@@ -45,7 +75,7 @@ class Series:
     >>> from fractions import Fraction
     >>> from engines.core.noise import seeded
     >>> from engines.series.fields import SeriesDomain
-    >>> from engines.series.presence import Presence
+    >>> from engines.series.budget import Presence
     >>> from schemas.blocks import Folded
     >>> domain = SeriesDomain((SeriesField(name="visits"),))
     >>> once = Presence(events=1)

@@ -51,11 +51,11 @@ def test_a_planted_import_is_caught(importer: str, imported: str) -> None:
 @pytest.mark.parametrize(
     ("importer", "imported", "lazy"),
     [
-        ("engines.series.config", "engines.series.papers.config", True),
-        ("engines.series.build", "engines.series.papers.config", False),
-        ("engines.tabular.build", "engines.series.papers", True),
-        ("engines.tabular.papers.paper_table", "engines.series.papers.config", True),
-        ("agents.show.presentation.series", "engines.series.papers.config", True),
+        ("engines.series.config", "engines.series.paper", True),
+        ("engines.series.build", "engines.series.paper", False),
+        ("engines.tabular.build", "engines.series.paper", True),
+        ("engines.tabular.papers.paper_table", "engines.series.paper", True),
+        ("agents.show.presentation.series", "engines.series.paper", True),
         ("agents.show.presentation.spatial.error", "engines.tabular.papers.paper_table", True),
     ],
 )
@@ -76,7 +76,7 @@ def test_a_planted_import_upwards_and_a_planted_circle_are_caught() -> None:
 
 def test_a_planted_name_for_a_type_of_arrays_is_caught() -> None:
     source = "FloatArray = npt.NDArray[np.float64]\nweights: FloatArray = np.zeros(3)"
-    assert len(alias_breaches(Module("engines.series.clock", source))) == 1
+    assert len(alias_breaches(Module("engines.series.bank", source))) == 1
     assert not alias_breaches(Module("schemas.arrays", source))
 
 

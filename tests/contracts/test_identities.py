@@ -10,13 +10,13 @@ import pytest
 
 from engines.core.identity import written
 from engines.core.shares import GaussianShares, PureShares
-from engines.markov.config import MarkovConfig
 from engines.markov.domain import StatesDomain
-from engines.markov.leakage_budget import Allocation
-from engines.series.clock import Clock
+from engines.markov.engine import MarkovConfig
+from engines.markov.leakage import Allocation
+from engines.series.bank import Clock
+from engines.series.budget import Presence
 from engines.series.config import SeriesConfig
 from engines.series.fields import SeriesDomain, SeriesField
-from engines.series.presence import Presence
 from engines.trajectory.default.mode import Default
 from engines.trajectory.domain import Closing, TripDomain
 from engines.trajectory.engine import Limits, TrajectoryConfig, TripMode

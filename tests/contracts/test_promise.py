@@ -24,8 +24,8 @@ from engines.core.contract import Batch
 from engines.core.registry import build_domain
 from engines.core.shares import LaplaceCells
 from engines.markov.engine import Markov
-from engines.series.gaussian import FixedAmounts
-from engines.series.modes import FixedChannel
+from engines.series.budget import FixedAmounts
+from engines.series.config import FixedChannel
 from engines.spatial.held.engine import HeldConfig
 from engines.spatial.held.measure import LeafCounter
 from engines.spatial.split import SplitRule

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from engines.core.noise import seeded
-from engines.series.presence import Presence
+from engines.series.budget import Presence
 from engines.tabular.marginals import Marginals
 from schemas.blocks import Folded
 from tests.couple import thresholds
@@ -110,7 +110,7 @@ def scores_of_marginals(selection: ModuleType) -> None:
 
 CASES: dict[str, Callable[[ModuleType], None]] = {
     "engines.series.fields": sums,
-    "engines.series.gaussian": gaussian_totals,
+    "engines.series.budget": gaussian_totals,
     "engines.spatial.split": scores_of_cells,
     "engines.tabular.marginals": marginals_in_chunks,
     "engines.tabular.papers.selection": scores_of_marginals,

@@ -10,11 +10,11 @@ import numpy as np
 
 from engines.core.contract import Batch, Release
 from engines.core.noise import seeded
+from engines.series.budget import Presence
 from engines.series.build import config_class
 from engines.series.config import SeriesConfig
 from engines.series.engine import Series
 from engines.series.fields import SeriesDomain, SeriesField
-from engines.series.presence import Presence
 from schemas.blocks import Folded
 
 READING = SeriesDomain((SeriesField(name="v", of="value", limits=(-1000.0, 1000.0), sensitivity=1.0),))

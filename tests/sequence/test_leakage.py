@@ -8,8 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from engines.markov.leakage import Adversary, Correlation, fixed_point, reversed_chain
-from engines.markov.leakage_budget import allocate
+from engines.markov.leakage import Adversary, Correlation, allocate, fixed_point, reversed_chain
 from schemas.errors import EngineInputError
 
 PAPER = np.array([[0.0, 0.0, 1.0], [0.5, 0.0, 0.5], [0.0, 1.0, 0.0]])

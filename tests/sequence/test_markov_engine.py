@@ -15,14 +15,10 @@ from hypothesis import strategies as st
 from engines.checks.contract_checks import SilentNoise, check_engine, check_releases_add_up, run
 from engines.core.contract import Batch, Columns, Release
 from engines.core.noise import DiscreteLaplace, NoiseSource, seeded
-from engines.markov.chain import Transition
-from engines.markov.config import MarkovConfig
-from engines.markov.domain import StatesDomain
-from engines.markov.engine import Markov
-from engines.markov.evaluator import MarkovEvaluator
-from engines.markov.leakage import Adversary
-from engines.markov.leakage_budget import allocate
-from engines.markov.simplex import project
+from engines.markov.chain import Transition, project
+from engines.markov.domain import MarkovEvaluator, StatesDomain
+from engines.markov.engine import Markov, MarkovConfig
+from engines.markov.leakage import Adversary, allocate
 from schemas.blocks import Folded
 from schemas.config import ENGINES
 from schemas.errors import EngineInputError

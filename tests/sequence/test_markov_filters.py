@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from scipy import integrate, sparse
 
-from engines.markov.chain import Transition, covariance_step
-from engines.markov.filters.diagonal import DiagonalFilter
-from engines.markov.filters.gaussian import Belief, DenseFilter
-from engines.markov.laplace import laplace_moments, matched_scale
+from engines.markov.chain import Transition, covariance_step, laplace_moments, matched_scale
+from engines.markov.filters import Belief, DenseFilter, DiagonalFilter
 from schemas.errors import EngineInputError
 
 PAPER = np.array([[0.0, 0.0, 1.0], [0.5, 0.0, 0.5], [0.0, 1.0, 0.0]])

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 from scipy.special import digamma
 
+from engines.markov.chain import likeliest, project
 from engines.markov.paper import map_counts, objective
-from engines.markov.simplex import likeliest, project
 from schemas.errors import EngineInputError
 
 EASY = settings(max_examples=60)

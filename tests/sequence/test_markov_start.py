@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from engines.markov.chain import Transition
-from engines.markov.filters.diagonal import DiagonalFilter
-from engines.markov.filters.gaussian import DenseFilter
-from engines.markov.filters.start import first_counts
+from engines.markov.filters import DenseFilter, DiagonalFilter, first_counts
 
 
 @pytest.mark.parametrize(("states", "concentration", "scale"), [(12, 12.0, 300.0), (20, 5.0, 400.0)])

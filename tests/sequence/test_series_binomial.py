@@ -11,9 +11,8 @@ from math import exp
 import numpy as np
 import pytest
 
-from engines.series.papers.binomial import BinomialBudget
-from engines.series.presence import Presence
-from engines.series.schedule import WeightSchedule
+from engines.series.budget import Presence, WeightSchedule
+from engines.series.paper import BinomialBudget
 from schemas.errors import EngineInputError
 
 DELTA = 1e-6

@@ -15,12 +15,9 @@ from engines.core.accounting import DiscreteGaussianEvent, gaussian, privacy_los
 from engines.core.accounting.binomial import composed, draw_epsilon
 from engines.core.accounting.lattice import ROUNDING, dominating
 from engines.core.noise import seeded
-from engines.series.config import SeriesConfig
-from engines.series.gaussian import WHOLE, AdaptiveAmounts, FixedAmounts, GaussianBudget
-from engines.series.modes import Adaptive
-from engines.series.papers.binomial import BinomialBudget
-from engines.series.presence import Presence
-from engines.series.schedule import WeightSchedule
+from engines.series.budget import WHOLE, AdaptiveAmounts, FixedAmounts, GaussianBudget, Presence, WeightSchedule
+from engines.series.config import Adaptive, SeriesConfig
+from engines.series.paper import BinomialBudget
 from schemas.errors import BudgetError, EngineInputError
 from tests.sequence.series_support import TWO, recipe
 

@@ -17,15 +17,12 @@ from benchmarks.sequence.series_data import SeriesData
 from engines.core.contract import Batch
 from engines.core.noise import seeded
 from engines.core.registry import build_domain
-from engines.series.bank.filter_bank import FilterBank
-from engines.series.bank.inflation import Inflation
-from engines.series.bank.spending import power_share
+from engines.series.bank import Clock, FilterBank, Inflation, power_share
+from engines.series.budget import Presence
 from engines.series.build import clock, config
-from engines.series.clock import Clock
 from engines.series.config import SeriesConfig
 from engines.series.engine import Series
-from engines.series.papers.config import PaperSeriesConfig
-from engines.series.presence import Presence
+from engines.series.paper import PaperSeriesConfig
 from schemas.blocks import Folded
 from schemas.config import ENGINES, Stream
 from schemas.errors import ConfigError, EngineInputError

@@ -16,11 +16,11 @@ from engines.core.contract import Batch, Columns
 from engines.core.noise import NoiseSource, seeded
 from engines.core.noise.witness import BinomialLaw, GaussianLaw, Law, WitnessedSource
 from engines.core.registry import build_engine
+from engines.series.budget import GaussianBudget, NoisyTotal
 from engines.series.config import SeriesConfig
 from engines.series.engine import Series
 from engines.series.fields import SeriesDomain, SeriesField
-from engines.series.gaussian import GaussianBudget, NoisyTotal
-from engines.series.papers.config import PaperSeriesConfig
+from engines.series.paper import PaperSeriesConfig
 from schemas.blocks import Folded
 from tests.sequence.series_support import READING, TWO, reading, recipe, run
 

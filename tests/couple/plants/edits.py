@@ -7,6 +7,7 @@ import inspect
 import sys
 import textwrap
 from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import Any
 from unittest import mock
 
@@ -19,6 +20,8 @@ def edited(owner: Any, name: str, old: str, new: str, **names: Any) -> AbstractC
     Raises: AssertionError if `old` is not there exactly once: the real code has changed, and so must the fault.
     """
     found = inspect.getattr_static(owner, name)
+    if isinstance(found, cached_property):
+        found = found.func
     found = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
     function = inspect.unwrap(found)
     source = textwrap.dedent(inspect.getsource(function))

@@ -17,8 +17,8 @@ from engines.core.noise import NoiseSource, aggregate
 from engines.markov import engine as markov
 from engines.markov.domain import StatesDomain
 from engines.markov.engine import Markov
-from engines.markov.filters.collective import Collective
-from engines.markov.learning.learner import Learner
+from engines.markov.filters import Collective
+from engines.markov.learning import Learner
 from schemas.arrays import IntArray
 from schemas.blocks import Folded
 from tests.couple.plants import Plant, peeked

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from engines.series.gaussian import GaussianBudget
+from engines.series.budget import GaussianBudget
 from tests.couple.plants import Plant, peeked
 from tests.couple.plants import series_faults as faults
 from tests.couple.plants.remembered import Planted

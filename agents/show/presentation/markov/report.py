@@ -14,8 +14,8 @@ from agents.show.pages.verdict import GOOD, POOR, Judged, Scale
 from agents.show.presentation.bars import pairs
 from agents.show.presentation.markov.leakage import leakage_section
 from engines.core.registry import build_engine
+from engines.markov.domain import MarkovEvaluator
 from engines.markov.engine import Markov
-from engines.markov.evaluator import MarkovEvaluator
 from schemas.arrays import FloatArray
 from schemas.config import Stream
 from schemas.config.domain.states import StatesDomainSection

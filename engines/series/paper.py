@@ -1,7 +1,20 @@
-"""Binomial measurement of a step's totals, with the paper's own accounting: mode `paper-binomial`.
+"""Modes `paper` and `paper-binomial`: the AR(1) releaser, on Gaussian noise or on binomial noise.
 
-The paper adds binomial noise to w z, which is no integer, so that what is released tells w z modulo 1. Here the noise
-goes on the integer z, with 1 / w**2 times the coins; dividing by w afterwards would give the paper's variances.
+`Moments` learns mean, variance and lag-1 correlation of a series, one noisy value at a time.
+Source: [zhang2022], algorithm 1 (after [huitema1991]), with two corrections: the noise's own variance is taken
+    out of the variance, and the correlation, which noise attenuates, is scaled back by it. The paper adds 1 / (t - 1)
+    to the correlation where it is known to be positive: `positive`.
+
+`Releaser`: x_t = (1 - w_t) Zhat_t(x_{t-1}) + w_t y_t, with y_t = z_t + n_t / w_t. Written so, it is post-processing of
+y_t: the noise that the paper adds to a real-valued combination (where w z leaks modulo 1 beside integer noise) goes on
+an integer instead, and is scaled afterwards.
+Guarantee: post-processing; w_t is public (a secret w_t would add nothing to the guarantee) and 1 at t <= 2, which the
+    schedule's total contains.
+Source: [zhang2022], algorithms 1 and 2, theorem 6.1 for the standard error. Parameters come from released x alone.
+
+`BinomialChannel` measures a step's totals, with the paper's own accounting: mode `paper-binomial`. The paper adds
+binomial noise to w z, which is no integer, so that what is released tells w z modulo 1. Here the noise goes on the
+integer z, with 1 / w**2 times the coins; dividing by w afterwards would give the paper's variances.
 Guarantee: (epsilon, delta)-DP for a unit over a span, wherever its events lie. A draw with m = `half` coins on an
     integer moved by s is (e, d)-DP by lemma A.2 (the likelihood ratio of s neighbouring counts is at most ((m + k + s)
     / (m - k - s + 1)) ** s, and Hoeffding bounds the k where that is beyond e); the draws that a unit meets compose by
@@ -22,7 +35,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from math import ceil, inf
+from math import ceil, inf, sqrt
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,11 +45,124 @@ from engines.core.accounting.binomial import advanced, composed, draw_epsilon
 from engines.core.contract import State
 from engines.core.noise import NoiseSource, binomial_mechanism
 from engines.core.noise.binomial import MAX_HALF
-from engines.series.gaussian import NoisyTotal
-from engines.series.presence import Presence
-from engines.series.schedule import WeightSchedule
+from engines.series.budget import NoisyTotal, Presence, WeightSchedule
+from engines.series.config import FixedChannel, Measuring, SeriesConfig, SeriesMode
 from schemas.arrays import FloatArray
 from schemas.errors import EngineInputError
+from schemas.guarantee import Mechanism
+
+_FLOOR = 1e-3
+"""The variance is at least this part of the noisy one."""
+_MOST = 0.99
+_FEWEST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Of an AR(1) process."""
+
+    mean: float
+    variance: float
+    correlation: float
+
+
+class Moments:
+    """Running sums over the values seen; `count` of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first = self._last = self._sum = self._squares = self._products = self._noise = 0.0
+
+    def add(self, value: float, noise_variance: float) -> None:
+        """Take in the next value and the variance of its noise."""
+        if self.count == 0:
+            self._first = value
+        # Sums are of distances from the first value, so that a high level costs no digits.
+        moved, before = value - self._first, self._last - self._first
+        self._products += moved * before if self.count else 0.0
+        self._sum += moved
+        self._squares += moved**2
+        self._noise += noise_variance
+        self._last = value
+        self.count += 1
+
+    def parameters(self, *, positive: bool = False) -> Parameters | None:
+        """What the values so far say; None before there are two."""
+        n = self.count
+        if n < _FEWEST:
+            return None
+        mean, last = self._sum / n, self._last - self._first
+        spread = max(self._squares - n * mean**2, 0.0)
+        noisy = spread / (n - 1)
+        noise = self._noise / n
+        variance = max(noisy - noise, _FLOOR * noisy)
+        # Sum over pairs of (value - mean) (next - mean); the first distance is zero.
+        pairs = self._products - mean * (2 * self._sum - last) + (n - 1) * mean**2
+        correlation = pairs / spread if spread > 0 else 0.0
+        if positive:
+            correlation += 1 / (n - 1)
+        corrected = correlation * (variance + noise) / variance if variance > 0 else 0.0
+        return Parameters(mean + self._first, variance, min(max(corrected, 0.0), _MOST))
+
+    def arrays(self) -> State:
+        """State, as one array."""
+        sums = [self.count, self._first, self._last, self._sum, self._squares, self._products, self._noise]
+        return {"moments": np.array(sums, np.float64)}
+
+    def restore(self, state: State) -> None:
+        """Take over a state. Raises: KeyError, ValueError."""
+        count, *sums = state["moments"].tolist()
+        self.count = int(count)
+        self._first, self._last, self._sum, self._squares, self._products, self._noise = sums
+
+
+class Releaser:
+    """An estimator, see `modes`."""
+
+    def __init__(self, squared_weight: Callable[[int], float], *, positive: bool) -> None:
+        """Args: `squared_weight` of a step; `positive`: the correlation is known to be above zero."""
+        self._squared_weight, self._positive = squared_weight, positive
+        self._moments = Moments()
+        self._step, self._last = 0, 0.0
+
+    def update(self, value: float, variance: float) -> tuple[float, float]:
+        """Take in a measurement; return x_t and the variance of its error."""
+        square = self._squared_weight(self._step)
+        noise = variance * square
+        known = self._moments.parameters(positive=self._positive)
+        if known is None or square >= 1:
+            released, error = value, variance
+        else:
+            guess, doubt = self._guess(known, noise)
+            weight = square**0.5
+            released = (1 - weight) * guess + weight * value
+            error = (1 - weight) ** 2 * doubt + noise
+        self._moments.add(released, noise)
+        self._last = released
+        self._step += 1
+        return released, error
+
+    def _guess(self, known: Parameters, noise: float) -> tuple[float, float]:
+        kept = known.variance / (known.variance + noise)
+        pull = known.correlation * kept
+        guess = known.mean * (1 - pull) + pull * self._last
+        return guess, known.variance * (1 - known.correlation**2 * kept)
+
+    def skip(self) -> None:
+        """The present step has no measurement: the next one is guessed from what would have been guessed here."""
+        known = self._moments.parameters(positive=self._positive)
+        if known is not None:
+            self._last = self._guess(known, 0.0)[0]
+        self._step += 1
+
+    def arrays(self) -> State:
+        return {"step": np.array([self._step], np.int64), "last": np.array([self._last]), **self._moments.arrays()}
+
+    def restore(self, state: State) -> None:
+        """Take over a state. Raises: KeyError, ValueError."""
+        (self._step,), (self._last,) = state["step"].tolist(), state["last"].tolist()
+        self._moments.restore(state)
+
 
 Cost = Callable[[FloatArray], FloatArray]
 
@@ -237,3 +364,54 @@ class BinomialChannel:
 
     def restore(self, state: State) -> None:
         self._accountant = self._accountant.restore(state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperSeriesConfig(SeriesConfig):
+    """See `engines.series.config.SeriesConfig`. Raises: EngineInputError."""
+
+    modes: ClassVar[frozenset[str]] = frozenset({"paper", "paper-binomial"})
+
+    @property
+    def schedule(self) -> WeightSchedule:
+        """See `SeriesConfig.schedule`."""
+        return WeightSchedule.of_paper(self.weight, self.decay)
+
+    @property
+    def binomial(self) -> BinomialBudget:
+        return BinomialBudget(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            presence=self.presence,
+            shifts=self.shifts,
+            shares=self.shares,
+            schedule=self.schedule,
+        )
+
+    @property
+    def version(self) -> int:
+        """See `SeriesConfig.version`."""
+        # 2: noise of paper-binomial that covers every arrangement of a unit's events; one event a step had it before.
+        return 2 if self.mode == "paper-binomial" and self.presence.per_step > 1 else 1
+
+    def build(self) -> SeriesMode:
+        """See `SeriesConfig.build`."""
+        schedule, presence = self.schedule, self.presence
+
+        def squared(step: int) -> float:
+            return float(schedule.squared(presence.where(step)[1]))
+
+        channel = FixedChannel(self.fixed) if self.mode == "paper" else BinomialChannel(self.binomial)
+        return Measuring(channel, [Releaser(squared, positive=self.positive) for _ in self.shifts])
+
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """See `SeriesConfig.mechanisms`."""
+        if self.mode == "paper":
+            return SeriesConfig.mechanisms(self)
+        budget = self.binomial
+        weight = budget.schedule.squared(budget.schedule.full)
+
+        def sigma(index: int) -> float:
+            return sqrt(budget.half(index, weight, budget.base) / 2) * (1 << budget.coarse(index))
+
+        return self.measurements("binomial", sigma)

@@ -1,1 +1,0 @@
-"""Filters and smoothers of the collective, for a chain that is known."""

@@ -1,1 +1,0 @@
-"""What learns a chain that is not known."""

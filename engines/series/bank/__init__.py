@@ -1,1 +1,0 @@
-"""The default: a bank of Kalman filters for each field."""

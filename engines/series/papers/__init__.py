@@ -1,1 +1,0 @@
-"""What reproduces the paper: the AR(1) releaser, with Gaussian or with binomial noise."""
