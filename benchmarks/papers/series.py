@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engines.core.accounting import gaussian
-from engines.series.paper import Moments
+from engines.series.papers.ar1 import Moments
 
 DELTA = 1e-6
 WEIGHTS = (0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)

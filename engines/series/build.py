@@ -75,7 +75,7 @@ def config_class(mode: str) -> type[SeriesConfig]:
     """Of the recipe of a mode."""
     if mode in SeriesConfig.modes:
         return SeriesConfig
-    from engines.series.paper import PaperSeriesConfig
+    from engines.series.papers.ar1 import PaperSeriesConfig
 
     return PaperSeriesConfig
 

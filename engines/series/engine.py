@@ -2,7 +2,7 @@
 
 A step's total is put on a public lattice of integers, gets exact noise there, and what is released is made of the
 noisy totals alone. The default is a filter bank with an adaptive budget; beside it there is the paper's releaser
-(`paper`).
+(`papers`).
 Guarantee: (epsilon, delta)-DP for one unit over a span (the horizon, or each aligned period), whatever its events, up
     to the bounds of `Presence`. Beyond the horizon nothing is released any more. Proofs: docs/engines/sequence.md.
 Source: [zhang2022]; the default is ours.

@@ -51,11 +51,11 @@ def test_a_planted_import_is_caught(importer: str, imported: str) -> None:
 @pytest.mark.parametrize(
     ("importer", "imported", "lazy"),
     [
-        ("engines.series.config", "engines.series.paper", True),
-        ("engines.series.build", "engines.series.paper", False),
-        ("engines.tabular.build", "engines.series.paper", True),
-        ("engines.tabular.papers.paper_table", "engines.series.paper", True),
-        ("agents.show.presentation.series", "engines.series.paper", True),
+        ("engines.series.config", "engines.series.papers", True),
+        ("engines.series.build", "engines.series.papers", False),
+        ("engines.tabular.build", "engines.series.papers", True),
+        ("engines.tabular.papers.paper_table", "engines.series.papers", True),
+        ("agents.show.presentation.series", "engines.series.papers", True),
         ("agents.show.presentation.spatial.error", "engines.tabular.papers.paper_table", True),
     ],
 )

@@ -70,7 +70,7 @@ def _attempts(site: Site) -> Iterator[tuple[str, Stream, int]]:
 SHARED = {"shares.py": "tabular"}
 """Modules that several engines draw through, and the engine that is tried."""
 MODES_OF = {
-    "series.paper": ("paper", "paper-binomial"),
+    "series.papers": ("paper", "paper-binomial"),
     "tabular.papers": ("paper",),
     "trajectory.papers": ("paper",),
     "shares": ("default",),

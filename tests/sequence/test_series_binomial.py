@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from engines.series.budget import Presence, WeightSchedule
-from engines.series.paper import BinomialBudget
+from engines.series.papers.ar1 import BinomialBudget
 from schemas.errors import EngineInputError
 
 DELTA = 1e-6

@@ -17,7 +17,7 @@ from engines.core.accounting.lattice import ROUNDING, dominating
 from engines.core.noise import seeded
 from engines.series.budget import WHOLE, AdaptiveAmounts, FixedAmounts, GaussianBudget, Presence, WeightSchedule
 from engines.series.config import Adaptive, SeriesConfig
-from engines.series.paper import BinomialBudget
+from engines.series.papers.ar1 import BinomialBudget
 from schemas.errors import BudgetError, EngineInputError
 from tests.sequence.series_support import TWO, recipe
 

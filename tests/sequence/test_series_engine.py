@@ -22,7 +22,7 @@ from engines.series.budget import Presence
 from engines.series.build import clock, config
 from engines.series.config import SeriesConfig
 from engines.series.engine import Series
-from engines.series.paper import PaperSeriesConfig
+from engines.series.papers.ar1 import PaperSeriesConfig
 from schemas.blocks import Folded
 from schemas.config import ENGINES, Stream
 from schemas.errors import ConfigError, EngineInputError

@@ -20,7 +20,7 @@ from engines.series.budget import GaussianBudget, NoisyTotal
 from engines.series.config import SeriesConfig
 from engines.series.engine import Series
 from engines.series.fields import SeriesDomain, SeriesField
-from engines.series.paper import PaperSeriesConfig
+from engines.series.papers.ar1 import PaperSeriesConfig
 from schemas.blocks import Folded
 from tests.sequence.series_support import READING, TWO, reading, recipe, run
 

@@ -68,7 +68,7 @@ def gaussian_mechanism(values: int | IntArray, sigma_squared: Fraction, source: 
 def binomial_mechanism(value: int, half: int, source: NoiseSource) -> int:
     """Add centred binomial noise of `2 half` fair coins to a private integer.
 
-    Guarantee: what `engines.series.paper` works out.
+    Guarantee: what `engines.series.papers.ar1` works out.
     Raises: EngineInputError if `half` is out of range.
     """
     draw = partial(centred_binomials, half=half, source=source)

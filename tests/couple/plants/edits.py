@@ -30,4 +30,6 @@ def edited(owner: Any, name: str, old: str, new: str, **names: Any) -> AbstractC
     code = compile(source.replace(old, new), f"<fault in {name}>", "exec", __future__.annotations.compiler_flag)
     made: dict[str, Any] = {}
     exec(code, {**scope, **names} if names else scope, made)
+    if isinstance(made[name], cached_property):
+        made[name].__set_name__(owner, name)
     return mock.patch.object(owner, name, made[name])
