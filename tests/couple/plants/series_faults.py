@@ -17,11 +17,11 @@ from engines.core.contract import State, SyntheticRecord
 from engines.core.noise import NoiseSource, discrete_gaussian, gaussian_mechanism, seeded
 from engines.core.noise.private import aggregate
 from engines.series import engine as series
-from engines.series.papers import ar1 as series_binomial
 from engines.series.bank import FilterBank
 from engines.series.budget import GaussianBudget, NoisyTotal, Presence, WeightSchedule
 from engines.series.config import Adaptive, Measuring, SeriesOutcome
 from engines.series.fields import SeriesDomain, SeriesField
+from engines.series.papers import ar1 as series_binomial
 from engines.series.papers.ar1 import Releaser
 from schemas.blocks import Folded
 from tests.couple.plants.remembered import Planted, remembered, replaced
