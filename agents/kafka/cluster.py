@@ -274,14 +274,10 @@ def access_error(error: BaseException) -> AccessError | None:
 
 def said(error: BaseException) -> BaseException:
     """What is to be said of an error, and decided by: what a client met, where that is behind what it raised."""
-    return access_error(error) or no_descriptors(error) or _refused(error) or error
-
-
-def _refused(error: BaseException) -> BrokerError | None:
-    """An answer of the cluster after which nobody may go on."""
-    return (
-        refusal("a request", ("", None), error.errno, "this worker") if isinstance(error, BrokerResponseError) else None
-    )
+    known: BaseException | None = access_error(error) or no_descriptors(error)
+    if known is None and isinstance(error, BrokerResponseError):
+        known = refusal("a request", ("", None), error.errno, "this worker")
+    return known or error
 
 
 async def probe(kafka: Kafka) -> None:

@@ -240,7 +240,7 @@ async def _stream_status(
         recent=nested(recent),
         lost=Seen(totals).lost,
         source_problem=None if change is None else explain(change),
-        live=_live(blocks.values()) if stream.time.clock == "replay" else None,
+        live=sum(block.live_from is not None for block in blocks.values()) if stream.time.clock == "replay" else None,
         partitions=partitions,
         doubt=None if foreign is None else Doubt("foreign record", explain(foreign)),
     )
@@ -255,10 +255,6 @@ async def _newest_entry(end: Tail, stream: str) -> tuple[LedgerEntry | None, Wir
         except WireError as error:
             foreign = error
     return None, foreign
-
-
-def _live(newest: Iterable[Block]) -> int:
-    return sum(block.live_from is not None for block in newest)
 
 
 async def _newest_blocks(

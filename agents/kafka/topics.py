@@ -145,14 +145,23 @@ WHAT_TO_DO = (
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """A topic of the job's history, and how it is known that it has lost something."""
+class TopicProblem:
+    """Why the job cannot use a topic as it is, and what to do. `gone`: it is not there, or has lost what it held."""
 
     topic: str
     reason: str
+    fix: str
+    gone: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.reason}\n    fix: {self.fix}"
 
 
-async def lost_topics(config: Config, existing: Mapping[str, TopicIdentity]) -> list[Lost]:
+def _lost(topic: str, reason: str) -> TopicProblem:
+    return TopicProblem(topic, reason, WHAT_TO_DO, gone=True)
+
+
+async def lost_topics(config: Config, existing: Mapping[str, TopicIdentity]) -> list[TopicProblem]:
     """Topics of the job's history that are missing although another of them holds, or has held, records.
 
     Raises: BrokerError.
@@ -164,11 +173,11 @@ async def lost_topics(config: Config, existing: Mapping[str, TopicIdentity]) -> 
     for name in names:
         if name in existing and any((await ends_of(config.kafka, name, existing[name].partitions))[1]):
             reason = f"is gone, with all it held: {name} shows that the job has run. It must not be made again empty"
-            return [Lost(each, reason) for each in missing]
+            return [_lost(each, reason) for each in missing]
     return []
 
 
-async def lost_public(config: Config, existing: Mapping[str, TopicIdentity]) -> list[Lost]:
+async def lost_public(config: Config, existing: Mapping[str, TopicIdentity]) -> list[TopicProblem]:
     """Public topics that are missing of streams that were started: all were there at the first start.
 
     Raises: BrokerError, WireError.
@@ -181,10 +190,10 @@ async def lost_public(config: Config, existing: Mapping[str, TopicIdentity]) -> 
     _, _, records = await read_to_end(config.kafka, topics.fingerprints, 0, 0)
     started = holding(record.value for record in records)
     reason = "is gone, with all it held: {stream} was started with it. It must not be made again empty"
-    return [Lost(topic, reason.format(stream=stream)) for topic, stream in missing.items() if stream in started]
+    return [_lost(topic, reason.format(stream=stream)) for topic, stream in missing.items() if stream in started]
 
 
-async def lost_bounds(config: Config, existing: Mapping[str, TopicIdentity]) -> list[Lost]:
+async def lost_bounds(config: Config, existing: Mapping[str, TopicIdentity]) -> list[TopicProblem]:
     """Whether the offsets of the bounds topic show that it was cut, or made again while the job had bounds in it.
 
     Raises: BrokerError, WireError.
@@ -196,9 +205,11 @@ async def lost_bounds(config: Config, existing: Mapping[str, TopicIdentity]) -> 
     # After the blocks: what a block speaks of was committed with it or before.
     begins, ends = await ends_of(config.kafka, topics.bounds, existing[topics.bounds].partitions)
     if any(begins):  # compaction leaves the first offset where it is
-        return [Lost(topics.bounds, "has lost its first records: by retention, or while it had another cleanup.policy")]
+        return [
+            _lost(topics.bounds, "has lost its first records: by retention, or while it had another cleanup.policy")
+        ]
     if any(ends[partition] == 0 for partition in written if partition < len(ends)):
-        return [Lost(topics.bounds, "is empty where blocks speak of bounds in it: it was deleted and made again")]
+        return [_lost(topics.bounds, "is empty where blocks speak of bounds in it: it was deleted and made again")]
     return []
 
 
@@ -250,19 +261,6 @@ DO_NOT_COMPACT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TopicProblem:
-    """Why the job cannot use a topic as it is, and what to do. `gone`: it is not there, or has lost what it held."""
-
-    topic: str
-    reason: str
-    fix: str
-    gone: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.topic}: {self.reason}\n    fix: {self.fix}"
-
-
 def needed_topics(config: Config) -> list[Topic]:
     """Every topic that the job writes, and those it reads from others (whose `partitions` is None)."""
     topics = Topics(config.job.name, config.kafka.partitions)
@@ -307,7 +305,7 @@ async def create_topics(config: Config, *, source_partitions: int | None = None)
     async with admin_client(config.kafka) as admin:
         present = await topic_identities(admin, [topic.name for topic in needed_topics(config)])
         if lost := await lost_topics(config, present) + await lost_public(config, present):
-            raise TopicError("\n".join(str(_problem(each)) for each in lost))
+            raise TopicError("\n".join(map(str, lost)))
         replication, extra = await _replication(admin, config.kafka)
         existing = set(await admin.list_topics())
         new = []
@@ -318,15 +316,23 @@ async def create_topics(config: Config, *, source_partitions: int | None = None)
             if topic.name in existing or partitions is None:
                 continue
             new.append(NewTopic(topic.name, partitions, replication, topic_configs={**topic.settings, **extra}))
-        created = []
-        if new:
-            for name, error, *_ in (await admin.create_topics(new)).topic_errors:
-                if error == 0:
-                    created.append(name)
-                elif error != TopicAlreadyExistsError.errno:  # another worker was faster
-                    raise BrokerError(f"topic {name} could not be created: {for_code(error).__name__}")
-            await _visible(admin, created)
-        return created
+        return await _create(admin, new) if new else []
+
+
+async def _create(admin: AIOKafkaAdminClient, new: Sequence[NewTopic]) -> list[str]:
+    """Create topics, and wait until brokers know them: for a moment they answer "unknown topic"."""
+    created = []
+    for name, error, *_ in (await admin.create_topics(new)).topic_errors:
+        if error == 0:
+            created.append(name)
+        elif error != TopicAlreadyExistsError.errno:  # another worker was faster
+            raise BrokerError(f"topic {name} could not be created: {for_code(error).__name__}")
+    names = [topic.name for topic in new]
+    for _ in range(VISIBLE_TRIES):
+        if len(await topic_identities(admin, names)) == len(names):
+            return created
+        await asyncio.sleep(0.1)
+    raise BrokerError(f"topics were created and did not appear: {', '.join(names)}; try again")
 
 
 async def restore_changelog(config: Config) -> bool:
@@ -343,20 +349,8 @@ async def restore_changelog(config: Config) -> bool:
         topic = next(topic for topic in topics.private() if topic.name == topics.changelog)
         assert topic.partitions is not None
         new = NewTopic(topic.name, topic.partitions, replication, topic_configs={**topic.settings, **extra})
-        for name, error, *_ in (await admin.create_topics([new])).topic_errors:
-            if error not in (0, TopicAlreadyExistsError.errno):
-                raise BrokerError(f"topic {name} could not be made again: {for_code(error).__name__}")
-        await _visible(admin, [topic.name])
+        await _create(admin, [new])
     return True
-
-
-async def _visible(admin: AIOKafkaAdminClient, names: list[str]) -> None:
-    """Wait until brokers know the new topics: they answer "unknown topic" for a moment after the creation."""
-    for _ in range(VISIBLE_TRIES):
-        if len(await topic_identities(admin, names)) == len(names):
-            return
-        await asyncio.sleep(0.1)
-    raise BrokerError(f"topics were created and did not appear: {', '.join(names)}; try again")
 
 
 async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicProblem]:
@@ -369,8 +363,7 @@ async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicPro
     async with admin_client(config.kafka) as admin:
         found = await topic_identities(admin, [topic.name for topic in needed])
         settings = await _settings(admin, [topic.name for topic in needed if topic.name in found])
-    gone = await lost_topics(config, found) + await lost_public(config, found)
-    lost = {each.topic: _problem(each) for each in gone}
+    lost = {each.topic: each for each in await lost_topics(config, found) + await lost_public(config, found)}
     problems = []
     for topic in needed:
         identity = found.get(topic.name)
@@ -409,12 +402,8 @@ async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicPro
                 reason = f'has {identity.partitions} partitions, and stream {alone} with partitioner = "none" takes one'
                 problems.append(TopicProblem(topic.name, reason, f"keep the events of all users {ONE_PARTITION}"))
     if bounds and not problems:
-        problems = [_problem(each) for each in await lost_bounds(config, found)]
+        problems = await lost_bounds(config, found)
     return problems
-
-
-def _problem(lost: Lost) -> TopicProblem:
-    return TopicProblem(lost.topic, lost.reason, WHAT_TO_DO, gone=True)
 
 
 def acl_lines(
@@ -442,7 +431,8 @@ def acl_lines(
     def allow(principal: str, operations: str, kind: str, names: Sequence[str], *more: str) -> str:
         allowed = [part for operation in operations.split() for part in ("--operation", operation)]
         resources = [part for name in names for part in (f"--{kind}", name)]
-        return shlex.join([*_acl_command(config.kafka), "--allow-principal", principal, *allowed, *resources, *more])
+        command = [*_of_the_cluster("kafka-acls.sh", config.kafka), "--add", "--allow-principal", principal]
+        return shlex.join([*command, *allowed, *resources, *more])
 
     ids = [f"{job}-{role}-" for role in ("ingest", "engine", "replay")]
     lines = [
@@ -465,10 +455,6 @@ def _of_the_cluster(program: str, kafka: Kafka) -> list[str]:
     if kafka.security_protocol != "PLAINTEXT":
         command += ["--command-config", ADMIN_PROPERTIES]
     return command
-
-
-def _acl_command(kafka: Kafka) -> list[str]:
-    return [*_of_the_cluster("kafka-acls.sh", kafka), "--add"]
 
 
 async def _replication(admin: AIOKafkaAdminClient, kafka: Kafka) -> tuple[int, dict[str, str]]:

@@ -14,7 +14,7 @@ import faust
 from yarl import URL
 
 from agents.kafka.lifecycle.state_folder import SET_IT, root_of
-from agents.kafka.lifecycle.vitals import watch_vitals
+from agents.kafka.lifecycle.vitals import VitalsWatch
 from agents.kafka.membership import HEARTBEAT_S
 from agents.kafka.security import faust_credentials
 from agents.kafka.transport import JobTransport
@@ -62,7 +62,7 @@ def build_app(job: Job, *, roles: Iterable[str] = ROLES, services: Sequence[type
     for role, topic in sources.items():
         _attach(app, tasks, role, topic)
     _follow_assignment(app, job, table, tasks, set(sources.values()))
-    watch_vitals(app, job.vitals, sources)
+    app.service(VitalsWatch.configured(app, job.vitals, sources))
     for service in services:
         app.service(service)
     return app

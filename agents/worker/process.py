@@ -42,7 +42,7 @@ from agents.worker.ingest.specs import user_key_ids
 from agents.worker.job import Job
 from agents.worker.metrics import RESTARTS, expose_worker
 from agents.worker.probes import serve
-from agents.worker.topic_watch import watch_service
+from agents.worker.topic_watch import TopicWatch
 from schemas.errors import LostTopicError, PrivstreamError, TopicError
 from schemas.topics import Topics
 
@@ -229,7 +229,7 @@ async def prepare(
     await stop_log.may_write(config)
     async with admin_client(config.kafka) as admin:
         known = await topic_identities(admin, [topic.name for topic in needed_topics(config)])
-    services: list[type] = [watch_service(checked.config, job.stops, known, job.vitals)]
+    services: list[type] = [TopicWatch.configured(checked.config, job.stops, known, job.vitals)]
     taken_in = {name: number for name, number in checked.source_partitions.items() if name not in checked.changed}
     if "ingest" in roles and taken_in:
         counters = IngestCounters()

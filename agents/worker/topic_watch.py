@@ -207,13 +207,3 @@ class TopicWatch(LongService):
             return any(topic == stream.source and stop.partition in (None, at) for topic, at in read)
         topic = {"publish": topics.releases, "audit": topics.held_out}.get(stop.part, topics.blocks)
         return (topic, home_partition(stream.name, topics.partitions)) in read
-
-
-def watch_service(config: Config, stops: Stops, known: Mapping[str, TopicIdentity], vitals: Vitals) -> type[TopicWatch]:
-    """The service as a class, which is what `app.service` takes."""
-
-    class ConfiguredWatch(TopicWatch):
-        def __init__(self, **service_settings: Any) -> None:
-            super().__init__(config, stops, known, vitals, **service_settings)
-
-    return ConfiguredWatch

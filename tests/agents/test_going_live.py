@@ -65,7 +65,7 @@ def test_an_end_holds_where_it_stands_if_the_partition_has_gone_live_before(
         replayed, wall = task.machines
         for machine in task.machines:
             for step, place in enumerate(places):
-                task.tick_at(machine, step, place)
+                task.awaited.put(machine, step, place)
         everything = [marker(offset, over) if offset == live_at else record(offset) for offset in range(RECORDS)]
         for low, high in pairwise(sorted({0, *cuts, RECORDS})):
             await task.take(everything[low:high])
@@ -99,13 +99,15 @@ def test_an_end_that_was_void_is_placed_once_more_when_the_partition_has_gone_li
     async def scenario() -> None:
         task = task_of("replay")
         (machine,) = task.machines
-        task.tick_at(machine, 4, 2)
+        task.awaited.put(machine, 4, 2)
         await task.take([record(0), record(1)])
         task.reached(2)
-        assert (machine.ticked, task.asked(machine)) == (-1, 4), "not asked again and again while nothing is live"
+        assert (machine.ticked, task.awaited.asked(machine)) == (-1, 4), (
+            "not asked again and again while nothing is live"
+        )
         await task.take([marker(2, 3)])
-        assert (machine.ticked, task.asked(machine)) == (3, 3)
-        task.tick_at(machine, 4, 5)
+        assert (machine.ticked, task.awaited.asked(machine)) == (3, 3)
+        task.awaited.put(machine, 4, 5)
         task.reached(5)
         assert machine.ticked == 4
 
@@ -136,7 +138,7 @@ def test_ends_of_replayed_streams_get_their_places_too_and_nobody_is_warned_of_t
         await task.take([record(offset) for offset in range(4)])
         await task.take([marker(4, 0), record(5)])
         task.reached(7)
-        assert machine.ticked == task.asked(machine) == 10**8 // 60 - 1
+        assert machine.ticked == task.awaited.asked(machine) == 10**8 // 60 - 1
 
     asyncio.run(scenario())
     assert "are over and not published" not in caplog.text

@@ -183,7 +183,7 @@ def test_a_tick_while_one_catches_up_passes_no_record_over() -> None:
 
     async def scenario() -> None:
         bench = Bench.behind()
-        bench.task.tick_at(bench.task.machines[1], 0, 12)
+        bench.task.awaited.put(bench.task.machines[1], 0, 12)
         bench.task.reached(12)
         await bench.take(12, 20)
         assert bench.covered("a") == [(10, 20)]

@@ -55,7 +55,7 @@ def steps_of(cuts: list[int], ticks_at: list[int]) -> dict[int, int]:
         task = task_of()
         (machine,) = task.machines
         for step, at in enumerate(ticks_at):
-            task.tick_at(machine, step, at)
+            task.awaited.put(machine, step, at)
         edges = sorted({0, *cuts, RECORDS})
         for low, high in pairwise(edges):
             await task.take([record(offset) for offset in range(low, high)])
@@ -80,7 +80,7 @@ def test_nobody_sleeps_until_the_next_end_while_a_tick_has_no_place() -> None:
     assert ends.next_us == over
     assert found(over) == [0]
     assert ends.next_us <= over
-    task.tick_at(machine, 0, 0)
+    task.awaited.put(machine, 0, 0)
     assert found(over + 10_000) == []
     assert ends.next_us == over + 1_010_000
 
@@ -111,7 +111,7 @@ def test_beside_many_partitions_records_wait_longer_for_their_block_and_ticks_do
         await task.flush_if_due(0)
         assert flushed == [1]
         (machine,) = task.machines
-        task.tick_at(machine, 0, 2)
+        task.awaited.put(machine, 0, 2)
         await task.take([record(1)])
         task.reached(2)
         await task.flush_if_due(2)
@@ -158,7 +158,7 @@ def test_a_stream_that_catches_up_stops_no_clock_but_its_own(
         for piece, (low, high) in enumerate([(min(begins),) * 2, *pairwise(edges)]):
             for index, before, place in ticks:
                 if before == piece:
-                    task.tick_at(task.machines[index], len(placed[index]), max(place, low))
+                    task.awaited.put(task.machines[index], len(placed[index]), max(place, low))
                     placed[index].append(max(place, low, *placed[index][-1:]))
             await task.take([record(offset) for offset in range(low, high) if offset not in gaps])
             told = not by_take or high == RECORDS
@@ -183,10 +183,10 @@ def test_a_stream_that_catches_up_stops_no_clock_but_its_own(
 def test_a_later_tick_never_stands_before_an_earlier_one() -> None:
     task = task_of()
     (machine,) = task.machines
-    task.tick_at(machine, 0, 7)
-    task.tick_at(machine, 1, 5)  # the end of a partition can seem to fall where its leader changes
-    task.tick_at(machine, 1, 9)  # its place is given
-    assert task.asked(machine) == 1
+    task.awaited.put(machine, 0, 7)
+    task.awaited.put(machine, 1, 5)  # the end of a partition can seem to fall where its leader changes
+    task.awaited.put(machine, 1, 9)  # its place is given
+    assert task.awaited.asked(machine) == 1
     task.reached(6)
     assert machine.ticked == -1
     task.reached(7)
@@ -212,7 +212,7 @@ def test_ticks_get_their_places_while_records_are_worked_on() -> None:
         clock = asyncio.create_task(service._clock.fun(service))
         for step, end in ((0, 3), (1, 8)):
             partition.end = end
-            while task.asked(task.machines[0]) < step:  # noqa: ASYNC110 - nothing else tells of it
+            while task.awaited.asked(task.machines[0]) < step:  # noqa: ASYNC110 - nothing else tells of it
                 await asyncio.sleep(0.01)
             now_s[0] += 60
         clock.cancel()
@@ -235,7 +235,7 @@ def test_a_failed_transaction_is_noticed_even_if_nothing_follows() -> None:
         task = task_of()
         task._producer = Failing()  # type: ignore[assignment]
         (machine,) = task.machines
-        task.tick_at(machine, 0, 2)
+        task.awaited.put(machine, 0, 2)
         await task.take([record(0), record(1)])
         task.reached(2)
         for _ in range(20):

@@ -75,7 +75,7 @@ async def run(refs: list[SchemaRef], ticks_at: list[int], known: Collection[Sche
     feed = [record(offset, ref) for offset, ref in enumerate(refs)]
     waited = []
     for step, at in enumerate(ticks_at):
-        task.tick_at(machine, step, at)
+        task.awaited.put(machine, step, at)
     while task.position < len(feed):
         before = task.position
         await task.take(feed[task.position :])

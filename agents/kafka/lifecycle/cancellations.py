@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 from mode import Service
 
@@ -60,6 +60,15 @@ async def to_the_end(awaitable: Awaitable[Result]) -> Result:
 
 class LongService(Service):
     """A service whose tasks end with it or with an error, and never otherwise."""
+
+    @classmethod
+    def configured(cls, *args: Any, **settings: Any) -> type[Self]:
+        """The service with these arguments, as a class: that is what `app.service` takes."""
+
+        def init(self: Self, **service_settings: Any) -> None:
+            cls.__init__(self, *args, **settings, **service_settings)
+
+        return type(cls.__name__, (cls,), {"__init__": init, "__module__": cls.__module__})
 
     async def _execute_task(self, task: Awaitable[None]) -> None:
         await super()._execute_task(self._told(task))

@@ -212,7 +212,7 @@ LOOK_S = 10.0
 
 
 class VitalsWatch(LongService):
-    """A Faust service."""
+    """A Faust service. Args: roles: role -> topic whose partitions its tasks read."""
 
     def __init__(self, app: Any, vitals: Vitals, roles: Mapping[str, str], **service_settings: Any) -> None:
         super().__init__(**service_settings)
@@ -264,13 +264,3 @@ class VitalsWatch(LongService):
             for role, topic in self._roles.items()
             if topic == tp.topic and f"{role} of partition {tp.partition}" not in idle
         }
-
-
-def watch_vitals(app: Any, vitals: Vitals, roles: Mapping[str, str]) -> None:
-    """Add the service to an application. Args: roles: role -> topic whose partitions its tasks read."""
-
-    class ConfiguredWatch(VitalsWatch):
-        def __init__(self, **service_settings: Any) -> None:
-            super().__init__(app, vitals, roles, **service_settings)
-
-    app.service(ConfiguredWatch)

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
 
-from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText, UnreadableError, framed, framed_ref
+from agents.protocol.formats.contract import SchemaEncoding, SchemaText, UnreadableError, framed
 from schemas.events import Reason
 
 DEEPEST = 100
@@ -129,14 +128,8 @@ MOST_DECIMAL_BYTES = 64
 """Of a decimal: 153 digits. To make a number of a million bytes takes a minute."""
 
 
-@dataclass(frozen=True, slots=True)
-class AvroEncoding:
+class AvroEncoding(SchemaEncoding):
     """See the module."""
-
-    book: SchemaBook
-
-    def ref(self, data: bytes, header: bytes | None) -> SchemaRef | None:
-        return framed_ref(data, header)
 
     def read(self, data: bytes, header: bytes | None) -> Any:
         ref, begin = framed(data, header)

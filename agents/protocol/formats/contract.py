@@ -9,9 +9,10 @@ record.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from schemas.errors import PrivstreamError
 from schemas.events import Reason
@@ -37,7 +38,7 @@ class SchemaRef:
         return f"schema {self.name}"
 
 
-class Encoding(Protocol):
+class Encoding(abc.ABC):
     """From bytes to a document: mappings, lists, texts, numbers, booleans, None, bytes, and Python's types of times."""
 
     def ref(self, data: bytes, header: bytes | None) -> SchemaRef | None:
@@ -45,7 +46,9 @@ class Encoding(Protocol):
 
         Args: header: of the schema's id, where the record has one.
         """
+        return None
 
+    @abc.abstractmethod
     def read(self, data: bytes, header: bytes | None) -> Any:
         """Raises: UnreadableError, and nothing else whatever the bytes are."""
 
@@ -93,14 +96,6 @@ def framed(data: bytes, header: bytes | None) -> tuple[SchemaRef, int]:
     if len(data) < 5 or data[0] != 0:
         raise UnreadableError(Reason.NO_SCHEMA_ID)
     return SchemaRef(int.from_bytes(data[1:5], "big")), 5
-
-
-def framed_ref(data: bytes, header: bytes | None) -> SchemaRef | None:
-    """The schema alone; None where nothing says it."""
-    try:
-        return framed(data, header)[0]
-    except UnreadableError:
-        return None
 
 
 MOST = 10_000
@@ -162,3 +157,16 @@ class SchemaBook:
         if isinstance(made, Reason):
             raise UnreadableError(made)
         return made
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaEncoding(Encoding):
+    """One whose records name a schema of the registry."""
+
+    book: SchemaBook
+
+    def ref(self, data: bytes, header: bytes | None) -> SchemaRef | None:
+        try:
+            return framed(data, header)[0]
+        except UnreadableError:
+            return None

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agents.protocol.formats.contract import SchemaRef, UnreadableError
+from agents.protocol.formats.contract import Encoding, UnreadableError
 from schemas.events import Reason
 
 Kinds = Mapping[str, frozenset[str]]
@@ -27,16 +27,13 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
-class CsvEncoding:
+class CsvEncoding(Encoding):
     """Args: columns: None where each record names them in a line of its own."""
 
     kinds: Kinds
     columns: tuple[str, ...] | None = None
     delimiter: str = ","
     decimal: str = "."
-
-    def ref(self, data: bytes, header: bytes | None) -> SchemaRef | None:
-        return None
 
     def read(self, data: bytes, header: bytes | None) -> Any:
         try:

@@ -11,18 +11,15 @@ from typing import Any
 
 import msgspec
 
-from agents.protocol.formats.contract import SchemaRef, UnreadableError, framed
+from agents.protocol.formats.contract import Encoding, UnreadableError, framed
 from schemas.events import Reason
 
 
 @dataclass(frozen=True, slots=True)
-class JsonEncoding:
+class JsonEncoding(Encoding):
     """Args: framed: whether a schema's id stands before each record, or in its headers."""
 
     framed: bool = False
-
-    def ref(self, data: bytes, header: bytes | None) -> SchemaRef | None:
-        return None
 
     def read(self, data: bytes, header: bytes | None) -> Any:
         begin = framed(data, header)[1] if self.framed else 0
@@ -40,11 +37,8 @@ def read_json(data: bytes) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class MessagePackEncoding:
+class MessagePackEncoding(Encoding):
     """See the module."""
-
-    def ref(self, data: bytes, header: bytes | None) -> SchemaRef | None:
-        return None
 
     def read(self, data: bytes, header: bytes | None) -> Any:
         try:
@@ -54,11 +48,8 @@ class MessagePackEncoding:
 
 
 @dataclass(frozen=True, slots=True)
-class TextEncoding:
+class TextEncoding(Encoding):
     """UTF-8."""
-
-    def ref(self, data: bytes, header: bytes | None) -> SchemaRef | None:
-        return None
 
     def read(self, data: bytes, header: bytes | None) -> Any:
         try:

@@ -20,13 +20,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module, resources
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText, UnreadableError, framed, framed_ref
+from agents.protocol.formats.contract import SchemaEncoding, SchemaText, UnreadableError, framed
 from schemas.errors import StoreError
 from schemas.events import Reason
 
@@ -140,14 +139,8 @@ _DEEPEST = 100
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class ProtobufEncoding:
+class ProtobufEncoding(SchemaEncoding):
     """See the module."""
-
-    book: SchemaBook
-
-    def ref(self, data: bytes, header: bytes | None) -> SchemaRef | None:
-        return framed_ref(data, header)
 
     def read(self, data: bytes, header: bytes | None) -> Any:
         ref, begin = framed(data, header)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,11 +30,6 @@ from schemas.blocks import Block, Folded
 from schemas.errors import GapError, RecordError, SourceError
 from schemas.events import LARGEST_JUMP, TICK_HEADER, Reason, Tick, read_tick
 from schemas.releases import STEP_LIMIT
-
-
-def tick_values(headers: Sequence[tuple[str, bytes | None]]) -> list[bytes | None]:
-    """What a record says as a tick, the last one last; empty where it is an event."""
-    return [value for name, value in headers if name == TICK_HEADER]
 
 
 def usable_tick(value: bytes | None) -> Tick | None:
@@ -62,37 +56,24 @@ def nested(refused: Refused) -> dict[str, dict[str, int]]:
     return by_reason
 
 
-class Drained(NamedTuple):
-    """Steps with their folded events, steps with their surplus (`surplus_bounds`), charged rows, their charges, counts
-    by reason, and what was refused.
+class PendingBlock:
+    """What a partition gathers for its next block.
+
+    Attributes:
+        surplus: steps with their surplus (`SurplusBounds`).
+        refused, letters: records that were refused, counted, and as dead letters.
     """
 
-    steps: dict[int, Folded]
-    surplus: dict[int, int]
-    users: KeyArray
-    increments: IntArray
-    counts: dict[str, int]
-    refused: Refused
-    letters: list[DeadLetter]
-
-
-class PendingBlock:
-    """Accepted events, charges, counts and dead letters since the last seal."""
-
-    def __init__(self, words: int) -> None:
-        self._words = words
-        self._reset()
-
-    def _reset(self) -> None:
+    def __init__(self) -> None:
         self.records = 0
+        self.surplus: Counter[int] = Counter()
+        self.letters: list[DeadLetter] = []
+        self.refused: Refused = Counter()
         self._keys: list[KeyArray] = []
         self._steps: list[IntArray] = []
-        self._surplus: Counter[int] = Counter()
         self._users: list[KeyArray] = []
         self._charges: list[IntArray] = []
         self._counts = np.zeros(len(Reason), np.int64)
-        self._letters: list[DeadLetter] = []
-        self._refused: Refused = Counter()
 
     def add(self, keys: KeyArray, steps: IntArray) -> None:
         """Accepted events and the steps that they join."""
@@ -106,7 +87,7 @@ class PendingBlock:
     def count_surplus(self, steps: IntArray) -> None:
         """Refused events that count as surplus, by the steps that they would have joined."""
         numbers, counts = np.unique(steps, return_counts=True)
-        self._surplus.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
+        self.surplus.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
 
     def clipped(self, events: int) -> None:
         """Accepted events whose value was moved to a limit."""
@@ -116,28 +97,27 @@ class PendingBlock:
         """`counts` is by reason."""
         self.records += records
         self._counts += counts
-        self._refused += refused
-        self._letters += letters
+        self.refused += refused
+        self.letters += letters
 
     def lost(self, offsets: int) -> None:
         """What was deleted before it was read."""
         self._counts[Reason.LOST] += offsets
 
     @property
-    def letters(self) -> int:
-        return len(self._letters)
+    def counts(self) -> dict[str, int]:
+        """Records by reason."""
+        return {reason.name: int(self._counts[reason]) for reason in Reason if self._counts[reason]}
 
-    def drain(self) -> Drained:
-        """All of it; then it is empty."""
-        steps = self._folded()
-        users = np.concatenate(self._users) if self._users else np.zeros((0, 3), np.uint64)
-        charges = np.concatenate(self._charges) if self._charges else np.zeros(0, np.int64)
-        counts = {reason.name: int(self._counts[reason]) for reason in Reason if self._counts[reason]}
-        drained = Drained(steps, dict(self._surplus), users, charges, counts, self._refused, self._letters)
-        self._reset()
-        return drained
+    @property
+    def charged(self) -> tuple[KeyArray, IntArray]:
+        """Charged rows, and their charges."""
+        if not self._users:
+            return np.zeros((0, 3), np.uint64), np.zeros(0, np.int64)
+        return np.concatenate(self._users), np.concatenate(self._charges)
 
-    def _folded(self) -> dict[int, Folded]:
+    def folded(self) -> dict[int, Folded]:
+        """Steps with their events."""
         if not self._keys:
             return {}
         keys, steps = np.concatenate(self._keys), np.concatenate(self._steps)
@@ -184,7 +164,7 @@ class PartitionIngest:
         self._reason_fields = reason_fields(spec.fields)
         self.decoder = spec.decoder()
         self._most_records = spec.max_block_records
-        self._pending = PendingBlock(spec.domain.words)
+        self._pending = PendingBlock()
         self._uncommitted: np.ndarray | None = None
         self._has_history = False
         self._floor = 0
@@ -344,7 +324,7 @@ class PartitionIngest:
     @property
     def room(self) -> int:
         """Records that still fit into the block; seal at 0. Dead letters make it short: each is a record of its own."""
-        if self._pending.letters >= MAX_LETTERS:
+        if len(self._pending.letters) >= MAX_LETTERS:
             return 0
         return max(0, self._most_records - self.pending)
 
@@ -367,20 +347,21 @@ class PartitionIngest:
         """Everything taken since the last seal as one block; None where there was neither a record nor a tick."""
         if not self.changed:
             return None, []
-        drained = self._pending.drain()
-        self._total(drained.counts, drained.refused)
+        gathered, self._pending = self._pending, PendingBlock()
+        users, increments = gathered.charged
+        self._total(gathered.counts, gathered.refused)
         block = Block(
             stream=self.spec.stream,
             partition=self.partition,
             lo=self._sealed[0],
             hi=self.next_offset,
             tick=self.ticked,
-            steps=drained.steps,
-            surplus=drained.surplus,
-            users=drained.users,
-            increments=drained.increments,
-            counts=drained.counts,
-            refused=nested(drained.refused),
+            steps=gathered.folded(),
+            surplus=dict(gathered.surplus),
+            users=users,
+            increments=increments,
+            counts=gathered.counts,
+            refused=nested(gathered.refused),
             totals={reason: dict(by_field) for reason, by_field in self._totals.items()},
             began=self._began,
             live_from=self.live_from,
@@ -391,7 +372,7 @@ class PartitionIngest:
         )
         self._sealed = self._state
         self._uncommitted = self._log.seal()
-        return block, drained.letters
+        return block, gathered.letters
 
     def committed(self, *, at: int) -> None:
         """The last sealed block is committed at offset `at` of the blocks topic; say so before sealing the next."""
@@ -419,7 +400,7 @@ class PartitionIngest:
             return ticked, np.arange(len(records))
         events = np.ones(len(records), bool)
         for row in [row for row, record in enumerate(records) if record.headers]:
-            if not (values := tick_values(records[row].headers)):
+            if not (values := [value for name, value in records[row].headers if name == TICK_HEADER]):
                 continue
             events[row] = False
             tick = usable_tick(values[-1]) if self.spec.replay else None
@@ -427,7 +408,8 @@ class PartitionIngest:
                 reasons[row] = Reason.BAD_TICK
             elif self.live:
                 pass  # it has gone live before, and is not asked again what is over
-            elif tick.replayed - last > LARGEST_JUMP and not self._joins_late(last):
+            # The ticks before the first one that was seen here may be deleted: then it may be of any step.
+            elif tick.replayed - last > LARGEST_JUMP and not (last < 0 and self._began > 0):
                 reasons[row] = Reason.TICK_TOO_FAR
             else:
                 ticked[row] = last = max(last, tick.step)
@@ -436,17 +418,14 @@ class PartitionIngest:
             np.maximum.accumulate(ticked, out=ticked)
         return ticked, np.flatnonzero(events)
 
-    def _joins_late(self, ticked: int) -> bool:
-        """Whether the ticks before the first one that was seen here were deleted, so that it may be of any step."""
-        return ticked < 0 and self._began > 0
-
     def _events(self, records: Sequence[SourceRecord], ticked: np.ndarray) -> tuple[np.ndarray, dict[int, str]]:
         """Take in events. Returns: their reasons, and by row the field that the record itself names as at fault."""
         decoded, reasons, at_fault = self.decoder.decode_unfolded(records)
         rows = np.flatnonzero(reasons == 0)
         if len(rows) == 0:
             return reasons, at_fault
-        seen = self._filter.run(decoded, ticked[rows], _arrivals(records)[rows])
+        arrivals_us = np.fromiter((record.timestamp for record in records), np.int64, len(records)) * 1000
+        seen = self._filter.run(decoded, ticked[rows], arrivals_us[rows])
         good = np.flatnonzero(seen.reasons == 0)
         keys, steps = (seen.keys, seen.steps) if len(good) == len(rows) else (seen.keys[good], seen.steps[good])
         if self._bounds is not None and len(good):
@@ -487,11 +466,9 @@ class PartitionIngest:
                 field = self._reason_fields.get(reason) or at_fault.get(row, "")
                 refused[reason.name, field] += 1
                 if self.spec.dead_letters:
-                    letters.append(self._letter(records[row].offset, reason, field))
+                    place = self.spec.stream, self.spec.topic, self.partition, records[row].offset
+                    letters.append(DeadLetter(*place, reason, field))
         self._pending.account(len(records), counts, refused, letters)
-
-    def _letter(self, offset: int, reason: Reason, field: str) -> DeadLetter:
-        return DeadLetter(self.spec.stream, self.spec.topic, self.partition, offset, reason, field)
 
     def _total(self, counts: dict[str, int], refused: Refused) -> None:
         split = {reason for reason, _ in refused}
@@ -506,7 +483,3 @@ def _bounds_of(spec: BoundSpec) -> Bounds:
     if spec.trip_life is not None:
         return TripBounds(spec)
     return SurplusBounds(spec) if spec.surplus else Bounds(spec)
-
-
-def _arrivals(records: Sequence[Any]) -> np.ndarray:
-    return np.fromiter((record.timestamp for record in records), np.int64, len(records)) * 1000

@@ -132,12 +132,8 @@ def _days(year: IntArray, month: IntArray, day: IntArray) -> IntArray:
     return days
 
 
-def _iso_layouts() -> dict[int, Layout]:
-    texts = [f"YYYY-oo-dd?HH:MM:SS{part}{zone}" for part in ("", ".fff", ".ffffff") for zone in ("", "Z", "zhh:nn")]
-    return {len(text): Layout(text) for text in texts}
-
-
-ISO_LAYOUTS = _iso_layouts()
+_ISO = [f"YYYY-oo-dd?HH:MM:SS{part}{zone}" for part in ("", ".fff", ".ffffff") for zone in ("", "Z", "zhh:nn")]
+ISO_LAYOUTS = {len(text): Layout(text) for text in _ISO}
 """By width; the widths differ, so a text has at most one."""
 
 

@@ -33,7 +33,7 @@ _KINDS: Mapping[ScalarKind, str] = {"text": "string", "number": "number", "boole
 
 def document(config: Config) -> dict[str, Any]:
     """Of all streams. Raises: EngineInputError where a domain cannot be built."""
-    schemas = _record_schemas()
+    schemas = dict(msgspec.json.schema_components((LedgerEntry, MeasurementRecord), ref_template=REFERENCE)[1])
     channels: dict[str, Any] = {}
     operations: dict[str, Any] = {}
     messages: dict[str, Any] = {}
@@ -107,11 +107,6 @@ def synthetic_schema(stream: Stream) -> dict[str, Any]:
         "required": [time.field],
         "additionalProperties": True,
     }
-
-
-def _record_schemas() -> dict[str, Any]:
-    _, found = msgspec.json.schema_components((LedgerEntry, MeasurementRecord), ref_template=REFERENCE)
-    return dict(found)
 
 
 def _messages(stream: Stream, topic: str) -> Iterator[tuple[str, dict[str, Any]]]:

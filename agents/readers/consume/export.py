@@ -8,7 +8,7 @@ measured cells. Source: the GeoParquet 1.1.0 and GeoJSON (RFC 7946) specificatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -188,11 +188,9 @@ def column(values: Sequence[Any]) -> pa.Array:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode() if not _huge(value) else str(value)
-
-
-def _huge(value: Any) -> bool:
-    return isinstance(value, int) and not -(2**63) <= value < 2**64
+    if isinstance(value, str) or (isinstance(value, int) and not -(2**63) <= value < 2**64):
+        return str(value)
+    return orjson.dumps(value).decode()
 
 
 def _free(name: str, taken: Iterable[str]) -> str:
@@ -211,43 +209,13 @@ def flat(table: pa.Table) -> Iterator[tuple[str, pa.Array]]:
         yield name, values
 
 
-Write = Callable[[pa.Table, Placing | None, Path], None]
-
-
-def _csv(table: pa.Table, places: Placing | None, path: Path) -> None:
-    plain = pa.table(dict(flat(table)))
-    pa_csv.write_csv(plain, path, pa_csv.WriteOptions(quoting_style="needed"))
-
-
-def _parquet(table: pa.Table, places: Placing | None, path: Path) -> None:
-    pa_parquet.write_table(table, path)
-
-
-def _geoparquet(table: pa.Table, places: Placing | None, path: Path) -> None:
-    pa_parquet.write_table(geoparquet(table, _placed(places)), path)
-
-
-def _geojson(table: pa.Table, places: Placing | None, path: Path) -> None:
-    path.write_bytes(geojson(table, _placed(places)))
-
-
-FORMATS: Mapping[str, tuple[str, Write]] = {
-    "csv": ("csv", _csv),
-    "parquet": ("parquet", _parquet),
-    "geojson": ("geojson", _geojson),
-    "geoparquet": ("geo.parquet", _geoparquet),
+FORMATS: Mapping[str, str] = {
+    "csv": "csv",
+    "parquet": "parquet",
+    "geojson": "geojson",
+    "geoparquet": "geo.parquet",
 }
-"""Name of a format -> how its files end, and what writes one."""
-
-
-def _placed(places: Placing | None) -> Placing:
-    if places is None:
-        raise PrivstreamError(
-            "these rows have no place: the domain names no coordinates. Fix: --format csv or parquet; of a domain of "
-            "zones, "
-            "x and y in [streams.domain] place each record in its zone."
-        )
-    return places
+"""Name of a format -> how its files end."""
 
 
 def check_free(path: Path, *, overwrite: bool) -> None:
@@ -264,7 +232,19 @@ def write(table: pa.Table, path: Path, *, file_format: str, places: Placing | No
     """Raises: PrivstreamError where rows have no place and the format wants one, or the file cannot be written."""
     part = path.with_name(f".{path.name}.part")
     try:
-        FORMATS[file_format][1](table, places, part)
+        if file_format == "csv":
+            pa_csv.write_csv(pa.table(dict(flat(table))), part, pa_csv.WriteOptions(quoting_style="needed"))
+        elif file_format == "parquet":
+            pa_parquet.write_table(table, part)
+        elif places is None:
+            raise PrivstreamError(
+                "these rows have no place: the domain names no coordinates. Fix: --format csv or parquet; of a domain "
+                "of zones, x and y in [streams.domain] place each record in its zone."
+            )
+        elif file_format == "geojson":
+            part.write_bytes(geojson(table, places))
+        else:
+            pa_parquet.write_table(geoparquet(table, places), part)
         part.replace(path)
     except OSError as error:
         reason = error.strerror or type(error).__name__
@@ -319,7 +299,7 @@ async def export(
     ledger = await read_ledger(config.kafka, stream.name)
     entry = ledger.at(at)
     if path is None:
-        ending = FORMATS[file_format][0]
+        ending = FORMATS[file_format]
         path = Path(f"{stream.name}{'' if what == 'synthetic' else '.' + what}-step-{entry.step:06d}.{ending}")
         check_free(path, overwrite=overwrite)
     measured: list[tuple[int, Mapping[str, Any]]] = []

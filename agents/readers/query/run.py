@@ -22,7 +22,7 @@ from shapely.geometry import shape
 
 from agents.readers.consume.ledger import Ledger, instant_of
 from agents.readers.consume.reader import ReadingProgress, measurements_of, read_ledger, read_steps
-from engines.core.answers.contract import Answerer, Asked, CountAnswer, CountQuestion, Measured, QueryError
+from engines.core.answers.contract import Answerer, Asked, CountAnswer, CountQuestion, QueryError
 from engines.core.answers.where import Atom, Both, Either, Not, Where, kind, same
 from engines.core.registry import part
 from schemas.config import ENGINES
@@ -293,7 +293,7 @@ async def query(
         measured.extend((of.step, told) for told in measurements_of(records))
 
     folded = await read_steps(config.kafka, ledger, until=latest.step, verify=verify, measured=keep, progress=progress)
-    answerer = answerer_of(stream, measured, latest.step)
+    answerer: Answerer = part(stream.engine, "answers")(stream, measured, latest.step)
     share = latest.notes.get("counted_share_90")
     return Queried(
         stream=stream.name,
@@ -314,13 +314,6 @@ def check_answers(stream: Stream) -> None:
             "(privstream "
             "export), whose error privstream simulate tells for your settings."
         )
-
-
-def answerer_of(stream: Stream, measured: Measured, latest: int) -> Answerer:
-    """Raises: QueryError where the engine, or its mode, answers nothing."""
-    check_answers(stream)
-    made: Answerer = part(stream.engine, "answers")(stream, measured, latest)
-    return made
 
 
 def answers_of(ledger: Ledger, answerer: Answerer, ask: Ask) -> Iterator[Answered]:
@@ -349,7 +342,9 @@ def steps_of(text: str | None, ledger: Ledger) -> tuple[int, int]:
     newest = ledger.at(None).step
     if text is None:
         return 0, newest
-    parts = _split(text)
+    parts = [each.strip() for each in text.split("..")]
+    if len(parts) > 2:
+        raise QueryError(f"--steps {text} is no range. Fix: --steps FIRST..LAST, each a step or a time.")
     if len(parts) == 1:
         step = ledger.at(parts[0]).step
         return step, step
@@ -359,13 +354,6 @@ def steps_of(text: str | None, ledger: Ledger) -> tuple[int, int]:
     if first > last:
         raise QueryError(f"--steps {text} names no step. Fix: --steps FIRST..LAST, the earlier one first.")
     return first, last
-
-
-def _split(text: str) -> list[str]:
-    parts = text.split("..")
-    if len(parts) > 2:
-        raise QueryError(f"--steps {text} is no range. Fix: --steps FIRST..LAST, each a step or a time.")
-    return [part.strip() for part in parts]
 
 
 def _from(text: str, ledger: Ledger) -> int:

@@ -29,12 +29,11 @@ from agents.protocol.formats.contract import SchemaRef
 from agents.protocol.ingest.dead_letters import DeadLetter
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.places import NEW, OTHERS, Places
-from agents.protocol.ingest.snapshots import Snapshot
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.partitioner import bounds_partition, home_partition
 from agents.worker.failpoints import failpoint
 from agents.worker.ingest.counters import IngestCounters, SealedBlock
-from agents.worker.ingest.records import from_offset
+from agents.worker.ingest.records import OFFSET, from_offset
 from agents.worker.metrics import FENCES
 from schemas.topics import Topics
 
@@ -143,7 +142,7 @@ class SourceTask:
         self.closed = False
         self.fenced_s = 0.0
         """When it was, by a clock that does not jump."""
-        self._awaited = AwaitedTicks(self.machines)
+        self.awaited = AwaitedTicks(self.machines)
         self._config = config
         self._topics = Topics(config.job.name, config.kafka.partitions)
         self._group = f"{config.job.name}-ingest"
@@ -159,11 +158,6 @@ class SourceTask:
         self.went_back_from = 0
         """Where this stood when the source was last found to have lost its tail."""
         self._cut_at: int | None = None  # where the source ended then: records behind it are new
-
-    @property
-    def waits(self) -> bool:
-        """Whether a tick waits for records."""
-        return bool(self._awaited)
 
     def __str__(self) -> str:
         return f"{self.source.topic}-{self.source.partition}"
@@ -231,15 +225,7 @@ class SourceTask:
         """No more of this machine's stream on this partition. Its place stays that of its last committed block."""
         if machine in self.machines:
             self.machines.remove(machine)
-            self._awaited.leave_out(machine)
-
-    def asked(self, machine: PartitionIngest) -> int:
-        """The last step whose tick has its place already."""
-        return self._awaited.asked(machine)
-
-    def tick_at(self, machine: PartitionIngest, step: int, offset: int) -> None:
-        """Steps up to `step` are over, and the partition ended at `offset` when that was noticed."""
-        self._awaited.put(machine, step, offset)
+            self.awaited.leave_out(machine)
 
     async def take(self, records: Sequence[Any]) -> None:
         """Take in fetched records, giving way to other work between slices."""
@@ -276,9 +262,9 @@ class SourceTask:
         however Kafka cuts the fetch, which depends on the size of other people's records.
         """
         self.reached(records[position].offset)
-        for place in self._awaited.places():
+        for place in self.awaited.places():
             end = min(position + count, len(records))
-            count = bisect_left(records, place, position, end, key=_offset) - position
+            count = bisect_left(records, place, position, end, key=OFFSET) - position
         return count
 
     def _readable(self, records: Sequence[Any], position: int, count: int) -> int:
@@ -323,7 +309,7 @@ class SourceTask:
         self.position = max(self.position, position)
         for machine in list(self.machines):
             with self.serving(machine):
-                for step in self._awaited.reached(machine, max(self.position, machine.next_offset)):
+                for step in self.awaited.reached(machine, max(self.position, machine.next_offset)):
                     machine.advance(self.position)
                     machine.tick(step)
                     self._ticked = True
@@ -391,8 +377,15 @@ class SourceTask:
         places = self.places.with_blocks({each.machine.spec.name: each.block.hi for each in sealed})
         await producer.begin_transaction()
         # All are on their way before any is waited for: one round trip instead of hundreds.
-        blocks = [await self._send_block(each) for each in sealed]
-        snapshots = [await self._send_snapshot(each, one) for each in sealed for one in each.snapshots]
+        blocks, snapshots = [], []
+        for each in sealed:
+            spec = each.machine.spec
+            topic, home = place_of_blocks(spec, self._topics)
+            blocks.append(await producer.send(topic, each.body, key=spec.stream.encode(), partition=home))
+        for each in sealed:
+            home = bounds_partition(each.block.stream, each.block.partition, self._topics.partitions)
+            for one in each.snapshots:
+                snapshots.append(await producer.send(self._topics.bounds, one.value, key=one.key, partition=home))
         letters = [await self._send_letter(letter) for each in sealed for letter in each.letters]
         written = await asyncio.gather(*blocks)
         failpoint("ingest_block_appended")
@@ -417,22 +410,10 @@ class SourceTask:
             each.machine.committed(at=metadata.offset)
             self._counters.count(each)
 
-    async def _send_block(self, each: SealedBlock) -> Any:
-        spec = each.machine.spec
-        topic, partition = place_of_blocks(spec, self._topics)
-        return await self._send(topic, each.body, key=spec.stream.encode(), partition=partition)
-
-    async def _send_snapshot(self, each: SealedBlock, snapshot: Snapshot) -> Any:
-        partition = bounds_partition(each.block.stream, each.block.partition, self._topics.partitions)
-        return await self._send(self._topics.bounds, snapshot.value, key=snapshot.key, partition=partition)
-
     async def _send_letter(self, letter: DeadLetter) -> Any:
         await asyncio.sleep(0)  # thousands of these must not keep everything else waiting
         topic = self._topics.dead_letters
         return await self.producer.send(topic, letter.encode(), key=letter.key, headers=letter.headers)
-
-    async def _send(self, topic: str, value: bytes, *, key: bytes, partition: int) -> Any:
-        return await self.producer.send(topic, value, key=key, partition=partition)
 
 
 def part_of(spec: SourceSpec) -> Part:
@@ -444,7 +425,3 @@ def place_of_blocks(spec: SourceSpec, topics: Topics) -> tuple[str, int]:
     """Topic and partition of a stream's blocks."""
     topic = topics.held_out if spec.role == "held_out" else topics.blocks
     return topic, home_partition(spec.stream, topics.partitions)
-
-
-def _offset(record: Any) -> int:
-    return int(record.offset)

@@ -23,7 +23,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer.fetcher import PartitionRecords
 
 CHUNK_RECORDS = 1_000  # a batch of a mebibyte may unpack to millions, which must not be objects all at once
-_OFFSET = attrgetter("offset")
+OFFSET = attrgetter("offset")
 
 
 def hand_out_bare_records(consumer: AIOKafkaConsumer) -> None:
@@ -118,4 +118,4 @@ def from_offset(records: Sequence[Any], offset: int) -> Sequence[Any]:
     """The records from `offset` on; their offsets ascend."""
     if not records or records[0].offset >= offset:
         return records
-    return records[bisect_left(records, offset, key=_OFFSET) :]
+    return records[bisect_left(records, offset, key=OFFSET) :]

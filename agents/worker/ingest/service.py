@@ -114,7 +114,7 @@ class StepEnds:
                 clock, grace = machine.spec.clock, grace_us[machine.spec.stream]
                 step = clock.last_over(now_us, grace_us=grace)
                 next_us = min(next_us, clock.end_of(step + 1) + grace)
-                if step > (asked := task.asked(machine)):
+                if step > (asked := task.awaited.asked(machine)):
                     found.append((task, machine, step))
                     if machine.live:
                         self._tell_backlog(machine, step - asked)
@@ -147,12 +147,7 @@ def ingest_service(
         config: with every start known; arguments otherwise as of `source_specs` and `IngestService`.
     """
     specs = source_specs(config, source_partitions=source_partitions, audit_partitions=audit_partitions)
-
-    class ConfiguredIngest(IngestService):
-        def __init__(self, **service_settings: Any) -> None:
-            super().__init__(config, specs, **settings, **service_settings)
-
-    return ConfiguredIngest
+    return IngestService.configured(config, specs, **settings)
 
 
 class IngestService(LongService):
@@ -430,7 +425,7 @@ class IngestService(LongService):
             return  # asked again at once; the look at the sources sees whether one is gone
         for task, machine, step in due:
             if not task.closed:
-                task.tick_at(machine, step, ends[task.source])
+                task.awaited.put(machine, step, ends[task.source])
 
     async def _catch_up(self, consumer: AIOKafkaConsumer) -> None:
         """Where reading has come to with no record there: ticks that have their place, offsets that hold nothing."""
@@ -443,7 +438,7 @@ class IngestService(LongService):
             except TimeoutError:
                 continue  # Kafka's consumer is finding its place again
             await self._pass_over(consumer, task, position)
-            if task.waits and not task.closed:
+            if task.awaited and not task.closed:
                 task.reached(position)
 
     async def revoked(self) -> None:
