@@ -15,7 +15,7 @@ from pathlib import Path
 from agents.local.demo.run import demo_world
 from agents.local.demo.screen import Screen
 from agents.local.offline.simulate import SimulateOptions, simulate
-from agents.show.presentation import metrics_of
+from agents.show.view import metrics_of
 from schemas.config import ENGINES, Stream, load_config
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,10 +12,10 @@ from schemas.config import ENGINES
 from tests.architecture.rules import Module, project
 
 ROOT = Path(__file__).resolve().parent.parent
-OWN = ("agents.show.presentation", *(f"engines.{name}" for name in ENGINES), "engines.specs")
+OWN = ("agents.show.views", *(f"engines.{name}" for name in ENGINES), "engines.specs")
 """Where engines are: packages of theirs."""
 ALLOWED = {
-    ("agents.show.pictures.series", "series"): "a kind of picture has the name of the engine",
+    ("agents.show.pictures", "series"): "a kind of picture has the name of the engine",
     ("schemas.config.domain.series", "series"): "a kind of domain and its key have the name of the engine",
     ("schemas.config.stream", "spatial"): "an example of the key, for who left it out",
 }

@@ -10,7 +10,7 @@ import typer
 
 from agents.cli.output import FOUND, AsJson, config_of, print_json, rows_progress, say
 from agents.cli.terminal.manual import Example, manual
-from agents.show.pages.text import table
+from agents.show.text import table
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import typer
 from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, say, warn
 from agents.cli.terminal.manual import Example, manual
 from agents.cli.terminal.progress import PartsProgress
-from agents.show.pages.text import table
+from agents.show.text import table
 from schemas.errors import PrivstreamError
 from schemas.events import Reason
 

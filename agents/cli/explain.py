@@ -43,9 +43,8 @@ def explain(
     expect, and what another epsilon would do. Asks the configuration and the engines; touches no cluster and no data.
     """
     from agents.show.explain import explain as explained
-    from agents.show.explain.page import render_page
     from agents.show.explain.registry import registry as entries_of
-    from agents.show.explain.text import render_text
+    from agents.show.explain.render import render_page, render_text
 
     loaded = config_of(config, offline=True)
     names = None if stream is None else [chosen_stream(loaded, stream).name]

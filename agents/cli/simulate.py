@@ -81,7 +81,7 @@ def simulate(
         raise PrivstreamError("--insecure-seed says nothing alone. Fix: add --seed N, or leave it out.")
     from agents.local.offline.simulate import SimulateOptions
     from agents.local.offline.simulate import simulate as run
-    from agents.show.presentation import metrics_of, shown
+    from agents.show.view import metrics_of, tiles
     from schemas.config import with_overrides
 
     loaded = config_of(config, offline=True)
@@ -98,7 +98,7 @@ def simulate(
         print_json({"ok": fit, "private": False, "streams": [asdict(each) for each in done]})
     else:
         for each in done:
-            figures = shown(metrics_of(loaded.stream(each.stream)), each.metrics)
+            figures = tiles(metrics_of(loaded.stream(each.stream)), each.metrics)
             typer.echo(
                 f"{each.stream}: {each.steps:,} steps, {each.events:,} of {each.rows:,} rows accepted, "
                 f"{each.records:,} synthetic records, epsilon {each.epsilon:g}"

@@ -12,7 +12,7 @@ import typer
 from agents.cli.output import AsJson, ConfigFile, config_of, print_json, say, warn
 from agents.cli.terminal.manual import Example, manual
 from agents.cli.terminal.progress import working
-from agents.show.pages.text import table
+from agents.show.text import table
 
 if TYPE_CHECKING:
     from agents.kafka.status import StreamStatus

@@ -10,7 +10,7 @@ import typer
 from agents.cli.output import FOUND, AsJson, ConfigFile, config_of, print_json, say
 from agents.cli.terminal.manual import Example, manual
 from agents.cli.terminal.progress import working
-from agents.show.pages.text import table
+from agents.show.text import table
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:

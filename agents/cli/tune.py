@@ -56,7 +56,7 @@ def tune(
     from agents.local.offline.tune import bounds_of, default_bounds, default_epsilons, epsilons_of
     from agents.local.offline.tune_run import TuneOptions, check_bounded, possible
     from agents.local.offline.tune_run import tune as run
-    from agents.show.pages.text import table
+    from agents.show.text import table
 
     loaded = config_of(config, offline=True)
     chosen = chosen_stream(loaded, stream)

@@ -25,8 +25,8 @@ def validate(config: ConfigFile, as_json: AsJson = False) -> None:
     from agents.local.offline.domains import check_streams
     from agents.protocol.clock import backlog_remark
     from agents.protocol.formats.build import InputFormat
-    from agents.show.explain.sentences import promise, step_warning
-    from agents.show.presentation import expected_error
+    from agents.show.explain.words import promise, step_warning
+    from agents.show.view import expected_error
     from agents.worker.ingest.specs import user_keys
     from schemas.config import format_length
     from schemas.topics import Topics

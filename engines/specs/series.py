@@ -25,7 +25,7 @@ SPEC = EngineSpec(
     domain="engines.series.build:domain",
     build="engines.series.build:build",
     evaluator="engines.series.build:evaluator",
-    presentation="agents.show.presentation.series:PRESENTATION",
+    view="agents.show.views.series:VIEW",
     contract_case="engines.series.fixture:CONTRACT",
     answers="engines.series.answers:answers",
 )

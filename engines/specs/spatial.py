@@ -23,7 +23,7 @@ SPEC = EngineSpec(
     domain="engines.spatial.build:domain",
     build="engines.spatial.build:build",
     evaluator="engines.spatial.build:evaluator",
-    presentation="agents.show.presentation.spatial:PRESENTATION",
+    view="agents.show.views.spatial:VIEW",
     contract_case="engines.spatial.fixture:CONTRACT",
     answers="engines.spatial.answers:answers",
 )

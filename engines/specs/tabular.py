@@ -20,7 +20,7 @@ SPEC = EngineSpec(
     domain="engines.tabular.build:domain",
     build="engines.tabular.build:build",
     evaluator="engines.tabular.build:evaluator",
-    presentation="agents.show.presentation.tabular:PRESENTATION",
+    view="agents.show.views.tabular:VIEW",
     contract_case="engines.tabular.fixture:CONTRACT",
     answers="engines.tabular.answers:answers",
 )

@@ -23,6 +23,6 @@ SPEC = EngineSpec(
     domain="engines.trajectory.build:domain",
     build="engines.trajectory.build:build",
     evaluator="engines.trajectory.build:evaluator",
-    presentation="agents.show.presentation.trajectory:PRESENTATION",
+    view="agents.show.views.trajectory:VIEW",
     contract_case="engines.trajectory.fixture:CONTRACT",
 )

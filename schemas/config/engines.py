@@ -60,7 +60,7 @@ class EngineSpec:
         domain, build, evaluator: functions of a `Stream` that give its `engines.core.contract.Domain`, its `Engine`
         before
             the first step, and its `Evaluator`.
-        presentation: the `agents.show.presentation.contract.Presentation`, which `explain` and `simulate` show.
+        view: the `agents.show.view.View`, which reports, `explain` and the live page show.
         contract_case: the `engines.checks.contract_case.EngineCase` of the contract tests and coupled runs.
         answers: a function of a `Stream` and what was measured that gives its `engines.core.answers.contract.Answerer`,
         for
@@ -76,7 +76,7 @@ class EngineSpec:
     domain: Reference
     build: Reference
     evaluator: Reference
-    presentation: Reference
+    view: Reference
     contract_case: Reference
     answers: Reference | None = None
     asks: tuple[Question, ...] = ()
@@ -89,5 +89,5 @@ class EngineSpec:
     @property
     def references(self) -> Mapping[str, Reference]:
         """What is loaded later, by the attribute's name."""
-        names = ("domain", "build", "evaluator", "presentation", "contract_case", "answers")
+        names = ("domain", "build", "evaluator", "view", "contract_case", "answers")
         return {name: found for name in names if (found := getattr(self, name)) is not None}

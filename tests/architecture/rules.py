@@ -211,8 +211,9 @@ PARTS = (
     ),
     (
         grimp.Layer("agents.show.explain"),
-        grimp.Layer("agents.show.presentation"),
-        grimp.Layer("agents.show.pages", "agents.show.pictures"),
+        grimp.Layer("agents.show.views", "agents.show.report"),
+        grimp.Layer("agents.show.view"),
+        grimp.Layer("agents.show.charts", "agents.show.noise", "agents.show.pictures", "agents.show.text"),
     ),
     (
         grimp.Layer("engines.checks.coupling", "engines.checks.sampling"),
@@ -233,7 +234,7 @@ PARTS = (
     ),
 )
 
-SHOWS_PAPERS = {("agents.show.presentation.spatial.error", "engines.spatial.papers")}
+SHOWS_PAPERS = {("agents.show.views.spatial", "engines.spatial.papers")}
 """(who, what): beside an engine's `build`, who imports what is there for the papers' sake."""
 
 # Time is a parameter: where these are called the same records could give other steps.

@@ -31,9 +31,9 @@ def test_an_arrow_that_others_imply_is_left_out() -> None:
 
 
 def test_a_planted_import_changes_the_drawing() -> None:
-    edges = [("agents.kafka.clients", "schemas.topics"), ("agents.show.pages.plots", "agents.show.pages.text")]
+    edges = [("agents.kafka.clients", "schemas.topics"), ("agents.show.charts", "agents.show.text")]
     before = drawing.mermaid(drawing.arrows(edges, drawn="agents"))
-    planted = ("agents.kafka.clients", "agents.show.pages.text")
+    planted = ("agents.kafka.clients", "agents.show.text")
     after = drawing.mermaid(drawing.arrows([*edges, planted], drawn="agents"))
     assert before != after
     assert "kafka --> show & schemas" in after

@@ -55,8 +55,8 @@ def test_a_planted_import_is_caught(importer: str, imported: str) -> None:
         ("engines.series.build", "engines.series.papers", False),
         ("engines.tabular.build", "engines.series.papers", True),
         ("engines.tabular.papers.paper_table", "engines.series.papers", True),
-        ("agents.show.presentation.series", "engines.series.papers", True),
-        ("agents.show.presentation.spatial.error", "engines.tabular.papers.paper_table", True),
+        ("agents.show.views.series", "engines.series.papers", True),
+        ("agents.show.views.spatial", "engines.tabular.papers.paper_table", True),
     ],
 )
 def test_a_planted_import_of_papers_is_caught(importer: str, imported: str, lazy: bool) -> None:

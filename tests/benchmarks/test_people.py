@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from agents.show.presentation import metrics_of
+from agents.show.view import metrics_of
 from benchmarks.people.streams import SETS, People
 
 

@@ -7,8 +7,7 @@ import json
 import re
 
 from agents.show.explain import Explanation, explain
-from agents.show.explain.page import render_page
-from agents.show.explain.text import render_text
+from agents.show.explain.render import render_page, render_text
 from schemas.config import Config, parse_config
 
 USER = 'unit = "user"\nuser = "rider"\nmax_contributions = 20'

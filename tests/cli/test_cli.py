@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from agents.cli.app import COMMANDS, build_app
 from agents.readers.operator import doctor
-from agents.show.explain.sentences import promise
+from agents.show.explain.words import promise
 from schemas.config import load_config, parse_config
 
 pytestmark = pytest.mark.seconds(0.4)

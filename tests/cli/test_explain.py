@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.show.explain import Budget, noise_facts
-from agents.show.explain.parts import decimal, exact
-from agents.show.presentation.error import NORMAL_95, RELEASES
-from agents.show.presentation.spatial.error import LeafNoise
+from agents.show.explain.parts import Budget, decimal, exact
+from agents.show.noise import NORMAL_95, RELEASES, noise_facts
+from agents.show.views.spatial import LeafNoise
 from engines.core.contract import Batch
 from engines.core.counters import COUNTERS
 from engines.core.counters.simple import SimpleCounter

@@ -20,7 +20,7 @@ from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release import public_records
-from agents.show.presentation.contract import Presentation
+from agents.show.view import View
 from engines.checks import contract_checks as checks
 from engines.checks.contract_case import EngineCase, Key, contract_case
 from engines.checks.coupling import Recorder
@@ -67,7 +67,7 @@ def test_a_spec_is_complete(name: str) -> None:
     """What it refers to is there, and of its kind."""
     spec = ENGINES[name]
     found = {each: part(name, each) for each in spec.references}
-    assert isinstance(found["presentation"], Presentation)
+    assert isinstance(found["view"], View)
     assert isinstance(found["contract_case"], EngineCase)
     assert all(callable(found[each]) for each in ("domain", "build", "evaluator"))
     assert contract_case(name).engine == name

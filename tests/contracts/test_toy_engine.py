@@ -107,11 +107,11 @@ def privstream(folder: Path, *commands: Sequence[object]) -> list[tuple[int, str
 
 LIVE_PAGE = """
 import json, sys
-from agents.show.presentation import presentation
+from agents.show.view import view_of
 from agents.readers.watch.public.seen import StreamSeen
 from schemas.config import load_config
 (stream,) = load_config(sys.argv[1]).streams
-seen = StreamSeen(stream, presentation(stream).picture(stream))
+seen = StreamSeen(stream, view_of(stream).picture(stream))
 for line in open(sys.argv[2], "rb"):
     seen.take("ledger", None, b"", line)
 seen.settle(0.0, 99)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.show.pages.report import WARNING
-from agents.show.pages.verdict import RULE
-from agents.show.presentation import metrics_of, presentation
+from agents.show.report import WARNING
+from agents.show.view import RULE, metrics_of, view_of
 from engines.checks.contract_case import contract_case
 from engines.core.registry import build_evaluator
 from schemas.config import ENGINES, Stream, load_config
@@ -42,9 +41,9 @@ def streams() -> Iterator[Stream]:
 
 
 def test_every_figure_of_every_stream_is_declared_with_a_meaning() -> None:
-    """By construction: a metric that an evaluator gives and a presentation does not explain is found here."""
+    """By construction: a metric that an evaluator gives and a view does not explain is found here."""
     for stream in streams():
-        declared = presentation(stream).metrics(stream)
+        declared = view_of(stream).metrics(stream)
         explained = {key for metric in declared for key in metric.keys}
         assert set(build_evaluator(stream).metrics) <= explained, stream.engine
         for metric in declared:
@@ -102,11 +101,11 @@ def test_a_stream_of_which_nothing_can_be_used_has_a_page_that_says_so(engine: s
 def test_what_comes_in_and_goes_out_has_the_engine_s_own_words(tmp_path: Path) -> None:
     """No "events alive 1" of a series: what is counted of a step is not what lives."""
     stream = load_config(EXAMPLES / "departures.toml").streams[0]
-    show = presentation(stream)
+    show = view_of(stream)
     assert (show.events(stream), show.records(stream)) == ("readings", "released values")
     for engine in sorted(ENGINES):
         stream = stream_of(engine, contract_case(engine).variants[0])
-        assert presentation(stream).records(stream) != "synthetic records"
+        assert view_of(stream).records(stream) != "synthetic records"
 
 
 def test_errors_that_are_read_in_percent_are_drawn_in_percent() -> None:
@@ -114,4 +113,4 @@ def test_errors_that_are_read_in_percent_are_drawn_in_percent() -> None:
     for engine in ENGINES:
         stream = stream_of(engine, contract_case(engine).variants[0])
         texts = {metric.text(0.25) for metric in metrics_of(stream) if metric.error}
-        assert (presentation(stream).error_unit == "%") == (texts == {"25 %"}), (engine, texts)
+        assert (view_of(stream).error_unit == "%") == (texts == {"25 %"}), (engine, texts)

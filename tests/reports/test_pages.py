@@ -12,12 +12,11 @@ import pytest
 
 from agents.local.offline import simulate_output
 from agents.local.offline.simulate_output import FRAMES, Output
-from agents.show.pages.metrics import percent, plain
-from agents.show.pages.plots import MOST_POINTS, TABLE_ROWS, curves, figure, image, thinned
-from agents.show.pages.report import StepRow, StreamReport, render
-from agents.show.presentation import presentation
-from agents.show.presentation.maps import Frame, multiples
-from agents.show.presentation.series.report import judged, metrics, sections
+from agents.show.charts import MOST_POINTS, TABLE_ROWS, Curve, LineChart, Panel, draw, figure, image, thinned
+from agents.show.report import StreamReport, render_report, section_html
+from agents.show.view import StepRow, percent, view_of
+from agents.show.views.maps import small_maps
+from agents.show.views.series import judged, metrics, sections
 from schemas.config import load_config
 from tests.entries import ENTRY
 from tests.reports.made import EXAMPLES, Page
@@ -77,7 +76,7 @@ def report(steps: list[StepRow], **changes: Any) -> StreamReport:
 
 
 def test_a_year_of_ten_minutes_is_a_page_of_less_than_two_megabytes() -> None:
-    content = render(report(rows(YEAR)))
+    content = render_report(report(rows(YEAR)))
     assert len(content) < 700_000
     page = Page(content)
     assert page.pictures == 4, "scales, all steps, the last ones, counts over time"
@@ -87,23 +86,23 @@ def test_a_year_of_ten_minutes_is_a_page_of_less_than_two_megabytes() -> None:
 
 def test_what_is_refused_or_drowned_is_said_above_the_verdict() -> None:
     said = {"refused_much": "12% refused: OUTSIDE_DOMAIN of x 12%", "drowned": "noise alone is larger than all 3"}
-    content = render(report(rows(3), refused=[("a", "b", "c", "d", "e", "f")], **said))
+    content = render_report(report(rows(3), refused=[("a", "b", "c", "d", "e", "f")], **said))
     page = Page(content)
     assert page.text.index(said["refused_much"]) < page.text.index("Verdict")
     assert page.text.index(said["drowned"]) < page.text.index("Verdict")
     assert content.count('role="alert"') == 3, "they, and that it is not private"
-    assert Page(render(report(rows(3)))).text.count("refused") == 0
+    assert Page(render_report(report(rows(3)))).text.count("refused") == 0
 
 
 def test_one_reading_a_step_is_no_picture() -> None:
     steps = [replace(row, events=1) for row in rows(20)]
-    assert "Counts over time" not in render(report(steps, alive=False))
-    assert "Counts over time" in render(report(rows(20), alive=False))
-    assert "readings and released values after each step" in render(report(steps))
+    assert "Counts over time" not in render_report(report(steps, alive=False))
+    assert "Counts over time" in render_report(report(rows(20), alive=False))
+    assert "readings and released values after each step" in render_report(report(steps))
 
 
 def test_no_names_of_fields_become_part_of_the_page() -> None:
-    assert "<script>" not in render(report(rows(3), name="<script>", events="<script>"))
+    assert "<script>" not in render_report(report(rows(3), name="<script>", events="<script>"))
     made, axes = figure(1, 1)
     axes.plot([1, 2])
     assert '"><script>' not in image(made, "svg", alt='"><script>')
@@ -119,8 +118,14 @@ def test_lines_are_means_of_whole_groups_and_known_values() -> None:
     assert thinned([1.0, 3.0, None, 5.0, 100.0], 2).tolist() == [2.0, 5.0]
     assert np.isnan(thinned([None, None], 2)).all()
     times = [START + timedelta(hours=step) for step in range(5000)]
-    short = curves(times[:5], {"a": [0.5] * 5}, {}, what="error, %", text=percent)
-    long = curves(times, {"a": [0.5] * 5000}, {}, what="error", text=plain, percent=False)
+    short, long = (
+        draw(
+            LineChart(
+                x=times[:steps], panels=[Panel(lines={"a": Curve([0.5] * steps, "red")}, text=percent, shares=True)]
+            )
+        )
+        for steps in (5, 5000)
+    )
     assert len(long) < 2 * len(short) + 40_000
     assert long.count("<tr>") == TABLE_ROWS + 1
     assert "Each point is the mean of 13 steps" in long
@@ -130,8 +135,8 @@ def test_lines_are_means_of_whole_groups_and_known_values() -> None:
 def test_few_frames_are_kept_and_they_cover_all_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = load_config(EXAMPLES / "taxi.toml").streams[0]
     asked: list[int] = []
-    shown = replace(presentation(stream), frame=lambda stream, audit: asked.append(1) or len(asked))
-    monkeypatch.setattr(simulate_output, "presentation", lambda stream: shown)
+    shown = replace(view_of(stream), frame=lambda stream, audit: asked.append(1) or len(asked))
+    monkeypatch.setattr(simulate_output, "view_of", lambda stream: shown)
     nobody: Any = None
     with Output(tmp_path / "out", stream, source="", caveats=[]) as output:
         for row in rows(1000):
@@ -147,7 +152,8 @@ def test_few_frames_are_kept_and_they_cover_all_steps(tmp_path: Path, monkeypatc
 def test_small_maps_are_five_at_most_and_none_for_two_steps() -> None:
     grid = np.zeros((60, 60))
     grid[3, 4] = 7
-    frames = [(START + timedelta(days=day), Frame(grid, grid)) for day in range(8)]
-    page = Page(multiples(frames, what="events"))
+    frames = [(START + timedelta(days=day), (grid, grid)) for day in range(8)]
+    (section,) = small_maps(frames, what="events")
+    page = Page(section_html(section))
     assert page.alts[0].count("7 true, 7") == 5
-    assert multiples(frames[:2], what="events") == ""
+    assert small_maps(frames[:2], what="events") == []

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from agents.cli.app import build_app
 from agents.local.demo.screen import METRICS_SHOWN, Screen, StepSeen
-from agents.show.presentation import metrics_of
+from agents.show.view import metrics_of
 from benchmarks.pictures import shown_streams
 from tests.reports.made import EXAMPLES
 

@@ -11,18 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.show.pages import metrics, verdict
-from agents.show.pages.metrics import Metric, of_keys
-from agents.show.pages.report import StepRow
-from agents.show.pages.verdict import GOOD, POOR, Judged, Scale, relative
-from agents.show.presentation import bars, maps
-from agents.show.presentation import verdict as verdict_of
-from agents.show.presentation.maps import Area, Points, scales
-from agents.show.presentation.markov import report as markov_report
-from agents.show.presentation.series import report as series_report
-from agents.show.presentation.spatial import report as spatial_report
-from agents.show.presentation.tabular import report as tabular_report
-from agents.show.presentation.trajectory import report as trajectory_report
+from agents.show import charts, view
+from agents.show.view import GOOD, POOR, RULE, Judged, Metric, Scale, StepRow, relative, with_undeclared
+from agents.show.view import verdict as verdict_of
+from agents.show.views import maps
+from agents.show.views import markov as markov_view
+from agents.show.views import series as series_view
+from agents.show.views import spatial as spatial_view
+from agents.show.views import tabular as tabular_view
+from agents.show.views import trajectory as trajectory_view
+from agents.show.views.maps import Area, Points, scales
 from engines.checks.contract_case import contract_case
 from engines.core.registry import build_domain
 from engines.tabular.attributes import Category
@@ -38,7 +36,7 @@ NOBODY: Any = None
 
 
 @pytest.mark.parametrize(
-    "module", [metrics, verdict, maps, bars, tabular_report, trajectory_report, series_report], ids=lambda m: m.__name__
+    "module", [view, charts, maps, tabular_view, trajectory_view, series_view], ids=lambda m: m.__name__
 )
 def test_examples_in_the_text(module: ModuleType) -> None:
     done = doctest.testmod(module)
@@ -78,8 +76,8 @@ def test_the_thresholds_are_those_that_are_told() -> None:
     assert [Scale("", error).judgement for error in (GOOD, GOOD + 1e-9, POOR, POOR + 1e-9)] == [
         *("good", "rough", "rough", "not")
     ]
-    assert f"{GOOD:.0%}" in verdict.RULE
-    assert f"{POOR:.0%}" in verdict.RULE
+    assert f"{GOOD:.0%}" in RULE
+    assert f"{POOR:.0%}" in RULE
     assert np.isnan(relative(np.zeros(3), np.ones(3)))
 
 
@@ -121,8 +119,8 @@ def test_the_even_map_of_a_box_is_what_is_expected_in_each_square() -> None:
     stream = contract_case("spatial").stream("default")
     domain = build_domain(stream)
     audit: Any = SimpleNamespace(evaluator=SimpleNamespace(domain=domain))
-    area = spatial_report.area_of(audit)
-    even = spatial_report._even(stream, audit, 1_000_000)
+    area = spatial_view.area_of(audit)
+    even = spatial_view._even(stream, audit, 1_000_000)
     assert even is not None
     for side in (1, 8, 512):
         np.testing.assert_allclose(area.counts(even, side), 1_000_000 / side**2)
@@ -160,7 +158,7 @@ def steps_of(found: list[dict[str, float]], *, hours: int = 3) -> list[StepRow]:
 def test_a_series_that_is_off_to_both_sides_is_right_in_the_mean() -> None:
     stream = load_config(EXAMPLES / "departures.toml").streams[0]
     steps = steps_of([{"true": 100.0, "released": 100.0 + (60 if step % 2 else -60), "se": nan} for step in range(300)])
-    [judged] = series_report.judged(stream, NOBODY, steps)
+    [judged] = series_view.judged(stream, NOBODY, steps)
     errors = {scale.name: scale.error for scale in judged.scales}
     assert errors["single steps"] == pytest.approx(0.6)
     assert errors["means of 10 steps (30 hours)"] == pytest.approx(0.0)
@@ -176,14 +174,14 @@ def test_counts_of_states_are_good_where_many_users_are() -> None:
     stream = contract_case("markov").stream("default").model_copy()
     section = stream.domain.model_copy(update={"population": 5000})
     stream = stream.model_copy(update={"domain": section})
-    [judged] = markov_report.judged(stream, NOBODY, steps_of([{"mse": 36.0}, {"mse": nan}, {"mse": 36.0}]))
+    [judged] = markov_view.judged(stream, NOBODY, steps_of([{"mse": 36.0}, {"mse": nan}, {"mse": 36.0}]))
     errors = {scale.name.split(" (")[0]: scale.error for scale in judged.scales}
     assert errors["states with 30 users"] == pytest.approx(0.2)
     assert next(iter(errors)) == "states with 3,000 users"
     assert "at least 60 users" in judged.more
     assert "not below 12" in judged.more
     assert "0.12 points of 100" in judged.more
-    assert markov_report.judged(stream, NOBODY, steps_of([{"mse": nan}]))[0].known == []
+    assert markov_view.judged(stream, NOBODY, steps_of([{"mse": nan}]))[0].known == []
 
 
 def line(*cells: int) -> tuple[list[int], list[int]]:
@@ -199,17 +197,17 @@ def trips(*each: tuple[list[int], list[int]]) -> Trips:
 def test_flows_know_the_direction_and_passages_do_not() -> None:
     there, back = trips(line(0, 1, 5)), trips(line(5, 1, 0))
     for power, wrong in ((0, 0.0), (1, 0.0), (2, 2.0)):  # 0, 1 and 5 are in one quarter
-        _, true, made = trajectory_report.aligned(*(trajectory_report.flows(each, power) for each in (there, back)))
+        _, true, made = trajectory_view.aligned(*(trajectory_view.flows(each, power) for each in (there, back)))
         assert relative(true, made) == wrong
-        _, true, made = trajectory_report.aligned(*(trajectory_report.passages(each, power) for each in (there, back)))
+        _, true, made = trajectory_view.aligned(*(trajectory_view.passages(each, power) for each in (there, back)))
         assert relative(true, made) == 0.0
-    codes, counts = trajectory_report.passages(trips(line(0, 0, 0), line(0, 5)), 2)
+    codes, counts = trajectory_view.passages(trips(line(0, 0, 0), line(0, 5)), 2)
     assert dict(zip(codes.tolist(), counts.tolist(), strict=True)) == {0: 2, 5: 1}, "a trip counts once in a square"
 
 
 def test_values_are_judged_with_others_that_as_many_rows_have() -> None:
     true, made = np.array([4000.0, 350.0, 320.0, 5.0]), np.array([4040.0, 300.0, 370.0, 15.0])
-    found = tabular_report.by_size(true, made, true, "values")
+    found = tabular_view.by_size(true, made, true, "values")
     assert [scale.name for scale in found] == [
         *("values of 3,000 to 9,999 rows", "values of 300 to 999 rows", "values of 3 to 9 rows")
     ]
@@ -220,18 +218,18 @@ def test_rows_of_values_that_nobody_has_are_judged() -> None:
     """Invented rows: 160 for 1,000 true ones, and twice as many as there are."""
     true = np.array([600.0, 400.0, 0.0, 0.0])
     for made, share in (([600, 400, 100, 60], 0.16), ([600, 400, 1500, 500], 2.0)):
-        found = tabular_report.by_size(true, np.array(made, np.float64), true, "values")
+        found = tabular_view.by_size(true, np.array(made, np.float64), true, "values")
         assert [scale.name for scale in found] == ["values of 300 to 999 rows", "values that no row has"]
         assert [scale.error for scale in found] == pytest.approx([0.0, share])
     said = Judged(what="Values", scales=found, how="").sentence()
     assert said.endswith("errors of 0 %; not for values that no row has, errors of 200 %.")
-    assert len(tabular_report.by_size(true, true, true, "values")) == 1
-    assert tabular_report.by_size(true[2:], true[:2], true[2:], "values") == [], "nothing is true"
+    assert len(tabular_view.by_size(true, true, true, "values")) == 1
+    assert tabular_view.by_size(true[2:], true[:2], true[2:], "values") == [], "nothing is true"
 
 
 def test_an_engine_that_judges_nothing_gets_its_last_figures() -> None:
     stream = load_config(EXAMPLES / "departures.toml").streams[0]
-    figures = of_keys([], ["error"], engine="other")
+    figures = with_undeclared([], ["error"], engine="other")
     [(found, more)] = verdict_of(stream, (), figures, steps_of([{"error": 4.0}, {"error": 2.0}]))
     assert found == "Error 2 after the last step, 3 in the mean of 2 steps."
     assert "does not say" in more
@@ -241,7 +239,7 @@ def test_an_engine_that_judges_nothing_gets_its_last_figures() -> None:
 
 def test_a_figure_that_nobody_explains_says_so() -> None:
     declared = Metric(keys=("a", "b"), label="sum", meaning="Of both.", of=lambda a, b: a + b)
-    both = of_keys([declared], ["a", "b", "c_d"], engine="other")
+    both = with_undeclared([declared], ["a", "b", "c_d"], engine="other")
     assert [metric.label for metric in both] == ["sum", "c d"]
     assert "does not explain" in both[1].meaning
     assert declared.value({"a": 1.0, "b": 2.0}) == 3.0
@@ -260,7 +258,7 @@ def test_values_of_which_most_are_not_listed_are_named() -> None:
     )
     ones = Marginals(domain.sizes, ((0,), (1,), (2,)))
     true = np.array([1.0, 0, 6, 3, 4, 4, 2, 0, 10])
-    said = tabular_report._unlisted(domain, ones, true)
+    said = tabular_view._unlisted(domain, ones, true)
     assert "not listed and count as other: area (86 % of them). Are they" in said
-    assert tabular_report._unlisted(domain, ones, np.array([4.0, 0, 3, 3, 4, 4, 2, 0, 10])) == ""
-    assert tabular_report._unlisted(domain, ones, np.zeros(9)) == ""
+    assert tabular_view._unlisted(domain, ones, np.array([4.0, 0, 3, 3, 4, 4, 2, 0, 10])) == ""
+    assert tabular_view._unlisted(domain, ones, np.zeros(9)) == ""

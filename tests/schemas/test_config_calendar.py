@@ -14,8 +14,7 @@ from agents.kafka.topics import TopicIdentity
 from agents.protocol.clock import StepClock
 from agents.protocol.fingerprint import Fingerprint
 from agents.protocol.release.public_records import instant, ledger_entry
-from agents.show.explain.sentences import step_warning
-from agents.show.explain.words import public
+from agents.show.explain.words import public, step_warning
 from engines.core.accounting.streams import totals
 from engines.core.contract import Release
 from engines.core.registry import build_engine

@@ -12,7 +12,7 @@ import pytest
 import shapely
 
 from agents.local.offline.simulate import SimulateOptions, simulate
-from agents.show.presentation import presentation
+from agents.show.view import view_of
 from engines.core.registry import build_domain
 from engines.spatial.domain.zones import ZoneDomain
 from schemas.config import Config, ConfigError, parse_config
@@ -69,7 +69,7 @@ def test_a_table_in_the_file_itself(tmp_path: Path) -> None:
     assert isinstance(domain, ZoneDomain)
     assert domain.names == ["harbour", "station"]
     assert stream.domain.fields == ("zone",)
-    assert "3 zones" in presentation(stream).domain(stream)
+    assert "3 zones" in view_of(stream).domain(stream)
 
 
 def test_outlines_of_zones(tmp_path: Path) -> None:

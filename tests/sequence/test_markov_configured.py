@@ -11,8 +11,9 @@ import orjson
 import pytest
 
 from agents.protocol.ingest.spec import SourceSpec
-from agents.show.presentation import presentation
-from agents.show.presentation.markov.leakage import bars, leakage_lines, leakage_section
+from agents.show.report import section_html
+from agents.show.view import view_of
+from agents.show.views.markov import bars, leakage_lines, leakage_sections
 from engines.core.accounting.streams import totals
 from engines.core.registry import build_domain, build_engine
 from engines.markov.engine import Markov
@@ -184,13 +185,13 @@ def test_the_report_draws_the_leakage_of_the_steps_it_shows(tmp_path: Path) -> N
     engine = build_engine(parsed(tmp_path).streams[0])
     assert isinstance(engine, Markov)
     starts = [datetime(2024, 1, 1, hour) for hour in range(4)]
-    title, picture = leakage_section(engine, starts)
-    assert "Temporal privacy leakage" in title
-    assert "<img" in picture
-    assert leakage_section(engine, []) == []
+    (section,) = leakage_sections(engine, starts)
+    assert section.heading == "Temporal privacy leakage"
+    assert "<img" in section_html(section)
+    assert leakage_sections(engine, []) == []
     unknown = build_engine(parsed(tmp_path, changed(('transition = "chain.csv"\n', ""))).streams[0])
     assert isinstance(unknown, Markov)
-    assert leakage_section(unknown, starts) == []
+    assert leakage_sections(unknown, starts) == []
 
 
 def test_a_chain_that_nobody_leaves_can_not_hold_leakage_for_ever(tmp_path: Path) -> None:
@@ -200,13 +201,13 @@ def test_a_chain_that_nobody_leaves_can_not_hold_leakage_for_ever(tmp_path: Path
         build_engine(stream)
 
 
-def test_the_presentation_has_figures_for_steps_with_and_without_a_release(tmp_path: Path) -> None:
+def test_the_view_has_figures_for_steps_with_and_without_a_release(tmp_path: Path) -> None:
     stream = parsed(tmp_path).streams[0]
-    shown = presentation(stream)
+    shown = view_of(stream)
     engine: Any = build_engine(stream)
     assert "300 users" in shown.domain(stream)
     assert shown.error_model(stream, engine.guarantee()).answers[0].deviations[0] == pytest.approx(14.1, abs=0.1)
     [error] = shown.metrics(stream)
     assert error.said({"mse": 4.0}) == "2 users"
     assert error.said(orjson.loads(orjson.dumps({"mse": float("nan")}))) == "nothing compared"
-    assert shown.sections(stream, None, []) == []  # type: ignore[arg-type]
+    assert list(shown.sections(stream, None, [])) == []  # type: ignore[arg-type]

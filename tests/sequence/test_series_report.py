@@ -7,8 +7,9 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
-from agents.show.pages.report import StepRow
-from agents.show.presentation.series.report import MOST_POINTS, sections
+from agents.show.report import section_html
+from agents.show.view import StepRow
+from agents.show.views.series import MOST_POINTS, sections
 from schemas.config import load_config
 
 DEPARTURES = Path(__file__).parents[2] / "examples" / "departures.toml"
@@ -32,13 +33,17 @@ def rows(steps: int, *, off: float = 3.0) -> list[StepRow]:
     ]
 
 
+def pages(steps: list[StepRow]) -> list[str]:
+    return [section_html(each) for each in sections(load_config(DEPARTURES).streams[0], NOBODY, steps)]
+
+
 def test_a_year_of_ten_minutes_is_two_small_pictures_and_a_sentence() -> None:
-    [page] = sections(load_config(DEPARTURES).streams[0], NOBODY, rows(52_560))
+    [page] = pages(rows(52_560))
     assert "off by 3 on average" in page
     assert "in 100 % of 52,560 steps" in page
     assert page.count("<img") == 2, "all of it, and the last steps one by one"
     assert len(page) < 400_000
-    [short] = sections(load_config(DEPARTURES).streams[0], NOBODY, rows(MOST_POINTS))
+    [short] = pages(rows(MOST_POINTS))
     assert short.count("<img") == 1
 
 
@@ -46,6 +51,6 @@ def test_steps_without_a_truth_or_a_release_are_left_out() -> None:
     steps = rows(4)
     steps[1].metrics["released"] = nan  # type: ignore[index]
     steps[2].metrics["true"] = None  # type: ignore[index]
-    [page] = sections(load_config(DEPARTURES).streams[0], NOBODY, steps)
+    [page] = pages(steps)
     assert "of 2 steps" in page
-    assert sections(load_config(DEPARTURES).streams[0], NOBODY, steps[:1]) == []
+    assert pages(steps[:1]) == []

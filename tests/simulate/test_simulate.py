@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from agents.cli.app import build_app
 from agents.local.offline.simulate import COUNTED, INSECURE, Simulated, SimulateOptions, Simulation, simulate
-from agents.show.pages.report import WARNING
+from agents.show.report import WARNING
 from agents.worker.job import Job
 from engines.core.contract import Columns
 from engines.core.registry import build_domain

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats.contingency import association
 
-from agents.show.presentation.tabular.ties import section
+from agents.show.report import section_html
+from agents.show.views.tabular import ties
 from engines.tabular import Category, TableDomain
 from engines.tabular.evaluator import TableEvaluator
 from engines.tabular.ties import cramers_v
@@ -50,7 +51,8 @@ def shown(made: np.ndarray) -> str:
     values: dict[str, list[Any]] = {
         name: ["xy"[code] for code in made[:, index]] for index, name in enumerate(TABLE.names)
     }
-    return section(evaluator, truth, values)
+    (section,) = ties(evaluator, truth, values)
+    return section_html(section)
 
 
 def test_the_report_says_how_much_of_the_ties_is_kept() -> None:

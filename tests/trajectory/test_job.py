@@ -15,10 +15,10 @@ from agents.protocol.ingest.partition import PartitionIngest
 from agents.protocol.ingest.spec import SourceSpec
 from agents.protocol.release.stepper import Stepper
 from agents.show.explain import explain
-from agents.show.explain.roads import Roads
-from agents.show.explain.sentences import promise
-from agents.show.explain.text import render_text
-from agents.show.presentation import presentation
+from agents.show.explain.parts import Roads
+from agents.show.explain.render import render_text
+from agents.show.explain.words import promise
+from agents.show.view import view_of
 from engines.core.contract import Release
 from engines.core.registry import build_domain, build_engine
 from schemas.blocks import Block
@@ -167,13 +167,13 @@ def test_both_roads_are_shown_and_which_has_less_noise() -> None:
 def test_a_delta_without_a_cap_on_steps_is_told_what_a_cap_would_do() -> None:
     for cap in (None, 1):
         configured = stream({"delta": 1e-6, "max_per_step": cap})
-        told = " ".join(presentation(configured).remarks(configured))
+        told = " ".join(view_of(configured).remarks(configured))
         assert ("With max_per_step" in told) == (cap is None)
 
 
 def test_small_data_are_warned_of_and_trips_are_called_trips() -> None:
     configured = stream()
-    assert any("too small" in remark for remark in presentation(configured).remarks(configured))
+    assert any("too small" in remark for remark in view_of(configured).remarks(configured))
     assert "at most 2 trips" in promise(configured)
 
 

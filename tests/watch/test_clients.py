@@ -10,7 +10,7 @@ import pytest
 
 from agents.readers.watch.guard import token_of
 from agents.readers.watch.public import routes
-from agents.show.pictures.points import PointPicture
+from agents.show.pictures import PointPicture
 from tests.watch.test_server import PUBLIC, SECRET, served, status_of
 
 

@@ -12,13 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.show.pictures.contract import HISTORY, CountPicture
-from agents.show.pictures.points import PointPicture
-from agents.show.pictures.sampling import limit, place
-from agents.show.pictures.series import SeriesPicture
-from agents.show.pictures.states import StatePicture
-from agents.show.pictures.table import MISSING, OTHER, AttributeCells, TablePicture
-from agents.show.pictures.trips import TripPicture
+from agents.show.pictures import (
+    HISTORY,
+    MISSING,
+    OTHER,
+    AttributeCells,
+    Picture,
+    PointPicture,
+    SeriesPicture,
+    StatePicture,
+    TablePicture,
+    TripPicture,
+    limit,
+    place,
+)
 
 BOUNDS = (10.0, 20.0, 12.0, 21.0)
 
@@ -229,7 +236,7 @@ def test_counts_of_states_are_revised_and_the_rest_is_one_share() -> None:
 
 
 def test_an_engine_without_a_picture_has_its_counts_alone() -> None:
-    picture = CountPicture()
+    picture = Picture()
     picture.add(0, "a", {"anything": 1})
     picture.remove(0, "a")
     picture.end(0)

@@ -16,7 +16,7 @@ from agents.readers.watch import server
 from agents.readers.watch.public import reader as module
 from agents.readers.watch.public.reader import PublicReader
 from agents.readers.watch.public.seen import StreamSeen
-from agents.show.pictures.contract import CountPicture
+from agents.show.pictures import Picture
 from schemas.config import Kafka
 from tests.watch.test_seen import STREAM, published
 
@@ -136,7 +136,7 @@ def publish(cluster: Cluster, step: int) -> None:
 
 def test_it_says_when_the_cluster_is_away_and_goes_on_where_it_was(cluster: Cluster) -> None:
     async def run() -> None:
-        seen = StreamSeen(STREAM, CountPicture())
+        seen = StreamSeen(STREAM, Picture())
         reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
         task = asyncio.create_task(reader.run())
         publish(cluster, 0)
@@ -158,7 +158,7 @@ def test_it_says_when_the_cluster_is_away_and_goes_on_where_it_was(cluster: Clus
 
 def test_topics_that_are_not_there_yet_or_are_others_now_are_said_and_not_read(cluster: Cluster) -> None:
     async def run() -> None:
-        seen = StreamSeen(STREAM, CountPicture())
+        seen = StreamSeen(STREAM, Picture())
         reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
         ids, cluster.ids = cluster.ids, {}
         task = asyncio.create_task(reader.run())
@@ -182,7 +182,7 @@ def test_topics_that_are_not_there_yet_or_are_others_now_are_said_and_not_read(c
 
 def test_a_record_that_names_no_step_is_counted_and_the_page_goes_on(cluster: Cluster) -> None:
     async def run() -> None:
-        seen = StreamSeen(STREAM, CountPicture())
+        seen = StreamSeen(STREAM, Picture())
         reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
         topic = cluster.records["taxi.synthetic"]
         for step in (b"abc", None, b"-5", b"9" * 5000, b"3000000000", "\u0663".encode(), b""):
@@ -202,7 +202,7 @@ def test_a_record_that_ends_the_reader_is_not_read_again() -> None:
         def take(self, *_: Any) -> None:
             raise ZeroDivisionError
 
-    seen = Ends(STREAM, CountPicture())
+    seen = Ends(STREAM, Picture())
     reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
     with pytest.raises(ZeroDivisionError):
         reader._take("taxi.synthetic", [Record(7, [("privstream-step", b"0")], b"k", b"{}")])
@@ -219,7 +219,7 @@ def test_a_reader_that_begins_anew_goes_on_with_a_step_that_is_kept_in_a_file(
     entry = cluster.records["taxi.ledger"].pop()
 
     async def run() -> None:
-        seen = StreamSeen(STREAM, CountPicture())
+        seen = StreamSeen(STREAM, Picture())
         reader = PublicReader(Kafka(bootstrap="made.up:1"), [seen])
         task = asyncio.create_task(server._kept_up(reader.run))
         await until(lambda: seen.positions.get(topic) == last.offset > 0)
@@ -247,7 +247,7 @@ def test_the_ledger_is_read_before_the_records(cluster: Cluster, monkeypatch: py
     monkeypatch.setattr(StreamSeen, "take", noted)
 
     async def run() -> None:
-        seen = StreamSeen(STREAM, CountPicture())
+        seen = StreamSeen(STREAM, Picture())
         for step in range(3):
             publish(cluster, step)
         task = asyncio.create_task(PublicReader(Kafka(bootstrap="made.up:1"), [seen]).run())

@@ -15,12 +15,8 @@ from hypothesis import strategies as st
 from agents.protocol.release.public_records import ledger_entry, release_records
 from agents.readers.watch.public import seen as module
 from agents.readers.watch.public.seen import StreamSeen
-from agents.show.pictures.contract import CountPicture
-from agents.show.pictures.points import PointPicture
-from agents.show.pictures.series import SeriesPicture
-from agents.show.pictures.states import StatePicture
-from agents.show.pictures.trips import TripPicture
-from agents.show.presentation import presentation
+from agents.show.pictures import Picture, PointPicture, SeriesPicture, StatePicture, TripPicture
+from agents.show.view import view_of
 from engines.core.contract import Release, SyntheticRecord
 from schemas.config import ENGINES, Stream
 from schemas.config.load import config_from_mapping
@@ -269,7 +265,7 @@ def test_what_every_engine_says_in_the_ledger_is_an_entry(engine: str) -> None:
 def test_an_end_beyond_the_calendar_is_due_never() -> None:
     wall = StreamSeen(
         stream(time={"field": "at", "format": "s", "start": "2020-01-01T00:00:00", "step": "60s", "grace": "30s"}),
-        CountPicture(),
+        Picture(),
     )
     ((_, words),) = published(1)
     wall.take("ledger", 0, b"0", orjson.dumps({**orjson.loads(words), "end": "9999-12-31T23:59:59+00:00"}))
@@ -370,6 +366,6 @@ def test_a_large_epsilon_is_said_in_the_words_of_the_configuration() -> None:
 
 
 def test_every_engine_has_a_picture_of_what_it_publishes(tmp_path: Path) -> None:
-    made = presentation(STREAM).picture(STREAM)
+    made = view_of(STREAM).picture(STREAM)
     assert made.kind == "points"
     assert list(made.about()["bounds"]) == [0.0, 0.0, 1.0, 1.0]

@@ -184,9 +184,9 @@ def test_the_public_view_is_given_public_topics_alone(monkeypatch: pytest.Monkey
 
 
 def _no_picture() -> Any:
-    from agents.show.pictures.contract import CountPicture
+    from agents.show.pictures import Picture
 
-    return CountPicture()
+    return Picture()
 
 
 async def _made(loaded: Config, *, operator: bool) -> Any:

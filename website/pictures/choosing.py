@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from agents.local.offline.simulate import SimulateOptions, simulate
-from agents.show.pages.plots import AMBER, BLUE, GREY, RED, SYNTHETIC, figure, quiet
+from agents.show.charts import AMBER, BLUE, GREY, RED, SYNTHETIC, figure, quiet
 from engines import configure
 from engines.core.noise import DiscreteLaplace, scale_for
 from schemas.config import config_from_mapping, load_config

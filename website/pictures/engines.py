@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
-from agents.show.pages.plots import GREY, SYNTHETIC, TRUE, figure, quiet
+from agents.show.charts import GREY, SYNTHETIC, TRUE, figure, quiet
 from engines import configure
 from website.pictures.rows import EXAMPLES, rows_of
 

@@ -12,7 +12,7 @@ import typer
 
 from agents.cli.output import AsJson, ConfigFile, chosen_stream, config_of, print_json, rows_progress, say, warn
 from agents.cli.terminal.manual import Example, manual
-from agents.show.pages.text import table
+from agents.show.text import table
 from schemas.errors import PrivstreamError
 
 if TYPE_CHECKING:

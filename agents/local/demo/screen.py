@@ -25,8 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agents.readers.watch import LivePage
-from agents.show.pages.metrics import Metric
-from agents.show.presentation import metrics_of, shown
+from agents.show.view import Metric, metrics_of, tiles
 from schemas.config import Stream
 
 ROWS_SHOWN = 10
@@ -93,7 +92,7 @@ class Other:
 
     def errors(self) -> Sequence[tuple[str, str]]:
         metrics = self.last.utility["metrics"] if self.last is not None else {}
-        return shown(self.metrics, metrics) if metrics else ()
+        return tiles(self.metrics, metrics) if metrics else ()
 
     def cells(self) -> tuple[str, str, str, str, str, str]:
         """Engine, step, events, records, errors and epsilon, as texts."""

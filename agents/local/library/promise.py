@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from agents.show.explain.build import explain_stream
+from agents.show.explain import explain_stream
 from agents.show.explain.parts import exact
 from schemas.config import format_length
 from schemas.guarantee import Mechanism

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agents.show.presentation import presentation
+from agents.show.view import view_of
 from engines.core.registry import build_domain, build_engine
 from schemas.errors import BudgetError, ConfigError, ConfigProblem, EngineInputError
 
@@ -41,7 +41,7 @@ def check_streams(config: Config) -> Mapping[str, Sequence[str]]:
         except BudgetError as error:
             problems.append(ConfigProblem(f"streams[{index}].privacy", str(error), "as it says"))
             continue
-        remarks[stream.name] = tuple(presentation(stream).warnings(stream))
+        remarks[stream.name] = tuple(view_of(stream).warnings(stream))
     if problems:
         raise ConfigError(problems)
     return remarks

@@ -29,7 +29,7 @@ from agents.protocol.release.public_records import instant
 from agents.protocol.release.stepper import Stepper
 from agents.protocol.replay import Planned, Progress, clock_of, plan_of, steps_of, times_of
 from agents.protocol.userhash import user_key
-from agents.show.pages.report import StepRow
+from agents.show.view import StepRow
 from engines.core.noise import fresh_seed, repeated_seed
 from engines.core.registry import build_domain
 from schemas.releases import unframe_records

@@ -15,9 +15,9 @@ from agents.kafka.lifecycle.refusals import MUCH, percent
 from agents.local.offline.rows.files import FileError
 from agents.local.offline.rows.seen import LEAST_USABLE, RowsSeen
 from agents.protocol.release.held_out import HeldOutAudit
-from agents.show.explain.sentences import promise, record_time
-from agents.show.pages.report import StepRow, StreamReport, render
-from agents.show.presentation import expected_error, metrics_of, presentation, verdict
+from agents.show.explain.words import promise, record_time
+from agents.show.report import StreamReport, render_report
+from agents.show.view import StepRow, expected_error, metrics_of, verdict, view_of
 from engines.core.registry import build_evaluator
 from schemas.config import format_length
 from schemas.ledger import LedgerEntry
@@ -89,7 +89,7 @@ class Output:
 
     def _framed(self, row: StepRow, audit: HeldOutAudit) -> StepRow:
         """With what the engine keeps of it. How many steps come is not known: where they are many, each second goes."""
-        frame = presentation(self.stream).frame
+        frame = view_of(self.stream).frame
         if frame is None or row.gathered or row.step % self._every:
             return row
         framed = [index for index, each in enumerate(self.steps) if each.frame is not None]
@@ -116,7 +116,7 @@ class Output:
         """Write the last snapshot and the report."""
         if self.steps:
             self.snapshot(self.steps[-1].step, audit)
-        stream, show, metrics = self.stream, presentation(self.stream), metrics_of(self.stream)
+        stream, show, metrics = self.stream, view_of(self.stream), metrics_of(self.stream)
         judged = show.judged(stream, audit, self.steps) if self.steps else ()
         self.verdict = verdict(stream, judged, metrics, self.steps)
         self.drowned = drowned(stream, self.steps)
@@ -151,7 +151,7 @@ class Output:
             sections=show.sections(stream, audit, self.steps) if self.steps else (),
         )
         with self._open("report.html") as target:
-            target.write(render(report))
+            target.write(render_report(report))
 
     @property
     def left_out(self) -> list[str]:

@@ -15,8 +15,7 @@ from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
-from agents.show.pages.metrics import Metric
-from agents.show.presentation import errors
+from agents.show.view import Metric, errors
 from engines.core.contract import Evaluator
 from schemas.blocks import Folded
 from schemas.errors import PrivstreamError
@@ -41,7 +40,7 @@ APART = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ErrorSplit:
-    """Errors by name, see `agents.show.presentation.errors`.
+    """Errors by name, see `agents.show.view.errors`.
 
     Attributes:
         bias: of what the bound lets through, as if released without noise, against the whole truth.

@@ -12,8 +12,8 @@ from typing import Any
 from agents.local.offline.rows.files import FileError
 from agents.local.offline.tune import NOT_COVERED, TRUE_VALUES, ErrorSplit, Recommendation, TuneCell
 from agents.local.offline.tune_run import Tuned
-from agents.show.pages.metrics import Term
-from agents.show.pages.tune import ErrorCurves, TunePage, render
+from agents.show.report import ErrorCurves, TunePage, render_tune
+from agents.show.view import Term
 
 WARNINGS = (NOT_COVERED, TRUE_VALUES)
 _PARTS = ("bias", "noise", "total")
@@ -130,7 +130,7 @@ def write(tuned: Tuned, folder: Path) -> Path:
             )
             writer.writerows(_rows(tuned))
         page = folder / "tune.html"
-        page.write_text(render(_page(tuned)), encoding="utf-8")
+        page.write_text(render_tune(_page(tuned)), encoding="utf-8")
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise FileError(f"{folder}: {reason}. Fix: name a folder that this user may write to.") from None

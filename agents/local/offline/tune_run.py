@@ -29,7 +29,7 @@ from agents.protocol.release.merge import BlockMerge
 from agents.protocol.release.stepper import Stepper
 from agents.protocol.replay import Planned
 from agents.protocol.userhash import user_key
-from agents.show.presentation import metrics_of, presentation
+from agents.show.view import metrics_of, view_of
 from engines.core.contract import Columns, Domain, Evaluator, FilledDomain, FilledWords
 from engines.core.noise import fresh_seed
 from engines.core.registry import build_domain
@@ -60,7 +60,7 @@ class Tuned:
     """What was found. True values.
 
     Attributes:
-        configured: bound in the configuration. unit: of the errors, see `Presentation.error_unit`.
+        configured: bound in the configuration. unit: of the errors, see `View.error_unit`.
         compared: which steps the errors are of, in words. explained: name of an error -> what it is.
         refused: rows that are not usable, by reason and configured field; in a sentence, and what to do about it.
         cells: by epsilon, then by bound. recommended: one for each epsilon.
@@ -140,7 +140,7 @@ def tune(
         contribution=chosen.contribution,
         configured=chosen.privacy.max_contributions or 0,
         runs=options.runs,
-        unit=presentation(chosen).error_unit,
+        unit=view_of(chosen).error_unit,
         explained={metric.name: metric.explained for metric in metrics_of(chosen) if metric.error},
         compared=history.compared,
         rows=history.rows,

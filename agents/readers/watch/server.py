@@ -19,7 +19,7 @@ from agents.readers.watch.guard import VIEWS, Guard, View, is_loopback, secure_h
 from agents.readers.watch.public.reader import PublicReader
 from agents.readers.watch.public.routes import PublicRoutes
 from agents.readers.watch.public.seen import StreamSeen
-from agents.show.presentation import presentation
+from agents.show.view import view_of
 from engines.core.noise import fresh_seed
 from schemas.errors import PrivstreamError
 
@@ -163,7 +163,7 @@ def _application(config: Config, operator: bool) -> tuple[tuple[web.Application,
     app.on_response_prepare.append(secure_headers)
     app.router.add_post("/login", login)
     app.add_routes(_assets(operator))
-    seen = [StreamSeen(stream, presentation(stream).picture(stream)) for stream in config.streams]
+    seen = [StreamSeen(stream, view_of(stream).picture(stream)) for stream in config.streams]
     reader = PublicReader(config.kafka, seen)
     app.add_routes(PublicRoutes(seen, reader, boot).routes())
 

@@ -1,24 +1,99 @@
 """What a configuration promises, worked out from the engines themselves: as data, and as text, JSON or a page.
 
-Start at `explain`. Nothing here is typed in twice: budgets, sensitivities and scales come from
-`engine.guarantee()`, all else from the configuration.
+Nothing here is typed in twice: budgets, sensitivities and scales come from `engine.guarantee()`, all else from the
+configuration.
 """
 
-from agents.show.explain.build import explain
-from agents.show.explain.parts import Budget, Explanation, Notch, Point, Share, SharedBudget, StreamExplanation
-from agents.show.presentation.error import ErrorModel
-from agents.show.presentation.laws import NoiseFacts, noise_facts
+from __future__ import annotations
 
-__all__ = [
-    "Budget",
-    "ErrorModel",
-    "Explanation",
-    "NoiseFacts",
-    "Notch",
-    "Point",
-    "Share",
-    "SharedBudget",
-    "StreamExplanation",
-    "explain",
-    "noise_facts",
-]
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
+from fractions import Fraction
+
+from agents.show.explain import words
+from agents.show.explain.parts import Budget, Explanation, Notch, Roads, SharedBudget, StreamExplanation
+from agents.show.view import expected_error, view_of
+from engines.core.accounting.streams import totals
+from engines.core.registry import build_engine
+from schemas.config import Config, Stream
+from schemas.config.stream import LEAST_EVENT_EPSILON
+from schemas.errors import EngineInputError
+
+FACTORS = tuple(Decimal(2) ** power for power in (-3, -2, -1, 0, 1, 2, 3))
+
+
+def explain(
+    config: Config,
+    names: Sequence[str] | None = None,
+    *,
+    earlier: Iterable[Config] = (),
+    begun: Callable[[int], None] = lambda streams: None,
+    progress: Callable[[int], None] = lambda streams: None,
+) -> Explanation:
+    """Explain streams of a configuration, all of them by default.
+
+    Which streams add up is worked out over the whole file, whichever are asked for, and over `earlier` files with which
+    streams of the job have released before. `begun` is told how many streams there are, `progress` each that is done.
+
+    Raises: BudgetError if an engine's splits do not add up to what is configured; EngineInputError if an engine refuses
+        its configuration; KeyError if there is no such stream.
+    """
+    chosen = config.streams if names is None else tuple(config.stream(name) for name in names)
+    shared = tuple(SharedBudget(total) for total in totals(config, earlier) if len(total.streams) > 1)
+    explained = []
+    begun(len(chosen))
+    for stream in chosen:
+        explained.append(explain_stream(stream, job=config.job.name))
+        progress(1)
+    return Explanation(config.job.name, tuple(explained), shared)
+
+
+def explain_stream(stream: Stream, *, job: str) -> StreamExplanation:
+    """Explain one stream. Raises: BudgetError and EngineInputError, as `explain`."""
+    guarantee = build_engine(stream).guarantee()
+    budget = Budget.of(stream, guarantee)
+    roads = Roads.of(stream)
+    return StreamExplanation(
+        name=stream.name,
+        engine=stream.engine,
+        mode=stream.mode,
+        source=stream.source,
+        step=stream.time.step,
+        protects=stream.privacy.unit,
+        unit=words.unit_of(stream),
+        neighbouring=words.neighbours_of(stream, guarantee),
+        promise=words.promise(stream),
+        plain=(
+            *words.plain(stream, budget),
+            *view_of(stream).remarks(stream),
+            words.record_time(stream),
+            *([guarantee.note] if guarantee.note else []),
+            *(roads.sentences() if roads else ()),
+        ),
+        symbols=words.symbols(stream, guarantee, budget),
+        alerts=tuple(words.alerts(stream)),
+        budget=budget,
+        public=tuple(words.public(stream)),
+        unprotected=tuple(words.unprotected(stream, job=job)),
+        errors=expected_error(stream),
+        notches=tuple(_notches(stream)),
+        roads=roads,
+    )
+
+
+def with_epsilon(stream: Stream, epsilon: Decimal) -> Stream:
+    """Return the stream with another epsilon; nothing else changes."""
+    return stream.model_copy(update={"privacy": stream.privacy.model_copy(update={"epsilon": epsilon})})
+
+
+def _notches(stream: Stream) -> Iterator[Notch]:
+    """Yield half and twice the budget, and so on, without epsilons that configuration or noise refuses."""
+    for factor in FACTORS:
+        other = with_epsilon(stream, stream.privacy.epsilon * factor)
+        if other.event_epsilon < LEAST_EVENT_EPSILON:
+            continue
+        try:
+            budget, errors = Budget.of(other, build_engine(other).guarantee()), expected_error(other)
+        except EngineInputError:
+            continue
+        yield Notch(Fraction(factor), budget.unit_epsilon, budget, errors)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
-from agents.show.explain.roads import Roads
-from agents.show.presentation.error import RELEASES, ErrorModel
-from agents.show.presentation.laws import NoiseFacts, noise_facts
+from agents.show.noise import RELEASES, ErrorModel, NoiseFacts, noise_facts
+from agents.show.view import expected_error
 from engines.core.accounting.streams import Total
 from schemas.config import Stream, format_duration, format_length
-from schemas.errors import BudgetError
+from schemas.errors import BudgetError, EngineInputError
 from schemas.guarantee import Guarantee, Mechanism, Unit, surest
 from schemas.steps.lengths import Length
 
 
 def decimal(value: float) -> str:
-    """Four digits that matter, without an exponent where that can be read: 0.001234, 12.35, 1,235."""
+    """Return four digits that matter, without an exponent where that can be read: 0.001234, 12.35, 1,235."""
     if value == 0 or 1e-4 <= abs(value) < 1e15:
         digits = 0 if abs(value) >= 1000 or value == 0 else 3 - math.floor(math.log10(abs(value)))
         text = f"{value:,.{digits}f}"
@@ -28,7 +28,7 @@ def decimal(value: float) -> str:
 
 
 def exact(value: Fraction) -> str:
-    """A fraction as it is, and as a decimal number where that says more: `1/40 = 0.025`.
+    """Return a fraction as it is, and as a decimal number where that says more: `1/40 = 0.025`.
 
     >>> exact(Fraction(1, 40)), exact(Fraction(2)), exact(Fraction(1, 3))
     ('1/40 = 0.025', '2', '1/3 ≈ 0.3333')
@@ -119,7 +119,7 @@ class Budget:
 
     @staticmethod
     def of(stream: Stream, guarantee: Guarantee) -> Budget:
-        """Raises: BudgetError if the engine's mechanisms do not add up to what is configured, exactly."""
+        """Return the split. Raises: BudgetError if the mechanisms do not add up to what is configured, exactly."""
         unit, contributions = stream.privacy.epsilon_fraction, stream.contributions
         event = unit / contributions
         shares = []
@@ -163,7 +163,7 @@ class Budget:
 
 
 def _terms(guarantee: Guarantee) -> str:
-    """What one event meets, as a sum."""
+    """Return what one event meets, as a sum."""
     if guarantee.mu_squared is not None:
         return " + ".join(decimal(float(mechanism.mu_squared or 0)) for mechanism in guarantee)
     return " + ".join(str(mechanism.epsilon * mechanism.uses) for mechanism in guarantee)
@@ -187,6 +187,98 @@ class Notch:
             "scales": [str(share.mechanism.scale) for share in self.budget.shares],
             "error_95_percent": {each.name: each.first for each in self.errors.answers},
         }
+
+
+SUGGESTED_DELTA = 1e-6
+"""What the road with a delta is shown at, where the stream has none."""
+Road = Literal["pure", "gaussian"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One kind of answer: the standard deviation of its noise after one release, by either road."""
+
+    name: str
+    pure: float
+    gaussian: float
+
+    @property
+    def less(self) -> Road:
+        """The road with less noise."""
+        return "gaussian" if self.gaussian < self.pure else "pure"
+
+
+@dataclass(frozen=True, slots=True)
+class Roads:
+    """Two roads to one promise: the noise under pure epsilon, and under epsilon with a delta.
+
+    Attributes:
+        configured: the one that the stream takes.
+        delta: of the other one, or of it. answers: as the engine's error model has them. unit: of the deviations.
+    """
+
+    configured: Road
+    delta: float
+    answers: tuple[Compared, ...]
+    unit: str
+
+    @staticmethod
+    def of(stream: Stream) -> Roads | None:
+        """Return both roads; None where there is one only."""
+        facts = stream.facts
+        if stream.mode not in facts.uses_delta or stream.mode in facts.needs_delta:
+            return None
+        delta = stream.privacy.delta or SUGGESTED_DELTA
+        try:
+            pure, gaussian = (_noise(stream, each) for each in (0.0, delta))
+        except EngineInputError:
+            # One of them would need more noise than can be drawn.
+            return None
+        names = [name for name in pure if name in gaussian]
+        answers = tuple(Compared(name, pure[name][0], gaussian[name][0]) for name in names)
+        unit = next((unit for _, unit in pure.values()), "")
+        return Roads("gaussian" if stream.privacy.delta else "pure", delta, answers, unit)
+
+    def sentences(self) -> Iterator[str]:
+        """Say the noise of both roads, for a person who chooses."""
+        less = {"pure": "without a delta", "gaussian": "with delta"}
+        compared = "; ".join(
+            f"{answer.name} {answer.pure:.4g} and {answer.gaussian:.4g}, less {less[answer.less]}"
+            for answer in self.answers
+        )
+        taken = "pure" if self.configured == "pure" else "configured with the delta"
+        yield (
+            f"Noise by the two roads to this epsilon, pure and with delta = {self.delta:g} (standard deviation after "
+            f"one release, in {self.unit}): {compared}. This stream is {taken}."
+        )
+        if self.configured == "pure" and all(answer.less == "gaussian" for answer in self.answers):
+            yield (
+                f"privacy.delta = {self.delta:g} would give less noise everywhere, for a promise that is weaker: "
+                "choose a delta far below one in your users."
+            )
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "configured": self.configured,
+            "delta": self.delta,
+            "unit": self.unit,
+            "answers": [
+                {
+                    "name": answer.name,
+                    "pure_standard_deviation": answer.pure,
+                    "gaussian_standard_deviation": answer.gaussian,
+                    "less_noise": answer.less,
+                }
+                for answer in self.answers
+            ],
+        }
+
+
+def _noise(stream: Stream, delta: float) -> dict[str, tuple[float, str]]:
+    """Return deviations of the answers, and their unit, by name."""
+    other = stream.model_copy(update={"privacy": stream.privacy.model_copy(update={"delta": delta})})
+    model = expected_error(other)
+    return {answer.name: (answer.deviations[0], model.unit) for answer in model.answers}
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +305,7 @@ class StreamExplanation:
     roads: Roads | None
 
     def duration(self, releases: int) -> str:
-        """How long so many releases take."""
+        """Return how long so many releases take."""
         return format_length(self.step * releases)
 
     def as_json(self) -> dict[str, Any]:

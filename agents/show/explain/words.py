@@ -3,21 +3,106 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 from statistics import NormalDist
 
 from agents.show.explain.parts import Budget, Point, decimal, exact
-from agents.show.explain.sentences import promise, several
-from agents.show.presentation import presentation
+from agents.show.view import view_of
 from engines.core.accounting import gaussian
-from schemas.config import Stream, format_duration, format_length
+from engines.core.accounting.group import group_delta
+from schemas.config import Privacy, Stream, format_duration, format_length
 from schemas.guarantee import Guarantee, chance, surest
+from schemas.steps.lengths import CalendarLength
 from schemas.topics import Topics
 
 
+def promise(stream: Stream) -> str:
+    """Return who is protected, against what, at what price: one sentence, from the configuration alone.
+
+    Epsilon and delta of a sliding window are twice those of an aligned period, because it can touch two of them.
+    """
+    privacy = stream.privacy
+    price = f"epsilon = {_plain(privacy.epsilon)}" + (f", delta = {privacy.delta:g}" if privacy.delta else "")
+    if privacy.unit == "event":
+        return (
+            f"Single events are protected, NOT people: whether any one event was there is hidden with {price} over the "
+            f"whole stream; somebody with k events is hidden with {several(privacy)}."
+        )
+    if privacy.bounds_users:
+        events = f"at most {privacy.max_contributions} {stream.contribution}s"
+        if privacy.max_per_step:
+            events += f", {privacy.max_per_step} a step"
+        who = f"Everything that one user (field {privacy.user}) contributes, {events}"
+    else:
+        who = "Everything that one user contributes to readings that somebody else aggregated, in every step"
+    if privacy.per is None:
+        return f"{who} in the whole life of the stream, is hidden with {price}."
+    period = format_length(privacy.per)
+    twice = _plain(2 * privacy.epsilon) + (f" and {2 * privacy.delta:g}" if privacy.delta else "")
+    return (
+        f"{who} in each aligned period of {period}, is hidden with {price} a period: {twice} over any {period} in a "
+        f"row, and adding up from period to period."
+    )
+
+
+def several(privacy: Privacy) -> str:
+    """Return what k changes together are promised, where a unit is one. Deltas of a group grow faster than its size."""
+    if not privacy.delta:
+        return "k times epsilon"
+    two = group_delta(float(privacy.epsilon), privacy.delta, 2)
+    return (
+        f"k times epsilon and more than k times delta (up to {two:.2g} for k = 2, and e^epsilon times as much for each "
+        "one more)"
+    )
+
+
+def record_time(stream: Stream) -> str:
+    """Return what the time of a synthetic record says, and whether records may be counted by it."""
+    field = stream.time.field
+    if stream.facts.dates_records:
+        return f"The {field} of a synthetic record is the begin of the step that it stands for."
+    if stream.time.records == "dated":
+        return (
+            f"The {field} of a synthetic record is the begin of the step whose events it stands for, as far as that "
+            "was measured: records may be counted by it, for a trend."
+        )
+    other = "the ledger or the measurements show it" if stream.domain.deletion_key else 'set records = "dated"'
+    return (
+        f"The {field} of a synthetic record is the begin of the step that released it, NOT when its events were: do "
+        f"not count records by it. For a trend, {other} (docs/time.md)."
+    )
+
+
+def step_warning(stream: Stream) -> str | None:
+    """Return a sentence where steps of whole days of 24 hours do not stay at their place in the day; None elsewhere."""
+    time = stream.time
+    if not isinstance(time.step, timedelta) or time.step % timedelta(days=1):
+        return None
+    start = datetime(2025, 1, 1) if time.start == "now" else datetime.fromisoformat(time.start)
+    begin = start.replace(tzinfo=time.zone).astimezone(UTC)
+    unit, number = ("week", 7) if time.step % timedelta(days=7) == timedelta(0) else ("day", 1)
+    for step in range(1, 1 + timedelta(days=400) // time.step):
+        at = (begin + step * time.step).astimezone(time.zone)
+        if at.time() != start.time():
+            calendar = CalendarLength(time.step // timedelta(days=number), "week" if unit == "week" else "day")
+            when = "when clocks have changed" if time.start == "now" else f"on {at:%Y-%m-%d}, when clocks have changed,"
+            return (
+                f"step = {format_length(time.step)} is a duration: {when} a step begins at {at:%H:%M} {time.timezone}. "
+                f'In a new stream, step = "{calendar}" goes by the calendar; this one stays as it is.'
+            )
+    return None
+
+
+def _plain(number: Decimal) -> str:
+    """Return a decimal without an exponent and without zeros at its end."""
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def unit_of(stream: Stream) -> str:
-    """What is protected, in words."""
+    """Return what is protected, in words."""
     privacy = stream.privacy
     if privacy.unit == "event":
         return "one single event, NOT a person"
@@ -31,7 +116,7 @@ def unit_of(stream: Stream) -> str:
 
 
 def neighbours_of(stream: Stream, guarantee: Guarantee) -> str:
-    """Which two inputs must be hard to tell apart."""
+    """Return which two inputs must be hard to tell apart."""
     if not stream.domain.names_user:
         return _neighbouring_readings(stream)
     single = stream.privacy.unit == "event"
@@ -48,7 +133,7 @@ def neighbours_of(stream: Stream, guarantee: Guarantee) -> str:
 
 
 def _neighbouring_readings(stream: Stream) -> str:
-    """Sums that name no user differ in their values only."""
+    """Return the neighbours of sums that name no user: they differ in their values only."""
     where = "in every step"
     if stream.privacy.per is not None:
         where += f" of one aligned period of {format_length(stream.privacy.per)}"
@@ -59,7 +144,7 @@ def _neighbouring_readings(stream: Stream) -> str:
 
 
 def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
-    """The guarantee without symbols."""
+    """Return the guarantee without symbols."""
     sure = surest(float(budget.unit_epsilon))
     whom = (
         "whether any one event is in the data"
@@ -102,7 +187,7 @@ def plain(stream: Stream, budget: Budget) -> tuple[str, ...]:
 
 
 def _beyond(stream: Stream) -> str:
-    """What becomes of events beyond the bound."""
+    """Return what becomes of events beyond the bound."""
     if not stream.surplus:
         return "never used"
     return (
@@ -113,7 +198,7 @@ def _beyond(stream: Stream) -> str:
 
 
 def _but_for(budget: Budget) -> str:
-    """How often somebody becomes surer than epsilon says: with Gaussian noise delta is not that chance."""
+    """Return how often somebody becomes surer than epsilon says: with Gaussian noise delta is not that chance."""
     if not budget.delta:
         return ""
     epsilon = float(budget.unit_epsilon)
@@ -123,7 +208,7 @@ def _but_for(budget: Budget) -> str:
 
 
 def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, ...]:
-    """The guarantee in symbols."""
+    """Return the guarantee in symbols."""
     epsilon, delta = exact(budget.unit_epsilon), budget.delta
     over = (
         "all steps together" if stream.privacy.per is None else "all steps together, D and D' differing in one period"
@@ -154,7 +239,7 @@ def symbols(stream: Stream, guarantee: Guarantee, budget: Budget) -> tuple[str, 
 
 
 def alerts(stream: Stream) -> Iterator[str]:
-    """What must not be overlooked."""
+    """Yield what must not be overlooked."""
     privacy = stream.privacy
     if privacy.unit == "event":
         more = " An insert and its later delete are two events." if stream.domain.operation_field is not None else ""
@@ -187,7 +272,7 @@ def alerts(stream: Stream) -> Iterator[str]:
 
 
 def _lasts(stream: Stream) -> str:
-    """How long a step is."""
+    """Return how long a step is."""
     step = format_length(stream.time.step)
     if isinstance(stream.time.step, timedelta):
         return f"a step lasts {step}"
@@ -198,7 +283,7 @@ def _lasts(stream: Stream) -> str:
 
 
 def public(stream: Stream) -> Iterator[Point]:
-    """What the proof takes for known to everybody."""
+    """Yield what the proof takes for known to everybody."""
     time = stream.time
     start = 'when the stream is first started ("now")' if time.start == "now" else f"at {time.start} {time.timezone}"
     when = (
@@ -215,7 +300,7 @@ def public(stream: Stream) -> Iterator[Point]:
         "stands among the "
         "records of a partition is part of the public input.",
     )
-    yield Point("domain and bounds", f"{presentation(stream).domain(stream)} {stream.domain.outside}")
+    yield Point("domain and bounds", f"{view_of(stream).domain(stream)} {stream.domain.outside}")
     privacy = stream.privacy
     bounds = [f"epsilon = {exact(privacy.epsilon_fraction)}", f"unit = {privacy.unit}"]
     bounds += [f"max_contributions = {privacy.max_contributions}"] if privacy.max_contributions else []
@@ -237,7 +322,7 @@ def public(stream: Stream) -> Iterator[Point]:
 
 
 def unprotected(stream: Stream, *, job: str) -> Iterator[Point]:
-    """What the guarantee does not cover."""
+    """Yield what the guarantee does not cover."""
     privacy, topics = stream.privacy, Topics(job, 1)
     if privacy.unit == "event":
         yield Point(
@@ -329,5 +414,5 @@ def _value(value: object) -> str:
 
 
 def spent(fraction: Fraction) -> str:
-    """A share of the whole, as a percentage."""
+    """Return a share of the whole as a percentage."""
     return f"{decimal(float(fraction) * 100)} %"

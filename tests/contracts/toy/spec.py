@@ -47,6 +47,6 @@ SPEC = EngineSpec(
     domain="toy.engine:domain",
     build="toy.engine:build",
     evaluator="toy.engine:evaluator",
-    presentation="toy.presentation:PRESENTATION",
+    view="toy.view:VIEW",
     contract_case="toy.fixture:CONTRACT",
 )

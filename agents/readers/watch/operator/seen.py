@@ -10,7 +10,7 @@ import orjson
 
 from agents.kafka.lifecycle.refusals import Seen
 from agents.kafka.status import StreamStatus
-from agents.show.presentation import errors, metrics_of, presentation
+from agents.show.view import errors, metrics_of, view_of
 from engines.core.registry import build_evaluator
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class StreamTruth:
         self.position: int | None = None
         self.revision = 0
         self.unreadable = 0
-        self._shown = presentation(stream)
+        self._shown = view_of(stream)
         self._metrics = metrics_of(stream)
         self._counted = build_evaluator(stream).scope == "alive"
         self._rows: deque[UtilityRow] = deque(maxlen=MOST_STEPS)

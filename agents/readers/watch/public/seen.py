@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from agents.readers.consume.ledger import PublicRecordsError, StepRecords, Verdict, entry_of, verdict
-from agents.show.pictures.contract import Picture
+from agents.show.pictures import Picture
 from schemas.config.timing import to_us
 from schemas.ledger import LedgerEntry
 from schemas.releases import GENESIS, STEP_LIMIT, Channel, PublicRecord

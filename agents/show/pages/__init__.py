@@ -1,1 +1,0 @@
-"""What every page shares: templates, plots, tables, and the report of a simulation."""

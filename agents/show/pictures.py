@@ -1,0 +1,602 @@
+"""What the live page draws of a synthetic stream, made of its public records alone: one class for each kind of picture.
+
+Nothing private can come here: a picture sees what consumers of the public topics see, and the declared domain. Memory
+is bounded, and the page is told how much of the stream it is shown. Beyond their capacity points and rows are sampled
+by a hash of their keys: a record that is withdrawn is found in the sample if it was put there, and a smaller sample is
+a part of a larger one.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import heapq
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+
+from schemas.arrays import FloatArray
+from schemas.releases import STEP_LIMIT
+
+HISTORY = 400
+"""Steps back to which the page's slider goes. Older ones are in the totals, and in the topics."""
+MOST_POINTS, MOST_ROWS, MOST_NUMBERS = 1_000_000, 500_000, 5_000
+"""Points, rows of a table, and steps of a series that are kept."""
+MOST_CELLS = 4_000_000
+"""Counts of a table or of states that are kept, of all steps."""
+_FARTHEST = float(np.finfo(np.float32).max)
+Box = tuple[float, float, float, float]
+"""xmin, ymin, xmax, ymax."""
+
+
+def step_of(value: Any) -> int:
+    """Return a step that a record names in its fields. Raises: TypeError or ValueError if it is none."""
+    step = int(value)
+    if not 0 <= step < STEP_LIMIT:
+        raise ValueError("no step")
+    return step
+
+
+def place(key: str) -> int:
+    """Return 64 bits of a hash of the key."""
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little")
+
+
+def limit(level: int) -> int:
+    """Return the number below which `place` is of keys in a sample of one in 2**level."""
+    return (1 << 64) >> level
+
+
+class Picture:
+    """What a stream's public records show. This one keeps nothing: the page then shows the ledger's counts alone.
+
+    `add` and `remove` raise KeyError, TypeError or ValueError on a record that is not of the picture's kind.
+
+    Attributes:
+        kind: how the page draws it: "points", "trips", "table", "series", "states"; of any other it shows counts.
+        binary: whether `body` is other than JSON.
+    """
+
+    kind = "counts"
+    binary = False
+
+    def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
+        """Take in a record that appears in `step`; one that is there comes again, and is passed over."""
+
+    def remove(self, step: int, key: str) -> None:
+        """Take away a record that is withdrawn in `step`; unknown ones are passed over: topics are compacted."""
+
+    def end(self, step: int) -> None:
+        """Note that all records of `step` have been taken in."""
+
+    def about(self) -> Mapping[str, Any]:
+        """Return what does not change: fields, bounds, labels. JSON-able."""
+        return {}
+
+    def shown(self) -> Mapping[str, Any]:
+        """Return `shown` of `total`, and `what` these are: how much of the stream the picture holds. JSON-able."""
+        return {}
+
+    def body(self, query: Mapping[str, int]) -> bytes:
+        """Return what the page draws. Raises: KeyError where there is nothing for this query."""
+        return b"{}"
+
+
+class PointPicture(Picture):
+    """Points that appear and are withdrawn: append-only arrays, of which the page asks for what is new.
+
+    Beyond `capacity` points, those go that were withdrawn long ago, then every second one, by a hash of its key.
+    Coordinates are sent less the lower corner of the bounds, as float32.
+
+    Args:
+        x, y: fields of the records.
+        bounds: of the map. Where they go beyond 180 degrees, longitudes below them go around the earth.
+        outline: polygons or lines, `(points, 2)` each, in the records' coordinates.
+        degrees: coordinates are longitude and latitude.
+    """
+
+    kind = "points"
+    binary = True
+
+    def __init__(
+        self,
+        x: str,
+        y: str,
+        bounds: Box,
+        *,
+        outline: Sequence[FloatArray] = (),
+        degrees: bool = False,
+        capacity: int = MOST_POINTS,
+    ) -> None:
+        self._fields, self._bounds, self._outline, self._degrees = (x, y), bounds, outline, degrees
+        self._capacity = capacity
+        self._alive: dict[int, int] = {}
+        self._places = np.zeros(1024, np.uint64)
+        self._xy = np.zeros((1024, 2), np.float32)
+        self._born = np.zeros(1024, np.int32)
+        self._died = np.full(1024, -1, np.int32)
+        self._deaths: list[int] = []
+        self._used = self._level = self._generation = self._total = 0
+        self._newest = -1
+        self._whole: tuple[Mapping[str, Any], bytes] = ({}, b"")
+
+    def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
+        self.put(step, place(key), float(fields[self._fields[0]]), float(fields[self._fields[1]]))
+
+    def put(self, step: int, where: int, x: float, y: float) -> bool:
+        """Take in a point whose key has this `place`. Returns: whether it was not there.
+
+        Raises: ValueError if a coordinate is no number that a float32 holds.
+        """
+        xmin, ymin = self._bounds[:2]
+        if not (abs(x - xmin) <= _FARTHEST and abs(y - ymin) <= _FARTHEST):
+            raise ValueError("a point that is nowhere")
+        if self._degrees and x < xmin:
+            x += 360.0
+        if where in self._alive:
+            return False
+        self._total += 1
+        self._newest = max(self._newest, step)
+        if where >= limit(self._level):
+            return True
+        if self._used >= self._capacity:
+            self._thin()
+            if where >= limit(self._level):
+                return True
+        if self._used == len(self._born):
+            self._grow()
+        at = self._used
+        self._alive[where] = at
+        self._places[at], self._xy[at], self._born[at], self._died[at] = where, (x - xmin, y - ymin), step, -1
+        self._used += 1
+        return True
+
+    def remove(self, step: int, key: str) -> None:
+        self._newest = max(self._newest, step)
+        where = place(key)
+        at = self._alive.pop(where, None)
+        if at is not None:
+            self._died[at] = step
+            self._deaths.append(at)
+        self._total -= at is not None or where >= limit(self._level)
+
+    def end(self, step: int) -> None:
+        self._newest = max(self._newest, step)
+
+    def about(self) -> Mapping[str, Any]:
+        return {
+            "fields": self._fields,
+            "bounds": self._bounds,
+            "degrees": self._degrees,
+            "outline": [np.round(line, 6).tolist() for line in self._outline],
+        }
+
+    def shown(self) -> Mapping[str, Any]:
+        return {
+            "shown": len(self._alive),
+            "total": max(self._total, len(self._alive)),
+            "what": "points",
+            "first": self._first(),
+        }
+
+    def body(self, query: Mapping[str, int]) -> bytes:
+        """Return points and deaths after those the page has of the generation that it names; else all of them.
+
+        A header of JSON behind its length (uint32), padded to four bytes; then x and y of each point (float32), the
+        steps of birth (int32), and of each death the number of the point and its step (int32).
+        """
+        same = query.get("generation") == self._generation
+        points = min(max(query.get("points", 0), 0), self._used) if same else 0
+        deaths = min(max(query.get("deaths", 0), 0), len(self._deaths)) if same else 0
+        header = {
+            "generation": self._generation,
+            "from_point": points,
+            "points": self._used,
+            "from_death": deaths,
+            "deaths": len(self._deaths),
+            "step": self._newest,
+            **self.shown(),
+        }
+        if points or deaths:
+            return self._packed(header)
+        if self._whole[0] != header:  # all pages that ask for all of it share these bytes
+            self._whole = (header, self._packed(header))
+        return self._whole[1]
+
+    def _packed(self, header: Mapping[str, Any]) -> bytes:
+        points, deaths = header["from_point"], header["from_death"]
+        died = np.array(self._deaths[deaths:], np.int32)
+        words = orjson.dumps(header)
+        words += b" " * (-len(words) % 4)
+        parts = (self._xy[points : self._used], self._born[points : self._used], died, self._died[died])
+        little = [np.ascontiguousarray(part, part.dtype.newbyteorder("<")).tobytes() for part in parts]
+        return b"".join([len(words).to_bytes(4, "little"), words, *little])
+
+    def _first(self) -> int:
+        """Return the first step of which the picture is whole."""
+        return max(0, self._newest - HISTORY + 1)
+
+    def _grow(self) -> None:
+        size = min(2 * len(self._born), self._capacity)
+        for name in ("_places", "_xy", "_born", "_died"):
+            old = getattr(self, name)
+            new = np.zeros((size, *old.shape[1:]), old.dtype)
+            new[: len(old)] = old
+            setattr(self, name, new)
+
+    def _thin(self) -> None:
+        """Make room: without points that were withdrawn before the slider begins, then without every second one."""
+        used = slice(0, self._used)
+        died = self._died[used]
+        keep = (died < 0) | (died > self._first())
+        while np.count_nonzero(keep) > 0.9 * self._capacity:
+            self._level += 1
+            keep &= self._places[used] < np.uint64(limit(self._level))
+        for name in ("_places", "_xy", "_born", "_died"):
+            array = getattr(self, name)
+            kept = array[used][keep]
+            array[: len(kept)] = kept
+        self._used = int(np.count_nonzero(keep))
+        died = self._died[: self._used]
+        self._alive = {int(self._places[at]): at for at in np.flatnonzero(died < 0).tolist()}
+        dead = np.flatnonzero(died >= 0)
+        self._deaths = dead[np.argsort(died[dead], kind="stable")].tolist()
+        self._generation += 1
+
+
+SIDE = 8
+"""Cells of the flows' grid on a side."""
+PATHS, FLOWS = 200, 80
+"""Of a step, that are kept and shown."""
+
+
+class _TripStep:
+    """Trips that end in a step."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.trips = 0
+        self.flows: Counter[tuple[int, int]] = Counter()
+        self.paths: list[tuple[int, list[tuple[float, float]]]] = []
+
+    def put(self, name: str, path: list[tuple[float, float]], flow: tuple[int, int]) -> None:
+        self.trips += 1
+        self.flows[flow] += 1
+        entry = (-place(name), path)
+        if len(self.paths) < PATHS:
+            heapq.heappush(self.paths, entry)
+        elif entry[0] > self.paths[0][0]:
+            heapq.heapreplace(self.paths, entry)
+
+
+class TripPicture(Picture):
+    """Trips: their points, some whole paths of each step, and how many go from where to where.
+
+    Flows are counted over all trips, between the cells of a fixed grid; paths are a sample, the same whenever it is
+    made. Records of a trip come one behind the other, in order.
+
+    Args: trip, order: fields that hold the trip's name and the place of a point in it; see `PointPicture`.
+    """
+
+    kind = "trips"
+    binary = True
+
+    def __init__(
+        self,
+        trip: str,
+        order: str,
+        x: str,
+        y: str,
+        bounds: Box,
+        *,
+        outline: Sequence[FloatArray] = (),
+        degrees: bool = False,
+    ) -> None:
+        self._points = PointPicture(x, y, bounds, outline=outline, degrees=degrees)
+        self._trip, self._order, self._x, self._y, self._bounds = trip, order, x, y, bounds
+        self._steps: deque[_TripStep] = deque(maxlen=HISTORY)
+        self._open: str | None = None
+        self._path: list[tuple[float, float]] = []
+        self._trips = 0
+
+    def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
+        name = str(fields[self._trip])
+        x, y = float(fields[self._x]), float(fields[self._y])
+        if not self._points.put(step, place(key), x, y):
+            return
+        if self._open != name or not self._steps or self._steps[-1].number != step:
+            self._close()
+            if not self._steps or self._steps[-1].number != step:
+                self._steps.append(_TripStep(step))
+            self._open = name
+        self._path.append((x, y))
+
+    def remove(self, step: int, key: str) -> None:
+        self._points.remove(step, key)
+
+    def end(self, step: int) -> None:
+        self._close()
+        self._points.end(step)
+
+    def _close(self) -> None:
+        if self._open is not None and self._path:
+            self._trips += 1
+            self._steps[-1].put(self._open, self._path, (self._cell(self._path[0]), self._cell(self._path[-1])))
+        self._open, self._path = None, []
+
+    def _cell(self, point: tuple[float, float]) -> int:
+        xmin, ymin, xmax, ymax = self._bounds
+        column = min(max(int((point[0] - xmin) / (xmax - xmin) * SIDE), 0), SIDE - 1)
+        row = min(max(int((point[1] - ymin) / (ymax - ymin) * SIDE), 0), SIDE - 1)
+        return row * SIDE + column
+
+    def about(self) -> Mapping[str, Any]:
+        return {**self._points.about(), "side": SIDE}
+
+    def shown(self) -> Mapping[str, Any]:
+        return {**self._points.shown(), "trips": self._trips, "what": "points of trips"}
+
+    def body(self, query: Mapping[str, int]) -> bytes:
+        """Return points, as `PointPicture` has them; with `step`, JSON of that step's paths and flows."""
+        if "step" not in query:
+            return self._points.body(query)
+        found = next((step for step in self._steps if step.number == query["step"]), None)
+        if found is None:
+            return orjson.dumps({"step": query["step"], "trips": 0, "paths": [], "flows": []})
+        flows = found.flows.most_common(FLOWS)
+        return orjson.dumps(
+            {
+                "step": found.number,
+                "trips": found.trips,
+                "paths": [path for _, path in found.paths],
+                "flows": [[start, end, count] for (start, end), count in flows],
+                "flows_total": len(found.flows),
+            }
+        )
+
+
+OTHER, MISSING = "(other)", "(missing)"
+
+
+def _text(value: object) -> str:
+    return orjson.dumps(value).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeCells:
+    """An attribute: listed values, or bins between `edges`. Two more cells are for other values and for null."""
+
+    field: str
+    values: Sequence[Any] = ()
+    edges: Sequence[float] = ()
+
+    @property
+    def labels(self) -> list[str]:
+        if self.edges:
+            found = [f"{low:g} to {high:g}" for low, high in zip(self.edges[:-1], self.edges[1:], strict=True)]
+        else:
+            found = [value if isinstance(value, str) else _text(value) for value in self.values]
+        return [*found, OTHER, MISSING]
+
+    def cell(self, value: Any, known: Mapping[str, int]) -> int:
+        size = len(self.edges) - 1 if self.edges else len(self.values)
+        if value is None:
+            return size + 1
+        if not self.edges:
+            return known.get(_text(value), size)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return size
+        at = bisect.bisect_right(self.edges, value) - 1
+        return at if 0 <= at < size else size - 1 if value == self.edges[-1] else size
+
+
+class TablePicture(Picture):
+    """Rows that appear and are withdrawn, as one marginal for each attribute.
+
+    Beyond `capacity` rows every second one goes, by a hash of its key, and shares are those of the rest.
+    """
+
+    kind = "table"
+    binary = False
+
+    def __init__(self, marginals: Sequence[AttributeCells], *, capacity: int = MOST_ROWS) -> None:
+        self._marginals = marginals
+        self._known = [{_text(value): at for at, value in enumerate(each.values)} for each in marginals]
+        sizes = [len(each.labels) for each in marginals]
+        self._starts = np.concatenate([[0], np.cumsum(sizes)])
+        self._counts = np.zeros(int(self._starts[-1]), np.int64)
+        self._rows: dict[int, np.ndarray] = {}
+        self._history: dict[int, np.ndarray] = {}
+        self._keep = max(2, min(HISTORY, MOST_CELLS // max(len(self._counts), 1)))
+        self._capacity, self._level, self._total = capacity, 0, 0
+        self._newest, self._next = -1, 0
+
+    def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
+        cells = np.array(
+            [
+                start + each.cell(fields.get(each.field), known)
+                for each, known, start in zip(self._marginals, self._known, self._starts, strict=False)
+            ],
+            np.int32,
+        )
+        self._roll(step)
+        where = place(key)
+        if where in self._rows:
+            return
+        self._total += 1
+        if where >= limit(self._level):
+            return
+        self._rows[where] = cells
+        self._counts[cells] += 1
+        if len(self._rows) > self._capacity:
+            self._level += 1
+            self._rows = {each: row for each, row in self._rows.items() if each < limit(self._level)}
+            self._counts[:] = 0
+            for row in self._rows.values():
+                self._counts[row] += 1
+
+    def remove(self, step: int, key: str) -> None:
+        self._roll(step)
+        where = place(key)
+        cells = self._rows.pop(where, None)
+        if cells is not None:
+            self._counts[cells] -= 1
+        self._total -= cells is not None or where >= limit(self._level)
+
+    def end(self, step: int) -> None:
+        self._newest = max(self._newest, step)
+        self._roll(step + 1)
+
+    def _roll(self, step: int) -> None:
+        """Keep the counts of the steps before, which are over: records of later steps can come before a step's end."""
+        for over in range(max(self._next, step - self._keep), step):
+            self._history[over] = self._counts.astype(np.int32)
+        self._next = max(self._next, step)
+        while len(self._history) > self._keep:
+            del self._history[next(iter(self._history))]
+
+    def about(self) -> Mapping[str, Any]:
+        return {"attributes": [{"field": each.field, "labels": each.labels} for each in self._marginals]}
+
+    def shown(self) -> Mapping[str, Any]:
+        first = next(iter(self._history), 0)
+        return {
+            "shown": len(self._rows),
+            "total": max(self._total, len(self._rows)),
+            "what": "rows",
+            "first": first,
+        }
+
+    def body(self, query: Mapping[str, int]) -> bytes:
+        """Return counts of one step, the newest by default, and of the step before."""
+        step = query.get("step", self._newest)
+        now = self._history.get(step)
+        if now is None:
+            return orjson.dumps({"step": step, "counts": None, "before": None})
+        before = self._history.get(step - 1)
+        return orjson.dumps(
+            {"step": step, "counts": self._split(now), "before": None if before is None else self._split(before)}
+        )
+
+    def _split(self, counts: np.ndarray) -> list[list[int]]:
+        return [part.tolist() for part in np.split(counts, self._starts[1:-1])]
+
+
+LOW, HIGH = "_low", "_high"
+"""Suffixes of the fields that hold an interval."""
+
+
+class SeriesPicture(Picture):
+    """Numbers by step, each with its interval where the records have one.
+
+    Args:
+        names: fields of the records that hold a number.
+        step: field that holds the step of the number, which may be earlier than the step that released it.
+        interval: what the interval is, in words.
+    """
+
+    kind = "series"
+    binary = False
+
+    def __init__(self, names: Sequence[str], *, step: str = "step", interval: str = "90 % interval") -> None:
+        self._names, self._step, self._interval = names, step, interval
+        self._rows: dict[int, list[tuple[float | None, float | None, float | None]]] = {}
+        self._total = 0
+
+    def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
+        at = step_of(fields.get(self._step, step))
+        row = [
+            (_number(fields.get(name)), _number(fields.get(name + LOW)), _number(fields.get(name + HIGH)))
+            for name in self._names
+        ]
+        self._total += at not in self._rows
+        self._rows[at] = row
+        if len(self._rows) > MOST_NUMBERS:
+            del self._rows[min(self._rows)]
+
+    def about(self) -> Mapping[str, Any]:
+        return {"fields": list(self._names), "interval": self._interval}
+
+    def shown(self) -> Mapping[str, Any]:
+        return {"shown": len(self._rows), "total": self._total, "what": "steps with a number"}
+
+    def body(self, query: Mapping[str, int]) -> bytes:
+        """Return all of it, column by column."""
+        steps = sorted(self._rows)
+        fields = [
+            {
+                part: [self._rows[step][at][index] for step in steps]
+                for index, part in enumerate(("value", "low", "high"))
+            }
+            for at in range(len(self._names))
+        ]
+        return orjson.dumps({"steps": steps, "fields": fields})
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+MOST_STATES = 9
+"""That are drawn; the others are one share together."""
+
+
+class StatePicture(Picture):
+    """How many are in each public state, step by step: shares that are stacked. A later step may revise an earlier one.
+
+    Args:
+        field: holds the state; null where the record tells of those in no state.
+        step, count: fields that hold the step of a count, and the count.
+    """
+
+    kind = "states"
+    binary = False
+
+    def __init__(
+        self, field: str, values: Sequence[str], *, unseen: str = "unseen", step: str = "step", count: str = "count"
+    ) -> None:
+        self._field, self._step, self._count = field, step, count
+        self._values = [*values, unseen]
+        self._codes = {value: at for at, value in enumerate(values)}
+        self._rows: dict[int, np.ndarray] = {}
+        self._keep = max(2, min(HISTORY, MOST_CELLS // len(self._values)))
+        self._total = 0
+
+    def add(self, step: int, key: str, fields: Mapping[str, Any]) -> None:
+        at = step_of(fields.get(self._step, step))
+        state = fields.get(self._field)
+        code = len(self._codes) if state is None else self._codes[state]
+        count = float(fields[self._count])
+        if at not in self._rows:
+            self._total += 1
+            self._rows[at] = np.full(len(self._values), np.nan, np.float32)
+            if len(self._rows) > self._keep:
+                del self._rows[min(self._rows)]
+        if at in self._rows:
+            self._rows[at][code] = count
+
+    def about(self) -> Mapping[str, Any]:
+        return {"field": self._field, "states": len(self._codes)}
+
+    def shown(self) -> Mapping[str, Any]:
+        return {"shown": len(self._rows), "total": self._total, "what": "steps"}
+
+    def body(self, query: Mapping[str, int]) -> bytes:
+        """Return counts of the largest states, and of all others together; what is below 0 by noise is 0."""
+        steps = sorted(self._rows)
+        if not steps:
+            return orjson.dumps({"steps": [], "names": [], "counts": []})
+        counts = np.maximum(np.nan_to_num(np.stack([self._rows[step] for step in steps])), 0.0)
+        means = counts.mean(axis=0)
+        largest = [int(at) for at in np.argsort(-means, kind="stable") if means[at] > 0]
+        shown, rest = largest[:MOST_STATES], largest[MOST_STATES:]
+        names = [self._values[at] for at in shown]
+        columns = [np.round(counts[:, at], 2).tolist() for at in shown]
+        if rest:
+            names.append(f"{len(rest)} others")
+            columns.append(np.round(counts[:, rest].sum(axis=1), 2).tolist())
+        return orjson.dumps({"steps": steps, "names": names, "counts": columns})

@@ -1,0 +1,1 @@
+"""The views of the engines of this distribution."""

@@ -1,0 +1,267 @@
+"""What engine `series` shows: truth beside its releases with their intervals, however many steps there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from math import nan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from agents.show.charts import AMBER, BLUE, MOST_POINTS, Chart, Curve, LineChart, Panel, thinned
+from agents.show.noise import Answer, ErrorModel, noise_facts
+from agents.show.pictures import SeriesPicture
+from agents.show.view import Judged, Metric, ReportSection, Scale, StepRow, View, known, relative
+from engines.core.accounting import gaussian
+from engines.series.build import config
+from engines.series.config import SeriesConfig
+from schemas.arrays import FloatArray
+from schemas.config import Stream
+from schemas.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from agents.protocol.release.held_out import HeldOutAudit
+
+LAST_STEPS = 200
+"""Steps that are drawn one by one beside a long series."""
+WINDOWS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
+"""Steps whose mean is judged."""
+KEYS = ("true", "released", "se")
+"""Of a step's figures: the truth, the release and its standard error."""
+WIDE = 1.645
+"""Standard deviations of a 90 % interval."""
+
+
+def _domain(stream: Stream) -> str:
+    parts = []
+    for field in config(stream).domain.fields:
+        of = {"sum": f"the sum of {field.name}", "count": "the number of events", "value": f"the reading {field.name}"}
+        text = f"{of[field.of]} in each step"
+        if field.limits is not None:
+            text += f", values clipped to [{field.limits[0]:g}, {field.limits[1]:g}]"
+        if field.sensitivity is not None:
+            text += f", of which one user moves {field.sensitivity:g} at most"
+        parts.append(f"{text}, on a lattice of {field.unit:g}")
+    return "; ".join(parts) + "; by declaration and not from the data."
+
+
+def _error_model(stream: Stream, guarantee: Guarantee) -> ErrorModel:
+    """Return the noise of one step's measurement; filters make less of it, by how much depends on the series."""
+    recipe = config(stream)
+    answers = []
+    for field, mechanism in zip(recipe.domain.fields, guarantee, strict=True):
+        deviation = noise_facts(mechanism).deviation
+        answers.append(
+            Answer.of(f"{field.name}, one step", 1, "noise of one measurement", lambda t, d=deviation: d)  # type: ignore[misc]
+        )
+    return ErrorModel(
+        tuple(answers),
+        sizes="draws",
+        growth="The error of a step does not grow with the number of releases within a span",
+        formula="sd of the noise of one step's measurement at an even share of the budget",
+        conditions="It is the noise alone. Every mode filters it: where a series moves little against the noise, the "
+        "released value is much closer; each release carries its own standard error. Where the noise is far below what "
+        "the series moves by, no filter helps. Events beyond the bounds, and what clipping takes away, are not in it. "
+        "privstream simulate measures the error on your own data.",
+        unit="units of the field",
+    )
+
+
+def _remarks(stream: Stream) -> Iterator[str]:
+    """Say how the budget is accounted for, and what the length of the stream costs."""
+    recipe = config(stream)
+    if recipe.mode == "paper-binomial":
+        yield (
+            "Binomial noise is accounted by lemma A.2 and theorem A.3 of the paper (Zhang, Khalili, Liu 2022), which "
+            "need several times the standard deviation of Gaussian noise for the same promise."
+        )
+    else:
+        yield from _accounting(recipe)
+    yield (
+        f"delta = {recipe.delta:g} must be far below one in your users: among N of them, N times delta may be "
+        "unprotected."
+    )
+    yield from _length(recipe)
+
+
+def _accounting(recipe: SeriesConfig) -> Iterator[str]:
+    exact = gaussian.sigma_for(epsilon=recipe.epsilon, delta=recipe.delta)
+    paper = gaussian.corollary_5_2(epsilon=recipe.epsilon, delta=recipe.delta)
+    yield (
+        f"Exact Gaussian accounting: sigma = {exact:.4g} for each unit of total L2 shift. Corollary 5.2 of the paper "
+        f"(Zhang, Khalili, Liu 2022) asks for {paper:.4g}, {(paper / exact) ** 2:.2f} times the variance, for the same "
+        "promise."
+    )
+
+
+def _length(recipe: SeriesConfig) -> Iterator[str]:
+    presence = recipe.presence
+    if recipe.horizon is not None:
+        yield (
+            f"After {recipe.horizon:,} steps the stream goes on with empty releases that say so. A new stream over the "
+            "same users adds its epsilon to this one's."
+        )
+    if presence.renews:
+        yield f"The budget renews every {presence.steps:,} steps; what was learnt of the series is kept."
+    if presence.most_steps is None:
+        yield (
+            "One user may be in every step for ever, so weights decay: the noise grows without end. Against a stream "
+            "that knows its horizon the mean squared error is 1.07 (a lucky guess of decay) to 10 times as large; "
+            "bounds that renew (per) are the better offer."
+        )
+    elif presence.everywhere and presence.steps is not None and recipe.mode == "default":
+        share = 1 / presence.steps
+        yield (
+            f"One user may be in all {presence.steps:,} steps, so that an even step gets {share:.2g} of mu squared: "
+            "twice the horizon is twice the variance."
+        )
+    elif presence.steps is None or presence.most_steps < presence.steps:
+        told = f"One user is in at most {presence.most_steps:,} steps. "
+        told += "The noise does not depend on the length of the stream."
+        yield f"{told} A lower max_per_step makes it smaller." if presence.per_step > 1 else told
+
+
+def sections(stream: Stream, truth: HeldOutAudit, steps: Sequence[StepRow]) -> Iterator[ReportSection]:
+    """Yield for each field how far its releases are off, in words and as lines."""
+    for name, tail in _names(stream):
+        table, starts = _table(tail, steps)
+        if len(table) < 2:
+            continue
+        charts: list[Chart] = [_lines(starts, table, f"all {len(table):,} steps", name)]
+        if len(table) > MOST_POINTS:
+            charts.append(_lines(starts[-LAST_STEPS:], table[-LAST_STEPS:], f"the last {LAST_STEPS} steps", name))
+        yield ReportSection(f"{name}: truth and release", how_far_off(table), charts)
+
+
+def _names(stream: Stream) -> Sequence[tuple[str, str]]:
+    """Return the name of each field, and what it adds to the keys of its figures."""
+    names = [field.name for field in config(stream).domain.fields]
+    return [(name, f"_{name}" if len(names) > 1 else "") for name in names]
+
+
+def _table(tail: str, steps: Sequence[StepRow]) -> tuple[FloatArray, Sequence[datetime]]:
+    """Return `(steps, 3)` truth, release and its standard error, NaN where it has none, and when the steps began."""
+    rows = [
+        (row.start, [nan if (value := row.metrics.get(f"{key}{tail}")) is None else value for key in KEYS])
+        for row in steps
+    ]
+    there = [(start, values) for start, values in rows if known(values[0]) and known(values[1])]
+    return np.array([values for _, values in there], np.float64).reshape(-1, 3), [start for start, _ in there]
+
+
+def how_far_off(table: FloatArray) -> str:
+    """Return the errors of a `(steps, 3)` table as `_table` makes it, in words.
+
+    >>> print(how_far_off(np.array([[100.0, 104.0, 3.0], [100.0, 98.0, 3.0]])).replace(". ", "\\n"))
+    A release is off by 3 on average (root mean square 3.16), 3 % of the mean truth
+    Its 90 % interval held the truth in 100 % of 2 steps.
+    """
+    true, released, error = table.T
+    off = np.abs(released - true)
+    mean, size = float(off.mean()), float(np.abs(true).mean())
+    said = f"A release is off by {mean:.4g} on average (root mean square {np.sqrt((off**2).mean()):.3g})"
+    said += f", {100 * mean / size:.3g} % of the mean truth." if size else "."
+    published = ~np.isnan(error)
+    if published.any():
+        held = float((off[published] <= WIDE * error[published]).mean())
+        said += f" Its 90 % interval held the truth in {100 * held:.0f} % of {int(published.sum()):,} steps."
+    return said
+
+
+def _lines(starts: Sequence[datetime], table: FloatArray, label: str, name: str) -> LineChart:
+    true, released, error = table.T
+    published = Curve(released, BLUE, band=WIDE * error)
+    said = f"truth from {true.min():.4g} to {true.max():.4g}, release from {released.min():.4g} to {released.max():.4g}"
+    return LineChart(
+        x=starts,
+        panels=[
+            Panel(
+                lines={"release": published, "truth": Curve(true, AMBER, "--")},
+                what=name,
+                title=label,
+                text="{:.4g}".format,
+                zero=False,
+                band="90 % interval of a step",
+            )
+        ],
+        size=(6.0, 3.0),
+        alt=f"Lines of {name}, truth and release with its 90 % interval, {label}: {said}",
+    )
+
+
+def metrics(stream: Stream) -> Sequence[Metric]:
+    """Return what is true of each field, what is released, and how far apart the two are."""
+    found = []
+    for name, tail in _names(stream):
+        field = f" of {name}" if tail else ""
+        keys = (f"true{tail}", f"released{tail}")
+        facts: dict[str, Any] = {"better": "", "error": False, "text": "{:.5g}".format}
+        meanings = {
+            "truth": "The true number of the step. Not for publication.",
+            "release": "What is published of the step.",
+            "standard error": "Of the release, and published with it; smaller than the noise alone where a filter "
+            "helps.",
+        }
+        for key, short, (label, meaning) in zip((*keys, f"se{tail}"), ("", "", "SE"), meanings.items(), strict=True):
+            found.append(Metric(keys=(key,), label=f"{label}{field}", short=short, meaning=meaning, **facts))
+        found.append(
+            Metric(
+                keys=keys,
+                label=f"error{field}",
+                meaning="How far the release of a step is from the truth, in the units of the field.",
+                of=lambda true, released: abs(released - true),
+                tile=False,
+            )
+        )
+    return found
+
+
+def judged(stream: Stream, audit: HeldOutAudit, steps: Sequence[StepRow]) -> Sequence[Judged]:
+    """Return errors of means over more and more steps, from all of them to single ones, of each field."""
+    found = []
+    for name, tail in _names(stream):
+        table, starts = _table(tail, steps)
+        what = name if tail else "Values over time"
+        if len(table) < 2:
+            found.append(Judged(what=what, scales=(), how=""))
+            continue
+        true, released = table.T[:2]
+        flat = np.full_like(true, true.mean())
+        scales = []
+        for width in [width for width in WINDOWS if 2 * width <= len(true)][::-1]:
+            means = [thinned(values, width) for values in (true, released, flat)]
+            scales.append(Scale(_window(width, starts), relative(means[0], means[1]), relative(means[0], means[2])))
+        found.append(
+            Judged(
+                what=what,
+                scales=scales,
+                how="Means of steps in a row, true and released. Bars are the differences, added up, as a share of the "
+                "true values.",
+                beyond="and longer",
+                baseline="the mean of all steps in place of each",
+                more=how_far_off(table),
+            )
+        )
+    return found
+
+
+def _window(width: int, starts: Sequence[datetime]) -> str:
+    if width == 1:
+        return "single steps"
+    hours = (starts[width] - starts[0]).total_seconds() / 3600
+    long = f"{hours / 24:,.3g} days" if hours >= 48 else f"{hours:.3g} hours" if hours >= 2 else f"{60 * hours:.3g} min"
+    return f"means of {width:,} steps ({long})"
+
+
+VIEW = View(
+    domain=_domain,
+    error_model=_error_model,
+    sections=sections,
+    metrics=metrics,
+    judged=judged,
+    events=lambda stream: "readings" if config(stream).domain.readings else "events",
+    records=lambda stream: "released values",
+    remarks=_remarks,
+    picture=lambda stream: SeriesPicture([field.name for field in config(stream).domain.fields]),
+)
