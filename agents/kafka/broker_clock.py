@@ -62,7 +62,7 @@ class ClockBound:
         self._broker_us, self._at_s = broker_us, at_s
 
     def broker_us(self, *, at_s: float) -> int | None:
-        """What the brokers' clock shows, at least; None before the first answer."""
+        """Return what the brokers' clock shows, at least; None before the first answer."""
         return None if self._broker_us is None else self._broker_us + int((at_s - self._at_s) * 1e6)
 
     def bounded(self, now_us: int, *, at_s: float) -> int | None:
@@ -152,7 +152,7 @@ _FIX = f"What to do: {WHAT_TO_DO}"
 
 
 def worker_name() -> str:
-    """What tells this worker from others of the job."""
+    """Return what tells this worker from others of the job."""
     return f"{socket.gethostname()}/{os.getpid()}"
 
 

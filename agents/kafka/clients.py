@@ -20,7 +20,7 @@ from aiokafka.errors import KafkaError
 from agents.kafka.answers import Answers, heed
 from agents.kafka.cluster import no_answer
 from agents.kafka.lifecycle.advice import explain
-from agents.kafka.lifecycle.cancellations import to_the_end
+from agents.kafka.lifecycle.cancellations import finish_before_cancellation
 from agents.kafka.lifecycle.logs import Reminder
 from agents.kafka.security import security_kwargs
 from agents.kafka.transactions import OneChanceProducer
@@ -87,7 +87,7 @@ async def close_client(*clients: AIOKafkaConsumer | AIOKafkaProducer) -> None:
     aiokafka's `stop` raises what its background tasks died of, even that they were cancelled, and then leaves its
     connections open. Cut off, it leaves its tasks running.
     """
-    await to_the_end(asyncio.gather(*map(_stop, clients)))
+    await finish_before_cancellation(asyncio.gather(*map(_stop, clients)))
 
 
 async def _stop(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
@@ -103,12 +103,12 @@ async def _stop(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
 
 
 async def _over(work: asyncio.Future[None]) -> bool:
-    """Whether it ends in time."""
+    """Return whether it ends in time."""
     return bool((await asyncio.wait([work], timeout=CLOSE_S))[0])
 
 
 def hanging(topic: str, partition: int, what: str) -> HangingTransactionError:
-    """What to raise where committed records cannot be read for a transaction that stays open."""
+    """Return what to raise where committed records cannot be read for a transaction that stays open."""
     return HangingTransactionError(
         f"a transaction stays open on topic {topic}, partition {partition}, and hides what was committed behind it "
         f"({what})"
@@ -148,7 +148,7 @@ class LogReader:
                 log.warning("WAITING: %s", explain(self._stands(position)))
 
     def _stands(self, position: int) -> BrokerError:
-        """Why reading does not come to the end: the cluster says so, or a transaction is in the way."""
+        """Return why reading does not come to the end: the cluster says so, or a transaction is in the way."""
         where = f"{self.topic.topic}-{self.topic.partition} is read up to offset {position} of {self.end}"
         if (refused := self._answers.lasting()) is not None:
             return type(refused)(f"{where}: {refused}")
@@ -205,7 +205,7 @@ class Tail:
         self.ends = ends
 
     async def overtaken(self, tp: TopicAndPartition) -> bool:
-        """Whether records of this partition were deleted meanwhile: there may have been more than is found."""
+        """Return whether records of this partition were deleted meanwhile: there may have been more than is found."""
         partition = TopicPartition(*tp)
         begins = await self._consumer.beginning_offsets([partition])
         return bool(begins[partition] > self.begins[tp])

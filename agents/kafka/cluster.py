@@ -60,7 +60,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def no_descriptors(error: BaseException) -> DescriptorsError | None:
-    """What an error says, or one that it was raised from, where that is it."""
+    """Return what an error says, or one that it was raised from, where that is it."""
     for seen in causes(error):
         if isinstance(seen, DescriptorsError):
             return seen
@@ -137,12 +137,12 @@ async def unanswered(kafka: Kafka, what: str) -> BrokerError | None:
 
 
 def may_not(kafka: Kafka) -> str:
-    """What to say where the cluster knows who asks, and refuses."""
+    """Return what to say where the cluster knows who asks, and refuses."""
     return f"{_who(kafka)} may not. What to do: give it the rights that privstream topics --acls prints"
 
 
 async def ask(server: str, settings: Mapping[str, Any], kafka: Kafka) -> NoAnswer | None:
-    """Why one server does not answer; None: it does. `settings` are those of `security_kwargs`."""
+    """Return why one server does not answer; None: it does. `settings` are those of `security_kwargs`."""
     host, port = server.rsplit(":", 1)
     connection: AIOKafkaConnection | None = None
     try:
@@ -273,7 +273,7 @@ def access_error(error: BaseException) -> AccessError | None:
 
 
 def said(error: BaseException) -> BaseException:
-    """What is to be said of an error, and decided by: what a client met, where that is behind what it raised."""
+    """Return what is to be said of an error, and decided by: what a client met, where that is behind what it raised."""
     known: BaseException | None = access_error(error) or no_descriptors(error)
     if known is None and isinstance(error, BrokerResponseError):
         known = refusal("a request", ("", None), error.errno, "this worker")
@@ -281,7 +281,7 @@ def said(error: BaseException) -> BaseException:
 
 
 async def probe(kafka: Kafka) -> None:
-    """Whether a server answers, and the cluster behind it.
+    """Check that a server answers, and the cluster behind it.
 
     Raises: AccessError if it is refused, BrokerError if there is no answer, ConfigError.
     """

@@ -38,7 +38,7 @@ GIVE_UP_S = 10.0  # on a question about offsets: of a topic that is gone it woul
 
 
 def change_of(topic: str, was: TopicIdentity, now: TopicIdentity | None) -> SourceError | None:
-    """How a topic differs from what it was; None where it does not."""
+    """Return how a topic differs from what it was; None where it does not."""
     if now is None:
         return SourceError(f"source {topic} is gone. Made again it is another topic, whose offsets name other events")
     if now.id != was.id:
@@ -148,7 +148,7 @@ async def check_fingerprints(
         )
 
     def asked() -> dict[str, Fingerprint]:
-        """What the streams would be started with, those that are known as of their own start."""
+        """Return what the streams would be started with, those that are known as of their own start."""
         keys = user_key_ids
         return {
             s.name: fingerprint_now(
@@ -225,7 +225,7 @@ def fingerprint_now(
     insecure: bool,
     stored: Fingerprint | None = None,
 ) -> Fingerprint:
-    """What a stream would be started with now.
+    """Return what a stream would be started with now.
 
     Args: stored: what it was started with, by which it counts its steps where the configuration says `now`.
     """
@@ -245,7 +245,7 @@ def fingerprint_now(
 
 
 def started(stream: Stream, start: str) -> Stream:
-    """With the time at which its step 0 begins, where the configuration says `now`."""
+    """Return it with the time at which its step 0 begins, where the configuration says `now`."""
     if stream.time.start != "now":
         return stream
     return stream.model_copy(update={"time": stream.time.model_copy(update={"start": start})})

@@ -172,7 +172,7 @@ def keep_place(consumer: Any, replaced: Callable[[ReplacedError], Awaitable[None
 
 
 def give_place_up(consumer: Any) -> None:
-    """Before a consumer stops: who ends by itself leaves the group, and nobody waits for it."""
+    """Leave the group before a consumer stops: nobody waits for one that ends by itself."""
     if isinstance(consumer._coordinator, GroupCoordinator):
         consumer._coordinator._group_instance_id = None
 

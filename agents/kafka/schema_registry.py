@@ -36,7 +36,7 @@ class RegistryError(Exception):
 
 
 def check_files(registry: Registry | None) -> None:
-    """Before anything starts. Raises: ConfigError where the files that it names cannot be used."""
+    """Check a registry's files before anything starts. Raises: ConfigError where they cannot be used."""
     if registry is None:
         return
     _tls(registry)
@@ -74,7 +74,7 @@ class RegistryClient:
         await self._session.close()
 
     async def check(self) -> None:
-        """Whether it answers as a registry. Raises: RegistryError."""
+        """Check that it answers as a registry. Raises: RegistryError."""
         found = await self._get("/schemas/types")
         if not isinstance(found, list):
             raise RegistryError(f"{self._url} {NO_REGISTRY}")

@@ -76,7 +76,7 @@ class TokenFile(AbstractTokenProvider):
 
 @cache
 def _check_token_once(path: Path) -> None:
-    """At the first client of this process; later ones meet a file that is just being replaced."""
+    """Check it at the first client of this process; later ones meet a file that is just being replaced."""
     read_secret(path, key="kafka.sasl_token_file")
 
 
@@ -151,7 +151,7 @@ def _ssl_context(kafka: Kafka) -> ssl.SSLContext:
 
 
 def _usable(key: str, load: Callable[[], Any]) -> Any:
-    """What `load` gives. Raises: ConfigError about `key` if OpenSSL cannot use its files."""
+    """Return what `load` gives. Raises: ConfigError about `key` if OpenSSL cannot use its files."""
     try:
         return load()
     except ssl.SSLError as error:

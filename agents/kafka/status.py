@@ -169,7 +169,7 @@ async def _idle(admin: AIOKafkaAdminClient, config: Config) -> list[str]:
 def _doubt(
     config: Config, idle: Sequence[str], stops: Iterable[Stop], *, kept: bool
 ) -> tuple[Doubt | None, list[Stop]]:
-    """What speaks against all streams, and what ended the worker where that explains it.
+    """Return what speaks against all streams, and what ended the worker where that explains it.
 
     Args:
         idle: roles that no worker has.

@@ -60,7 +60,7 @@ async def recorded(config: Config) -> dict[bytes, Stop]:
 
 
 async def may_write(config: Config) -> None:
-    """For a start: a worker that could not write down why it stops would be taken for one that is well.
+    """Check it at a start: a worker that could not write down why it stops would be taken for one that is well.
 
     Raises: any of `NOT_KEPT`.
     """

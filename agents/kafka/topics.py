@@ -354,7 +354,7 @@ async def restore_changelog(config: Config) -> bool:
 
 
 async def check_topics(config: Config, *, bounds: bool = False) -> list[TopicProblem]:
-    """What keeps the job from running on the topics that are there; empty when all is well.
+    """Return what keeps the job from running on the topics that are there; empty when all is well.
 
     Args: bounds: look at the offsets of the bounds topic too. A worker need not: it proves more when it restores.
     Raises: BrokerError, WireError.
@@ -479,7 +479,7 @@ async def _settings(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, d
 
 
 def _loses_events(topic: str, found: Mapping[str, Any], config: Config) -> bool:
-    """Whether a source is compacted, and one of its streams does not say that it may be."""
+    """Return whether a source is compacted, and one of its streams does not say that it may be."""
     readers = [stream for stream in config.streams if topic in (stream.source, stream.audit)]
     compacted = "compact" in str(found.get("cleanup.policy"))
     return compacted and not all(stream.allow_compacted for stream in readers)

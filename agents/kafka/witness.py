@@ -310,7 +310,7 @@ class Bucket:
 
 
 def _told(error: BaseError) -> str:
-    """In a line: the store's own words, which hold no credentials."""
+    """Return the store's own words, which hold no credentials, in a line."""
     return str(error).partition("\n")[0][:MOST_TOLD]
 
 
@@ -337,7 +337,7 @@ UNCONFIGURED = (
 
 
 async def witness_state(config: Config, stream: str, published: int) -> str | None:
-    """In a line, for a stream whose public ledger ends at step `published`; None where no witness is configured."""
+    """Say it in a line for a stream whose ledger ends at step `published`; None where no witness is configured."""
     if config.job.witness is None:
         return None
     try:

@@ -107,7 +107,7 @@ def steps_over(stream: Stream, now_us: int) -> int:
 
 
 def time_for(steps: int) -> str:
-    """What publishing so many steps takes.
+    """Return what publishing so many steps takes.
 
     >>> time_for(300), time_for(60_000), time_for(21_600_000)
     ('3 seconds', '10 minutes', '60 hours')
@@ -119,7 +119,7 @@ def time_for(steps: int) -> str:
 
 
 def backlog_sentence(steps: int) -> str:
-    """What publishing so many steps takes, and what to do.
+    """Return what publishing so many steps takes, and what to do.
 
     >>> backlog_sentence(21_600_000).partition(".")[0]
     '21,600,000 steps are over and not published; they come first, empty or not, which takes about 60 hours'
@@ -133,6 +133,6 @@ def backlog_sentence(steps: int) -> str:
 
 
 def backlog_remark(stream: Stream, now_us: int) -> str | None:
-    """What an operator should know of a stream that has not run yet; None where it is nothing."""
+    """Return what an operator should know of a stream that has not run yet; None where it is nothing."""
     steps = steps_over(stream, now_us)
     return f"if the stream is new, {backlog_sentence(steps)}" if steps > MANY_STEPS else None

@@ -164,7 +164,7 @@ class ReplayPlan:
         return self.chunk([], [])
 
     def finish(self) -> ReplayChunk:
-        """At the true end of the file: close every step before `until`, or else that of the last row.
+        """Close every step before `until`, or else that of the last row, at the true end of the file.
 
         Raises: ReplayError if `until` lies more than LARGEST_JUMP steps ahead.
         """
@@ -190,7 +190,7 @@ class ReplayPlan:
         return ReplayChunk({place: [last] for place in places}, self.progress, 0)
 
     def leaves_out(self, step: int | None) -> bool:
-        """Whether a row of this step is at or after the public end."""
+        """Return whether a row of this step is at or after the public end."""
         return step is not None and self.until is not None and step >= self.until
 
     @property
@@ -274,7 +274,7 @@ def without_added(ticks: Sequence[bytes | None], topics: Mapping[str, int]) -> l
 
 
 def resumed(progress: Progress, *, source: str, append: bool, then_live: bool = False) -> Progress:
-    """Where a replay of the file `source` starts, given what is written already.
+    """Return where a replay of the file `source` starts, given what is written already.
 
     Raises: ReplayError if another file was begun and `append` is not set, or if nothing more can be replayed since the
         topics have gone live; the very replay that did it may say so again (`then_live`).

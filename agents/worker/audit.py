@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from agents.kafka.clients import close_client
-from agents.kafka.lifecycle.cancellations import told
+from agents.kafka.lifecycle.cancellations import raise_stray_cancellation
 from agents.kafka.lifecycle.stops import alone
 from agents.kafka.lifecycle.vitals import COMPUTE_S, Pulse
 from agents.kafka.security import security_kwargs
@@ -80,7 +80,7 @@ class AuditTask(StreamsTask):
         async with asyncio.TaskGroup() as group:
             for stream_task in self._stream_tasks.values():
                 self.shows(stream_task.pulse)
-                group.create_task(told(self._follow(stream_task), stream_task.pulse.name))
+                group.create_task(raise_stray_cancellation(self._follow(stream_task), stream_task.pulse.name))
             await self.handle_all()
 
     async def _follow(self, stream_task: AuditStreamTask) -> None:

@@ -61,7 +61,7 @@ class Job:
         return store_of(self.config.job)
 
     def witness_remark(self, stream: str) -> str:
-        """For the ledger: what its steps are released with in place of a configured witness; empty: with one."""
+        """Say for the ledger what its steps are released with in place of a configured witness; empty: with one."""
         if self.config.job.witness is None:
             return "none configured"
         return f"trusted up to step {self.trusted[stream]}" if stream in self.trusted else ""

@@ -78,7 +78,7 @@ def expose_worker(vitals: Vitals) -> None:
 
 
 def show_public(stream: Stream, step: int, clock: StepClock, ledger: bytes) -> None:
-    """How far a stream has come and what that has cost, from the public ledger entry of its last step."""
+    """Show how far a stream has come and what that has cost, from the public ledger entry of its last step."""
     entry = LedgerEntry.decode(ledger, stream.name)
     STEP.labels(stream.name).set(step)
     STEP_END.labels(stream.name).set(clock.end_of(step) / 1e6)

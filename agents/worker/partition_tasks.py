@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from agents.kafka.lifecycle.cancellations import told
+from agents.kafka.lifecycle.cancellations import raise_stray_cancellation
 from agents.kafka.lifecycle.logs import about
 from agents.kafka.lifecycle.stops import Part, Stops, StreamStoppedError
 from agents.kafka.lifecycle.vitals import COMPUTE_S, WORK_S, Pulse, Vitals
@@ -215,7 +215,7 @@ class PartitionTasks:
     async def _run(self, task: PartitionTask) -> None:
         try:
             with about(role=task.role, partition=task.partition):
-                await told(task.run(), f"{task.role} of partition {task.partition}")
+                await raise_stray_cancellation(task.run(), f"{task.role} of partition {task.partition}")
         except asyncio.CancelledError:
             if not task.closed:
                 raise

@@ -31,7 +31,7 @@ LIMITS = ConnectionLimits(most=64, most_each=32)
 
 
 def meant_for_loopback(host: str) -> bool:
-    """Whether a request's `Host` is this machine's own: an address, `localhost`, or none at all.
+    """Return whether a request's `Host` is this machine's own: an address, `localhost`, or none at all.
 
     A browser sends the name that its page came from. Whoever points a name at 127.0.0.1 could else read private counts
     through an operator's browser (DNS rebinding).
@@ -45,7 +45,7 @@ def meant_for_loopback(host: str) -> bool:
 
 
 def application(vitals: Vitals, *, loopback: bool = False) -> web.Application:
-    """What is answered, by path.
+    """Return what is answered, by path.
 
     Args: loopback: it listens on loopback alone; what calls it by another machine's name is refused.
     """

@@ -19,7 +19,7 @@ import orjson
 from aiokafka.errors import KafkaError
 
 from agents.kafka.clients import LogQueue, close_client, fenced_anew, fenced_producer, log_reader, tail
-from agents.kafka.lifecycle.cancellations import told
+from agents.kafka.lifecycle.cancellations import raise_stray_cancellation
 from agents.kafka.lifecycle.stops import Stops, StreamStoppedError, alone
 from agents.kafka.lifecycle.vitals import Pulse
 from agents.kafka.witness import StreamWitness
@@ -73,7 +73,7 @@ class PublishTask(StreamsTask):
         async with asyncio.TaskGroup() as group:
             for stream_task in self._stream_tasks.values():
                 self.shows(stream_task.pulse)
-                group.create_task(told(self._run(stream_task), stream_task.pulse.name))
+                group.create_task(raise_stray_cancellation(self._run(stream_task), stream_task.pulse.name))
             await self.handle_all()
 
     async def _run(self, stream_task: PublishStreamTask) -> None:

@@ -148,7 +148,7 @@ class TopicWatch(LongService):
                 raise LostCacheError(f"topic {topic} {reason}; it is made again and filled from the release log")
 
     async def end_if_nothing_waits(self) -> None:
-        """Where every stream has stopped: end the worker once what was taken in and answered before is public.
+        """End the worker where every stream has stopped, once what was taken in and answered before is public.
 
         Raises: what stopped last; BrokerError if that cannot be told now.
         """
@@ -179,7 +179,7 @@ class TopicWatch(LongService):
             log.debug("what has stopped was not written down: %s", type(error).__name__)
 
     async def _look_back(self) -> None:
-        """What had stopped before this worker started counts until it is over."""
+        """Count what had stopped before this worker started until it is over."""
         if self._before is None:
             mine = {"", *(stream.name for stream in self._config.streams)}
             self._before = [each for each in (await stop_log.recorded(self._config)).values() if each.stream in mine]

@@ -15,7 +15,7 @@ from mode import Service
 import agents.kafka.clients
 import agents.worker.audit
 from agents.kafka.clients import close_client
-from agents.kafka.lifecycle.cancellations import LongService, to_the_end, told
+from agents.kafka.lifecycle.cancellations import LongService, finish_before_cancellation, raise_stray_cancellation
 from agents.worker.audit import AuditStreamTask
 from agents.worker.ingest import service
 from agents.worker.ingest.service import IngestService
@@ -100,7 +100,7 @@ def test_a_task_that_is_cut_off_stops_the_worker() -> None:
 
 def test_who_is_cancelled_is_cancelled() -> None:
     async def scenario() -> bool:
-        task = asyncio.create_task(told(asyncio.sleep(3600), "a part"))
+        task = asyncio.create_task(raise_stray_cancellation(asyncio.sleep(3600), "a part"))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task])
@@ -119,7 +119,7 @@ def test_the_last_work_is_done_to_its_end_by_who_is_cancelled_meanwhile() -> Non
             await may_end.wait()
             done.append("closed")
 
-        task = asyncio.create_task(to_the_end(last()))
+        task = asyncio.create_task(finish_before_cancellation(last()))
         await begun.wait()
         for _ in range(2):
             task.cancel()
@@ -134,7 +134,7 @@ def test_the_last_work_is_done_to_its_end_by_who_is_cancelled_meanwhile() -> Non
 
 def test_the_last_work_may_fail() -> None:
     with pytest.raises(BrokerError):
-        asyncio.run(to_the_end(_breaks()))
+        asyncio.run(finish_before_cancellation(_breaks()))
 
 
 async def _breaks() -> None:

@@ -167,7 +167,7 @@ ADVICE = (
 
 
 def advice(error: BaseException) -> Advice:
-    """What to do about an error."""
+    """Return what to do about an error."""
     return next(each for each in ADVICE if isinstance(error, each.kinds))
 
 
@@ -178,7 +178,7 @@ def what_happened(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Where it was raised, as a part of a sentence; empty where it never was."""
+    """Return where it was raised, as a part of a sentence; empty where it never was."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

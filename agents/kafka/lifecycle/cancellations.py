@@ -19,7 +19,7 @@ from schemas.errors import StrayCancellationError
 Result = TypeVar("Result")
 
 
-async def told(awaitable: Awaitable[Result], what: str) -> Result:
+async def raise_stray_cancellation(awaitable: Awaitable[Result], what: str) -> Result:
     """Await; a cancellation of which this task was not told becomes an error.
 
     Args:
@@ -36,7 +36,7 @@ async def told(awaitable: Awaitable[Result], what: str) -> Result:
         raise StrayCancellationError(f"{what} was cut off: a Kafka client cancelled what it waited for") from error
 
 
-async def to_the_end(awaitable: Awaitable[Result]) -> Result:
+async def finish_before_cancellation(awaitable: Awaitable[Result]) -> Result:
     """Await what must not be left half done; whoever cancels this task meanwhile is heeded when it is over.
 
     A service is told to stop twice: by `should_stop`, and by a cancellation a moment later. A task that heeds the first
@@ -75,7 +75,7 @@ class LongService(Service):
 
     async def _told(self, task: Awaitable[None]) -> None:
         try:
-            await told(task, self.shortlabel)
+            await raise_stray_cancellation(task, self.shortlabel)
         except StrayCancellationError:
             if not self.should_stop:
                 raise

@@ -72,7 +72,7 @@ class Leaving:
                 self._on_signal(signal.Signals(number).name)
 
     def _listen_no_more(self) -> None:
-        """When this returns, a signal has been noticed or stays with the process."""
+        """Stop listening: when this returns, a signal has been noticed or stays with the process."""
         if self._listener is not None:
             self._listens = False
             signal.pthread_kill(cast(int, self._listener.ident), NO_MORE)
@@ -96,7 +96,7 @@ class Leaving:
         return self._by_signal
 
     def serves(self, asked: Callable[[], object]) -> None:
-        """From now on `asked` is called on a signal, in another thread, and the worker has some seconds."""
+        """Call `asked` on a signal from now on, in another thread; the worker then has some seconds."""
         with self._lock:
             self._asked = asked
 
@@ -201,7 +201,7 @@ class Lives:
         return replace(now, told=alike >= (1 if lasts else MOST_ALIKE))
 
     def over(self, error: BaseException) -> bool:
-        """Whether there is to be no further one."""
+        """Return whether there is to be no further one."""
         return self.alike >= MOST_ALIKE and isinstance(error, UnforeseenAnswerError)
 
     @property

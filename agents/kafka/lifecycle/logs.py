@@ -81,7 +81,7 @@ class Subject(TypedDict, total=False):
 
 @contextlib.contextmanager
 def about(**fields: Unpack[Subject]) -> Iterator[None]:
-    """What lines that are logged meanwhile are about, also of tasks that begin meanwhile."""
+    """Say what lines that are logged meanwhile are about, also of tasks that begin meanwhile."""
     token = _SUBJECT.set({**_SUBJECT.get(), **fields})
     try:
         yield

@@ -71,7 +71,7 @@ WHAT_TO_DO: Mapping[str, str] = {
 
 
 def by_reason_and_field(block: Block) -> Counter[tuple[str, str]]:
-    """What a block counts, by reason and, where records were refused, by field."""
+    """Return what a block counts, by reason and, where records were refused, by field."""
     found = Counter({(reason, name): n for reason, fields in block.refused.items() for name, n in fields.items()})
     found.update({(reason, ""): n for reason, n in block.counts.items() if reason not in block.refused})
     return found
@@ -119,11 +119,11 @@ class Seen:
         return f"{percent(self.share)} refused: {', '.join(named)}" if named else "none refused"
 
     def advice(self) -> list[str]:
-        """What is refused most, by reason and field with its share, and what to do about each."""
+        """Return what is refused most, by reason and field with its share, and what to do about each."""
         return [f"{self._share_of(key, n)}. What to do: {WHAT_TO_DO.get(key[0], REPORT)}" for key, n in self._worst]
 
     def what_to_do(self) -> str:
-        """For the most frequent reason; "" where nothing is refused."""
+        """Return the advice for the most frequent reason; "" where nothing is refused."""
         return next((WHAT_TO_DO.get(reason, "") for (reason, _), _ in self._worst), "")
 
     def _share_of(self, key: tuple[str, str], records: int) -> str:
@@ -136,7 +136,7 @@ class Seen:
 
 
 def percent(share: float) -> str:
-    """What there is some of is not said to be 0%."""
+    """Format a share; what there is some of is not said to be 0%."""
     return f"{share:.0%}" if share == 0 or share >= 0.01 else "under 1%"
 
 
@@ -149,7 +149,7 @@ class RefusalAlarm:
         self._said: dict[str, float] = {}
 
     def take(self, block: Block) -> None:
-        """What a committed block counts."""
+        """Take in what a committed block counts."""
         seen, now = self._seen.setdefault(block.stream, Seen()), self._clock()
         seen.tally.update(by_reason_and_field(block))
         if seen.records < FIRST or now - self._said.get(block.stream, -EVERY_S) < EVERY_S:

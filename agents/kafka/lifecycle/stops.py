@@ -94,7 +94,7 @@ class Stop:
         return self.part if self.partition is None else f"{self.part} of partition {self.partition}"
 
     def about(self) -> contextlib.AbstractContextManager[None]:
-        """For lines of the log that say it."""
+        """Mark lines of the log that say it."""
         subject: Subject = {"stream": self.stream, "role": self.part}
         if self.partition is not None:
             subject["partition"] = self.partition
@@ -174,11 +174,11 @@ class Stops:
         self._kept.update(stops)
 
     def stopped(self, stream: str) -> bool:
-        """Whether nothing more of the stream may be answered."""
+        """Return whether nothing more of the stream may be answered."""
         return any(stop.stream == stream and stop.part in ANSWERS for stop in self)
 
     def silent(self, stream: str) -> bool:
-        """Whether nothing more of the stream may be published: also where two answers were found."""
+        """Return whether nothing more of the stream may be published: also where two answers were found."""
         return stream in self._doubtful or any(stop.stream == stream and stop.part in SILENT for stop in self)
 
     def waits(self, stream: str, *, published: int, closed: int) -> bool:

@@ -106,7 +106,7 @@ class Pulse:
         self.doing, self.limit_s, self.since = what, limit_s, self.now()
 
     def waits(self, why: str) -> None:
-        """For something outside, for as long as it takes."""
+        """Wait for something outside, for as long as it takes."""
         self.doing, self.limit_s, self.since = why, None, self.now()
 
     def goes_on(self) -> None:
@@ -115,7 +115,7 @@ class Pulse:
 
     @contextlib.contextmanager
     def at(self, what: str, limit_s: float = WORK_S) -> Iterator[None]:
-        """While a piece of work lasts; afterwards goes on with what was before."""
+        """Work on something while the context lasts; afterwards go on with what was before."""
         before = self.doing, self.limit_s
         self.works(what, limit_s)
         try:
@@ -204,7 +204,7 @@ class Vitals:
 
     @property
     def parts(self) -> list[Pulse]:
-        """For whoever shows them."""
+        """The parts, for whoever shows them."""
         return list(self._parts.values())
 
 

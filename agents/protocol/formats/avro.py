@@ -54,7 +54,7 @@ def bound(schema: Any, named: Mapping[str, Any]) -> bool:
 
 
 def too_deep(value: Any) -> bool:
-    """Whether a value that was read holds values more than `DEEPEST` within each other."""
+    """Return whether a value that was read holds values more than `DEEPEST` within each other."""
     level = [value]
     for _ in range(DEEPEST + 1):
         level = [

@@ -48,7 +48,7 @@ class InputFormat:
         return InputFormat(stream.format, stream.envelope, stream.key_format, stream.csv)
 
     def encoding(self, book: SchemaBook, kinds: Kinds) -> Encoding:
-        """Of values. Args: kinds: what each field can be, where a format has texts alone."""
+        """Return the encoding of values. Args: kinds: what each field can be, where a format has texts alone."""
         if self.format == "csv":
             csv = self.csv or CsvSection()
             return CsvEncoding(kinds, csv.columns, csv.delimiter, csv.decimal)

@@ -22,17 +22,17 @@ _STRUCTURED = b"application/cloudevents"
 
 
 def structured(headers: Headers) -> bool:
-    """Whether a record says that all of the event is in its value."""
+    """Return whether a record says that all of the event is in its value."""
     return (header_of(headers, "content-type") or b"").strip().lower().startswith(_STRUCTURED)
 
 
 def binary(headers: Headers) -> bool:
-    """Whether a record says that its value is the data."""
+    """Return whether a record says that its value is the data."""
     return not structured(headers) and any(name == f"{_PREFIX}specversion" for name, _ in headers)
 
 
 def carried(data: bytes, headers: Headers) -> tuple[bytes | None, Document]:
-    """What of an event is in the stream's format, and the event without it.
+    """Return what of an event is in the stream's format, and the event without it.
 
     Both what asks for schemas and what reads with them goes through here, so neither knows of data that the other
     does not. Returns: (data, or None where the document has it already; document). Raises: UnreadableError.

@@ -127,7 +127,7 @@ class SchemaBook:
         return ref in self._texts
 
     def put(self, ref: SchemaRef, text: SchemaText | None) -> None:
-        """What the registry said; None: it has no such schema."""
+        """Keep what the registry said; None: it has no such schema."""
         self._texts[ref] = text
         if len(self._texts) > MOST:
             # One that is not there, if any: those can be made up.
@@ -136,7 +136,7 @@ class SchemaBook:
             self._made = {key: made for key, made in self._made.items() if key[0] != gone}
 
     def reader(self, ref: SchemaRef, kind: str, make: Callable[[SchemaText], Any]) -> Any:
-        """What `make` makes of the schema, once. Raises: UnreadableError.
+        """Return what `make` makes of the schema, once. Raises: UnreadableError.
 
         Ask first whether it is here: of one that is not, `UNKNOWN_SCHEMA` is the answer too. No record stops a stream.
         """

@@ -74,7 +74,7 @@ def _ordered(main: Any, text: SchemaText) -> list[Any]:
 
 
 def _well_known(name: str) -> Any:
-    """Of a file that comes with the library. Raises: ValueError."""
+    """Return the descriptor of a file that comes with the library. Raises: ValueError."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     if not name.startswith(_WELL_KNOWN) or ".." in name:
@@ -155,7 +155,7 @@ class ProtobufEncoding(SchemaEncoding):
 
 
 def message_indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """Which message it is, and where it begins. Raises: UnreadableError.
+    """Return which message it is, and where it begins. Raises: UnreadableError.
 
     >>> message_indexes(bytes([0, 99]), 0), message_indexes(bytes([4, 2, 0, 99]), 0)
     (((0,), 1), ((1, 0), 3))
@@ -184,7 +184,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def reader_of(text: SchemaText) -> tuple[Callable[[tuple[int, ...]], Any], Callable[[Any], Any]]:
-    """From a message's indexes to its class, and what lists a message's unknown fields.
+    """Return a function from a message's indexes to its class, and what lists a message's unknown fields.
 
     Raises: whatever the library does where a schema is none.
     """

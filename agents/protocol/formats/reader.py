@@ -91,7 +91,7 @@ class FieldPath:
         return self.root == "" and self.parts == (self.name,)
 
     def find(self, document: Any) -> Any:
-        """What stands there in a document; `ABSENT` where nothing does.
+        """Return what stands there in a document; `ABSENT` where nothing does.
 
         >>> FieldPath.of("a.b").find({"a": {"b": 1}}), FieldPath.of("a.b").find({"a.b": 2, "a": {"b": 1}})
         (1, 2)
@@ -263,11 +263,11 @@ class RecordReader:
 
     @property
     def most_events(self) -> int:
-        """Of one record."""
+        """Most events of one record."""
         return 2 if self._form.envelope == "debezium" and self._deletes else 1
 
     def missing(self, records: Sequence[SourceRecord]) -> tuple[int, frozenset[SchemaRef]]:
-        """How many of the first records can be read with the schemas that are known, and which of all are not.
+        """Return how many of the first records can be read with the schemas that are known, and which of all are not.
 
         At most `MOST_MISSING` of them, the first: anybody who may write to a source can make ids up, and the book must
         hold all that is asked for at once. What comes behind is asked for when those are known.
@@ -284,7 +284,7 @@ class RecordReader:
         return first, frozenset(found)
 
     def _refs(self, record: SourceRecord) -> Iterator[SchemaRef]:
-        """Of all that reading the record needs; of more than that where it cannot be read at all."""
+        """Yield the schemas that reading the record needs; more where it cannot be read at all."""
         value, headers = record.value, record.headers
         if not value or len(value) > self._most_bytes:
             return
@@ -298,7 +298,7 @@ class RecordReader:
                 yield ref
 
     def _data(self, value: bytes, headers: Headers) -> bytes | None:
-        """What of a value is in the stream's format."""
+        """Return what of a value is in the stream's format."""
         if self._form.envelope != "cloudevents":
             return value
         if self._form.format not in NEEDS:
@@ -380,7 +380,7 @@ class RecordReader:
             raise UnreadableError(error.reason, path.name) from None
 
     def _find(self, path: FieldPath, record: SourceRecord, document: Document) -> Any:
-        """What stands at a path of an event, or of its record; `ABSENT` where nothing does."""
+        """Return what stands at a path of an event, or of its record; `ABSENT` where nothing does."""
         if path.root == "":
             return path.find(document.value)
         if path.root == "$envelope":

@@ -158,7 +158,7 @@ class Bounds:
             self._add("period", period, groups.users, charged)
 
     def _is_step(self, slot: int) -> bool:
-        """Whether rows of this slot name a step, and no period."""
+        """Return whether rows of this slot name a step, and no period."""
         return self.spec.max_per_step is not None
 
     def put(self, *, period: int | None = None, step: int | None = None, users: Hashes, counts: IntArray) -> None:

@@ -106,11 +106,11 @@ class EventDecoder:
 
     @property
     def most_events(self) -> int:
-        """Of one record."""
+        """Most events of one record."""
         return 1
 
     def missing(self, records: Sequence[Any]) -> tuple[int, frozenset[SchemaRef]]:
-        """How many of the first records can be read, and which schemas of a registry the others need."""
+        """Return how many of the first records can be read, and which schemas of a registry the others need."""
         return len(records), frozenset()
 
     def unfold(self, records: Sequence[Any]) -> Sequence[Any]:
@@ -118,7 +118,7 @@ class EventDecoder:
         return records
 
     def decode_unfolded(self, events: Sequence[Any]) -> tuple[list[Any], ReasonArray, dict[int, str]]:
-        """Of what `unfold` gave, without ticks; returns what `decode` does."""
+        """Decode what `unfold` gave, without ticks; returns what `decode` does."""
         return self.decode(list(map(_VALUE, events)))
 
     def decode(self, values: Sequence[bytes | None]) -> tuple[list[Any], ReasonArray, dict[int, str]]:
@@ -173,7 +173,7 @@ class EventDecoder:
                 return events, failed
 
     def _why(self, value: bytes) -> tuple[Reason, str]:
-        """Why a record failed, and which field did: by looking at it without types, never by an error's text."""
+        """Return why a record failed, and which field did: by looking at it without types, never by an error's text."""
         try:
             found = msgspec.json.decode(value)
         except msgspec.ValidationError:

@@ -33,7 +33,7 @@ from schemas.releases import STEP_LIMIT
 
 
 def usable_tick(value: bytes | None) -> Tick | None:
-    """What a tick says; None where nobody could mean it."""
+    """Return what a tick says; None where nobody could mean it."""
     try:
         tick = read_tick(value or b"")
     except RecordError:
@@ -101,7 +101,7 @@ class PendingBlock:
         self.letters += letters
 
     def lost(self, offsets: int) -> None:
-        """What was deleted before it was read."""
+        """Count offsets that were deleted before they were read."""
         self._counts[Reason.LOST] += offsets
 
     @property
@@ -212,7 +212,7 @@ class PartitionIngest:
             self._bounds.expire(self.ticked + 1)
 
     def check_restored(self, *, trimmed_to: int) -> None:
-        """After the last block.
+        """Check after the last block that nothing is missing.
 
         Raises: GapError if blocks or snapshots are missing: users would be forgotten; and see `BucketLog`.
         """
@@ -234,7 +234,7 @@ class PartitionIngest:
             )
 
     def spread(self, partitions: int) -> None:
-        """From the next block on users are placed among so many partitions, see `agents.protocol.ingest.added`."""
+        """Place users among so many partitions from the next block on, see `agents.protocol.ingest.added`."""
         self._partitions = partitions
 
     def begin_as(self, parent: PartitionIngest) -> Iterator[Snapshot]:
@@ -308,7 +308,7 @@ class PartitionIngest:
         self.advance(next_offset)
 
     def lose(self, next_offset: int) -> None:
-        """What was there up to `next_offset` was deleted before it was read: counted, as offsets."""
+        """Count, as offsets, what was there up to `next_offset` and was deleted before it was read."""
         self._pending.lost(max(0, next_offset - self.next_offset))
         self.advance(next_offset)
 
@@ -479,7 +479,7 @@ class PartitionIngest:
 
 
 def _bounds_of(spec: BoundSpec) -> Bounds:
-    """Of records, of records with a count of those refused, or of trips."""
+    """Return bounds of records, of records with a count of those refused, or of trips."""
     if spec.trip_life is not None:
         return TripBounds(spec)
     return SurplusBounds(spec) if spec.surplus else Bounds(spec)

@@ -41,7 +41,7 @@ class Places(dict[str, int]):
 
     @staticmethod
     def decode(text: str | None) -> Places:
-        """What an earlier or other program wrote there says nothing."""
+        """Decode them; what another program wrote there says nothing."""
         try:
             plain = zlib.decompress(base64.b85decode(text[1:])) if text and text[0] == PACKED else text
             content = orjson.loads(plain or "{}")
@@ -52,7 +52,7 @@ class Places(dict[str, int]):
         return Places({str(name): int(place) for name, place in content["next"].items()})
 
     def with_blocks(self, ends: Mapping[str, int]) -> Places:
-        """After a transaction with blocks of these streams."""
+        """Return the places after a transaction with blocks of these streams."""
         kept = {name: place for name, place in self.items() if name.removeprefix(NEW) not in ends}
         return Places({**kept, **ends})
 

@@ -98,7 +98,7 @@ class BucketLog:
         return np.zeros(0, np.int64) if self.bounds is None else self._written_to.copy()
 
     def floor(self) -> int:
-        """For the block about to be written."""
+        """Return the floor for the block about to be written."""
         if self.last_block is None:
             return 0
         needs = self._needs[self._needs != CLEAN]
@@ -158,12 +158,12 @@ class BucketLog:
         return self._first is not None and self._first[1] == 0
 
     def check_not_ahead(self, next_offset: int) -> None:
-        """After the last block. Raises: GapError if a snapshot counts records that are in no block."""
+        """Check it after the last block. Raises: GapError if a snapshot counts records that are in no block."""
         if int(self._written_to.max()) > next_offset:
             raise self._torn(next_offset)
 
     def check_complete(self) -> None:
-        """After the last block: every bucket must hold all charges of its users.
+        """Check after the last block that every bucket holds all charges of its users.
 
         Proof, for a bucket whose snapshot counts all source offsets below `s` (0: there is none). The folded blocks
         have no gap. Where they begin at `s` or below, they hold what the snapshot does not. Else one of them says: a

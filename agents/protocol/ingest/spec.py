@@ -148,7 +148,7 @@ class SourceSpec:
         return self.domain.filled
 
     def decoder(self) -> EventDecoder:
-        """Of its records."""
+        """Return the decoder of its records."""
         fields, limit = self.fields, self.max_value_bytes
         if self.input in (JSON, ROWS) and all(path.plain for path in paths_of(self.input, fields.names)):
             return EventDecoder(fields, max_value_bytes=limit)

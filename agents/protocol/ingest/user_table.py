@@ -56,7 +56,7 @@ class UserTable:
         return self.find(hashes).counts
 
     def find(self, hashes: Hashes) -> FoundUsers:
-        """Where DISTINCT users stand; good until the next `write`."""
+        """Return where DISTINCT users stand; good until the next `write`."""
         order = None
         first = np.ascontiguousarray(hashes[:, 0])
         if bool((first[1:] < first[:-1]).any()):
@@ -245,7 +245,7 @@ class _Segment:
         return self.run.nbytes + self.recent.nbytes + self._directory.nbytes
 
     def find(self, first: Words, second: Words) -> _Place:
-        """In the long run; `at` means something only where the user is there."""
+        """Find users in the long run; `at` means something only where the user is there."""
         run, bins = self.run, self._bins(first)
         begins = self._directory[bins].astype(np.int64)
         if len(run) == 0:

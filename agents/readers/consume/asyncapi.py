@@ -32,7 +32,7 @@ _KINDS: Mapping[ScalarKind, str] = {"text": "string", "number": "number", "boole
 
 
 def document(config: Config) -> dict[str, Any]:
-    """Of all streams. Raises: EngineInputError where a domain cannot be built."""
+    """Return the document of all streams. Raises: EngineInputError where a domain cannot be built."""
     schemas = dict(msgspec.json.schema_components((LedgerEntry, MeasurementRecord), ref_template=REFERENCE)[1])
     channels: dict[str, Any] = {}
     operations: dict[str, Any] = {}
@@ -87,7 +87,7 @@ def json_schemas(config: Config) -> dict[str, Any]:
 
 
 def synthetic_schema(stream: Stream) -> dict[str, Any]:
-    """Of one synthetic record's value: the raw events' fields of time and domain, and whatever the engine adds."""
+    """Return the schema of a synthetic record's value: the raw fields of time and domain, and what the engine adds."""
     time, domain = stream.time, build_domain(stream)
     properties: dict[str, Any] = {
         time.field: {

@@ -219,7 +219,7 @@ FORMATS: Mapping[str, str] = {
 
 
 def check_free(path: Path, *, overwrite: bool) -> None:
-    """Before anything is read. Raises: PrivstreamError where the file is there, or its folder is not."""
+    """Check a path before anything is read. Raises: PrivstreamError where the file is there, or its folder is not."""
     if path.exists() and not overwrite:
         raise PrivstreamError(f"{path}: is there already. Fix: name another file, or say --overwrite.")
     if path.is_dir():
@@ -336,7 +336,7 @@ async def export(
 
 
 def places_of(stream: Stream, table: pa.Table) -> Placing | None:
-    """Where rows are: at the coordinates of the domain, or in the `cell` that was measured."""
+    """Return where rows are: at the coordinates of the domain, or in the `cell` that was measured."""
     domain = stream.domain
     fields = domain.coordinates
     if fields is not None and set(fields) <= set(table.column_names):

@@ -150,7 +150,7 @@ class StepRecords:
             self.take(record)
 
     def take(self, record: PublicRecord) -> None:
-        """In the order of its topic."""
+        """Take in a record, in the order of its topic."""
         if record.channel not in self._framed:
             self._framed[record.channel] = SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115  closed by `close`
         self._framed[record.channel].write(frame_records([record]))
@@ -172,7 +172,7 @@ class StepRecords:
 
 
 def verdict(records: StepRecords, *, digest: str, published: int) -> Verdict:
-    """Of a step of which all that is in the topics was read. Args: published: synthetic records and tombstones."""
+    """Judge a step of which all was read that is in the topics. Args: published: synthetic records and tombstones."""
     if records.synthetic < published:
         return "compacted"
     return "verified" if records.digest() == digest else "differs"

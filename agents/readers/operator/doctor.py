@@ -167,7 +167,7 @@ def _data_dir(path: Path) -> Finding:
 
 
 async def witness_finding(config: Config) -> Finding:
-    """Whether the witness of answered steps is there and can be read."""
+    """Return whether the witness of answered steps is there and can be read."""
     from agents.kafka.witness import UNCONFIGURED, store_of, within
 
     if config.job.witness is None:

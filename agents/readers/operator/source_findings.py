@@ -36,7 +36,7 @@ LONG_AGO_US = -(10**17)
 
 
 async def newest_records(config: Config, stream: Stream, *, partitions: int, start_us: int | None) -> Seen:
-    """What would become of the newest records of a stream's source; the bound of its users is left out.
+    """Return what would become of the newest records of a stream's source; the bound of its users is left out.
 
     Args:
         partitions: of the source topic.
@@ -107,7 +107,7 @@ async def source_findings(config: Config) -> list[Finding]:
 
 
 async def registry_findings(config: Config) -> list[Finding]:
-    """Whether the schema registry answers."""
+    """Return whether the schema registry answers."""
     if config.kafka.registry is None:
         return []
     try:
@@ -119,7 +119,7 @@ async def registry_findings(config: Config) -> list[Finding]:
 
 
 async def _clocks(config: Config) -> list[Finding]:
-    """What the workers' clocks are ahead of the brokers'."""
+    """Return what the workers' clocks are ahead of the brokers'."""
     most_s = config.job.max_clock_skew_us / 1e6
     return [
         Finding(f"clock of {worker}", "ok", "as the brokers'")
@@ -132,7 +132,7 @@ async def _clocks(config: Config) -> list[Finding]:
 
 
 async def _events(config: Config, stream: Stream, start_us: int | None, source: TopicIdentity) -> Finding:
-    """What ingest makes of the newest records. Says shares, reasons and configured fields, never an event."""
+    """Return what ingest makes of the newest records. Says shares, reasons and configured fields, never an event."""
     what = f"events of {stream.name}"
     try:
         seen = await newest_records(config, stream, partitions=source.partitions, start_us=start_us)
@@ -148,7 +148,7 @@ async def _events(config: Config, stream: Stream, start_us: int | None, source: 
 
 
 def _stopped(state: StreamStatus) -> list[Finding]:
-    """What `status` says has stopped, and why it may have."""
+    """Return what `status` says has stopped, and why it may have."""
     what = f"stream {state.stream}"
     findings = [
         Finding(what, "problem", f"{stop.where} has stopped: {stop.reason}", stop.what_to_do) for stop in state.stopped
@@ -159,7 +159,7 @@ def _stopped(state: StreamStatus) -> list[Finding]:
 
 
 def _counted(state: StreamStatus) -> list[Finding]:
-    """What workers have counted so far."""
+    """Return what workers have counted so far."""
     findings = []
     if state.lost:
         detail = f"{state.lost:,} source offsets were deleted before they were read: the events there count nowhere"

@@ -43,7 +43,7 @@ FIX = (
 
 
 def region_of_box(text: str) -> bytes:
-    """Of `xmin,ymin,xmax,ymax`. Raises: QueryError."""
+    """Return the region of `xmin,ymin,xmax,ymax`, as WKB. Raises: QueryError."""
     try:
         xmin, ymin, xmax, ymax = (float(part) for part in text.split(","))
     except ValueError:
@@ -55,7 +55,7 @@ def region_of_box(text: str) -> bytes:
 
 
 def region_of_text(given: str) -> bytes:
-    """Of a file's name, or of the text itself. Raises: QueryError where it is no area."""
+    """Return the region of a file's name, or of the text itself. Raises: QueryError where it is no area."""
     try:
         path = Path(given)
         text = path.read_text(encoding="utf-8") if path.is_file() else given
@@ -201,7 +201,7 @@ class _Reader:
 
 
 def _is_name(node: exp.Expr) -> bool:
-    """Whether this is the name of a field, or a path to one."""
+    """Return whether this is the name of a field, or a path to one."""
     from sqlglot import exp
 
     return isinstance(node, exp.Column | exp.Dot) and all(

@@ -146,7 +146,7 @@ async def _read_by(config: Config, topic: str, wanted: int) -> _Source:
 
 
 def _specs(source: _Source) -> list[SourceSpec]:
-    """Of everything that reads the topic. Raises: TopicError where users could not be kept together."""
+    """Return specs of all that reads the topic. Raises: TopicError where users could not be kept together."""
     specs = source_specs(
         source.config,
         source_partitions={
@@ -245,7 +245,7 @@ async def _tasks(
 
 
 async def _check_drained(source: _Source, parents: Sequence[SourceTask]) -> None:
-    """Whether all that was sent is in blocks: what waits of users who move would be refused, and so lost."""
+    """Check that all that was sent is in blocks: what waits of users who move would be refused, and so lost."""
     waiting = []
     for task in parents:
         # Held-out events that wait may go on waiting, but not what closes steps, which is on the old partitions alone.

@@ -215,7 +215,7 @@ class SourceTask:
         self.places = Places({**self.places.with_blocks(ends), **begins})
 
     def leave_out_stopped(self) -> None:
-        """What has stopped elsewhere in this process, or here before a rebalance."""
+        """Leave out what has stopped elsewhere in this process, or here before a rebalance."""
         for machine in list(self.machines):
             stream, part = machine.spec.stream, part_of(machine.spec)
             if any(self._stops.has(stream, part, at) for at in (None, self.source.partition)):
@@ -268,7 +268,7 @@ class SourceTask:
         return count
 
     def _readable(self, records: Sequence[Any], position: int, count: int) -> int:
-        """How many of the next records can be read with the schemas that are known; notes those that are not."""
+        """Return how many of the next records can be read with the schemas that are known; notes those that are not."""
         part = records[position : position + count]
         found = [machine.decoder.missing(part) for machine in self.machines]
         self.wanted = frozenset().union(*(refs for _, refs in found))
@@ -417,7 +417,7 @@ class SourceTask:
 
 
 def part_of(spec: SourceSpec) -> Part:
-    """Which part of its stream stops where a source cannot be read: held-out events concern its audit alone."""
+    """Return which part of its stream stops where a source cannot be read: held-out events concern its audit alone."""
     return "audit" if spec.role == "held_out" else "ingest"
 
 

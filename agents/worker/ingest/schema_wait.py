@@ -44,7 +44,7 @@ class SchemaWait:
             self._pulse.waits("for a schema that is not known yet")
 
     def hold(self, consumer: AIOKafkaConsumer, task: SourceTask) -> None:
-        """Where a task cannot go on: read nothing there until its schemas are known."""
+        """Read nothing where a task cannot go on until its schemas are known."""
         if not task.wanted or task.closed:
             return
         consumer.pause(task.source)

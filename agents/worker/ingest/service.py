@@ -23,7 +23,7 @@ from agents.kafka.answers import heed
 from agents.kafka.broker_clock import ASK_S, BrokerClock
 from agents.kafka.clients import close_client
 from agents.kafka.fingerprint import GIVE_UP_S, LOOK_S, SourceWatch
-from agents.kafka.lifecycle.cancellations import LongService, to_the_end, told
+from agents.kafka.lifecycle.cancellations import LongService, finish_before_cancellation, raise_stray_cancellation
 from agents.kafka.lifecycle.logs import about
 from agents.kafka.lifecycle.stops import Stops
 from agents.kafka.lifecycle.vitals import COMPUTE_S, WORK_S, Reach, Reading, Vitals
@@ -228,7 +228,7 @@ class IngestService(LongService):
                         consumer.pause(source)
         finally:
             self._pulse.waits("has ended")
-            await to_the_end(self._leave(consumer))
+            await finish_before_cancellation(self._leave(consumer))
 
     async def _leave(self, consumer: AIOKafkaConsumer) -> None:
         await self._schemas.close()
@@ -279,7 +279,7 @@ class IngestService(LongService):
             )
             for source in missing
         ]
-        restoring = told(restore(self._config, consumer, tasks), "restoring what the ingest owns")
+        restoring = raise_stray_cancellation(restore(self._config, consumer, tasks), "restoring what the ingest owns")
         opening = self._opening = asyncio.create_task(restoring)
         await asyncio.wait([opening])
         error = None if opening.cancelled() else opening.exception()
@@ -353,7 +353,7 @@ class IngestService(LongService):
                         await self._see_what_waits(self._consumer)
 
     async def _see_what_waits(self, consumer: AIOKafkaConsumer) -> None:
-        """How far each source is taken in; and whether one is not, though records wait there."""
+        """Note how far each source is taken in, and whether one is not though records wait there."""
         tasks = {source: task for source, task in self.partition_tasks.items() if task.machines and not task.closed}
         async with asyncio.timeout(GIVE_UP_S):
             ends = await consumer.end_offsets(sorted(tasks)) if tasks else {}
@@ -377,7 +377,7 @@ class IngestService(LongService):
                     if not self.stops.has(spec.stream, part_of(spec), None):
                         self.stops.add(spec.stream, part_of(spec), None, change)
             finally:
-                await to_the_end(_closed(tasks))
+                await finish_before_cancellation(_closed(tasks))
 
     @Service.task
     async def _clock(self) -> None:
@@ -428,7 +428,7 @@ class IngestService(LongService):
                 task.awaited.put(machine, step, ends[task.source])
 
     async def _catch_up(self, consumer: AIOKafkaConsumer) -> None:
-        """Where reading has come to with no record there: ticks that have their place, offsets that hold nothing."""
+        """Follow reading where it meets no record: ticks that have their place, offsets that hold nothing."""
         for source, task in list(self.partition_tasks.items()):
             if task.closed or source not in consumer.assignment():
                 continue
