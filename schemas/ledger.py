@@ -1,6 +1,8 @@
 """An entry of a public ledger: the one statement of what stands in it, by which it is written, read and described.
 
 Whoever may write to a public topic chooses the words of a record: one of which a field is of another kind is no entry.
+`MeasurementRecord` is what readers of the measurements may rely on, and `MEASUREMENT` and `UTILITY` say what each field
+of the other topics means: the reference is made of them, and tests hold them against real records.
 """
 
 from __future__ import annotations
@@ -15,6 +17,44 @@ import orjson
 from schemas.errors import WireError
 from schemas.releases import STEP_LIMIT, link
 from schemas.topics import Topics
+
+Step = Annotated[int, msgspec.Meta(ge=0, description="Steps count from 0 at the start of the stream.")]
+
+
+class MeasurementRecord(msgspec.Struct, kw_only=True):
+    """What was measured in a step, with its noise. Which further fields there are is the engine's (docs/engines)."""
+
+    step: Step
+    variance: Annotated[
+        float | msgspec.UnsetType, msgspec.Meta(description="Of the noise, in squares of the measured numbers' unit.")
+    ] = msgspec.UNSET
+    part: Annotated[
+        int | msgspec.UnsetType, msgspec.Meta(description="Place of this record among `parts` of one measurement.")
+    ] = msgspec.UNSET
+    parts: int | msgspec.UnsetType = msgspec.UNSET
+
+
+MEASUREMENT: Mapping[str, str] = {
+    "step": "The step that published it. It is the record's key, too.",
+    "part": "Where a measurement is cut because it is larger than 900 kB: number of this part, from 0 on.",
+    "parts": "How many parts there are; their lists one behind the other are the whole.",
+}
+"""Of `<stream>.measurements`, what all engines have; the rest is the engine's, see its page."""
+
+UTILITY: Mapping[str, str] = {
+    "step": "The step that is measured.",
+    "time": "Its end, ISO 8601.",
+    "events_total": "True held-out events so far. PRIVATE.",
+    "events": "True held-out events of the step. PRIVATE.",
+    "events_alive": "True held-out events alive, of which synthetic_points is the estimate; null where the engine "
+    "compares single steps, so that one record is not one event. PRIVATE.",
+    "synthetic_points": "Synthetic records alive.",
+    "gathered": "As in the ledger.",
+    "metrics": "Errors by name, see the engine's page. PRIVATE.",
+    "counts": "Held-out records by reason, see Reasons. PRIVATE.",
+}
+"""Of `<stream>.utility`, for operators only."""
+
 
 MOST_COUNTED = 1 << 53
 """Counts from here on are no whole numbers of a browser."""

@@ -16,7 +16,7 @@ OWN = ("agents.show.views", *(f"engines.{name}" for name in ENGINES), "engines.s
 """Where engines are: packages of theirs."""
 ALLOWED = {
     ("agents.show.pictures", "series"): "a kind of picture has the name of the engine",
-    ("schemas.config.domain.series", "series"): "a kind of domain and its key have the name of the engine",
+    ("schemas.config.series", "series"): "a kind of domain and its key have the name of the engine",
     ("schemas.config.stream", "spatial"): "an example of the key, for who left it out",
 }
 LISTS = {

@@ -54,8 +54,8 @@ from schemas import wire
 from schemas.arrays import narrowed
 from schemas.blocks import Block, Folded
 from schemas.config.domain.table import MAX_ATTRIBUTES, MAX_VALUES
-from schemas.config.options.trajectory import MOST_STEPS
 from schemas.config.privacy import Privacy
+from schemas.config.trajectory import MOST_STEPS
 from schemas.events import Reason, Tick, encode_going_live, encode_tick, read_tick
 from schemas.releases import (
     STEP_LIMIT,
@@ -491,10 +491,10 @@ NOT_STORED: Mapping[str, str] = {
     "agents.worker.table.DurableTable.save": "tests/agents/test_state_store.py; its body has a digest",
     "schemas.releases.link": "hashed",
     "schemas.releases.sha256": "hashed",
-    "schemas.steps.sequence.CalendarSteps.digest": "hashed",
+    "schemas.steps.CalendarSteps.digest": "hashed",
     "schemas.config.domain.geojson.named_features": "a part of a file of the configuration",
     "schemas.config.domain.table._text": "shown",
-    "schemas.config.translate._how_to_add": "shown",
+    "schemas.config.load._how_to_add": "shown",
 }
 """What packs bytes that are no format of ours, and what it does instead."""
 PACKS = frozenset({"dumps", "tobytes", "to_bytes"})

@@ -19,7 +19,7 @@ from schemas.errors import ConfigError, ConfigProblem
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from schemas.config.source.registry import Registry
+    from schemas.config.server import Registry
 
 TIMEOUT_S = 10.0
 AT_ONCE = 8

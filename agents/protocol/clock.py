@@ -16,7 +16,7 @@ from schemas.arrays import IntArray, ReasonArray
 from schemas.errors import ConfigError, ConfigProblem
 from schemas.events import Reason
 from schemas.releases import STEP_LIMIT
-from schemas.steps.sequence import Steps
+from schemas.steps import Steps
 
 if TYPE_CHECKING:
     from schemas.config import Stream

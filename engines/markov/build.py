@@ -12,8 +12,7 @@ from engines.markov.domain import MarkovEvaluator, StatesDomain
 from engines.markov.engine import Markov, MarkovConfig
 from engines.markov.leakage import EXACT_STATES, Adversary, Allocation, allocate
 from schemas.config import Stream
-from schemas.config.domain.states import StatesDomainSection
-from schemas.config.options.markov import MarkovOptions
+from schemas.config.markov import MarkovOptions, StatesDomainSection
 
 if TYPE_CHECKING:
     from engines.markov.leakage import Allocation

@@ -11,9 +11,8 @@ from engines.series.config import SeriesConfig
 from engines.series.engine import Series
 from engines.series.fields import SeriesDomain, SeriesEvaluator, SeriesField
 from schemas.config import Stream
-from schemas.config.domain.series import SeriesDomainSection
-from schemas.config.options.series import SeriesOptions
-from schemas.steps.lengths import CalendarLength
+from schemas.config.series import SeriesDomainSection, SeriesOptions
+from schemas.steps import CalendarLength
 
 _DAY_US = 86_400_000_000
 _LONGEST_PERIOD = 1440

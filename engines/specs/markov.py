@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from schemas.config.domain.questions import Question
-from schemas.config.domain.states import StatesDomainSection
+from schemas.config.domain.common import Question
 from schemas.config.engines import EngineFacts, EngineSpec
-from schemas.config.options.markov import MarkovOptions
+from schemas.config.markov import MarkovOptions, StatesDomainSection
 
 SPEC = EngineSpec(
     name="markov",

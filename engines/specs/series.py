@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from schemas.config.domain.series import SeriesDomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
-from schemas.config.options.series import SeriesOptions
+from schemas.config.series import SeriesDomainSection, SeriesOptions
 
 _MODES = ("default", "paper", "paper-binomial")
 

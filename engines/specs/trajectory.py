@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from schemas.config.domain.trips import TripsDomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
-from schemas.config.options.trajectory import TrajectoryOptions
+from schemas.config.trajectory import TrajectoryOptions, TripsDomainSection
 
 SPEC = EngineSpec(
     name="trajectory",

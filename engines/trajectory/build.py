@@ -13,8 +13,7 @@ from engines.trajectory.default.mode import Default
 from engines.trajectory.domain import Closing, TripDomain
 from engines.trajectory.engine import Limits, Trajectories, TrajectoryConfig, TripMode
 from schemas.config import Stream
-from schemas.config.domain.trips import TripsDomainSection
-from schemas.config.options.trajectory import TrajectoryOptions
+from schemas.config.trajectory import TrajectoryOptions, TripsDomainSection
 
 
 def _section(stream: Stream) -> TripsDomainSection:

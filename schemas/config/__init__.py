@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from schemas.config.domain.geojson import GeoJsonDomainSection
     from schemas.config.domain.zones import ZonesDomainSection
     from schemas.config.engines import EngineFacts, EngineSpec
-    from schemas.config.load import config_from_mapping, load_config, parse_config, with_overrides
+    from schemas.config.load import Config, config_from_mapping, load_config, parse_config, with_overrides
     from schemas.config.options.common import OptionsSection
     from schemas.config.options.spatial import SpatialOptions
     from schemas.config.privacy import Privacy
-    from schemas.config.root import Config
     from schemas.config.server import JobSection, Kafka
     from schemas.config.stream import Stream
     from schemas.config.timing import Timing
@@ -45,7 +44,7 @@ _MODULES = {
     "OptionsSection": "schemas.config.options.common",
     "SpatialOptions": "schemas.config.options.spatial",
     "Privacy": "schemas.config.privacy",
-    "Config": "schemas.config.root",
+    "Config": "schemas.config.load",
     "JobSection": "schemas.config.server",
     "Kafka": "schemas.config.server",
     "Stream": "schemas.config.stream",

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from schemas.config.domain.common import DomainSection
-from schemas.config.domain.questions import Question
+from schemas.config.domain.common import DomainSection, Question
 from schemas.config.options.common import OptionsSection
 from schemas.guarantee import Unit
 

@@ -14,11 +14,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from schemas.config.section import Section, refusal
-from schemas.config.values import ExactDecimal, FieldName, Number, StepLength, Whole
+from schemas.config.values import ExactDecimal, FieldName, Number, Section, StepLength, Whole, refusal
 from schemas.errors import ConfigProblem
 from schemas.guarantee import Unit, chance, surest
-from schemas.steps.lengths import least_us
+from schemas.steps import least_us
 
 SURPLUS_SHARE = Fraction(1, 10)
 """Of the budget, for counting what the bounds refuse."""

@@ -15,15 +15,14 @@ from pydantic import AfterValidator, Field, model_validator
 from schemas.config.discovery import ENGINES, measures_expiry
 from schemas.config.domain.common import DomainSection
 from schemas.config.engines import EngineFacts, EngineSpec
+from schemas.config.formats import InputParts, Source
 from schemas.config.options.common import OptionsSection, TripOptionsSection
 from schemas.config.privacy import LARGEST_DELTA, SURPLUS_SHARE, Privacy
-from schemas.config.section import below, refusal
-from schemas.config.source.formats import InputParts, Source
 from schemas.config.tagged import Domain, OfEngine, Options
 from schemas.config.timing import Timing
-from schemas.config.values import Duration, Flag, PlainName, TopicName, format_length, microseconds
+from schemas.config.values import Duration, Flag, PlainName, TopicName, below, format_length, microseconds, refusal
 from schemas.errors import ConfigProblem
-from schemas.steps.lengths import length_fields, steps_in
+from schemas.steps import length_fields, steps_in
 from schemas.topics import Topics
 
 

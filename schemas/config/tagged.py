@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from schemas.config.discovery import DOMAINS, ENGINES
 from schemas.config.domain.common import DomainSection
 from schemas.config.options.common import OptionsSection
-from schemas.config.section import Section, refusal
+from schemas.config.values import Section, refusal
 
 
 def tagged(models: Mapping[str, type[Section]], tag_of: Callable[[Any], str | None]) -> Any:

@@ -15,13 +15,11 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from schemas.config.section import Section, refusal
-from schemas.config.values import Duration, FieldName, StepLength, Whole, microseconds
+from schemas import zones
+from schemas.config.values import Duration, FieldName, Section, StepLength, Whole, microseconds, refusal
 from schemas.errors import ConfigProblem
 from schemas.releases import STEP_LIMIT
-from schemas.steps import zones
-from schemas.steps.lengths import CalendarLength, least_us, length_fields
-from schemas.steps.sequence import EPOCH, LAST_YEAR, CalendarSteps, FixedSteps, Steps
+from schemas.steps import EPOCH, LAST_YEAR, CalendarLength, CalendarSteps, FixedSteps, Steps, least_us, length_fields
 
 NUMERIC_FORMATS = ("s", "ms", "us")
 _LEAST_US = 366 * 86_400_000_000

@@ -1,23 +1,114 @@
-"""The kinds of values that keys hold: durations, exact decimals, plain numbers, names, field names.
+"""What all sections share, and the kinds of values that their keys hold.
+
+A section is frozen, has no unknown keys, and checks that look at several keys at once. A public file that a
+configuration names, a map, a matrix or a schema, is read once, when the configuration is.
 
 Durations are `datetime.timedelta`, whole microseconds, and exact: no floating point between the file and the integer.
 A day is 24 hours and a week 7 days, also across a change to summer time. Where a key takes units of the calendar too,
-`"1 day"` goes from midnight to midnight: see `schemas.steps.lengths`.
+`"1 day"` goes from midnight to midnight: see `schemas.steps`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import re
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, Self
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
-from schemas.config.section import refusal
-from schemas.steps.lengths import CALENDAR_PATTERN, CalendarLength, Length, parse_calendar
+from schemas.errors import ConfigError, ConfigProblem
+from schemas.steps import CALENDAR_PATTERN, CalendarLength, Length, parse_calendar
+
+COLLECT = "collect"
+"""In the validation context: the loader runs the checks of `problems` itself, to list everything at once."""
+FOLDER = "folder"
+"""In the validation context: the folder of the configuration, from which paths of public files go."""
+
+
+class Section(BaseModel):
+    """A TOML table. `problems` holds what types alone cannot say; keys in it are relative to the section."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """What is wrong with the keys of this section taken together."""
+        return iter(())
+
+    @model_validator(mode="after")
+    def _refuse_problems(self, info: ValidationInfo) -> Self:
+        if not (info.context or {}).get(COLLECT) and (found := tuple(self.problems())):
+            raise ConfigError(found)
+        return self
+
+
+def refusal(reason: str, fix: str, *, at: str = "") -> PydanticCustomError:
+    """An error for a validator to raise; `at` names a key below the one being validated."""
+    return PydanticCustomError("refused", "{reason}; {fix}", {"reason": reason, "fix": fix, "at": at})
+
+
+def below(prefix: str, problems: Iterable[ConfigProblem], *, stream: str | None = None) -> Iterator[ConfigProblem]:
+    """The same problems seen from further up: keys get the prefix, reasons the name of the stream."""
+    for problem in problems:
+        joint = "." if prefix and problem.key and not problem.key.startswith("[") else ""
+        reason = f'stream "{stream}": {problem.reason}' if stream is not None else problem.reason
+        yield ConfigProblem(f"{prefix}{joint}{problem.key}", reason, problem.fix)
+
+
+LARGEST_FILE_BYTES = 256 << 20
+
+
+class PublicFile(Section):
+    """A file's place and content. In the configuration it is written as its path, relative to the configuration.
+
+    Attributes:
+        path: as resolved. sha256: of the content, in hexadecimal; what fingerprints hold. content: the bytes.
+    """
+
+    path: str
+    sha256: str
+    content: bytes = Field(repr=False)
+
+
+def _read(value: object, info: ValidationInfo) -> object:
+    if not isinstance(value, str):
+        if isinstance(value, (PublicFile, dict)):
+            return value
+        raise refusal("must be the path of a file", "write the path in double quotes")
+    folder: Any = info.context.get(FOLDER) if isinstance(info.context, dict) else None
+    path = Path(folder or ".") / value
+    fix = "name a file that this user may read; its path is relative to the configuration file"
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise refusal(f"cannot be read: {reason}", fix) from None
+    if len(content) > LARGEST_FILE_BYTES:
+        raise refusal(f"is larger than {LARGEST_FILE_BYTES >> 20} MiB", "simplify it")
+    return {"path": str(path), "sha256": hashlib.sha256(content).hexdigest(), "content": content}
+
+
+PublicFileAt = Annotated[PublicFile, BeforeValidator(_read, json_schema_input_type=str)]
+"""Type of a key that names a public file by its path."""
+
 
 UNITS_US = {
     "w": 604_800_000_000,

@@ -14,7 +14,7 @@ from aiohttp import web
 from agents.kafka import schema_registry
 from agents.kafka.schema_registry import RegistryClient, RegistryError
 from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
-from schemas.config.source.registry import Registry
+from schemas.config.server import Registry
 
 CANARY = "c4n4ry-of-the-registry"
 REF = SchemaRef(7)

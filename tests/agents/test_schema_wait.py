@@ -24,7 +24,7 @@ from agents.worker.ingest.partition_task import IngestOptions, SourceTask
 from agents.worker.ingest.schema_wait import SchemaWait
 from agents.worker.ingest.specs import source_specs
 from schemas.config.load import config_from_mapping
-from schemas.config.source.registry import Registry
+from schemas.config.server import Registry
 from tests.formats.forms import in_avro
 from tests.kafka.support import job_config, stream_table
 

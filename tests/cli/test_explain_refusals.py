@@ -18,7 +18,7 @@ from engines.core.counters.simple import SimpleCounter
 from engines.core.noise import scale_for
 from engines.spatial.split import SplitRule
 from schemas.config import BoxDomainSection, Privacy, SpatialOptions, Stream, Timing
-from schemas.config.source.formats import CsvSection
+from schemas.config.formats import CsvSection
 from schemas.errors import ConfigError, EngineInputError, FingerprintError
 from tests.cli.explain_support import EVENT, USER, config, series, toml
 

@@ -17,8 +17,7 @@ from agents.cli.app import build_app
 from agents.readers.consume.asyncapi import document, json_schemas
 from schemas.config import ENGINES, Config
 from schemas.config.load import config_from_mapping, load_config
-from schemas.ledger import LedgerEntry
-from schemas.public import MeasurementRecord
+from schemas.ledger import LedgerEntry, MeasurementRecord
 from schemas.releases import CHANNELS, PublicRecord
 from tests.consume.runs import case_run, records_of
 

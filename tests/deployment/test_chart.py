@@ -11,8 +11,8 @@ from typing import Any, get_args
 import pytest
 
 from schemas.config import load_config
-from schemas.config.section import Section
 from schemas.config.server import JobSection, Kafka
+from schemas.config.values import Section
 from tests.deployment.tools import ALERTS, BOARD, CHART, DEPLOY, ROOT, built, run
 
 pytestmark = pytest.mark.seconds(1)

@@ -21,8 +21,8 @@ from agents.protocol.ingest.decode import EventFields
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.spec import SourceSpec
 from engines.spatial.domain.box import BoxDomain
-from schemas.config.source.formats import CsvSection
-from schemas.steps.sequence import FixedSteps
+from schemas.config.formats import CsvSection
+from schemas.steps import FixedSteps
 
 AVRO, PROTO = SchemaRef(7), SchemaRef(8)
 AVRO_SCHEMA: dict[str, Any] = {

@@ -20,7 +20,7 @@ from agents.protocol.formats.csv_text import CsvEncoding, cell
 from agents.protocol.formats.protobuf import ProtobufEncoding
 from agents.protocol.ingest.decode import EventDecoder
 from agents.protocol.ingest.partition import PartitionIngest
-from schemas.config.source.formats import CsvSection
+from schemas.config.formats import CsvSection
 from schemas.events import Reason
 from tests.formats.forms import AVRO, AVRO_SCHEMA, BOOK, WRITERS, framed, in_avro, records, spec
 

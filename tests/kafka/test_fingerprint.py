@@ -12,9 +12,10 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from agents.kafka.fingerprint import Checked, check_fingerprints
 from agents.kafka.topics import admin_client, create_topics, topic_identities
+from schemas import steps as sequence
+from schemas import zones
 from schemas.config import Config
 from schemas.errors import BrokerError, FingerprintError
-from schemas.steps import sequence, zones
 from tests.kafka.support import fresh_name, job_config, records_of, stream_table, until
 
 

@@ -27,7 +27,7 @@ from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.partition import PartitionIngest
 from agents.readers.consume.asyncapi import json_schemas, register
 from agents.readers.operator.source_findings import newest_records, registry_findings
-from schemas.config.source.registry import Registry
+from schemas.config.server import Registry
 from schemas.errors import ConfigError, PrivstreamError
 from tests.formats import forms
 from tests.formats.registry_process import Door, SchemaRegistry

@@ -17,10 +17,11 @@ from agents.kafka.topics import create_topics
 from agents.local.offline import started
 from agents.local.offline.replay import ReplayOptions, last_ticks, replay
 from agents.protocol.replay import ReplayError
+from schemas import steps as sequence
+from schemas import zones
 from schemas.config import Config
 from schemas.errors import FingerprintError
 from schemas.events import read_tick
-from schemas.steps import sequence, zones
 from tests.kafka.support import fresh_name, job_config, records_of, stream_table
 
 PARTITIONS = 2

@@ -12,8 +12,9 @@ import pytest
 
 from agents.local.library import journal as journals
 from engines import configure
+from schemas import steps as sequence
+from schemas import zones
 from schemas.errors import BatchError, FingerprintError, PrivstreamError, StateFileError, StepOrderError
-from schemas.steps import sequence, zones
 from tests.library.tables import TABLES, rows
 
 pytestmark = pytest.mark.seconds(0.2)

@@ -19,7 +19,7 @@ from agents.protocol.ingest.spec import SourceSpec
 from engines.spatial.domain.box import BoxDomain
 from schemas.blocks import Block
 from schemas.events import TICK_HEADER, encode_going_live, encode_tick
-from schemas.steps.sequence import FixedSteps
+from schemas.steps import FixedSteps
 
 KEY = b"0123456789abcdef"
 STEP_US = 1_000_000

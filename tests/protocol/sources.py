@@ -24,7 +24,7 @@ from agents.protocol.formats.build import InputFormat
 from agents.protocol.formats.contract import SchemaBook, SchemaRef, SchemaText
 from agents.protocol.ingest.events import RawRecord
 from agents.protocol.ingest.spec import SourceSpec
-from schemas.config.source.formats import CsvSection, Envelope, InputParts, KeyFormat, SourceFormat
+from schemas.config.formats import CsvSection, Envelope, InputParts, KeyFormat, SourceFormat
 from tests.protocol.hostile import ATOMS, SPECS, START_MS, good_event, written
 
 Event = Mapping[str, Any]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agents.protocol.clock import StepClock
 from schemas.events import Reason
 from schemas.releases import STEP_LIMIT
-from schemas.steps.sequence import FixedSteps
+from schemas.steps import FixedSteps
 
 CLOCK = StepClock(FixedSteps(start_us=1_000, step_us=100), max_ahead=2)
 

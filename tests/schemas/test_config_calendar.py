@@ -19,10 +19,11 @@ from engines.core.accounting.streams import totals
 from engines.core.contract import Release
 from engines.core.registry import build_engine
 from engines.series.build import clock
+from schemas import steps as sequence
+from schemas import zones
 from schemas.config import Config, ConfigError, Stream, format_length, parse_config
 from schemas.errors import FingerprintError
 from schemas.events import Reason
-from schemas.steps import sequence, zones
 
 TEXT = """
 [job]
@@ -159,7 +160,7 @@ def test_a_zone_that_moves_a_step_stops_the_stream(monkeypatch: pytest.MonkeyPat
     stored = asked(stream())
     # Another release of the database that says the same of this zone.
     here = zones.database()
-    monkeypatch.setattr("schemas.steps.zones.database", lambda: "2031c")
+    monkeypatch.setattr("schemas.zones.database", lambda: "2031c")
     stored.check(asked(stream()))
     monkeypatch.setattr(sequence, "zone", lambda name: zones.zone("America/Toronto"))
     sequence._begins.cache_clear()

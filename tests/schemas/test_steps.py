@@ -10,10 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas import steps as sequence
+from schemas import zones
 from schemas.errors import StepError
-from schemas.steps import sequence, zones
-from schemas.steps.lengths import CalendarLength, least_us, parse_calendar, steps_in
-from schemas.steps.sequence import EPOCH, FAR, LAST_YEAR, CalendarSteps, FixedSteps, Steps
+from schemas.steps import (
+    EPOCH,
+    FAR,
+    LAST_YEAR,
+    CalendarLength,
+    CalendarSteps,
+    FixedSteps,
+    Steps,
+    least_us,
+    parse_calendar,
+    steps_in,
+)
 
 HOUR = 3_600_000_000
 DAY = 24 * HOUR

@@ -18,7 +18,7 @@ from engines.core.accounting.streams import totals
 from engines.core.registry import build_domain, build_engine
 from engines.markov.engine import Markov
 from schemas.config import Config, parse_config
-from schemas.config.domain.transition import entries
+from schemas.config.markov import entries
 from schemas.errors import ConfigError
 
 GOOD = """

@@ -23,7 +23,7 @@ from agents.protocol.replay import (
     until_of,
 )
 from schemas.config import parse_config
-from schemas.steps.sequence import FixedSteps
+from schemas.steps import FixedSteps
 
 
 def test_rows_without_users_go_round_by_number() -> None:

@@ -19,7 +19,7 @@ from agents.local.start.sample import LOOKED_AT, FieldSeen, fields_of, fields_of
 from agents.local.start.typed import NotAnAnswerError, read_answer, read_setting
 from agents.local.start.words import documented
 from schemas.config import ENGINES, Kafka
-from schemas.config.domain.questions import Question, required
+from schemas.config.domain.common import Question, required
 from schemas.config.timing import Timing
 from schemas.errors import BrokerError, PrivstreamError
 from tests.kafka.support import create, fresh_name, producing

@@ -17,8 +17,7 @@ from engines.checks.contract_case import contract_case
 from schemas.config import ENGINES
 from schemas.events import MEANING, Reason
 from schemas.guarantee import chance, surest
-from schemas.ledger import descriptions
-from schemas.record_fields import MEASUREMENT, UTILITY
+from schemas.ledger import MEASUREMENT, UTILITY, descriptions
 from tests.architecture.drawing import drawings
 from website import diagrams, hooks, reference
 from website.navigation import navigation

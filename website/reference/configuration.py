@@ -16,12 +16,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from schemas.config import ENGINES, format_duration
-from schemas.config.files import PublicFile
 from schemas.config.privacy import Privacy
-from schemas.config.section import Section
 from schemas.config.server import JobSection, Kafka
 from schemas.config.stream import Stream
 from schemas.config.timing import Timing
+from schemas.config.values import PublicFile, Section
 from website.reference.source import attributes, cell, summary, table
 
 KINDS = {

@@ -13,8 +13,7 @@ from agents.protocol.fingerprint import Fingerprint
 from engines import configure
 from schemas.blocks import Block
 from schemas.events import TICK_HEADER, encode_tick
-from schemas.ledger import descriptions
-from schemas.record_fields import MEASUREMENT, UTILITY
+from schemas.ledger import MEASUREMENT, UTILITY, descriptions
 from schemas.releases import Candidate, Chunk, Seed
 from schemas.topics import Topic, Topics
 from schemas.wire import VERSION, Kind

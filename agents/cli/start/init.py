@@ -189,7 +189,7 @@ def init(
 def _cluster(servers: str) -> Kafka:
     """With the security settings of the environment, PRIVSTREAM_KAFKA__<KEY>: a file has none yet."""
     from schemas.config import Kafka
-    from schemas.config.environment import overridden
+    from schemas.config.load import overridden
 
     problems: list[ConfigProblem] = []
     told = overridden({"kafka": {"bootstrap": servers}}, os.environ, problems)["kafka"]

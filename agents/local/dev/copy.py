@@ -13,8 +13,7 @@ from typing import Any
 import tomlkit
 
 from schemas.config import Config
-from schemas.config.files import PublicFile
-from schemas.config.section import Section
+from schemas.config.values import PublicFile, Section
 
 KEPT_OF_JOB = ("name", "max_clock_skew", "keep_private_log", "retired")
 SESSION_S = 6

@@ -33,7 +33,7 @@ from agents.local.offline.simulate import driven_by_ticks
 from agents.protocol.replay import check_writable
 from agents.readers.watch import LivePage, serve
 from schemas.config import load_config
-from schemas.config.source.formats import BY_SCHEMA
+from schemas.config.formats import BY_SCHEMA
 from schemas.errors import PrivstreamError
 from schemas.topics import Topics
 

@@ -15,11 +15,10 @@ from tomlkit.items import Item, Table
 from agents.local.start.words import documented
 from schemas.config import ENGINES
 from schemas.config.privacy import Privacy
-from schemas.config.section import Section
 from schemas.config.server import JobSection, Kafka
 from schemas.config.stream import Stream
 from schemas.config.timing import Timing
-from schemas.config.values import format_duration
+from schemas.config.values import Section, format_duration
 
 WIDTH = 112
 LONG = 88

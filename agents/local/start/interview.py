@@ -18,10 +18,10 @@ from agents.local.start.public import PublicFacts
 from agents.local.start.sample import FieldSeen
 from agents.local.start.typed import NotAnAnswerError, read_answer
 from schemas.config import ENGINES
-from schemas.config.domain.questions import Each, Question
+from schemas.config.domain.common import Each, Question
 from schemas.config.engines import EngineSpec
-from schemas.config.section import FOLDER
 from schemas.config.timing import Timing
+from schemas.config.values import FOLDER
 from schemas.errors import ConfigError, ConfigProblem
 
 _STEP = Timing.model_fields["step"]

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from schemas.config.domain.questions import AnswerKind, Question
+from schemas.config.domain.common import AnswerKind, Question
 
 FLAGS: Mapping[str, bool] = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 

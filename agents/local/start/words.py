@@ -7,7 +7,7 @@ import inspect
 import textwrap
 from itertools import pairwise
 
-from schemas.config.section import Section
+from schemas.config.values import Section
 
 
 def documented(model: type[Section]) -> dict[str, str]:

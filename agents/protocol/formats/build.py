@@ -12,7 +12,7 @@ from agents.protocol.formats.contract import Encoding, SchemaBook
 from agents.protocol.formats.csv_text import CsvEncoding, Kinds
 from agents.protocol.formats.json_text import JsonEncoding, MessagePackEncoding, TextEncoding
 from agents.protocol.formats.protobuf import ProtobufEncoding
-from schemas.config.source.formats import CsvSection
+from schemas.config.formats import CsvSection
 from schemas.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:

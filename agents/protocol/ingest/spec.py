@@ -21,7 +21,7 @@ from schemas.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
     from schemas.config import Stream
-    from schemas.steps.sequence import Steps
+    from schemas.steps import Steps
 
 Role = Literal["blocks", "held_out"]
 _BLOCK_RAW_BYTES = 7 << 19  # 3.5 MiB: an encoded block stays below 4 MiB even where nothing compresses

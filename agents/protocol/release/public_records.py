@@ -20,8 +20,8 @@ from schemas.errors import EngineInputError
 from schemas.guarantee import Guarantee
 from schemas.ledger import LedgerEntry, LedgerGuarantee
 from schemas.releases import PublicRecord
-from schemas.steps.lengths import CalendarLength
-from schemas.steps.zones import zone
+from schemas.steps import CalendarLength
+from schemas.zones import zone
 
 if TYPE_CHECKING:
     from schemas.config import Stream

@@ -16,8 +16,7 @@ from agents.kafka.schema_registry import RegistryClient, RegistryError
 from engines.core.contract import ScalarKind
 from engines.core.registry import build_domain
 from schemas.errors import PrivstreamError
-from schemas.ledger import LedgerEntry
-from schemas.public import MeasurementRecord
+from schemas.ledger import LedgerEntry, MeasurementRecord
 from schemas.releases import STEP_HEADER
 from schemas.topics import Topics
 

@@ -15,7 +15,7 @@ from engines.core.accounting.streams import Total
 from schemas.config import Stream, format_duration, format_length
 from schemas.errors import BudgetError, EngineInputError
 from schemas.guarantee import Guarantee, Mechanism, Unit, surest
-from schemas.steps.lengths import Length
+from schemas.steps import Length
 
 
 def decimal(value: float) -> str:

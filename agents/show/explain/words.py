@@ -14,7 +14,7 @@ from engines.core.accounting import gaussian
 from engines.core.accounting.group import group_delta
 from schemas.config import Privacy, Stream, format_duration, format_length
 from schemas.guarantee import Guarantee, chance, surest
-from schemas.steps.lengths import CalendarLength
+from schemas.steps import CalendarLength
 from schemas.topics import Topics
 
 

@@ -35,7 +35,7 @@ from engines.markov.engine import UNSEEN, Markov
 from engines.markov.leakage import EXACT_STATES, Adversary, Leakage
 from schemas.arrays import FloatArray
 from schemas.config import Stream
-from schemas.config.domain.states import StatesDomainSection
+from schemas.config.markov import StatesDomainSection
 from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:

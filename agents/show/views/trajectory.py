@@ -23,8 +23,7 @@ from engines.trajectory.trips import LATTICE_BITS, Trips
 from schemas.arrays import FloatArray, IntArray
 from schemas.config import Stream
 from schemas.config.domain.box import are_degrees
-from schemas.config.domain.trips import TripsDomainSection
-from schemas.config.options.trajectory import TrajectoryOptions
+from schemas.config.trajectory import TrajectoryOptions, TripsDomainSection
 from schemas.guarantee import Guarantee
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
     from agents.worker.ingest.partition_task import SourceTask
-    from schemas.config.source.registry import Registry
+    from schemas.config.server import Registry
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from fractions import Fraction
 from engines.core.accounting.arguments import check_whole
 from schemas.config import Config, Stream
 from schemas.guarantee import Unit
-from schemas.steps.lengths import CalendarLength
+from schemas.steps import CalendarLength
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from schemas.config.domain.common import DeletableDomainSection
-from schemas.config.domain.questions import NUMBERS, Each, Question
-from schemas.config.section import refusal
-from schemas.config.values import FieldName, Number
+from schemas.config.domain.common import NUMBERS, DeletableDomainSection, Each, Question
+from schemas.config.values import FieldName, Number, refusal
 from schemas.errors import ConfigProblem
 
 _HALVINGS = 15  # of one axis at the greatest depth, 30

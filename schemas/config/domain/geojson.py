@@ -9,10 +9,8 @@ import orjson
 from pydantic import AfterValidator, Field
 
 from schemas.config.domain.box import WHERE, PlanarDomainSection
-from schemas.config.domain.questions import Each, Question
-from schemas.config.files import PublicFile, PublicFileAt
-from schemas.config.section import refusal
-from schemas.config.values import Number
+from schemas.config.domain.common import Each, Question
+from schemas.config.values import Number, PublicFile, PublicFileAt, refusal
 from schemas.errors import ConfigProblem
 
 _TYPES = (

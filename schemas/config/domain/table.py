@@ -11,12 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from schemas.config.domain.common import DeletableDomainSection
+from schemas.config.domain.common import NUMBERS, DeletableDomainSection, Each, Question
 from schemas.config.domain.json_schema import attributes_of_schema
-from schemas.config.domain.questions import NUMBERS, Each, Question
-from schemas.config.files import PublicFileAt
-from schemas.config.section import Section, below, refusal
-from schemas.config.values import FieldName, Flag, Number
+from schemas.config.values import FieldName, Flag, Number, PublicFileAt, Section, below, refusal
 from schemas.errors import ConfigProblem
 
 MAX_ATTRIBUTES = 50

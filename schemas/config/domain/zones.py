@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from schemas.config.domain.common import DeletableDomainSection
+from schemas.config.domain.common import TEXTS, DeletableDomainSection, Each, Question
 from schemas.config.domain.geojson import GeoJsonFileAt, named_features
-from schemas.config.domain.questions import TEXTS, Each, Question
 from schemas.config.values import FieldName, NotNegative
 from schemas.errors import ConfigProblem
 

@@ -11,9 +11,8 @@ from pydantic import AfterValidator
 
 from schemas.config.domain.common import DomainSection
 from schemas.config.privacy import Privacy
-from schemas.config.section import Section, refusal
 from schemas.config.timing import Timing
-from schemas.config.values import ExactDecimal
+from schemas.config.values import ExactDecimal, Section, refusal
 from schemas.errors import ConfigProblem
 
 

@@ -16,9 +16,8 @@ from schemas.config.domain.table import TableDomainSection
 from schemas.config.options.common import OptionsSection
 from schemas.config.options.spatial import CounterName, horizon_problems
 from schemas.config.privacy import Privacy
-from schemas.config.section import Section, below, refusal
 from schemas.config.timing import Timing
-from schemas.config.values import ExactDecimal, FieldName, Flag, Whole
+from schemas.config.values import ExactDecimal, FieldName, Flag, Section, Whole, below, refusal
 from schemas.errors import ConfigProblem
 
 MAX_WAYS = 3

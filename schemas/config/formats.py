@@ -13,9 +13,8 @@ from pydantic import AfterValidator, Field
 
 from schemas.config.domain.common import DomainSection
 from schemas.config.privacy import Privacy
-from schemas.config.section import Section, refusal
 from schemas.config.timing import Timing
-from schemas.config.values import FieldName
+from schemas.config.values import FieldName, Section, refusal
 from schemas.errors import ConfigProblem
 
 SourceFormat = Literal["json", "avro", "protobuf", "json-schema", "csv", "msgpack"]

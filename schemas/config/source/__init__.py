@@ -1,1 +1,0 @@
-"""What is read of a source, and where its schemas are."""

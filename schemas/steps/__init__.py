@@ -1,1 +1,0 @@
-"""Public steps of time: how long they are, and where each begins and ends."""
